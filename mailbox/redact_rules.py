@@ -19,9 +19,8 @@ _NAMES = "@NAMES@"
 _SHORT_PREFIX_CHARS = 5  # a shorter prefix also occurs in ordinary words: task-, half_
 _RUN = r"[A-Za-z0-9_.-]"
 _RUN_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
-_MIN_RUN_CHARS = (
-    8  # minimum part of a body within the run, if the body may contain other characters
-)
+# Minimum part of a body within the run, if the body may contain other characters.
+_MIN_RUN_CHARS = 8
 _MAX_TOKEN_CHARS = 512  # how much of a possible token is checked first
 _MAX_RUN_CHARS = 256  # in a longer run of characters, a short prefix is chance
 # What may precede a word without being part of it: an escape of JSON, a URL or a terminal.

@@ -34,9 +34,8 @@ class Guidance(Value):
     text: str = ""
     warnings: tuple[str, ...] = ()
     left_bytes: int = 0  # of the budget, for folders below
-    refused: tuple[
-        str, ...
-    ] = ()  # warnings about files that lead outside the project or are denied
+    # Warnings about files that lead outside the project or are denied.
+    refused: tuple[str, ...] = ()
 
 
 class GuidanceRules(Value):

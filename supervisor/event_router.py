@@ -198,9 +198,8 @@ class EventRouter:
                 return replaced, None
             case TurnStarted():
                 agent.begin_turn(event.turn_id)
-                self._agents.on_turn_started(
-                    agent
-                )  # at once: the run is not over while this record is being written
+                # At once: the run is not over while this record is being written.
+                self._agents.on_turn_started(agent)
                 return event, None
             case TurnCompleted() | TurnFailed() | TurnAborted():
                 agent.turn, agent.responding = None, False

@@ -102,9 +102,8 @@ class RunRequest(Value):
     fan_sandbox: SandboxPolicy | None = None  # narrower than `sandbox`; None: the same
     sandbox_required: str = ""  # why no command may run outside the sandbox
     deny_read: tuple[str, ...] = ()  # required: paths that no command may read
-    held: RequiredChoices = (
-        RequiredChoices()
-    )  # required: what agents, and changes to them, may choose
+    # Required: what agents, and changes to them, may choose.
+    held: RequiredChoices = RequiredChoices()
     network: NetworkPolicy | None = None  # through the proxy; None: as the sandbox says
     fan_network: NetworkPolicy | None = None  # for fan-out items; never wider than `network`
     unix_sockets: UnixSockets = UnixSockets()  # other programs' sockets that commands may use

@@ -129,9 +129,8 @@ class ReportJobResult(Tagged):
     stop: bool = False
 
 
-NonTeamRequest = (
-    StoreBlob | GetEnvironment | KeepFiles | WatchFiles | ListChanges
-)  # requests that involve no other agent
+# Requests that involve no other agent.
+NonTeamRequest = StoreBlob | GetEnvironment | KeepFiles | WatchFiles | ListChanges
 AnyRequest = (
     NonTeamRequest
     | RequestApproval

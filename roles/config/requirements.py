@@ -31,9 +31,8 @@ from .schema import Config, GranularPolicy, Toml
 REQUIREMENTS_FILE = "requirements.toml"
 SandboxModeName = Literal["read-only", "workspace-write", "danger-full-access", "external-sandbox"]
 ReviewerName = Literal["user", "auto_review", "nobody"]
-DescribePlace = Callable[
-    [KeyPath], str
-]  # returns `FILE, line N, KEY` of an effective value; or its layer and KEY
+# Returns `FILE, line N, KEY` of an effective value; or its layer and KEY.
+DescribePlace = Callable[[KeyPath], str]
 _UNSANDBOXED_MODE = "danger-full-access"
 
 

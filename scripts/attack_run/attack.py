@@ -67,9 +67,8 @@ class Attack:
     calls: Callable[[AttackTestbed], Sequence[Call]]  # one request of the model each
     find_escape: Callable[[AttackTestbed], str]  # looks at the world outside after the run
     prepare: Callable[[AttackTestbed], None] = _nothing
-    background: Callable[[AttackTestbed], AbstractContextManager[None]] = (
-        _no_host  # lives beside the run
-    )
+    # Lives beside the run.
+    background: Callable[[AttackTestbed], AbstractContextManager[None]] = _no_host
     options: Callable[[AttackTestbed], Sequence[str]] = lambda scene: ()
     others: Callable[[AttackTestbed], Sequence[Turn]] = lambda scene: ()  # what other agents answer
     tried: Callable[[AttackTestbed], str] = commands_ran  # why the run shows nothing, "" if it does

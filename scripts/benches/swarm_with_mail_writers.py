@@ -16,9 +16,8 @@ from typing import NoReturn
 
 import trio
 
-MAIL_FOLDER_VARIABLE = (
-    "SWARM_BENCH_MAIL"  # a folder; the file `plan` in it says how much and how long
-)
+# A folder; the file `plan` in it says how much and how long.
+MAIL_FOLDER_VARIABLE = "SWARM_BENCH_MAIL"
 MESSAGE_PREFIX = "letter"
 
 

@@ -32,9 +32,8 @@ class RunEvidence(NamedTuple):
     records: tuple[Record, ...]
     sandboxed_calls: tuple[str, ...] = ()  # call ids, as the commands themselves wrote them
     unsandboxed_calls: tuple[str, ...] = ()  # likewise, of commands outside of the sandbox
-    person_answers: Mapping[
-        tuple[str, str], bool
-    ] = {}  # approval id and its words → the person's answer
+    # Approval id and its words → the person's answer.
+    person_answers: Mapping[tuple[str, str], bool] = {}
     person_messages: Mapping[str, str] = {}  # a person's words that were taken → for whom
     served: int = 0  # answers that the model server sent whole
     starts: tuple[CommandStart, ...] = ()

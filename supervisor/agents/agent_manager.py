@@ -192,9 +192,8 @@ class AgentManager:
         try:
             await self._run.send(agent, words)
         except PeerGone:
-            agent.undelivered_inputs[posted.input_id] = (
-                posted  # its memory may have been read already
-            )
+            # Its memory may have been read already.
+            agent.undelivered_inputs[posted.input_id] = posted
 
     def end_work(self, agent: LiveAgent, state: EndState, message: str, usage: TokenUsage) -> None:
         """Record that the agent's work reached an end state; its process may still live."""

@@ -105,9 +105,8 @@ class AgentLifecycle:
                 memory = await self._read_memory(member)
             if member.closed:
                 return
-            is_asked = any(
-                mail.trigger_turn for mail in memory.mails.values()
-            )  # unread since before a resume
+            # Unread since before a resume.
+            is_asked = any(mail.trigger_turn for mail in memory.mails.values())
             has_more = (
                 memory.open_turn or memory.inputs or is_asked or self._team.has_waking_mail(member)
             )

@@ -79,9 +79,8 @@ class LiveAgent:
         self.turn_ends_pending = 0  # turns that ended but whose end is not yet written
         self.pending_inputs: set[str] = set()  # inputs sent that no turn has taken up yet
         self.continue_inputs: set[str] = set()  # those of them that only mean "continue"
-        self.undelivered_inputs: dict[
-            str, InputPosted
-        ] = {}  # journaled while no process could receive them
+        # Journaled while no process could receive them.
+        self.undelivered_inputs: dict[str, InputPosted] = {}
         self.is_redelivered = False  # this process has its pending inputs; mail may be sent now
         self.said_goodbye = False  # it sent Goodbye
         self.wanted_end: EndState | None = None  # the supervisor is ending it, with this state
@@ -90,9 +89,8 @@ class LiveAgent:
         self.spending = Spending()
         self.last_turn_end: TurnEnd | None = None
         self.unread_mail: dict[str, Mail] = {}  # sent, and not yet in its history
-        self.list_children: Callable[[], dict[str, str]] = dict[
-            str, str
-        ]  # path → nickname of its children
+        # Path → nickname of its children.
+        self.list_children: Callable[[], dict[str, str]] = dict[str, str]
         self.open_questions = 0  # its questions that wait for an answer
         self.open_calls: dict[str, str] = {}  # call id → tool, of the running turn
         self.unstarted_calls: set[str] = set()  # calls of its last response that have not begun
@@ -103,9 +101,8 @@ class LiveAgent:
         self.gateway_endpoint = ""  # the gateway address that this process knows
         self.suspending = False  # only this process is ended: another one continues its work
         self.paused = False  # a person paused it: it makes no requests
-        self.ends_with_work = (
-            plan.reports
-        )  # its process ends with its work; else its starter ends it
+        # Its process ends with its work; else its starter ends it.
+        self.ends_with_work = plan.reports
 
     @property
     def path(self) -> str:

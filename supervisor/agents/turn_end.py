@@ -23,7 +23,6 @@ def on_turn_end(control: AgentManager, agent: LiveAgent, end: TurnEnd) -> None:
     if isinstance(end, TurnAborted) and agent.wanted_end == "killed":
         state, message = "killed", "it was killed"
     control.end_work(agent, state, message, end.usage)
-    if (
-        agent.turn is not None or agent.turn_ends_pending
-    ):  # mail started it while this end was being written
+    # Mail has started another turn while this end was being written.
+    if agent.turn is not None or agent.turn_ends_pending:
         control.continue_work(agent)

@@ -25,9 +25,8 @@ class TreeRow(msgspec.Struct, frozen=True, kw_only=True):
     """One line. `agent` None: the line that counts what is left out, in `hidden_summary`."""
 
     agent: AgentView | None = None
-    ancestors_continue: tuple[
-        bool, ...
-    ] = ()  # per level above: does that branch continue below this row?
+    # Per level above: does that branch continue below this row?
+    ancestors_continue: tuple[bool, ...] = ()
     last: bool = True  # no sibling below
     depth: int = 0
     collapsed: int = 0  # number of ended descendants that this row represents

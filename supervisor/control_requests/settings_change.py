@@ -28,9 +28,8 @@ from ..agents.live_agent import AgentPlan
 from ..run_request import RequiredChoices
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
-_READ_ONLY_NAMES = frozenset(
-    {".git", ".swarm", ".agents", ".codex", ".aws"}
-)  # read-only below a root
+# Read-only below a root.
+_READ_ONLY_NAMES = frozenset({".git", ".swarm", ".agents", ".codex", ".aws"})
 _MAX_NAME_CHARS = 200
 
 

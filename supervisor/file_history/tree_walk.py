@@ -23,9 +23,8 @@ _SKIPPED = frozenset({
     ".git", ".hg", ".svn", ".jj", "node_modules", ".venv", "venv", "__pycache__", ".tox", ".nox",
     ".mypy_cache", ".pytest_cache", ".ruff_cache", ".cache", ".direnv", ".gradle", ".terraform",
 })  # fmt: skip
-_CACHE_MARKERS = frozenset(
-    {"CACHEDIR.TAG", "pyvenv.cfg"}
-)  # a folder that holds one can be created again
+# A folder that holds one can be created again.
+_CACHE_MARKERS = frozenset({"CACHEDIR.TAG", "pyvenv.cfg"})
 _NEVER = ("/proc", "/sys", "/dev", "/run")
 
 _NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # gone, or something else by now

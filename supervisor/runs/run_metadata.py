@@ -168,9 +168,8 @@ def find_network_filesystem(path: str, mounts: str) -> str | None:
         if len(fields) < 3:
             continue
         point = _MOUNT_ESCAPE.sub(lambda octal: chr(int(octal[1], 8)), fields[1])
-        if is_within(path, point) and len(point) >= len(
-            best
-        ):  # a later mount covers an earlier one
+        # A later mount covers an earlier one.
+        if is_within(path, point) and len(point) >= len(best):
             best, kind = point, fields[2]
     return kind if kind in _NETWORK_FILESYSTEMS else None
 

@@ -41,9 +41,8 @@ class TeamMembers:
     ) -> None:
         self.members: dict[str, TeamAgent] = {}  # those in memory; `find` also finds archived ones
         self._finished, self._on_restored, self._on_archived = shelf, adopt, release
-        self._archived_in_use: WeakValueDictionary[str, TeamAgent] = (
-            WeakValueDictionary()
-        )  # archived, but still referenced
+        # Archived, but still referenced.
+        self._archived_in_use: WeakValueDictionary[str, TeamAgent] = WeakValueDictionary()
         self._forgotten: list[FinishedAgent] = []  # their paths wait for the archive
         self._last_order = 0
         self._archive_at = _ARCHIVE_BATCH

@@ -320,9 +320,8 @@ class TeamService:
     def on_work_ended(self, agent: LiveAgent) -> None:
         member, outcome = self._member_of(agent), agent.outcome
         later = outcome is not None and (outcome.cut_off or outcome.state in _LIMIT_STATES)
-        if (
-            agent.turn is None and not agent.turn_ends_pending
-        ):  # else the open requests are its next turn's
+        # With a next turn, the open requests belong to that turn.
+        if agent.turn is None and not agent.turn_ends_pending:
             self._jobs.set_fate("later" if later else "cancelled", asker=agent.path)
             self._cancel_requests(agent.path)  # as if its turn were interrupted
         if member is None or outcome is None:

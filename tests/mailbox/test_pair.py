@@ -273,9 +273,8 @@ async def test_bad_frames_are_counted_by_cause_logged_once_and_end_nothing(caplo
             b"junk with a secret",
             b"\x96\x01junk",
             encode_envelope(Envelope(epoch=4, ack=9)),  # acknowledges what was never sent
-            encode_envelope(
-                Envelope(epoch=4, seq=500, kind=EnvelopeKind.WHOLE)
-            ),  # outside the window
+            # Outside the window.
+            encode_envelope(Envelope(epoch=4, seq=500, kind=EnvelopeKind.WHOLE)),
             encode_envelope(Envelope(version=9)),
             b"\x96\x01" + b"x" * 2_000_000,
             encode_envelope(

@@ -160,9 +160,8 @@ class _ForkServer:
     ) -> None:
         self._channel, self._child = channel, child
         self._steps = None if prepare is None else prepare.while_idle()
-        self._prewarm_delay_ms: int | None = (
-            None  # idle time before the next step; None until the first agent
-        )
+        # Idle time before the next step; None until the first agent.
+        self._prewarm_delay_ms: int | None = None
         self._children: set[int] = set()  # pids of agents not yet reaped
         self._ended: dict[int, float] = {}  # ended agents → latest time to report them
         self._guarded: dict[int, int] = {}  # pid → pidfd of processes that are not our descendants

@@ -89,9 +89,8 @@ class ProxyProcess:
     def _open_authority(self) -> TlsInterceptor | None:
         """None if the authority cannot be opened: then tunnels that need inspection are refused."""
         try:
-            from .certificate_authority import (
-                open_certificate_authority,  # heavy; only for runs that need it
-            )
+            # Heavy; only for runs that need it.
+            from .certificate_authority import open_certificate_authority
             from .tls_interception import CaTlsInterceptor
 
             return CaTlsInterceptor(open_certificate_authority(Path(self._spec.authority)))

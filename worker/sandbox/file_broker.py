@@ -50,9 +50,8 @@ from .syscall_dispatcher import (
 from .terminals import Terminals
 
 _MOST_LINKS = 40
-_CREATION_FLAGS = (
-    os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-)  # the object is held: it is neither made nor a link
+# The object is held: it is neither made nor a link.
+_CREATION_FLAGS = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 _ALLOWED_NODE_TYPES = {0, stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK}  # by mknod; devices never
 _FOLLOW, _BY_DESCRIPTOR = 0x400, 0x1000  # of linkat
 _POLL_INTERVAL_MS = 20  # how often to check that a caller waiting for a pipe's other end lives

@@ -166,9 +166,8 @@ class _WriteStdinInvocation:
 
     async def run(self, verdict: Run, listen: OnOutput) -> ToolResult:
         arguments = self._arguments
-        if (
-            self._context.started_command(arguments.session_id) != self._started
-        ):  # it ended while approval was pending
+        # It ended while approval was pending.
+        if self._context.started_command(arguments.session_id) != self._started:
             raise ToolFailed(f"write_stdin failed: Unknown process id {arguments.session_id}")
         if self._typed is not None and self._typed.keep:
             await self._context.keep_files(self._call_id, self._typed.keep)

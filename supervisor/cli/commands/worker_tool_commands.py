@@ -82,9 +82,8 @@ class SandboxNotAllowed(UsageError):
 
 def _profile(name: str, folder: str) -> str:
     """The profile's policy as JSON. Raises SandboxNotAllowed."""
-    from ..run_setup.sandbox_choice import (
-        resolve_profile_in,  # reads the configuration; no other path does
-    )
+    # Reads the configuration; no other path does.
+    from ..run_setup.sandbox_choice import resolve_profile_in
 
     try:
         return msgspec.json.encode(resolve_profile_in(name, folder)).decode()

@@ -70,9 +70,8 @@ async def test_words_to_an_agent_that_stands_in_line_for_its_next_life_are_heard
         with trio.fail_after(600):
             await team.until(lambda: team.bodies(AgentSpawned, "/root/b"))
             await team.service.send_input(member_of(team, "/root/a"), words("first"))
-            await team.until(
-                lambda: len(team.running.slot_scheduler) == 1
-            )  # its memory is read by now
+            # Its memory is read by now.
+            await team.until(lambda: len(team.running.slot_scheduler) == 1)
             await trio.sleep(1)
             await team.service.send_input(member_of(team, "/root/a"), words("second"))
             assert "/root/a" not in team.alive
@@ -155,9 +154,8 @@ async def test_words_to_one_that_is_withdrawn_from_the_line_meanwhile_are_refuse
             async with trio.open_nursery() as talk:
                 talk.start_soon(refused, team, member_of(team, "/root/b"))
                 await trio.sleep(0.1)  # the words are on their way to the disk
-                team.service.on_process_ended(
-                    team.control.agents["/root"]
-                )  # whoever asked for it is gone
+                # Whoever asked for it is gone.
+                team.service.on_process_ended(team.control.agents["/root"])
             await team.until(lambda: "/root/a" in team.ends())
         assert "/root/b" not in team.children
 

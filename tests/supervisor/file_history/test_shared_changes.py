@@ -108,9 +108,8 @@ def test_anothers_change_between_two_of_ours_is_seen():
 
 
 def test_one_change_seen_twice_is_one():
-    copy = RecordedChange(
-        agent="a", before=[entry("f", ONE)], after=()
-    )  # made before a loss; nobody looked
+    # Made before a loss; nobody looked.
+    copy = RecordedChange(agent="a", before=[entry("f", ONE)], after=())
     edits = composed(copy, step("a", ("f", ONE, ABSENT)))
     assert (edits["f"].before.sha256, edits["f"].is_broken) == (ONE, False)
     both = composed(

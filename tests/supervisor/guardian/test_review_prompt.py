@@ -80,9 +80,8 @@ def test_the_next_request_shows_only_what_is_new_and_goes_on_counting():
         None,
         ReadCursor(version=1, seen=1),  # the history was replaced since
         ReadCursor(version=0, seen=9),  # it has shrunk
-        ReadCursor(
-            version=0, seen=1, handed=b"other"
-        ),  # the person said something else to the root
+        # The person said something else to the root.
+        ReadCursor(version=0, seen=1, handed=b"other"),
     ],
 )
 def test_a_cursor_that_no_longer_fits_shows_everything_again(cursor):

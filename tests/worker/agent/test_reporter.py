@@ -55,9 +55,8 @@ async def test_deltas_of_one_stream_travel_together_and_streams_stay_apart(autoj
         ]
         reporter.emit_delta(TextArrived, "t", "item", "x" * COALESCE_CHARS)  # large: at once
         reporter.emit_delta(TextArrived, "t", "item", "rest")
-        reporter.discard_deltas(
-            TextArrived, "item"
-        )  # the whole item is here: the rest is not needed
+        # The whole item is here: the rest is not needed.
+        reporter.discard_deltas(TextArrived, "item")
         await trio.sleep(1)
         assert [event.delta for event in events[2:]] == ["x" * COALESCE_CHARS]
         nursery.cancel_scope.cancel()

@@ -44,9 +44,8 @@ def test_what_a_person_makes_in_a_placeholder_stays(tmp_path):
 
 
 def test_placeholders_of_a_crash_are_recognised_and_removed(tmp_path):
-    for lock in PlaceholderGuard(
-        plan(tmp_path)
-    )._locks.values():  # its process died: nothing was removed
+    # Its process died: nothing was removed.
+    for lock in PlaceholderGuard(plan(tmp_path))._locks.values():
         os.close(lock)
     assert is_placeholder(str(tmp_path / ".git"))
     assert len(plan(tmp_path).missing) == len(PROTECTED_NAMES)

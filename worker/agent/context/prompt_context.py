@@ -44,9 +44,8 @@ def find_told_context(items: Iterable[AnyItem], *, cwd: str) -> ToldContext:
     told, head = ToldContext(), f"{GUIDANCE_START}{cwd}\n"
     for item in items:
         guidance = told.guidance
-        if (
-            block := _text_starting_with(item, "user", head)
-        ) is not None:  # other blocks are for subfolders
+        # Other blocks are for subfolders.
+        if (block := _text_starting_with(item, "user", head)) is not None:
             guidance = _instructions_in(block)
         told = ToldContext(
             permissions=_text_starting_with(item, "developer", PERMISSIONS_START)

@@ -188,9 +188,8 @@ async def test_a_turn_that_begins_over_the_limit_is_compacted_before_its_words(a
     async with play_with(replies) as play:
         await play.supervisor.send_text("go")
         await play.supervisor.wait_turns()
-        await play.supervisor.send_text(
-            "x" * 400, input_id="turn-2"
-        )  # counted before it is recorded
+        # Counted before it is recorded.
+        await play.supervisor.send_text("x" * 400, input_id="turn-2")
         await play.supervisor.wait_turns(2)
         last = play.gateway.inputs[-1]
     assert texts(last)[-1] == "x" * 400
