@@ -90,6 +90,7 @@ class RunRequest(Value):
     max_agents: int = 8
     max_depth: int = 3
     shell_snapshot: bool = True  # commands get the login shell's environment
+    prewarmed_sandbox: bool = True  # bubblewrap is started ahead for the next command
     max_spawns: int = 1_000  # agents that models may start per run; without items and rows
     wake_parents: bool = True  # a child's end starts a turn of its idle parent
     job_seconds: int | None = None  # limit for one table row, where the call sets none

@@ -131,6 +131,7 @@ class AgentSpec(Tagged):
     run_began_s: float = 0.0  # Unix time of the run's start or last resume
     sandbox_required: str = ""  # why no command may leave the sandbox, whatever is approved
     allow_commit: bool = False  # a person's advance approval of commits
+    prewarmed_sandbox: bool = True  # bubblewrap is started ahead for the next command
 
     @property
     def may_spawn(self) -> bool:

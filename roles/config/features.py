@@ -46,6 +46,10 @@ FEATURES: tuple[Feature, ...] = (
         meaning="models may start agents; a task file's fan-out is not meant",
     ),
     Feature(
+        name="prewarmed_sandbox", stage="stable", default=True,
+        meaning="bubblewrap is started ahead for an agent's next command; off: at each command",
+    ),
+    Feature(
         name="request_permissions_tool", stage="stable", default=True,
         meaning="models may ask once for rights beyond the sandbox",
     ),

@@ -89,18 +89,22 @@ def run_swarm(
     )  # fmt: skip
 
 
+def memory_bytes(pid: int) -> dict[str, int]:
+    """What the kernel tells of one process's memory: Rss, Pss, Private_Dirty and so on."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    fields = (line.split() for line in lines)
+    return {words[0].rstrip(":"): int(words[1]) * 1024 for words in fields}
+
+
 def pss_bytes(pid: int) -> int:
     """Proportional set size of one process."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024
-    return 0
+    return memory_bytes(pid).get("Pss", 0)
 
 
-def cpu_seconds(pid: int) -> float:
-    """User and system time that a process has used, its children left out."""
+def cpu_seconds(pid: int, *, with_ended_children: bool = False) -> float:
+    """User and system time of a process; of its children only those that have ended, if wanted."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, fields[11 : 15 if with_ended_children else 13])) / os.sysconf("SC_CLK_TCK")
 
 
 def newest_run(environment: dict[str, str]) -> Path:

@@ -18,12 +18,13 @@ import peer_bench
 from machine_info import MachineSpeed, describe_machine, describe_speed
 from measurements import Curve, Row, print_table
 
-BENCHES = ("spine", "crowd", "agents", "safety", "prefix", "curves", "soak")
+BENCHES = ("spine", "crowd", "agents", "safety", "prefix", "tricks", "curves", "soak")
 ALL = (
     "spine",
     "agents",
     "safety",
     "prefix",
+    "tricks",
     "curves",
     "soak",
 )  # `crowd` is the part of `spine` about many processes
@@ -82,6 +83,7 @@ def measure(name: str, said: argparse.Namespace, peer: str | None) -> Iterator[R
     import scaling_bench
     import soak_bench
     import team_bench
+    import tricks_bench
 
     quick = bool(said.quick)
     theirs = peer_bench.measure(name, peer, quick) if peer else {}
@@ -98,6 +100,8 @@ def measure(name: str, said: argparse.Namespace, peer: str | None) -> Iterator[R
             rows = sandbox_bench.measure(quick)
         case "prefix":
             rows = prompt_cache_bench.measure(quick)
+        case "tricks":
+            rows = tricks_bench.measure(quick)
         case "soak":
             yield from soak_bench.measure(min(cycles, 1_000) if said.cycles or not quick else 100)
             return

@@ -9,12 +9,12 @@ import statistics
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 from urllib.request import urlopen
 
-from bench_harness import SWARM, newest_run, pss_bytes
+from bench_harness import SWARM, cpu_seconds, memory_bytes, newest_run
 
 _SETTLED_WITHIN_S = 5.0
 _ASK_S = 30.0
@@ -168,14 +168,32 @@ def tree_pss(pid: int) -> tuple[int, int]:
     """Bytes of PSS of a process and all below it, and how many they are. Needs root: a supervisor
     may not be dumped.
     """
-    tree = process_tree(pid)
-    total = 0
-    for one in tree:
-        try:
-            total += pss_bytes(one)
-        except OSError:
-            continue  # it has just ended
-    return total, len(tree)
+    return tree_memory(pid)[0], len(process_tree(pid))
+
+
+def tree_memory(pid: int) -> tuple[int, int]:
+    """Bytes of PSS and of USS of a process and all below it."""
+    pss = uss = 0
+    for one in process_tree(pid):
+        with suppress(OSError):  # it has just ended
+            memory = memory_bytes(one)
+            pss += memory["Pss"]
+            uss += memory["Private_Clean"] + memory["Private_Dirty"]
+    return pss, uss
+
+
+def tree_cpu_seconds(pid: int) -> float:
+    """Processor time of a process and all below it, with that of children that have ended."""
+    total = 0.0
+    for one in process_tree(pid):
+        with suppress(OSError):
+            total += cpu_seconds(one, with_ended_children=True)
+    return total
+
+
+def journal_files(run: Path) -> list[Path]:
+    """The journal's files of a run."""
+    return list((run / "journal").iterdir())
 
 
 def _sample_supervisor(pid: int, environment: dict[str, str], watched: RunSamples) -> None:
@@ -210,7 +228,7 @@ def _target(link: Path) -> str:
 
 def _begun(environment: dict[str, str]) -> int:
     """Agents that have a file in the journal."""
-    return sum(1 for _ in (newest_run(environment) / "journal").iterdir()) - 1
+    return len(journal_files(newest_run(environment))) - 1
 
 
 def process_tree(pid: int) -> list[int]:

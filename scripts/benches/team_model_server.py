@@ -100,6 +100,22 @@ class Workers(Bursts):
         return True
 
 
+class WorkersAtRest(Workers):
+    """The same, but the request that follows an agent's last command is never answered."""
+
+    def may_answer(self, name: str, kind: str) -> bool:
+        return name not in self.at_rest
+
+    def __init__(self, agents: int, tools: int) -> None:
+        super().__init__(agents, tools)
+        self.at_rest: set[str] = set()
+
+    def leaf(self, name: str, number: int) -> list[Call]:
+        if number >= self.tools:
+            self.at_rest.add(name)
+        return super().leaf(name, number)
+
+
 class Cycles:
     """The root starts heads one after another; each starts `leaves`, `side` at a time, and ends.
 
@@ -151,7 +167,8 @@ class MailWriters:
 
 
 STORIES: dict[str, Callable[..., Any]] = {
-    "bursts": Bursts, "workers": Workers, "cycles": Cycles, "letters": MailWriters,
+    "bursts": Bursts, "workers": Workers, "workers_at_rest": WorkersAtRest, "cycles": Cycles,
+    "letters": MailWriters,
 }  # fmt: skip
 
 

@@ -206,6 +206,7 @@ def build_agent_spec(
         run_began_s=running.began_s,
         sandbox_required=request.sandbox_required,
         allow_commit=request.allow_commit and not plan.slotless,
+        prewarmed_sandbox=request.prewarmed_sandbox,
         model=plan.model,
         effort=plan.effort,
         depth=plan.depth,

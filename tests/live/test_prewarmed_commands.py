@@ -224,6 +224,13 @@ async def test_a_command_without_a_sandbox_finds_the_folder_as_it_is(tmp_path):
         assert (await testbed.run("ls -A")).output == ""
 
 
+async def test_with_the_feature_off_none_is_made(tmp_path):
+    async with open_command_testbed(tmp_path, stack="bwrap", prewarmed=False) as testbed:
+        assert (await testbed.run("echo ok")).output == "ok\n"
+        assert not testbed.sessions._prewarmed._lifetimes
+        assert not descendants_of(testbed.launcher_pid)
+
+
 async def test_nothing_is_left_of_one_that_waits_when_its_agent_ends(tmp_path):
     async with open_command_testbed(tmp_path, stack="bwrap") as testbed:
         await testbed.run("true")

@@ -15,7 +15,7 @@ from swarm.worker.exec.exec_sessions import open_exec_sessions
 
 
 @asynccontextmanager
-async def open_command_testbed(folder, *, stack="none", limit_s=20, **environment):
+async def open_command_testbed(folder, *, stack="none", limit_s=20, prewarmed=True, **environment):
     """An agent's sessions over a launcher that is a fresh process."""
     for name in ("work", "tmp"):
         (folder / name).mkdir()
@@ -24,6 +24,7 @@ async def open_command_testbed(folder, *, stack="none", limit_s=20, **environmen
         limits=Limits(), cwd=str(folder / "work"), endpoint="", identity=b"", secret=b"",
         gateway_endpoint="", gateway_token=b"", tmp_dir=str(folder / "tmp"),
         environment={"PATH": os.environ["PATH"], "HOME": str(folder), **environment},
+        prewarmed_sandbox=prewarmed,
     )  # fmt: skip
     with trio.fail_after(limit_s):
         async with (

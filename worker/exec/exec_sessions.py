@@ -201,7 +201,8 @@ class ExecSessions:
                 await self._launcher.check_alive()
 
     def _prewarm_next(self, request: ExecRequest, session: ExecSession) -> None:
-        if request.timeout_ms is None:  # swarm's own commands do not come in series
+        # swarm's own commands, which have a time limit, do not come in series
+        if request.timeout_ms is None and self._current.spec.prewarmed_sandbox:
             self._prewarmed.prepare_next(session.request)
 
     def _build_request(self, request: ExecRequest) -> CommandRequest:

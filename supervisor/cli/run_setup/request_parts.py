@@ -94,7 +94,8 @@ def apply_features(
     request: RunRequest, switched: FeatureSettings, warnings: list[str]
 ) -> RunRequest:
     """The request without the abilities that are switched off."""
-    changes: dict[str, object] = {"shell_snapshot": switched.is_enabled("shell_snapshot")}
+    named_alike = ("shell_snapshot", "prewarmed_sandbox")  # fields of the request
+    changes: dict[str, object] = {name: switched.is_enabled(name) for name in named_alike}
     if not switched.is_enabled("multi_agent"):
         changes["max_depth"] = 0
     if not switched.is_enabled("guardian_approval") and request.reviewer == "guardian":

@@ -46,6 +46,11 @@ def test_without_the_tool_no_rights_are_asked_for_and_all_else_is():
     assert applied(said=said, approval="never").granular is None
 
 
+@pytest.mark.parametrize("name", ["shell_snapshot", "prewarmed_sandbox"])
+def test_a_switch_that_is_a_field_of_the_request_sets_it(name):
+    assert getattr(applied(said={name: False}), name) is False
+
+
 async def test_a_shell_that_is_not_to_be_asked_is_left_alone(tmp_path):
     shell = tmp_path / "bash"
     shell.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\n")
