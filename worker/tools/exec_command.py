@@ -15,7 +15,7 @@ from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 from swarm.roles.login_shell import find_shell, shell_name
 
-from ..agent.context.truncate import truncate_formatted
+from ..agent.context.truncate import CommandText
 from ..exec.exec_outcome import DEFAULT_EXEC_YIELD_MS, ExecFailed, ExecOutcome, ExecRequest
 from ..patch.patch_interception import ImplicitPatch, PatchText, intercept_patch
 from ..policy.approval_keys import command_key, commit_key
@@ -314,17 +314,17 @@ def exec_result(done: ExecOutcome, *, limit_tokens: int | None) -> ToolResult:
     if done.session_id is not None:
         lines.append(f"Process running with session ID {done.session_id}")
     lines.append(f"Original token count: {done.original_token_count}")
-    lines += ["Output:", truncate_formatted(done.output, budget_tokens=budget)]
-    if done.denied:
-        lines.append(MAY_BE_SANDBOX)
-    lines += done.blocked
+    head = "\n".join([*lines, "Output:", ""])
+    notes = [MAY_BE_SANDBOX] if done.denied else []
+    notes += done.blocked
     if done.warning:
-        lines.append(f"Warning: {done.warning}")
+        notes.append(f"Warning: {done.warning}")
     if done.moved_aside:
         moved = ", ".join(done.moved_aside)
-        lines.append(f"Warning: these came to be where nothing may be made: {moved}")
+        notes.append(f"Warning: these came to be where nothing may be made: {moved}")
+    tail = "".join(f"\n{note}" for note in notes)
     return ToolResult(
-        content="\n".join(lines),
+        content=CommandText(head=head, output=done.output, tail=tail, budget_tokens=budget),
         status="completed" if done.exit_code in (0, None) and not done.moved_aside else "failed",
         exit_code=done.exit_code,
         session_id=done.session_id,

@@ -17,7 +17,7 @@ from swarm.mailbox.protocol.events import (
     OtherCall,
     OutputArrived,
 )
-from swarm.mailbox.protocol.items import AnyCall, FunctionCall, text_of
+from swarm.mailbox.protocol.items import AnyCall, FunctionCall
 
 from ..agent.context.truncate import truncate_middle
 from ..agent.reporter import Reporter
@@ -168,31 +168,21 @@ def _files_to_watch(call: _Call, run: Run) -> tuple[str, ...] | None:
 
 def _with_refusal(first: ToolResult, refusal: ToolResult) -> ToolResult:
     """Return the first result with the reason why there is no second attempt."""
-    text = f"It was not run again outside of the sandbox: {text_of(refusal.content)}"
-    return msgspec.structs.replace(
-        first,
-        content=f"{text_of(first.content)}\n{text}",
-        shown=f"{_shown(first)}\n{text}",
-        ends_turn=refusal.ends_turn,
-    )
+    text = f"\nIt was not run again outside of the sandbox: {refusal.text}"
+    return msgspec.structs.replace(first.framed(tail=text), ends_turn=refusal.ends_turn)
 
 
 def _with_first_try(first: ToolResult, second: ToolResult) -> ToolResult:
     """Return both outputs, in order, with the status of the second."""
     before = truncate_middle(_shown(first), budget_bytes=FIRST_TRY_BYTES, unit="chars")
-    head = (
-        f"In the sandbox it failed (exit code {first.exit_code}):\n{before}\n"
-        "With approval it was run again outside of the sandbox:"
-    )
-    return msgspec.structs.replace(
-        second,
-        content=f"{head}\n{text_of(second.content)}",
-        shown=f"{head}\n{_shown(second)}",
+    return second.framed(
+        head=f"In the sandbox it failed (exit code {first.exit_code}):\n{before}\n"
+        "With approval it was run again outside of the sandbox:\n"
     )
 
 
 def _shown(outcome: ToolResult) -> str:
-    return outcome.shown or text_of(outcome.content)
+    return outcome.shown or outcome.text
 
 
 def _one_line(call: AnyCall) -> str:

@@ -8,13 +8,15 @@ from collections.abc import Callable, Mapping
 from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
+from msgspec.structs import replace
 
 from swarm.mailbox.protocol.approvals import AnyAction
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.events import AnyCallDetail, FileChange
-from swarm.mailbox.protocol.items import AnyCall, ContentPart
+from swarm.mailbox.protocol.items import AnyCall, text_of
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 
+from ..agent.context.truncate import CommandText, OutputContent
 from ..policy.command_decision import Ask, PolicyDecision, Run
 from ..policy.shell_parser import Words
 
@@ -29,7 +31,7 @@ ABORTED_CALL = "aborted by user after {seconds}s"
 class ToolResult(Value):
     """How a call ended. `content` is for the model, the rest for people and the journal."""
 
-    content: str | tuple[ContentPart, ...]
+    content: OutputContent  # not yet cut
     status: Literal["completed", "failed", "declined"] = "completed"
     exit_code: int | None = None
     session_id: int | None = None
@@ -37,6 +39,21 @@ class ToolResult(Value):
     shown: str = ""  # the output as people see it; "" = the content's text
     denied: bool = False  # it looks as if the sandbox stopped it
     ends_turn: bool = False  # the approver refused and ended the turn
+
+    @property
+    def text(self) -> str:
+        """The content's whole text."""
+        content = self.content
+        return content.whole if isinstance(content, CommandText) else text_of(content)
+
+    def framed(self, *, head: str = "", tail: str = "") -> "ToolResult":
+        """Return the result with text before and after it, for the model and for people."""
+        content, shown = self.content, f"{head}{self.shown or self.text}{tail}"
+        if isinstance(content, CommandText):
+            content = replace(content, head=head + content.head, tail=content.tail + tail)
+        else:
+            content = f"{head}{text_of(content)}{tail}"
+        return replace(self, content=content, shown=shown)
 
 
 class Proposal(Value):

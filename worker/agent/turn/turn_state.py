@@ -4,7 +4,7 @@ from typing import Literal
 
 import trio
 
-from swarm.mailbox.protocol.items import AnyCall, FunctionCall, TokenUsage, text_of
+from swarm.mailbox.protocol.items import AnyCall, FunctionCall, TokenUsage
 from swarm.mailbox.protocol.ops import UserInput
 from swarm.mailbox.protocol.sampling import ModelInfo
 
@@ -76,7 +76,7 @@ def _call_record(pending: PendingCall) -> CallRecord:
     call, outcome = pending.call, pending.outcome
     assert outcome is not None
     is_command = outcome.exit_code is not None or outcome.session_id is not None
-    shown = outcome.shown if is_command else outcome.shown or text_of(outcome.content)
+    shown = outcome.shown if is_command else outcome.shown or outcome.text
     return CallRecord(
         name=call.name,
         arguments=call.arguments if isinstance(call, FunctionCall) else call.input,

@@ -1,11 +1,12 @@
 """The middle goes, the ends stay, and nothing is cut inside a character."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.mailbox.protocol.items import InputImage, InputText
-from swarm.worker.agent.context.truncate import truncate_formatted, truncate_middle, truncate_output
+from swarm.worker.agent.context.truncate import CommandText, truncate_middle, truncate_output
 
 IMAGE = InputImage(image_url="blob:00;image/png")
 
@@ -46,11 +47,14 @@ def test_what_is_kept_never_exceeds_the_budget_and_is_always_text(text, budget):
     assert len((head + tail).encode("utf-8", "surrogatepass")) <= budget
 
 
-def test_the_formatted_form_counts_the_lines_of_the_whole():
-    text = "one\ntwo\nthree\nfour\n"
-    assert truncate_formatted(text, budget_tokens=100) == text
-    cut = truncate_formatted(text, budget_tokens=2)
-    assert cut == "Total output lines: 4\n\none\n…3 tokens truncated…our\n"
+@pytest.mark.parametrize(("asked", "limit"), [(2, 100), (100, 2)])
+def test_a_commands_output_is_cut_once_to_the_lower_of_two_limits(asked, limit):
+    text = CommandText(head="H\n", output="one\ntwo\nthree\nfour\n", tail="T", budget_tokens=asked)
+    assert truncate_output(text, limit_tokens=limit) == (
+        "H\nTotal output lines: 4\n\none\n…3 tokens truncated…our\nT"
+    )
+    whole = msgspec.structs.replace(text, budget_tokens=100)
+    assert truncate_output(whole, limit_tokens=100) == text.whole
 
 
 def test_parts_share_one_budget_and_images_cost_nothing():
