@@ -14,8 +14,7 @@ from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
 
 from ..policy.command_decision import Ask, PolicyDecision, Run
-from ..tools.tool_errors import ToolFailed
-from ..tools.tool_interface import ABORTED_CALL, OnOutput, Proposal, ToolResult
+from ..tools.tool_interface import ABORTED_CALL, OnOutput, Proposal, ToolFailed, ToolResult
 
 
 class FakeToolBehavior(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,9 +6,11 @@ approved, and no file that changed since the agent last saw it.
 
 import os
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 import trio
+from msgspec import Struct
 
 from swarm.mailbox.protocol.approvals import PatchAction
 from swarm.mailbox.protocol.events import AnyCallDetail, FileChange, PatchCall
@@ -22,38 +24,31 @@ from ..patch.verify import PatchRejected, VerifiedPatch, verify_patch
 from ..policy.approval_keys import patch_keys
 from ..policy.command_decision import Ask, PolicyDecision, Run, decide_patch
 from ..policy.command_facts import PatchFacts
-from .call_router import decode_arguments
+from .function_tool import FunctionTool, decode_arguments, described
 from .tool_context import ToolContext
-from .tool_errors import ToolFailed
 from .tool_interface import (
-    ABORTED_CALL,
     Invocation,
     OnOutput,
     Proposal,
-    Schema,
+    ToolFailed,
     ToolResult,
-    function_spec,
 )
 
 _SHOWN_DIFF_CHARS = 100_000  # of one file, to people and the journal
 _SHOWN_CHARS = 1_000_000  # of all files of a patch
-_PROPERTIES: dict[str, Schema] = {
-    "input": {"type": "string", "description": "The whole patch."},
-}
 
 
-class ApplyPatchArguments(msgspec.Struct, frozen=True, kw_only=True):
+class ApplyPatchArguments(Struct, frozen=True, kw_only=True):
     """Arguments of the function form."""
 
-    input: str
+    input: Annotated[str, described("The whole patch.")]
 
 
-class ApplyPatchTool:
+class ApplyPatchTool(FunctionTool):
     """The apply_patch tool; freeform where the model supports such tools, else a function."""
 
     name = "apply_patch"
-    parallel = False
-    aborted_text = ABORTED_CALL
+    arguments = ApplyPatchArguments
 
     def __init__(self, site: ToolContext) -> None:
         self._context = site
@@ -61,7 +56,10 @@ class ApplyPatchTool:
     def describe(self, model: ModelInfo) -> ToolSpec | None:
         if model.freeform_tools:
             return ToolSpec(name=self.name, description=FREEFORM_DESCRIPTION, grammar=GRAMMAR)
-        return function_spec(self.name, FUNCTION_DESCRIPTION, _PROPERTIES, required=("input",))
+        return super().describe(model)
+
+    def description(self) -> str:
+        return FUNCTION_DESCRIPTION
 
     def accepts(self, call: AnyCall) -> bool:
         return True  # models mix the two forms up, and both are clear

@@ -4,67 +4,57 @@ The supervisor reads and writes the files of a job on behalf of this agent, so t
 limits are checked first.
 """
 
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from swarm.mailbox.protocol.items import AnyCall
 from swarm.mailbox.protocol.requests import JobEnded, ReportJobResult, ResultAccepted, SpawnOnCsv
+from swarm.mailbox.protocol.sampling import ModelInfo
 
-from .call_router import decode_arguments
+from .function_tool import HIDDEN, decode_arguments, described
 from .team_client import TeamClient, TeamInvocation, TeamTool, as_json
 from .tool_context import ToolContext
-from .tool_errors import ToolFailed
-from .tool_interface import Invocation, Schema, ToolResult
+from .tool_interface import Invocation, ToolFailed, ToolResult
 
 JOB_LIMIT_S = 24 * 3600.0  # each item has its own limit; the run's deadline comes before this
 MAX_WORKERS = 64
-_COUNT: Schema = {"type": "integer"}
 
 
 class CsvArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    csv_path: str
-    instruction: str
-    id_column: str | None = None
+    csv_path: Annotated[str, described("The table; it has a header row.")]
+    instruction: Annotated[
+        str,
+        described("The task of each worker; `{column}` stands for the row's value."),
+    ]
+    id_column: Annotated[str | None, described("Column whose values name the items.")] = None
     output_csv_path: str | None = None
-    output_schema: dict[str, msgspec.Raw] | None = None
-    max_concurrency: int | None = None
-    max_workers: int | None = None  # alias of max_concurrency
-    max_runtime_seconds: int | None = None
+    output_schema: Annotated[
+        dict[str, msgspec.Raw] | None, described("JSON schema of each result.")
+    ] = None
+    max_concurrency: Annotated[int | None, described(f"At most {MAX_WORKERS}; default 16.")] = None
+    max_workers: Annotated[int | None, HIDDEN] = None  # alias of max_concurrency
+    max_runtime_seconds: Annotated[int | None, described("Of one worker; default 1800.")] = None
 
 
 class ReportArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     job_id: str
     item_id: str
     result: msgspec.Raw
-    stop: bool | None = None
+    stop: Annotated[bool | None, described("Cancel the items not yet started.")] = None
 
 
 class SpawnAgentsOnCsvTool(TeamTool):
     """Starts a job and returns when it has ended."""
 
     name = "spawn_agents_on_csv"
-    required = ("csv_path", "instruction")
+    arguments = CsvArguments
 
     def __init__(self, team: TeamClient, site: ToolContext) -> None:
         super().__init__(team)
         self._context = site
-
-    def properties(self) -> Mapping[str, Schema]:
-        return {
-            "csv_path": {"type": "string", "description": "The table; it has a header row."},
-            "instruction": {
-                "type": "string",
-                "description": "The task of each worker; `{column}` stands for the row's value.",
-            },
-            "id_column": {"type": "string", "description": "Column whose values name the items."},
-            "output_csv_path": {"type": "string"},
-            "output_schema": {"type": "object", "description": "JSON schema of each result."},
-            "max_concurrency": {**_COUNT, "description": f"At most {MAX_WORKERS}; default 16."},
-            "max_runtime_seconds": {**_COUNT, "description": "Of one worker; default 1800."},
-        }
 
     async def prepare(self, call: AnyCall) -> Invocation:
         self._team.check_may_spawn()
@@ -96,21 +86,13 @@ class ReportAgentJobResultTool(TeamTool):
     """Reports the result of the one item that this agent was started for."""
 
     name = "report_agent_job_result"
-    required = ("job_id", "item_id", "result")
+    arguments = ReportArguments
 
-    def is_offered(self) -> bool:
+    def is_offered(self, model: ModelInfo) -> bool:
         return bool(self._team.spec.job)
 
-    def properties(self) -> Mapping[str, Schema]:
-        return {
-            "job_id": {"type": "string"},
-            "item_id": {"type": "string"},
-            "result": {"type": "object"},
-            "stop": {"type": "boolean", "description": "Cancel the items not yet started."},
-        }
-
     async def prepare(self, call: AnyCall) -> Invocation:
-        if not self.is_offered():
+        if not self._team.spec.job:
             raise ToolFailed("only the worker of a job's item can report a result")
         report = job_report(decode_arguments(call, ReportArguments))
         return TeamInvocation(report.item_id, partial(self._report, report))

@@ -5,14 +5,15 @@ written as a shell command is applied in this process instead, under the rules o
 """
 
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+from msgspec import Struct
 
 from swarm.mailbox.protocol.approvals import CommandAction, ExtraPermissions, SandboxPermissions
 from swarm.mailbox.protocol.events import AnyCallDetail, CommandCall
-from swarm.mailbox.protocol.items import AnyCall, FunctionCall
+from swarm.mailbox.protocol.items import AnyCall
 from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly
-from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 from swarm.roles.login_shell import find_shell, shell_name
 
 from ..agent.context.truncate import CommandText
@@ -26,25 +27,21 @@ from ..policy.permission_sets import covers
 from ..policy.shell_parser import Words
 from ..policy.shown import only_reads, shown_meanings
 from .apply_patch import PatchInvocation
-from .call_router import decode_arguments
 from .command_effects import CommandEffects, find_effects
+from .function_tool import NUMBER, FunctionTool, decode_arguments, described, encode_schema
 from .permission_arguments import (
-    PERMISSIONS_SCHEMA,
     PermissionsArgument,
     check_permissions_argument,
     resolve_permissions,
 )
 from .tool_context import ToolContext
-from .tool_descriptions import description_of
-from .tool_errors import ToolFailed
 from .tool_interface import (
     ABORTED_COMMAND,
     Invocation,
     OnOutput,
     Proposal,
-    Schema,
+    ToolFailed,
     ToolResult,
-    function_spec,
 )
 
 DEFAULT_OUTPUT_TOKENS = 10_000
@@ -52,80 +49,78 @@ MAY_BE_SANDBOX = (
     "The sandbox may have stopped this command: it failed in a way that a denied file or network "
     "access does."
 )
-_PROPERTIES: dict[str, Schema] = {
-    "cmd": {"type": "string", "description": "The script."},
-    "workdir": {
-        "type": "string",
-        "description": "Folder to run it in; relative to the working directory, which is used "
-        "when this is left out.",
-    },
-    "shell": {"type": "string", "description": "Another shell than the default one."},
-    "login": {
-        "type": "boolean",
-        "description": "Run as a login shell. Rarely needed: the environment of one is there "
-        "already. Default false.",
-    },
-    "tty": {
-        "type": "boolean",
-        "description": "Give it a terminal, and keep its input open. Default false.",
-    },
-    "yield_time_ms": {
-        "type": "number",
-        "description": "How long to wait for its end, 250 to 30000. Default 10000.",
-    },
-    "max_output_tokens": {
-        "type": "number",
-        "description": "Longer output is cut in the middle. Default 10000.",
-    },
-}
-# Offered only where approvals can be requested.
-_ESCALATION: dict[str, Schema] = {
-    "sandbox_permissions": {
-        "type": "string",
-        "enum": ["use_default", "require_escalated", "with_additional_permissions"],
-        "description": "Leave it out, unless the sandbox would make the command fail: "
-        "`with_additional_permissions` asks for single rights within the sandbox, "
-        "`require_escalated` to run outside of it.",
-    },
-    "additional_permissions": {
-        **PERMISSIONS_SCHEMA,
-        "description": "With `with_additional_permissions` only: what it needs beyond the sandbox.",
-    },
-    "justification": {
-        "type": "string",
-        "description": "With either: one short question to whoever decides, saying what for.",
-    },
-    "prefix_rule": {
-        "type": "array",
-        "items": {"type": "string"},
-        "description": "With `require_escalated`, if the like will come again: the first words of "
-        'the command that could be allowed from now on, such as ["npm", "install"].',
-    },
-}
+OUTPUT_TOKENS = described("Longer output is cut in the middle. Default 10000.", NUMBER)
+# Offered only where approvals can be requested; accepted everywhere.
+_ESCALATION = (
+    "sandbox_permissions",
+    "additional_permissions",
+    "justification",
+    "prefix_rule",
+)
 # Causes for which a remembered rule is proposed; other causes are about more than the words.
 _PREFIX_RULE_CAUSES = frozenset({"untrusted", "dangerous", "escalation", "retry"})
 
 
-class ExecCommandArguments(msgspec.Struct, frozen=True, kw_only=True):
-    """Arguments as the model writes them. The last four are accepted even where not offered."""
+class ExecCommandArguments(Struct, frozen=True, kw_only=True):
+    """Arguments as the model writes them."""
 
-    cmd: str
-    workdir: str = ""
-    shell: str | None = None
-    login: bool = False
-    tty: bool = False
-    yield_time_ms: int = DEFAULT_EXEC_YIELD_MS
-    max_output_tokens: int | None = None
-    sandbox_permissions: SandboxPermissions = "use_default"
-    additional_permissions: PermissionsArgument | None = None
-    justification: str | None = None
-    prefix_rule: tuple[str, ...] | None = None
+    cmd: Annotated[str, described("The script.")]
+    workdir: Annotated[
+        str,
+        described(
+            "Folder to run it in; relative to the working directory, which is used "
+            "when this is left out."
+        ),
+    ] = ""
+    shell: Annotated[str | None, described("Another shell than the default one.")] = None
+    login: Annotated[
+        bool,
+        described(
+            "Run as a login shell. Rarely needed: the environment of one is there "
+            "already. Default false."
+        ),
+    ] = False
+    tty: Annotated[
+        bool, described("Give it a terminal, and keep its input open. Default false.")
+    ] = False
+    yield_time_ms: Annotated[
+        int,
+        described(
+            "How long to wait for its end, 250 to 30000. Default 10000.",
+            NUMBER,
+        ),
+    ] = DEFAULT_EXEC_YIELD_MS
+    max_output_tokens: Annotated[int | None, OUTPUT_TOKENS] = None
+    sandbox_permissions: Annotated[
+        SandboxPermissions,
+        described(
+            "Leave it out, unless the sandbox would make the command fail: "
+            "`with_additional_permissions` asks for single rights within the sandbox, "
+            "`require_escalated` to run outside of it."
+        ),
+    ] = "use_default"
+    additional_permissions: Annotated[
+        PermissionsArgument | None,
+        described("With `with_additional_permissions` only: what it needs beyond the sandbox."),
+    ] = None
+    justification: Annotated[
+        str | None,
+        described("With either: one short question to whoever decides, saying what for."),
+    ] = None
+    prefix_rule: Annotated[
+        tuple[str, ...] | None,
+        described(
+            "With `require_escalated`, if the like will come again: the first words of "
+            'the command that could be allowed from now on, such as ["npm", "install"].'
+        ),
+    ] = None
 
 
-class ExecCommandTool:
+class ExecCommandTool(FunctionTool):
     """The exec_command tool."""
 
     name = "exec_command"
+    arguments = ExecCommandArguments
     parallel = True
     aborted_text = ABORTED_COMMAND
 
@@ -133,15 +128,12 @@ class ExecCommandTool:
         self._context = site
         self._shell = shell_name(find_shell(site.spec.environment))
 
-    def describe(self, model: ModelInfo) -> ToolSpec | None:
-        properties = _PROPERTIES
-        if may_escalate(self._context.limits, is_locked=self._context.is_locked):
-            properties = _PROPERTIES | _ESCALATION
-        text = description_of(self.name).replace("{shell}", self._shell)
-        return function_spec(self.name, text, properties, required=("cmd",))
+    def description(self) -> str:
+        return super().description().replace("{shell}", self._shell)
 
-    def accepts(self, call: AnyCall) -> bool:
-        return isinstance(call, FunctionCall)
+    def parameters(self) -> bytes:
+        may_ask = may_escalate(self._context.limits, is_locked=self._context.is_locked)
+        return encode_schema(self.arguments, without=() if may_ask else _ESCALATION)
 
     async def prepare(self, call: AnyCall) -> Invocation:
         arguments = decode_arguments(call, ExecCommandArguments)

@@ -1,4 +1,4 @@
-"""list_dir: list a folder's content, some levels deep, by pages. Blocking: run in a thread.
+"""list_dir: list a folder's content, some levels deep, by pages. The listing is made in a thread.
 
 Links are shown and never followed. Only the entries up to the requested page are kept, and the walk
 stops at a fixed number of entries, so that memory and time for a huge folder are bounded.
@@ -9,26 +9,32 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-import msgspec
+import trio
+from msgspec import Struct
 
 from swarm.mailbox.path_rules import PROTECTED_NAMES
+from swarm.mailbox.protocol.events import AnyCallDetail, OtherCall
+from swarm.mailbox.protocol.items import AnyCall
 from swarm.mailbox.safe_open import FOLDER_FLAGS, open_beneath, open_if_allowed
 
+from ..policy.command_decision import PolicyDecision, Run
 from ..sandbox.sandbox_plan import is_placeholder
-from .tool_errors import ToolFailed
+from .function_tool import NUMBER, FunctionTool, decode_arguments, described
+from .tool_context import ToolContext
+from .tool_interface import Invocation, OnOutput, ToolFailed, ToolResult
 
 MAX_SCANNED = 200_000
 MAX_NAME_BYTES = 500
 MayRead = Callable[[Path], bool]
 
 
-class ListDirArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    dir_path: str
-    offset: int = 1
-    limit: int = 25
-    depth: int = 2
+class ListDirArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    dir_path: Annotated[str, described("Absolute path.")]
+    offset: Annotated[int, described("First entry to show, from 1. Default 1.", NUMBER)] = 1
+    limit: Annotated[int, described("Most entries to show. Default 25.", NUMBER)] = 25
+    depth: Annotated[int, described("Levels to go down. Default 2.", NUMBER)] = 2
 
 
 class _Entry(NamedTuple):
@@ -165,3 +171,36 @@ def _suffix(entry: "os.DirEntry[str]") -> str:
 def _render(entry: _Entry) -> str:
     indent = "  " * (len(entry.parts) - 1)
     return f"{indent}{show_name(entry.parts[-1])}{entry.suffix}"
+
+
+class ListDirTool(FunctionTool):
+    """The list_dir tool."""
+
+    name = "list_dir"
+    arguments = ListDirArguments
+    parallel = True
+
+    def __init__(self, site: ToolContext) -> None:
+        self._context = site
+
+    async def prepare(self, call: AnyCall) -> Invocation:
+        return _ListDirInvocation(self._context, decode_arguments(call, ListDirArguments))
+
+
+class _ListDirInvocation:
+    def __init__(self, site: ToolContext, arguments: ListDirArguments) -> None:
+        self._context, self._arguments = site, arguments
+
+    @property
+    def detail(self) -> AnyCallDetail:
+        return OtherCall(argument=self._arguments.dir_path[:1000])
+
+    def judge(self) -> PolicyDecision:
+        return Run()
+
+    async def run(self, verdict: Run, listen: OnOutput) -> ToolResult:
+        def make() -> str:
+            return list_directory(self._arguments, may_read=self._context.may_read)
+
+        text = await trio.to_thread.run_sync(make, abandon_on_cancel=True)
+        return ToolResult(content=text)

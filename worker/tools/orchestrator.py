@@ -23,13 +23,12 @@ from ..agent.context.truncate import truncate_middle
 from ..agent.reporter import Reporter
 from ..policy.command_decision import Ask, PolicyDecision, Run
 from .approval_requester import ApprovalRequester
-from .call_router import find_tool
-from .tool_errors import ToolFailed
 from .tool_interface import (
     FileChangingInvocation,
     Invocation,
     RetriableInvocation,
     SupervisorRequestOnly,
+    ToolFailed,
     ToolResult,
 )
 from .tool_registry import ToolRegistry
@@ -69,7 +68,7 @@ class Orchestrator:
         started = trio.current_time()
         self.registry.enter_turn(turn_id)
         try:
-            prepared = await find_tool(call, self.registry).prepare(call)
+            prepared = await self.registry.tool_for(call).prepare(call)
             verdict = prepared.judge()
             detail = prepared.detail
             self._details.append(detail)

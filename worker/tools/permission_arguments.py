@@ -7,14 +7,15 @@ later what was approved. The run's own folders and sockets cannot be requested.
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated, ClassVar
 
-import msgspec
+from msgspec import Struct
 
 from swarm.mailbox.protocol.approvals import ExtraPermissions, SandboxPermissions
 
 from ..policy.permission_sets import NO_PERMISSIONS, is_empty, union
-from .tool_errors import ToolFailed
-from .tool_interface import Schema
+from .function_tool import described
+from .tool_interface import ToolFailed
 
 MAX_PATHS = 64
 _MAX_PATH_CHARS = 4096
@@ -29,39 +30,23 @@ EMPTY = (
 NOT_WANTED = (
     "`additional_permissions` requires `sandbox_permissions` set to `with_additional_permissions`"
 )
-_PATHS: Schema = {"type": "array", "items": {"type": "string"}}
-PERMISSIONS_SCHEMA: Schema = {
-    "type": "object",
-    "properties": {
-        "network": {
-            "type": "object",
-            "properties": {"enabled": {"type": "boolean"}},
-            "additionalProperties": False,
-        },
-        "file_system": {
-            "type": "object",
-            "properties": {
-                "read": {**_PATHS, "description": "Existing files or folders to read."},
-                "write": {**_PATHS, "description": "Existing files or folders to write."},
-            },
-            "additionalProperties": False,
-        },
-    },
-    "additionalProperties": False,
-}
 
 
-class NetworkPermissionArgument(msgspec.Struct, frozen=True, kw_only=True):
+class NetworkPermissionArgument(Struct, frozen=True, kw_only=True):
     enabled: bool | None = None
 
 
-class FileSystemPermissionArgument(msgspec.Struct, frozen=True, kw_only=True):
-    read: tuple[str, ...] | None = None
-    write: tuple[str, ...] | None = None
+class FileSystemPermissionArgument(Struct, frozen=True, kw_only=True):
+    read: Annotated[tuple[str, ...] | None, described("Existing files or folders to read.")] = None
+    write: Annotated[tuple[str, ...] | None, described("Existing files or folders to write.")] = (
+        None
+    )
 
 
-class PermissionsArgument(msgspec.Struct, frozen=True, kw_only=True):
+class PermissionsArgument(Struct, frozen=True, kw_only=True):
     """Permissions as models write them; every field is optional."""
+
+    SORTED: ClassVar = False  # models are told of the network first
 
     network: NetworkPermissionArgument | None = None
     file_system: FileSystemPermissionArgument | None = None

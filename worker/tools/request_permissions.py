@@ -4,69 +4,56 @@ A grant never exceeds the request and holds for the turn, unless a person chose 
 limits switch such requests off, the tool returns at once what is already granted, if anything.
 """
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Struct
 
 from swarm.mailbox.protocol.approvals import ExtraPermissions, PermissionsAction
 from swarm.mailbox.protocol.events import AnyCallDetail, OtherCall
-from swarm.mailbox.protocol.items import AnyCall, FunctionCall
-from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
+from swarm.mailbox.protocol.items import AnyCall
+from swarm.mailbox.protocol.sampling import ModelInfo
 
 from ..policy.approval_offers import may_request_permissions
 from ..policy.command_decision import ROLE_LOCKED, Ask, PolicyDecision, Refuse, Run
 from ..policy.permission_sets import NO_PERMISSIONS, covers, intersection, is_empty
-from .call_router import decode_arguments
+from .function_tool import FunctionTool, decode_arguments, described
 from .permission_arguments import (
-    PERMISSIONS_SCHEMA,
     PermissionsArgument,
     permissions_as_argument,
     resolve_permissions,
 )
 from .tool_context import ToolContext
-from .tool_descriptions import description_of
-from .tool_errors import ToolFailed
 from .tool_interface import (
-    ABORTED_CALL,
     Invocation,
     OnOutput,
     Proposal,
-    Schema,
+    ToolFailed,
     ToolResult,
-    function_spec,
 )
 
 NOTHING_ASKED = "request_permissions requires at least one permission"
 _DETAIL_CHARS = 200
-_PROPERTIES: dict[str, Schema] = {
-    "permissions": PERMISSIONS_SCHEMA,
-    "reason": {"type": "string", "description": "What for, in one sentence."},
-}
 
 
-class RequestPermissionsArguments(msgspec.Struct, frozen=True, kw_only=True):
+class RequestPermissionsArguments(Struct, frozen=True, kw_only=True):
     """Arguments as the model writes them."""
 
     permissions: PermissionsArgument
-    reason: str | None = None
+    reason: Annotated[str | None, described("What for, in one sentence.")] = None
 
 
-class RequestPermissionsTool:
+class RequestPermissionsTool(FunctionTool):
     """The request_permissions tool."""
 
     name = "request_permissions"
-    parallel = False
-    aborted_text = ABORTED_CALL
+    arguments = RequestPermissionsArguments
 
     def __init__(self, site: ToolContext) -> None:
         self._context = site
 
-    def describe(self, model: ModelInfo) -> ToolSpec | None:
-        if not may_request_permissions(self._context.limits, is_locked=self._context.is_locked):
-            return None
-        description = description_of(self.name)
-        return function_spec(self.name, description, _PROPERTIES, required=("permissions",))
-
-    def accepts(self, call: AnyCall) -> bool:
-        return isinstance(call, FunctionCall)
+    def is_offered(self, model: ModelInfo) -> bool:
+        return may_request_permissions(self._context.limits, is_locked=self._context.is_locked)
 
     async def prepare(self, call: AnyCall) -> Invocation:
         arguments = decode_arguments(call, RequestPermissionsArguments)

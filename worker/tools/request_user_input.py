@@ -4,27 +4,26 @@ Only the root agent may ask, and only where a person may be present. Without an 
 fails with a text, and the model continues.
 """
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta, Struct
 
 from swarm.mailbox.protocol.approvals import PersonQuestion, QuestionOption, QuestionsAction
 from swarm.mailbox.protocol.events import AnyCallDetail, OtherCall
-from swarm.mailbox.protocol.items import AnyCall, FunctionCall
-from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
+from swarm.mailbox.protocol.items import AnyCall
+from swarm.mailbox.protocol.sampling import ModelInfo
 
 from ..policy.approval_offers import may_question_person
 from ..policy.command_decision import Ask, PolicyDecision, Run
-from .call_router import decode_arguments
+from .function_tool import REQUIRED, FunctionTool, decode_arguments, described
 from .tool_context import ToolContext
-from .tool_descriptions import description_of
-from .tool_errors import ToolFailed
 from .tool_interface import (
-    ABORTED_CALL,
     Invocation,
     OnOutput,
     Proposal,
-    Schema,
+    ToolFailed,
     ToolResult,
-    function_spec,
 )
 
 MAX_QUESTIONS = 3
@@ -32,65 +31,37 @@ NO_OPTIONS = "request_user_input requires non-empty options for every question"
 ROOT_ONLY = "request_user_input can only be used by the root thread"
 CANCELLED = "request_user_input was cancelled before receiving a response"
 _DETAIL_CHARS = 200
-_TEXT: Schema = {"type": "string"}
-_OPTION: Schema = {
-    "type": "object",
-    "properties": {"description": {**_TEXT, "description": "What it means."}, "label": _TEXT},
-    "required": ["label", "description"],
-    "additionalProperties": False,
-}
-_QUESTION: Schema = {
-    "type": "object",
-    "properties": {
-        "header": {**_TEXT, "description": "Its title, at most 12 characters."},
-        "id": {**_TEXT, "description": "Names it in the answer; snake_case."},
-        "options": {"type": "array", "items": _OPTION},
-        "question": {**_TEXT, "description": "One sentence."},
-    },
-    "required": ["id", "header", "question", "options"],
-    "additionalProperties": False,
-}
-_PROPERTIES: dict[str, Schema] = {
-    "questions": {"type": "array", "items": _QUESTION, "description": "One to three."},
-}
 
 
-class OptionArgument(msgspec.Struct, frozen=True, kw_only=True):
+class OptionArgument(Struct, frozen=True, kw_only=True):
     label: str
-    description: str
+    description: Annotated[str, described("What it means.")]
 
 
-class QuestionArgument(msgspec.Struct, frozen=True, kw_only=True):
-    id: str
-    header: str
-    question: str
-    options: tuple[OptionArgument, ...] = ()
+class QuestionArgument(Struct, frozen=True, kw_only=True):
+    id: Annotated[str, described("Names it in the answer; snake_case.")]
+    header: Annotated[str, described("Its title, at most 12 characters.")]
+    question: Annotated[str, described("One sentence.")]
+    options: Annotated[tuple[OptionArgument, ...], Meta(extra=REQUIRED)] = ()
 
 
-class RequestUserInputArguments(msgspec.Struct, frozen=True, kw_only=True):
+class RequestUserInputArguments(Struct, frozen=True, kw_only=True):
     """Arguments as the model writes them."""
 
-    questions: tuple[QuestionArgument, ...]
+    questions: Annotated[tuple[QuestionArgument, ...], described("One to three.")]
 
 
-class RequestUserInputTool:
+class RequestUserInputTool(FunctionTool):
     """The request_user_input tool."""
 
     name = "request_user_input"
-    parallel = False
-    aborted_text = ABORTED_CALL
+    arguments = RequestUserInputArguments
 
     def __init__(self, site: ToolContext) -> None:
         self._context = site
 
-    def describe(self, model: ModelInfo) -> ToolSpec | None:
-        if not may_question_person(self._context.limits, is_root=self._context.is_root):
-            return None
-        description = description_of(self.name)
-        return function_spec(self.name, description, _PROPERTIES, required=("questions",))
-
-    def accepts(self, call: AnyCall) -> bool:
-        return isinstance(call, FunctionCall)
+    def is_offered(self, model: ModelInfo) -> bool:
+        return may_question_person(self._context.limits, is_root=self._context.is_root)
 
     async def prepare(self, call: AnyCall) -> Invocation:
         if not self._context.is_root:

@@ -1,7 +1,8 @@
 """spawn_agent: start a child agent for a task."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
+from typing import Annotated
 
 import msgspec
 
@@ -11,11 +12,9 @@ from swarm.mailbox.protocol.requests import Spawn, Spawned
 from swarm.mailbox.protocol.spec import RoleCard
 from swarm.mailbox.team_tool_results import spawn_result
 
-from .call_router import decode_arguments
+from .function_tool import HIDDEN, decode_arguments, described, encode_schema
 from .team_client import TeamInvocation, TeamTool, as_json, require_text
-from .tool_descriptions import description_of
-from .tool_errors import ToolFailed
-from .tool_interface import Invocation, Schema, ToolResult
+from .tool_interface import Invocation, ToolFailed, ToolResult
 
 SPAWN_DEADLINE_S = 120.0
 ANSWER_MARGIN_S = 15.0  # the supervisor's own deadline comes first
@@ -27,42 +26,37 @@ _MIN_SHOWN_WAIT_S = 1.0
 class SpawnArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Arguments as the model writes them."""
 
-    task_name: str
-    message: str
-    agent_type: str | None = None
-    fork_turns: str | int | None = None
-    model: str | None = None
-    reasoning_effort: str | None = None
-    fork_context: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET  # of the older interface
+    task_name: Annotated[str, described("Last step of the child's path: a-z, 0-9 and _.")]
+    message: Annotated[str, described("The task, with all it needs to know.")]
+    agent_type: str | None = None  # described by `roles_text`
+    fork_turns: Annotated[
+        str | int | None,
+        described(
+            "How much of this conversation the child gets: `none`, `all` "
+            "(the default), or the number of latest turns."
+        ),
+    ] = None
+    model: Annotated[str | None, described("Another model than yours. Rarely needed.")] = None
+    reasoning_effort: Annotated[str | None, described("Another effort than yours.")] = None
+    # of the older interface
+    fork_context: Annotated[msgspec.Raw | msgspec.UnsetType, HIDDEN] = msgspec.UNSET
 
 
 class SpawnAgentTool(TeamTool):
     """The spawn_agent tool."""
 
     name = "spawn_agent"
-    required = ("task_name", "message")
+    arguments = SpawnArguments
 
     def description(self) -> str:
         most = self._team.spec.max_agents
         bound = f" At most {most} agents are alive at once, you included." if most else ""
-        return description_of(self.name) + bound
+        return super().description() + bound
 
-    def properties(self) -> Mapping[str, Schema]:
-        return {
-            "task_name": {
-                "type": "string",
-                "description": "Last step of the child's path: a-z, 0-9 and _.",
-            },
-            "message": {"type": "string", "description": "The task, with all it needs to know."},
-            "agent_type": {"type": "string", "description": roles_text(self._team.spec.roles)},
-            "fork_turns": {
-                "type": "string",
-                "description": "How much of this conversation the child gets: `none`, `all` "
-                "(the default), or the number of latest turns.",
-            },
-            "model": {"type": "string", "description": "Another model than yours. Rarely needed."},
-            "reasoning_effort": {"type": "string", "description": "Another effort than yours."},
-        }
+    def parameters(self) -> bytes:
+        return encode_schema(
+            self.arguments, notes={"agent_type": roles_text(self._team.spec.roles)}
+        )
 
     async def prepare(self, call: AnyCall) -> Invocation:
         self._team.check_may_spawn()

@@ -4,7 +4,6 @@ Every request ends by its reply, its deadline or an interrupt. The model reads a
 output. A long request is shown as a wait and counts as progress.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -14,26 +13,21 @@ import trio
 
 from swarm.mailbox.ids import ROOT_PATH, AgentPath, resolve_path
 from swarm.mailbox.protocol.events import AnyCallDetail, OtherCall, Waiting
-from swarm.mailbox.protocol.items import AnyCall, FunctionCall
 from swarm.mailbox.protocol.ops import Mail
 from swarm.mailbox.protocol.requests import AnyReply, AnyRequest, QueuedForSlot, RequestRefused
-from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
+from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import AgentSpec
 
 from ..agent.reporter import Reporter
 from ..agent.turn.inbox import Inbox
 from ..current_spec import CurrentSpec
 from ..policy.command_decision import PolicyDecision, Run
-from .tool_descriptions import description_of
-from .tool_errors import ToolFailed
+from .function_tool import FunctionTool
 from .tool_interface import (
-    ABORTED_CALL,
-    Invocation,
     OnOutput,
-    Schema,
     SupervisorRequestOnly,
+    ToolFailed,
     ToolResult,
-    function_spec,
 )
 
 SHORT_LIMIT_S = 30.0  # for requests that the supervisor answers at once or bounds itself
@@ -184,38 +178,14 @@ class TeamInvocation(SupervisorRequestOnly):
         return await self._act()
 
 
-class TeamTool(ABC):
+class TeamTool(FunctionTool):
     """A team tool; by default it is offered only to agents that may start others."""
-
-    name: str
-    parallel: bool = False
-    aborted_text: str = ABORTED_CALL
-    required: tuple[str, ...] = ()
 
     def __init__(self, team: TeamClient) -> None:
         self._team = team
 
-    def describe(self, model: ModelInfo) -> ToolSpec | None:
-        if not self.is_offered():
-            return None
-        return function_spec(
-            self.name, self.description(), self.properties(), required=self.required
-        )
-
-    def is_offered(self) -> bool:
+    def is_offered(self, model: ModelInfo) -> bool:
         return self._team.may_spawn
-
-    def description(self) -> str:
-        return description_of(self.name)
-
-    @abstractmethod
-    def properties(self) -> Mapping[str, Schema]: ...
-
-    def accepts(self, call: AnyCall) -> bool:
-        return isinstance(call, FunctionCall)
-
-    @abstractmethod
-    async def prepare(self, call: AnyCall) -> Invocation: ...
 
 
 def require_text(message: str) -> str:

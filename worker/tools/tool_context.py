@@ -30,7 +30,7 @@ from ..policy.command_facts import (
 from ..sandbox.sandbox_plan import SandboxPlan, SandboxUnavailable, Stack
 from ..sandbox.sandbox_probe import probe_sandbox
 from .permission_arguments import GrantedPermissions
-from .tool_errors import ToolFailed
+from .tool_interface import ToolFailed
 
 
 class StartedCommand(Value):

@@ -4,12 +4,12 @@ A tool reports its own failure as an output: it returns a `ToolResult` or raises
 text the model reads. Any other exception is a bug.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Literal, Protocol, runtime_checkable
 
-import msgspec
 from msgspec.structs import replace
 
+from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.approvals import AnyAction
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.events import AnyCallDetail, FileChange
@@ -20,12 +20,15 @@ from ..agent.context.truncate import CommandText, OutputContent
 from ..policy.command_decision import Ask, PolicyDecision, Run
 from ..policy.shell_parser import Words
 
-Schema = Mapping[str, object]
 OnOutput = Callable[[str], None]  # receives output as it arrives, as text
 
 # What the model reads for an aborted call; `{seconds}` has one decimal.
 ABORTED_COMMAND = "Wall time: {seconds} seconds\naborted by user"
 ABORTED_CALL = "aborted by user after {seconds}s"
+
+
+class ToolFailed(SwarmError):
+    """A call could not run or failed. The text is for the model."""
 
 
 class ToolResult(Value):
@@ -141,16 +144,3 @@ class Tool(Protocol):
         Raises ToolFailed if the call is invalid.
         """
         ...
-
-
-def function_spec(
-    name: str, description: str, properties: Mapping[str, Schema], *, required: tuple[str, ...]
-) -> ToolSpec:
-    """Return the spec of a function tool; its properties are sorted, so the bytes never vary."""
-    parameters = {
-        "type": "object",
-        "properties": {key: properties[key] for key in sorted(properties)},
-        "required": list(required),
-        "additionalProperties": False,
-    }
-    return ToolSpec(name=name, description=description, parameters=msgspec.json.encode(parameters))

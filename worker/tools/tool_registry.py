@@ -5,9 +5,10 @@ Order and bytes of the list never change during a conversation (prompt caches).
 
 from collections.abc import Callable
 
+from swarm.mailbox.protocol.items import AnyCall, CustomToolCall
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 
-from .tool_interface import Tool
+from .tool_interface import Tool, ToolFailed
 
 
 class ToolRegistry:
@@ -27,6 +28,16 @@ class ToolRegistry:
     def find(self, name: str) -> Tool | None:
         """Return the tool of this name, even if it was not offered to this model."""
         return self._tools.get(name)
+
+    def tool_for(self, call: AnyCall) -> Tool:
+        """Return the tool for this call. Raises ToolFailed: unknown name, or wrong kind of call."""
+        tool = self._tools.get(call.name)
+        if tool is None:
+            kind = "unsupported custom tool call" if isinstance(call, CustomToolCall) else None
+            raise ToolFailed(f"{kind or 'unsupported call'}: {call.name}")
+        if not tool.accepts(call):
+            raise ToolFailed(f"tool {call.name} invoked with incompatible payload")
+        return tool
 
     def specs(self, model: ModelInfo) -> tuple[ToolSpec, ...]:
         """Return the specs for this model; none if it cannot call tools."""

@@ -7,18 +7,23 @@ from ..policy.shell_parser import plain_commands
 from .apply_patch import ApplyPatchTool
 from .csv_job import ReportAgentJobResultTool, SpawnAgentsOnCsvTool
 from .exec_command import ExecCommandTool
-from .list_dir_tool import ListDirTool
+from .list_dir import ListDirTool
 from .request_permissions import RequestPermissionsTool
 from .request_user_input import RequestUserInputTool
 from .spawn_agent import SpawnAgentTool
 from .team_client import TeamClient
-from .team_control import CloseAgentTool, InterruptAgentTool, ListAgentsTool
-from .team_messages import FollowupTaskTool, SendMessageTool
+from .team_tools import (
+    CloseAgentTool,
+    FollowupTaskTool,
+    InterruptAgentTool,
+    ListAgentsTool,
+    SendMessageTool,
+)
 from .tool_context import ToolContext
 from .tool_interface import Tool
 from .tool_registry import ToolRegistry
-from .update_plan_tool import UpdatePlanTool
-from .view_image_tool import ViewImageTool
+from .update_plan import UpdatePlanTool
+from .view_image import ViewImageTool
 from .wait_agent import WaitAgentTool
 from .write_stdin import WriteStdinTool
 

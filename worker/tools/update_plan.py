@@ -1,27 +1,46 @@
 """update_plan: the agent's checklist, shown to people. It changes nothing else."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-import msgspec
+from msgspec import Struct
 
-from swarm.mailbox.protocol.events import PlanCall, PlanStep
+from swarm.mailbox.protocol.events import AnyCallDetail, PlanCall, PlanStep
+from swarm.mailbox.protocol.items import AnyCall
 
-RESULT = "Plan updated"
+from ..policy.command_decision import PolicyDecision, Run
+from .function_tool import FunctionTool, decode_arguments, described
+from .tool_interface import Invocation, OnOutput, ToolResult
 
 
-class PlanStepArgument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PlanStepArgument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     step: str
     status: Literal["pending", "in_progress", "completed"]
 
 
-class UpdatePlanArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class UpdatePlanArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Arguments as the model writes them; unknown keys are an error that the model reads."""
 
     plan: tuple[PlanStepArgument, ...]
-    explanation: str | None = None
+    explanation: Annotated[str | None, described("Why the plan changed; one sentence.")] = None
 
 
-def plan_call(arguments: UpdatePlanArguments) -> PlanCall:
-    """Return the call's detail, which people see."""
-    steps = tuple(PlanStep(step=one.step, status=one.status) for one in arguments.plan)
-    return PlanCall(plan=steps, explanation=arguments.explanation)
+class UpdatePlanTool(FunctionTool):
+    """The update_plan tool."""
+
+    name = "update_plan"
+    arguments = UpdatePlanArguments
+
+    async def prepare(self, call: AnyCall) -> Invocation:
+        return _UpdatePlanInvocation(decode_arguments(call, UpdatePlanArguments))
+
+
+class _UpdatePlanInvocation:
+    def __init__(self, arguments: UpdatePlanArguments) -> None:
+        steps = tuple(PlanStep(step=one.step, status=one.status) for one in arguments.plan)
+        self.detail: AnyCallDetail = PlanCall(plan=steps, explanation=arguments.explanation)
+
+    def judge(self) -> PolicyDecision:
+        return Run()
+
+    async def run(self, verdict: Run, listen: OnOutput) -> ToolResult:
+        return ToolResult(content="Plan updated")

@@ -1,35 +1,46 @@
-"""view_image: load an image file, small enough for a model. Blocking: run in a thread.
+"""view_image: load an image file, small enough for a model, and store it as a blob of the run.
 
 Size and kind are read from the header; Pillow (the extra `images`) is imported only to shrink.
 """
 
 import errno
+import hashlib
 import importlib
 import io
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, Protocol, cast
+from typing import Annotated, Literal, Protocol, cast
 
-import msgspec
+import trio
+from msgspec import Struct
 
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.events import AnyCallDetail, OtherCall
+from swarm.mailbox.protocol.items import AnyCall, InputImage
+from swarm.mailbox.protocol.requests import RequestRefused, StoreBlob
+from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.safe_open import open_if_allowed, read_start
 
+from ..agent.reporter import Reporter
+from ..policy.command_decision import PolicyDecision, Run
+from .function_tool import HIDDEN, FunctionTool, decode_arguments, described
 from .image_size import ImageKind, sniff_image
-from .tool_errors import ToolFailed
+from .tool_context import ToolContext
+from .tool_interface import Invocation, OnOutput, ToolFailed, ToolResult
 
 MAX_FILE_BYTES = 20 * 1000 * 1000
 MAX_SENT_BYTES = 15 * 1024 * 1024  # limit of a blob on its way to the supervisor
 MAX_SIDE = 2048
 MAX_PIXELS = 100_000_000  # limit of what shrinking may unpack into memory
+STORE_LIMIT_S = 30.0
 NO_IMAGES = "view_image is not allowed because you do not support image inputs"
 _KEPT_FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "WEBP"}
 
 
-class ViewImageArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    path: str
-    detail: str | None = None  # only "original" has a meaning
+class ViewImageArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    path: Annotated[str, described("Path of the image file.")]
+    detail: Annotated[str | None, HIDDEN] = None  # only "original" has a meaning
 
 
 class ViewedImage(Value):
@@ -157,3 +168,72 @@ def _shrink(path: Path, data: bytes, kind: ImageKind) -> tuple[bytes, ImageKind]
         raise ToolFailed(f"{failed}: {type(error).__name__}") from error
     mime = "image/" + form.lower()
     return target.getvalue(), ImageKind(mime, *picture.size)
+
+
+class ViewImageTool(FunctionTool):
+    """The view_image tool; offered only to models that accept images."""
+
+    name = "view_image"
+    arguments = ViewImageArguments
+    parallel = True
+
+    def __init__(self, site: ToolContext, reporter: Reporter) -> None:
+        self._context, self._reporter = site, reporter
+        self._accepts_images = True
+
+    def is_offered(self, model: ModelInfo) -> bool:
+        self._accepts_images = model.image_input
+        return model.image_input
+
+    async def prepare(self, call: AnyCall) -> Invocation:
+        arguments = decode_arguments(call, ViewImageArguments)
+        if not self._context.may_read(self._context.cwd / arguments.path):
+            raise ToolFailed(f"unable to locate image at `{arguments.path}`: Permission denied")
+        return _ViewImageInvocation(
+            self._context, self._reporter, arguments, has_eyes=self._accepts_images
+        )
+
+
+class _ViewImageInvocation:
+    def __init__(
+        self,
+        site: ToolContext,
+        reporter: Reporter,
+        arguments: ViewImageArguments,
+        *,
+        has_eyes: bool,
+    ) -> None:
+        self._context, self._reporter, self._arguments = site, reporter, arguments
+        self._accepts_images = has_eyes
+
+    @property
+    def detail(self) -> AnyCallDetail:
+        return OtherCall(argument=self._arguments.path[:1000])
+
+    def judge(self) -> PolicyDecision:
+        return Run()
+
+    async def run(self, verdict: Run, listen: OnOutput) -> ToolResult:
+        def look() -> ViewedImage:
+            return view_image(
+                self._arguments,
+                self._context.cwd,
+                supports_images=self._accepts_images,
+                may_read=self._context.may_read,
+            )
+
+        image = await trio.to_thread.run_sync(look, abandon_on_cancel=True)
+        digest = hashlib.sha256(image.data).hexdigest()
+        try:
+            with trio.fail_after(STORE_LIMIT_S):
+                reply = await self._reporter.request(StoreBlob(sha256=digest, data=image.data))
+        except trio.TooSlowError as error:
+            text = f"unable to store the image: no answer within {STORE_LIMIT_S:.0f} s"
+            raise ToolFailed(text) from error
+        if isinstance(reply, RequestRefused):
+            raise ToolFailed(f"unable to store the image: {reply.message}")
+        address = f"blob:{digest};{image.mime}"
+        return ToolResult(
+            content=(InputImage(image_url=address, detail=image.detail),),
+            shown=f"{image.mime}, {image.width}x{image.height}",
+        )

@@ -4,9 +4,8 @@ A wait returns at once when news exists already, including unread mail in this a
 which the supervisor does not know. Its deadline ends it in any case.
 """
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 import trio
@@ -14,14 +13,13 @@ import trio
 from swarm.mailbox.ids import is_within
 from swarm.mailbox.protocol.items import AnyCall
 from swarm.mailbox.protocol.requests import TeamMember, Waited, WaitFor
-from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
+from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.team_tool_results import wait_result
 
-from .call_router import decode_arguments
+from .function_tool import decode_arguments, described
 from .team_client import SHORT_LIMIT_S, TeamInvocation, TeamTool, as_json
 from .team_status import CUT, finished_agents
-from .tool_errors import ToolFailed
-from .tool_interface import Invocation, Schema, ToolResult
+from .tool_interface import Invocation, ToolFailed, ToolResult
 
 DEFAULT_TIMEOUT_MS = 30_000
 MIN_TIMEOUT_MS, MAX_TIMEOUT_MS = 10_000, 3_600_000
@@ -33,39 +31,33 @@ _RESULT_BYTES_A_TOKEN = 3  # of the four bytes per token: the rest is for JSON a
 class WaitArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Arguments as the model writes them; Codex has no `targets` and `for`."""
 
-    timeout_ms: int | None = None
-    targets: tuple[str, ...] | None = None
-    mode: Literal["any", "all"] = msgspec.field(default="any", name="for")
+    timeout_ms: Annotated[
+        int | None,
+        described(
+            f"Default {DEFAULT_TIMEOUT_MS}, from {MIN_TIMEOUT_MS} to "
+            f"{MAX_TIMEOUT_MS}. Prefer long waits."
+        ),
+    ] = None
+    targets: Annotated[
+        tuple[str, ...] | None,
+        described("Paths of the agents whose end is waited for; left out: any news."),
+    ] = None
+    mode: Annotated[
+        Literal["any", "all"],
+        described("Whether one of them is enough (default) or all must have ended."),
+    ] = msgspec.field(default="any", name="for")
 
 
 class WaitAgentTool(TeamTool):
     """The wait_agent tool."""
 
     name = "wait_agent"
+    arguments = WaitArguments
     _output_tokens = 10_000  # limit of one output for the model
 
-    def describe(self, model: ModelInfo) -> ToolSpec | None:
+    def is_offered(self, model: ModelInfo) -> bool:
         self._output_tokens = model.output_limit_tokens
-        return super().describe(model)
-
-    def properties(self) -> Mapping[str, Schema]:
-        return {
-            "timeout_ms": {
-                "type": "integer",
-                "description": f"Default {DEFAULT_TIMEOUT_MS}, from {MIN_TIMEOUT_MS} to "
-                f"{MAX_TIMEOUT_MS}. Prefer long waits.",
-            },
-            "targets": {
-                "type": "array",
-                "items": {"type": "string"},
-                "description": "Paths of the agents whose end is waited for; left out: any news.",
-            },
-            "for": {
-                "type": "string",
-                "enum": ["any", "all"],
-                "description": "Whether one of them is enough (default) or all must have ended.",
-            },
-        }
+        return super().is_offered(model)
 
     async def prepare(self, call: AnyCall) -> Invocation:
         arguments = decode_arguments(call, WaitArguments)

@@ -5,13 +5,15 @@ needs approval again, unless the program was approved for longer than once. Inpu
 judged as a script.
 """
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Struct
 
 from swarm.mailbox.protocol.approvals import CommandAction
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.events import AnyCallDetail, StdinCall
-from swarm.mailbox.protocol.items import AnyCall, FunctionCall
-from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
+from swarm.mailbox.protocol.items import AnyCall
 
 from ..exec.exec_outcome import DEFAULT_WRITE_YIELD_MS, StdinFailed
 from ..policy.approval_keys import command_key
@@ -27,65 +29,48 @@ from ..policy.command_facts import EscalationRequest
 from ..policy.script_commands import find_commands
 from ..policy.script_input import reads_script
 from ..policy.shell_quoting import join_words
-from .call_router import decode_arguments
 from .command_effects import find_effects
-from .exec_command import exec_result
+from .exec_command import OUTPUT_TOKENS, exec_result
+from .function_tool import NUMBER, FunctionTool, decode_arguments, described
 from .tool_context import StartedCommand, ToolContext
-from .tool_descriptions import description_of
-from .tool_errors import ToolFailed
 from .tool_interface import (
     ABORTED_COMMAND,
     Invocation,
     OnOutput,
     Proposal,
-    Schema,
+    ToolFailed,
     ToolResult,
-    function_spec,
 )
-
-_PROPERTIES: dict[str, Schema] = {
-    "session_id": {"type": "number", "description": "From the answer of exec_command."},
-    "chars": {"type": "string", "description": "What to write; empty (the default) only waits."},
-    "yield_time_ms": {
-        "type": "number",
-        "description": "How long to wait for output or its end. Default 250; at least 5000, at "
-        "most 300000 when nothing is written.",
-    },
-    "max_output_tokens": {
-        "type": "number",
-        "description": "Longer output is cut in the middle. Default 10000.",
-    },
-}
 
 # These causes concern what the words do, wherever they are typed.
 _SCRIPT_CAUSES = frozenset({"dangerous", "destructive", "rule"})
 
 
-class WriteStdinArguments(msgspec.Struct, frozen=True, kw_only=True):
+class WriteStdinArguments(Struct, frozen=True, kw_only=True):
     """Arguments as the model writes them."""
 
-    session_id: int
-    chars: str = ""
-    yield_time_ms: int = DEFAULT_WRITE_YIELD_MS
-    max_output_tokens: int | None = None
+    session_id: Annotated[int, described("From the answer of exec_command.", NUMBER)]
+    chars: Annotated[str, described("What to write; empty (the default) only waits.")] = ""
+    yield_time_ms: Annotated[
+        int,
+        described(
+            "How long to wait for output or its end. Default 250; at least 5000, at "
+            "most 300000 when nothing is written.",
+            NUMBER,
+        ),
+    ] = DEFAULT_WRITE_YIELD_MS
+    max_output_tokens: Annotated[int | None, OUTPUT_TOKENS] = None
 
 
-class WriteStdinTool:
+class WriteStdinTool(FunctionTool):
     """The write_stdin tool."""
 
     name = "write_stdin"
-    parallel = False
+    arguments = WriteStdinArguments
     aborted_text = ABORTED_COMMAND
 
     def __init__(self, site: ToolContext) -> None:
         self._context = site
-
-    def describe(self, model: ModelInfo) -> ToolSpec | None:
-        description = description_of(self.name)
-        return function_spec(self.name, description, _PROPERTIES, required=("session_id",))
-
-    def accepts(self, call: AnyCall) -> bool:
-        return isinstance(call, FunctionCall)
 
     async def prepare(self, call: AnyCall) -> Invocation:
         arguments = decode_arguments(call, WriteStdinArguments)

@@ -23,7 +23,7 @@ from swarm.worker.tools.apply_patch import ApplyPatchTool
 from swarm.worker.tools.request_permissions import RequestPermissionsTool
 from swarm.worker.tools.request_user_input import RequestUserInputTool
 from swarm.worker.tools.tool_context import ToolContext
-from swarm.worker.tools.tool_errors import ToolFailed
+from swarm.worker.tools.tool_interface import ToolFailed
 from swarm.worker.tools.toolset import Toolset
 
 MODEL = ModelInfo(slug="m", provider="p", wire="responses")

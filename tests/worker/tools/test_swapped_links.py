@@ -9,7 +9,7 @@ import pytest
 from swarm.worker.patch.file_replacement import read_file, replace_file
 from swarm.worker.patch.verify import PatchFailed
 from swarm.worker.tools.list_dir import ListDirArguments, list_directory
-from swarm.worker.tools.tool_errors import ToolFailed
+from swarm.worker.tools.tool_interface import ToolFailed
 from swarm.worker.tools.view_image import ViewImageArguments, view_image
 
 PNG = base64.b64decode(

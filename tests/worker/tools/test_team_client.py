@@ -19,7 +19,7 @@ from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
 from swarm.worker.tools.csv_job import ReportArguments, job_report
 from swarm.worker.tools.spawn_agent import roles_text
 from swarm.worker.tools.team_client import TeamClient
-from swarm.worker.tools.tool_errors import ToolFailed
+from swarm.worker.tools.tool_interface import ToolFailed
 from swarm.worker.tools.toolset import Toolset
 
 MODEL = ModelInfo(slug="m", provider="p", wire="responses", freeform_tools=True)

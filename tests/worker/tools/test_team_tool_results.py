@@ -10,7 +10,7 @@ from swarm.mailbox.protocol.requests import SpawnOnCsv, TeamMember, Waited
 from swarm.worker.tools.csv_job import CsvArguments, csv_request
 from swarm.worker.tools.spawn_agent import fork_turns_of
 from swarm.worker.tools.team_status import CUT, agent_status, finished_agents
-from swarm.worker.tools.tool_errors import ToolFailed
+from swarm.worker.tools.tool_interface import ToolFailed
 from swarm.worker.tools.wait_agent import merge_replies, timeout_s
 
 

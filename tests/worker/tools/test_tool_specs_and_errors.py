@@ -17,10 +17,10 @@ from swarm.worker.policy.command_decision import Refuse, Run
 from swarm.worker.sandbox.sandbox_plan import SandboxPlan, SandboxUnavailable, plan_sandbox
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC, FakeTool
 from swarm.worker.tools.apply_patch import ApplyPatchTool
-from swarm.worker.tools.call_router import decode_arguments, find_tool
 from swarm.worker.tools.exec_command import MAY_BE_SANDBOX, ExecCommandTool, exec_result
+from swarm.worker.tools.function_tool import decode_arguments
 from swarm.worker.tools.tool_context import ToolContext
-from swarm.worker.tools.tool_errors import ToolFailed
+from swarm.worker.tools.tool_interface import ToolFailed
 from swarm.worker.tools.tool_registry import ToolRegistry
 from swarm.worker.tools.toolset import Toolset
 from swarm.worker.tools.write_stdin import WriteStdinArguments
@@ -98,7 +98,7 @@ def test_models_are_told_only_of_what_they_can_use():
 )
 def test_a_call_that_cannot_be_routed_gets_a_text(call, text):
     with pytest.raises(ToolFailed, match=f"^{text}$"):
-        find_tool(call, ToolRegistry((FakeTool("t"),)))
+        ToolRegistry((FakeTool("t"),)).tool_for(call)
 
 
 @pytest.mark.parametrize("arguments", ["", "{", "[]", '{"session_id": "x"}', "\ud800", "[" * 5000])

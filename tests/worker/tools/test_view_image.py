@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.mailbox.protocol.events import PlanCall, PlanStep
+from swarm.mailbox.protocol.items import FunctionCall
 from swarm.worker.tools.image_size import ImageKind, sniff_image
-from swarm.worker.tools.tool_errors import ToolFailed
-from swarm.worker.tools.update_plan import RESULT, UpdatePlanArguments, plan_call
+from swarm.worker.tools.tool_interface import ToolFailed
+from swarm.worker.tools.update_plan import UpdatePlanArguments, UpdatePlanTool
 from swarm.worker.tools.view_image import (
     MAX_FILE_BYTES,
     MAX_SENT_BYTES,
@@ -137,14 +138,13 @@ def test_a_model_without_eyes_is_told_before_the_disk_is_touched(tmp_path):
         view_image(ViewImageArguments(path="no"), tmp_path, supports_images=False)
 
 
-def test_a_plan_becomes_what_watchers_are_shown():
-    arguments = msgspec.json.decode(
-        b'{"plan":[{"step":"read","status":"completed"}],"explanation":"why"}',
-        type=UpdatePlanArguments,
-    )
+async def test_a_plan_becomes_what_watchers_are_shown():
+    text = '{"plan":[{"step":"read","status":"completed"}],"explanation":"why"}'
+    call = FunctionCall(call_id="c", name="update_plan", arguments=text)
+    plan = await UpdatePlanTool().prepare(call)
     step = PlanStep(step="read", status="completed")
-    assert plan_call(arguments) == PlanCall(plan=(step,), explanation="why")
-    assert RESULT == "Plan updated"
+    assert plan.detail == PlanCall(plan=(step,), explanation="why")
+    assert (await plan.run(plan.judge(), print)).content == "Plan updated"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from swarm.mailbox.protocol.items import (
 from swarm.mailbox.protocol.ops import TextInput, UserInput
 from swarm.worker.testing.agent_harness import END, done, open_agent_harness
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC, FakeTool
-from swarm.worker.tools.update_plan_tool import UpdatePlanTool
+from swarm.worker.tools.update_plan import UpdatePlanTool
 
 FINAL = (done(text_message("assistant", "done")), END)
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

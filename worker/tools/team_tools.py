@@ -1,43 +1,105 @@
-"""list_agents, interrupt_agent, close_agent: list the team, stop a turn, end a subtree."""
+"""The team tools that are one request: list_agents, send_message, followup_task, interrupt_agent,
+close_agent. Of these only followup_task starts a turn.
+"""
 
-from collections.abc import Mapping
 from functools import partial
+from typing import Annotated
 
 import msgspec
 
 from swarm.mailbox.ids import AgentPath, is_within
 from swarm.mailbox.protocol.items import AnyCall
 from swarm.mailbox.protocol.requests import CloseAgent as CloseRequest
-from swarm.mailbox.protocol.requests import HaltAgent, ListAgents, PreviousStatus
+from swarm.mailbox.protocol.requests import (
+    FollowUp,
+    HaltAgent,
+    ListAgents,
+    PreviousStatus,
+    SendMail,
+    Sent,
+)
 from swarm.mailbox.protocol.requests import Team as TeamReply
 
-from .call_router import decode_arguments
-from .team_client import TeamInvocation, TeamTool, as_json
+from .function_tool import decode_arguments, described
+from .team_client import TeamInvocation, TeamTool, as_json, require_text
 from .team_status import agent_status
-from .tool_interface import Invocation, Schema, ToolResult
+from .tool_interface import Invocation, ToolResult
+
+FOLLOW_UP_LIMIT_S = 135.0  # a finished agent's process is restarted, and may wait for a slot
+_Target = Annotated[str, described("Path of the agent; relative ones start at you.")]
+_TO_MYSELF = "that is you: a message to yourself goes nowhere"
+
+
+class SendMessageArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    target: _Target
+    message: str
+
+
+class FollowupTaskArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    target: _Target
+    message: str
+    interrupt: Annotated[bool, described("End what it does now first; else it queues.")] = False
+
+
+class SendMessageTool(TeamTool):
+    """Sends mail that the recipient reads with its next request or turn."""
+
+    name = "send_message"
+    arguments = SendMessageArguments
+
+    async def prepare(self, call: AnyCall) -> Invocation:
+        arguments = decode_arguments(call, SendMessageArguments)
+        target = self._team.resolve_other(arguments.target, root="", myself=_TO_MYSELF)
+        letter = SendMail(target=target, message=require_text(arguments.message))
+        return TeamInvocation(f"{target}: {letter.message}", partial(self._send, letter))
+
+    async def _send(self, letter: SendMail) -> ToolResult:
+        await self._team.request(letter, Sent, waiting=f"sends a message to {letter.target}")
+        return ToolResult(content="", shown=f"sent to {letter.target}")
+
+
+class FollowupTaskTool(TeamTool):
+    """Assigns a further task: starts a turn of the recipient, or restarts its process."""
+
+    name = "followup_task"
+    arguments = FollowupTaskArguments
+
+    async def prepare(self, call: AnyCall) -> Invocation:
+        arguments = decode_arguments(call, FollowupTaskArguments)
+        target = self._team.resolve_other(
+            arguments.target, root="Follow-up tasks can't target the root agent", myself=_TO_MYSELF
+        )
+        task = FollowUp(
+            target=target, message=require_text(arguments.message), interrupt=arguments.interrupt
+        )
+        return TeamInvocation(f"{target}: {task.message}", partial(self._assign, task))
+
+    async def _assign(self, task: FollowUp) -> ToolResult:
+        await self._team.request(
+            task, Sent, limit_s=FOLLOW_UP_LIMIT_S, waiting=f"gives {task.target} a further task"
+        )
+        self._team.forget_result_shown(task.target)
+        return ToolResult(content="", shown=f"given to {task.target}")
+
 
 CLOSE_LIMIT_S = 60.0  # longer than the supervisor's graceful stop (request, terminate, kill)
-_TARGET: Schema = {"type": "string", "description": "Path of an agent below you."}
 _NOT_SPAWNED = "root is not a spawned agent"
 _NOT_MYSELF = "you cannot {verb} yourself: to end, return your result as your final answer"
 
 
 class ListAgentsArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    path_prefix: str | None = None
+    path_prefix: Annotated[str | None, described("Only this agent and those below it.")] = None
 
 
 class TargetArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    target: str
+    target: Annotated[str, described("Path of an agent below you.")]
 
 
 class ListAgentsTool(TeamTool):
     """Lists the agents with their states and tasks."""
 
     name = "list_agents"
-
-    def properties(self) -> Mapping[str, Schema]:
-        words = "Only this agent and those below it."
-        return {"path_prefix": {"type": "string", "description": words}}
+    arguments = ListAgentsArguments
 
     async def prepare(self, call: AnyCall) -> Invocation:
         given = decode_arguments(call, ListAgentsArguments).path_prefix or ""
@@ -61,10 +123,7 @@ class InterruptAgentTool(TeamTool):
     """Aborts an agent's turn; the agent stays."""
 
     name = "interrupt_agent"
-    required = ("target",)
-
-    def properties(self) -> Mapping[str, Schema]:
-        return {"target": _TARGET}
+    arguments = TargetArguments
 
     async def prepare(self, call: AnyCall) -> Invocation:
         arguments = decode_arguments(call, TargetArguments)
@@ -82,10 +141,7 @@ class CloseAgentTool(TeamTool):
     """Ends an agent and all its descendants."""
 
     name = "close_agent"
-    required = ("target",)
-
-    def properties(self) -> Mapping[str, Schema]:
-        return {"target": _TARGET}
+    arguments = TargetArguments
 
     async def prepare(self, call: AnyCall) -> Invocation:
         arguments = decode_arguments(call, TargetArguments)
