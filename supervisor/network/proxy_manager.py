@@ -32,7 +32,7 @@ from ..processes.child_spec import ChildSpec
 from ..processes.process_types import Child, ProcessEnd, SpawnError
 from ..processes.service_process import ServiceProcess
 from ..run_context import RunContext
-from .network_approvals import approval_request, network_answer
+from .network_policy import approval_request, network_answer
 
 MAX_BLOCKED_KEPT = 200
 _READY_TIMEOUT_S = 10.0

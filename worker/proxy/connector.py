@@ -7,8 +7,9 @@ nevertheless.
 """
 
 import socket
-from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple, Protocol
 
 import trio
 
@@ -17,6 +18,7 @@ from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.proxy import BlockReason, NetworkTarget, NetworkTicket
 
 from .access_decision import Blocked, NetworkRequest, judge_addresses, judge_request
+from .client_connection import ClientConnection
 from .network_questions import NetworkQuestions
 from .upstream_proxy import (
     UpstreamFailed,
@@ -63,6 +65,18 @@ class ServerConnection(NamedTuple):
     upstream: UpstreamProxy | None = None
 
 
+class TlsInterceptor(Protocol):
+    """TLS on both ends of an inspected tunnel."""
+
+    async def open(self, client: ClientConnection, host: str) -> ClientConnection:
+        """The decrypted connection to the command. Raises ClientGone."""
+        ...
+
+    async def secure(self, server: trio.SocketStream, host: str) -> trio.abc.Stream:
+        """The TLS connection to the server. Raises Unreachable."""
+        ...
+
+
 class Connector:
     """Shared by all connections of the proxy."""
 
@@ -71,15 +85,18 @@ class Connector:
         questions: NetworkQuestions,
         resolve: Resolve,
         upstreams: UpstreamProxies,
-        *,
-        opens: bool,
+        interceptor: TlsInterceptor | None,
     ) -> None:
-        """`opens`: the proxy can inspect tunnels."""
+        """`interceptor`: None if the proxy cannot inspect tunnels."""
         self._questions, self._resolve, self._upstreams = questions, resolve, upstreams
-        self._can_intercept = opens
+        self._interceptor = interceptor
+
+    def interceptor_for(self, caller: CommandOrigin) -> TlsInterceptor | None:
+        """The TLS interceptor in limited mode; None in full mode, where tunnels stay encrypted."""
+        return self._interceptor if caller.ticket.policy.mode == "limited" else None
 
     async def authorize(
-        self, caller: CommandOrigin, wish: NetworkRequest, approved: set[NetworkTarget]
+        self, caller: CommandOrigin, request: NetworkRequest, approved: set[NetworkTarget]
     ) -> None:
         """Returns if the policy allows the request by its name.
 
@@ -88,10 +105,10 @@ class Connector:
 
         Raises NetworkDenied.
         """
-        target = wish.target
+        target = request.target
         policy = caller.ticket.policy
-        judgement = judge_request(wish, policy)
-        if wish.kind == "tunnel" and policy.mode == "limited" and not self._can_intercept:
+        judgement = judge_request(request, policy)
+        if request.kind == "tunnel" and policy.mode == "limited" and self._interceptor is None:
             judgement = Blocked(reason="mitm_required")
         if isinstance(judgement, Blocked):
             if judgement.reason != "not_allowed" or not caller.ticket.asks:
@@ -102,7 +119,7 @@ class Connector:
                 approved.add(target)
 
     async def connect(
-        self, caller: CommandOrigin, wish: NetworkRequest, approved: set[NetworkTarget]
+        self, caller: CommandOrigin, request: NetworkRequest, approved: set[NetworkTarget]
     ) -> ServerConnection:
         """Connect to the requested target; the caller closes the connection. `approved`: see
         `authorize`.
@@ -110,8 +127,8 @@ class Connector:
         Raises:
             NetworkDenied, Unreachable.
         """
-        await self.authorize(caller, wish, approved)
-        target, policy = wish.target, caller.ticket.policy
+        await self.authorize(caller, request, approved)
+        target, policy = request.target, caller.ticket.policy
         found = await self._look_up(target)
         try:
             upstream = upstream_for(target, self._upstreams) if policy.upstream else None
@@ -159,6 +176,39 @@ class Connector:
         with trio.move_on_after(LOOK_UP_LIMIT_S):
             return await self._resolve(target.host, target.port)
         return ()
+
+
+class ClientAccess:
+    """What one client connection of a command may reach. Approvals hold for this connection."""
+
+    def __init__(
+        self,
+        connector: Connector,
+        caller: CommandOrigin,
+        report: Callable[[NetworkRequest, BlockReason], None],
+    ) -> None:
+        """`report` is called with each refused request; it never waits."""
+        self._connector, self._caller, self._report = connector, caller, report
+        self._approved: set[NetworkTarget] = set()
+        self.interceptor = connector.interceptor_for(caller)
+
+    async def authorize(self, request: NetworkRequest) -> None:
+        """See `Connector.authorize`. Raises NetworkDenied."""
+        with self._reporting(request):
+            await self._connector.authorize(self._caller, request, self._approved)
+
+    async def connect(self, request: NetworkRequest) -> ServerConnection:
+        """See `Connector.connect`. Raises NetworkDenied, Unreachable."""
+        with self._reporting(request):
+            return await self._connector.connect(self._caller, request, self._approved)
+
+    @contextmanager
+    def _reporting(self, request: NetworkRequest) -> Iterator[None]:
+        try:
+            yield
+        except NetworkDenied as refused:
+            self._report(request, refused.reason)
+            raise
 
 
 def system_resolver() -> Resolve:

@@ -5,10 +5,8 @@ is the one that is sent. A message with two conflicting lengths is refused. Each
 server connection. Inside an inspected tunnel the same code runs, limited to the tunnel's server.
 """
 
-from collections.abc import Awaitable, Callable
 from functools import partial
 from http import HTTPStatus
-from typing import NamedTuple, Protocol
 
 import h11
 import trio
@@ -18,30 +16,9 @@ from swarm.mailbox.protocol.proxy import BlockReason, NetworkTarget
 from .access_decision import PROTOCOLS, READING_METHODS, NetworkRequest
 from .blocked_texts import BLOCKED_RESPONSES
 from .client_connection import HEAD_LIMIT_S, ClientConnection, tunnel
-from .connector import NetworkDenied, ServerConnection, Unreachable
+from .connector import ClientAccess, NetworkDenied, Unreachable
 from .http_exchange import HEAD_BYTES, exchange
 from .http_targets import BadTarget, HttpTarget, read_absolute, read_authority, read_inside
-
-
-class TlsInterceptor(Protocol):
-    """TLS on both ends of an inspected tunnel."""
-
-    async def open(self, client: ClientConnection, host: str) -> ClientConnection:
-        """The decrypted connection to the command. Raises ClientGone."""
-        ...
-
-    async def secure(self, server: trio.SocketStream, host: str) -> trio.abc.Stream:
-        """The TLS connection to the server. Raises Unreachable."""
-        ...
-
-
-class AccessPolicy(NamedTuple):
-    """The access decisions for a client. `opener`: every tunnel is inspected."""
-
-    reach: Callable[[NetworkRequest], Awaitable[ServerConnection]]  # see Connector.connect
-    allow: Callable[[NetworkRequest], Awaitable[None]]  # see Connector.authorize
-    opener: TlsInterceptor | None = None
-
 
 _KEEP_ALIVE_S = 60.0
 _METHOD_FIELDS = frozenset(
@@ -53,10 +30,10 @@ class HttpProxyConnection:
     """All requests of one client, one after the other."""
 
     def __init__(
-        self, client: ClientConnection, policy: AccessPolicy, *, inside: HttpTarget | None = None
+        self, client: ClientConnection, access: ClientAccess, *, inside: HttpTarget | None = None
     ) -> None:
         """`inside`: the client is in a tunnel to this target."""
-        self._client, self._policy, self._tunnel_target = client, policy, inside
+        self._client, self._access, self._tunnel_target = client, access, inside
         self._conn = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
 
     async def serve(self) -> None:
@@ -129,22 +106,22 @@ class HttpProxyConnection:
         if self._tunnel_target is not None:
             raise BadTarget("there is no tunnel within a tunnel")
         place = read_authority(request.target.decode("ascii"), default_port=None)
-        wish = NetworkRequest(
+        wanted = NetworkRequest(
             target=NetworkTarget(host=place.host, port=place.port, protocol=PROTOCOLS["tunnel"]),
             kind="tunnel",
             method="CONNECT",
         )
         if not isinstance(self._conn.next_event(), h11.EndOfMessage):
             raise BadTarget("CONNECT has no body")
-        if (opener := self._policy.opener) is not None:
-            await self._client.run_while_connected(partial(self._policy.allow, wish))
+        if (interceptor := self._access.interceptor) is not None:
+            await self._client.run_while_connected(partial(self._access.authorize, wanted))
             await self._begin_tunnel()
-            inner = await opener.open(self._client, place.host)
+            inner = await interceptor.open(self._client, place.host)
             async with inner.stream:
-                await HttpProxyConnection(inner, self._policy, inside=place).serve()
+                await HttpProxyConnection(inner, self._access, inside=place).serve()
             return False
-        server = (await self._client.run_while_connected(partial(self._policy.reach, wish))).stream
-        async with server:
+        connection = await self._client.run_while_connected(partial(self._access.connect, wanted))
+        async with (server := connection.stream):
             await self._begin_tunnel()
             await tunnel(self._client, server)
         return False
@@ -156,7 +133,7 @@ class HttpProxyConnection:
         self._client.push_back(self._conn.trailing_data[0])
 
     async def _forward(self, request: h11.Request, place: HttpTarget, method: str) -> bool:
-        wish = NetworkRequest(
+        wanted = NetworkRequest(
             target=NetworkTarget(
                 host=place.host,
                 port=place.port,
@@ -166,12 +143,12 @@ class HttpProxyConnection:
             method=_effective_method(request, method),
             has_body=_has_body(request),
         )
-        way = await self._client.run_while_connected(partial(self._policy.reach, wish))
-        async with way.stream:
-            server: trio.abc.Stream = way.stream
-            if self._tunnel_target is not None and self._policy.opener is not None:
-                server = await self._policy.opener.secure(way.stream, place.host)
-            return await exchange(self._client, self._conn, request, place, server, way.upstream)
+        found = await self._client.run_while_connected(partial(self._access.connect, wanted))
+        async with found.stream:
+            server: trio.abc.Stream = found.stream
+            if self._tunnel_target is not None and self._access.interceptor is not None:
+                server = await self._access.interceptor.secure(found.stream, place.host)
+            return await exchange(self._client, self._conn, request, place, server, found.upstream)
 
     async def _respond_blocked(self, reason: BlockReason) -> bool:
         header, body = BLOCKED_RESPONSES[reason]

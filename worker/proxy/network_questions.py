@@ -34,9 +34,9 @@ class _Question:
 class NetworkQuestions:
     """Open questions, and answers that hold for the rest of the run."""
 
-    def __init__(self, say: NotifySupervisor) -> None:
-        """`say` queues an event for the supervisor and never waits."""
-        self._notify_supervisor = say
+    def __init__(self, notify: NotifySupervisor) -> None:
+        """`notify` queues an event for the supervisor and never waits."""
+        self._notify_supervisor = notify
         self._last = 0
         self._open: dict[NetworkTarget, _Question] = {}
         self._remembered: dict[tuple[NetworkTarget, str], bool] = {}  # target, topmost path

@@ -28,8 +28,7 @@ from swarm.mailbox.protocol.proxy import (
 from swarm.mailbox.protocol.spec import ProxySpec
 
 from ..process.lifeline import watch_lifeline
-from .connector import Connector, Resolve, system_resolver
-from .http_proxy import TlsInterceptor
+from .connector import Connector, Resolve, TlsInterceptor, system_resolver
 from .network_questions import NetworkQuestions
 from .route_server import RouteServer
 from .upstream_proxy import read_upstreams
@@ -80,9 +79,9 @@ class ProxyProcess:
         self._questions = NetworkQuestions(self._queue_event)
         self._upstreams = read_upstreams(spec.upstream)
         self._faults = list(self._upstreams.faults)
-        opener = self._open_authority() if spec.authority else None
-        gate = Connector(self._questions, resolve, self._upstreams, opens=opener is not None)
-        self._routes = RouteServer(gate, spec.ticket_key, self._queue_event, opener)
+        interceptor = self._open_authority() if spec.authority else None
+        connector = Connector(self._questions, resolve, self._upstreams, interceptor)
+        self._routes = RouteServer(connector, spec.ticket_key, self._queue_event)
         self._work = trio.CancelScope()
         self._grace_s = _GOODBYE_LIMIT_S
 
@@ -124,10 +123,10 @@ class ProxyProcess:
 
     async def _handle_ops(self) -> None:
         while True:
-            letter = await self._supervisor.receive()
-            self._supervisor.acknowledge(letter)
+            message = await self._supervisor.receive()
+            self._supervisor.acknowledge(message)
             try:
-                order = decode_proxy_op(letter.body)
+                order = decode_proxy_op(message.body)
             except msgspec.DecodeError:
                 continue  # an op of a newer supervisor
             match order:

@@ -10,9 +10,8 @@ import logging
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from functools import partial
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -22,7 +21,6 @@ from swarm.mailbox.network_tickets import open_ticket
 from swarm.mailbox.protocol.proxy import (
     BlockReason,
     NetworkBlocked,
-    NetworkTarget,
     OpenRoute,
     RouteBlocked,
     decode_route,
@@ -31,8 +29,8 @@ from swarm.mailbox.protocol.proxy import (
 
 from .access_decision import NetworkRequest
 from .client_connection import HEAD_LIMIT_S, ClientConnection, ClientGone
-from .connector import CommandOrigin, Connector, NetworkDenied, ServerConnection
-from .http_proxy import AccessPolicy, HttpProxyConnection, TlsInterceptor
+from .connector import ClientAccess, CommandOrigin, Connector
+from .http_proxy import HttpProxyConnection
 from .socks import VERSION, serve_socks
 
 MOST_OF_AGENT, MOST_IN_ALL = 128, 1000
@@ -50,14 +48,12 @@ class RouteServer:
 
     def __init__(
         self,
-        gate: Connector,
+        connector: Connector,
         key: bytes,
         report: Callable[[NetworkBlocked], None],
-        opener: TlsInterceptor | None,
     ) -> None:
         """`report` notifies the supervisor of a refusal; it never waits."""
-        self._interceptor = opener
-        self._connector, self._key, self._report = gate, key, report
+        self.connector, self._key, self._report = connector, key, report
         self._connections = Counter[str]()  # by agent
         self._routes = 0
         self._reported: set[NetworkBlocked] = set()
@@ -74,13 +70,13 @@ class RouteServer:
         """Listen at `path` until cancelled; reports started once it listens. Raises OSError."""
         with suppress(FileNotFoundError):
             Path(path).unlink()  # noqa: ASYNC240 - left by an earlier proxy; in memory
-        with trio.socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
-            await door.bind(path)
-            door.listen(512)
+        with trio.socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+            await server.bind(path)
+            server.listen(512)
             async with trio.open_nursery() as nursery:
                 task_status.started()
                 while True:
-                    link = await _accepted(door)
+                    link = await _accepted(server)
                     if self._routes >= _MOST_ROUTES:
                         link.close()
                     else:
@@ -98,7 +94,7 @@ class RouteServer:
                     with listener:
                         await ServedRoute(self, caller, link).serve(listener)
         except* OSError as group:
-            _log.warning("a way for a command broke: %s", group.exceptions)
+            _log.warning("a route of a command broke: %s", group.exceptions)
         finally:
             self._routes -= 1
 
@@ -147,15 +143,6 @@ class RouteServer:
         self._connections[agent] -= 1
         if not self._connections[agent]:
             del self._connections[agent]
-
-    @property
-    def connector(self) -> Connector:
-        """The connector for all requests."""
-        return self._connector
-
-    def interceptor_for(self, caller: CommandOrigin) -> TlsInterceptor | None:
-        """The TLS interceptor in limited mode; None in full mode, where tunnels stay encrypted."""
-        return self._interceptor if caller.ticket.policy.mode == "limited" else None
 
     def report_blocked(self, blocked: NetworkBlocked) -> None:
         """Report a refusal once."""
@@ -209,51 +196,22 @@ class ServedRoute:
         if not first:
             return
         client.push_back(first)
-        approved: set[NetworkTarget] = set()
+        access = ClientAccess(self._routes.connector, self._caller, self._report_blocked)
         if first[0] == VERSION:
-            await serve_socks(client, partial(self._connect_by_socks, client, approved))
+            await serve_socks(client, access)
         else:
-            policy = AccessPolicy(
-                reach=partial(self._connect, approved),
-                allow=partial(self._authorize, approved),
-                opener=self._routes.interceptor_for(self._caller),
-            )
-            await HttpProxyConnection(client, policy).serve()
+            await HttpProxyConnection(client, access).serve()
 
-    async def _connect(
-        self, approved: set[NetworkTarget], wish: NetworkRequest
-    ) -> ServerConnection:
-        with self._reporting_denials(wish):
-            return await self._routes.connector.connect(self._caller, wish, approved)
-
-    async def _authorize(self, approved: set[NetworkTarget], wish: NetworkRequest) -> None:
-        with self._reporting_denials(wish):
-            await self._routes.connector.authorize(self._caller, wish, approved)
-
-    @contextmanager
-    def _reporting_denials(self, wish: NetworkRequest) -> Iterator[None]:
-        try:
-            yield
-        except NetworkDenied as refused:
-            self._report_blocked(wish, refused.reason)
-            raise
-
-    async def _connect_by_socks(
-        self, client: ClientConnection, approved: set[NetworkTarget], target: NetworkTarget
-    ) -> ServerConnection:
-        wish = NetworkRequest(target=target, kind="socks")
-        return await client.run_while_connected(partial(self._connect, approved, wish))
-
-    def _report_blocked(self, wish: NetworkRequest, reason: BlockReason) -> None:
+    def _report_blocked(self, request: NetworkRequest, reason: BlockReason) -> None:
         """Notify the agent, for its model, and the supervisor, for people."""
-        told = RouteBlocked(target=wish.target, reason=reason)
-        if told not in self._reported and len(self._reported) < _MOST_BLOCKED_KEPT:
-            self._reported.add(told)
+        blocked = RouteBlocked(target=request.target, reason=reason)
+        if blocked not in self._reported and len(self._reported) < _MOST_BLOCKED_KEPT:
+            self._reported.add(blocked)
             with suppress(OSError):  # the agent is slow or has gone
-                os.write(self._link.fileno(), encode_route(told))
+                os.write(self._link.fileno(), encode_route(blocked))
         agent = self._caller.ticket.agent
         self._routes.report_blocked(
-            NetworkBlocked(agent=agent, target=wish.target, reason=reason, method=wish.method)
+            NetworkBlocked(agent=agent, target=request.target, reason=reason, method=request.method)
         )
 
 

@@ -3,7 +3,7 @@
 Source: RFC 1928. UDP ASSOCIATE and BIND are refused (reply 7).
 """
 
-from collections.abc import Awaitable, Callable
+from functools import partial
 from ipaddress import ip_address
 
 import trio
@@ -11,8 +11,9 @@ import trio
 from swarm.mailbox.host_patterns import InvalidHost, normalize_host
 from swarm.mailbox.protocol.proxy import NetworkTarget
 
+from .access_decision import NetworkRequest
 from .client_connection import HEAD_LIMIT_S, ClientConnection, tunnel
-from .connector import NetworkDenied, ServerConnection, Unreachable
+from .connector import ClientAccess, NetworkDenied, Unreachable
 
 VERSION = 5
 _NO_AUTHENTICATION, _NONE_ACCEPTED = 0, 0xFF
@@ -20,18 +21,17 @@ _CONNECT = 1
 _IPV4, _NAME, _IPV6 = 1, 3, 4
 _DONE, _FAILED, _NOT_ALLOWED, _UNREACHABLE, _BAD_COMMAND, _BAD_ADDRESS = 0, 1, 2, 4, 7, 8
 
-ConnectTo = Callable[[NetworkTarget], Awaitable[ServerConnection]]
 
-
-async def serve_socks(client: ClientConnection, reach: ConnectTo) -> None:
+async def serve_socks(client: ClientConnection, access: ClientAccess) -> None:
     """Serve one SOCKS5 client to its end. Raises ClientGone."""
     target = None
     with trio.move_on_after(HEAD_LIMIT_S):
         target = await _read_request(client)
     if target is None:
         return
+    wanted = NetworkRequest(target=target, kind="socks")
     try:
-        server = (await reach(target)).stream
+        server = (await client.run_while_connected(partial(access.connect, wanted))).stream
     except NetworkDenied:
         await client.send(_reply(_NOT_ALLOWED))
         return

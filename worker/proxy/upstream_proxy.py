@@ -18,7 +18,7 @@ from swarm.mailbox.host_patterns import InvalidHost, is_address, normalize_host
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.proxy import NetworkTarget
 
-from .ip_addresses import is_loopback, is_loopback_name
+from .access_decision import is_loopback, is_loopback_name
 
 _HEAD_BYTES = 64 * 1024
 _STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3})(?: |\r)")

@@ -8,8 +8,12 @@ from swarm.mailbox.protocol.limits import Limits, NetworkPolicy
 from swarm.mailbox.protocol.proxy import NetworkAnswered, NetworkAsked, NetworkTarget
 from swarm.mailbox.protocol.requests import Decided
 from swarm.mailbox.protocol.rules import NetworkRule, RuleSet
-from swarm.supervisor.network.network_approvals import approval_request, network_answer
-from swarm.supervisor.network.network_policy import ticket_for, with_rules
+from swarm.supervisor.network.network_policy import (
+    approval_request,
+    network_answer,
+    ticket_for,
+    with_rules,
+)
 
 ASKED = NetworkAsked(
     question=7,

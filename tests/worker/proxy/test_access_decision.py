@@ -11,11 +11,13 @@ from swarm.worker.proxy.access_decision import (
     Allowed,
     Blocked,
     NetworkRequest,
+    is_loopback,
+    is_loopback_name,
+    is_public,
     judge_addresses,
     judge_request,
 )
 from swarm.worker.proxy.blocked_texts import BLOCKED_RESPONSES, blocked_text
-from swarm.worker.proxy.ip_addresses import is_loopback, is_loopback_name, is_public
 
 OPEN = NetworkPolicy(allow=("*",), deny=("*.bad.com", "worse.com"), ask=("odd.com",))
 LIMITED = NetworkPolicy(allow=("*",), deny=("worse.com",), mode="limited")
