@@ -22,11 +22,11 @@ class LazyCommand(NamedTuple):
 
 LAZY_COMMANDS: dict[str, LazyCommand] = {
     "run": LazyCommand("run_command", "Run a task with a tree of agents."),
-    "resume": LazyCommand("resume_command", "Go on with a run after a crash, a stop or its end."),
+    "resume": LazyCommand("resume_command", "Continue a run after a crash, a stop or its end."),
     "review": LazyCommand(
         "review_command", "Review changes: findings with file, lines, priority and confidence."
     ),
-    "fork": LazyCommand("fork_command", "Branch a new run off from a turn of another one."),
+    "fork": LazyCommand("fork_command", "Start a new run from a turn of another one."),
     "ps": LazyCommand(
         "run_list_commands", "List runs: id, state, agents, tokens, cost, age, size and task."
     ),
@@ -36,32 +36,32 @@ LAZY_COMMANDS: dict[str, LazyCommand] = {
     "result": LazyCommand(
         "journal_commands", "Print the final answer of a run, an agent or all items."
     ),
-    "send": LazyCommand("steer_commands", "Say something to an agent of a live run."),
+    "send": LazyCommand("steer_commands", "Send a message to an agent of a live run."),
     "approvals": LazyCommand(
         "approval_commands", "List what waits for an approval, and what a reviewer denied lately."
     ),
     "approve": LazyCommand("approval_commands", "Approve what an agent of a live run waits for."),
     "deny": LazyCommand("approval_commands", "Deny what an agent of a live run waits for."),
     "interrupt": LazyCommand("steer_commands", "Stop the running turn of one agent, or of all."),
-    "compact": LazyCommand("steer_commands", "Make the history of an agent of a live run shorter."),
+    "compact": LazyCommand("steer_commands", "Shorten the history of an agent of a live run."),
     "undo": LazyCommand("undo_commands", "Put files back as they were before an agent's turns."),
     "diff": LazyCommand("undo_commands", "Show what a run's agents changed in files."),
     "set": LazyCommand(
         "steer_commands",
-        "Change how an agent of a live run works, from its next turn on.",
+        "Change the model, effort or rights of an agent of a live run.",
         "set_agent_settings",
     ),
     "pause": LazyCommand(
-        "steer_commands", "Hold one agent of a live run, or all: no further requests."
+        "steer_commands", "Pause one agent of a live run, or all: no further requests."
     ),
     "continue": LazyCommand(
-        "steer_commands", "Let a paused agent, or the whole run, go on.", "continue_agent"
+        "steer_commands", "Continue a paused agent, or the whole run.", "continue_agent"
     ),
     "rollback": LazyCommand("rollback_command", "Make an agent forget its last turns."),
     "kill": LazyCommand("steer_commands", "End an agent and all below it, or the whole run."),
-    "name": LazyCommand("run_list_commands", "Give a run a name, or take it away."),
+    "name": LazyCommand("run_list_commands", "Give a run a name, or remove it."),
     "archive": LazyCommand(
-        "run_list_commands", "Put runs away: they stay, and are left out of lists."
+        "run_list_commands", "Archive runs: they are kept, and left out of lists."
     ),
     "export": LazyCommand(
         "run_list_commands", "Write a run's records into a redacted archive (.tar.gz)."
@@ -69,25 +69,27 @@ LAZY_COMMANDS: dict[str, LazyCommand] = {
     "rm": LazyCommand("run_list_commands", "Delete runs that have ended."),
     "prune": LazyCommand("run_list_commands", "Delete old runs and keep the newest."),
     "models": LazyCommand(
-        "models_commands", "What is known of models; files for the embedded one; trying one out."
+        "models_commands", "List known models, download model files, try a model."
     ),
-    "roles": LazyCommand("roles_commands", "What agents can be."),
-    "config": LazyCommand("config_commands", "The effective configuration and where it is from."),
+    "roles": LazyCommand("roles_commands", "List the roles of agents, and explain one."),
+    "config": LazyCommand(
+        "config_commands", "Show and change the configuration, with the origin of each value."
+    ),
     "trust": LazyCommand(
         "trust_command",
-        "Let a project's own configuration, rules and roles count, as they are now.",
+        "Trust a project's own configuration, rules and roles as they are now.",
     ),
-    "features": LazyCommand("features_commands", "Parts that can be switched on and off."),
+    "features": LazyCommand("features_commands", "List features, and switch them on and off."),
     "doctor": LazyCommand(
-        "doctor_command", "Check what works on this machine, and how to mend the rest."
+        "doctor_command", "Check what works on this machine, and how to fix the rest."
     ),
     "sandbox": LazyCommand("worker_tool_commands", "Run a command in the sandbox that agents get."),
     "apply-patch": LazyCommand("worker_tool_commands", "Apply a patch in the apply_patch format."),
     "parse-command": LazyCommand(
-        "worker_tool_commands", "Say what a command does, in the words of a log."
+        "worker_tool_commands", "Say what a command does: read, list, search, or unknown."
     ),
     "explain": LazyCommand("explain_command", "Say what would happen to a command here, and why."),
-    "execpolicy": LazyCommand("execpolicy_commands", "Rule files about commands."),
+    "execpolicy": LazyCommand("execpolicy_commands", "Check commands against rule files."),
     "completion": LazyCommand("worker_tool_commands", "Print the completion script of a shell."),
 }
 

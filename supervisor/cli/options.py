@@ -137,7 +137,9 @@ show_options = _stack(
         click.option(
             "-o", "--output-last-message", metavar="FILE", help="Write the final answer to FILE."
         ),
-        click.option("--detach", is_flag=True, help="Start, print the run id, go on without us."),
+        click.option(
+            "--detach", is_flag=True, help="Start, print the run id, continue in the background."
+        ),
         click.option(
             "--notify",
             metavar="COMMAND",

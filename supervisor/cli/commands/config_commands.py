@@ -16,7 +16,7 @@ from .config_edit_commands import set_key, show_schema, show_version, unset_key
 
 @click.group("config")
 def config() -> None:
-    """The effective configuration and where it is from.
+    """Show and change the configuration, with the origin of each value.
 
     \b
     Example:

@@ -70,7 +70,7 @@ def set_key(key: str, value: str, *, merge: bool, if_version: str | None, as_jso
 @_IF_VERSION
 @_JSON
 def unset_key(key: str, *, if_version: str | None, as_json: bool) -> None:
-    """Take a key out of the user's configuration file.
+    """Remove a key from the user's configuration file.
 
     \b
     Example:

@@ -20,7 +20,7 @@ from ..run_setup.run_settings import load_config_here
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a check.")
 @click.option("--reap", is_flag=True, help="End leftovers of dead runs.")
 def doctor(*, as_json: bool, reap: bool) -> int:
-    """Check what works on this machine, and how to mend the rest.
+    """Check what works on this machine, and how to fix the rest.
 
     Exit code 1 if something that every run needs does not work.
 

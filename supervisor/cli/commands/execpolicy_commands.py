@@ -19,7 +19,7 @@ _REST = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 @click.group("execpolicy")
 def execpolicy() -> None:
-    """Rule files about commands.
+    """Check commands against rule files.
 
     \b
     Example:

@@ -13,7 +13,7 @@ from .config_edit_commands import edit_user_config, warn_if_overridden
 
 @click.group("features")
 def features() -> None:
-    """Parts that can be switched on and off.
+    """List features, and switch them on and off.
 
     \b
     Example:

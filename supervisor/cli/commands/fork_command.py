@@ -22,13 +22,13 @@ from .run_command import parse_show_options
     "--at", default="", metavar="TURN",
     help="The last turn to take over: its number (1, 2, … or -1), its id, or `last`.",
 )  # fmt: skip
-@click.option("-p", "--prompt", help="The next words to its root; the new run starts at once.")
+@click.option("-p", "--prompt", help="The next prompt for its root; the new run starts at once.")
 @click.option("-c", "--config", multiple=True, metavar="KEY=VALUE", help="As for `swarm run`.")
 @settings_change_options
 @show_options
 @click.pass_obj
 def fork(color: ColorChoice, /, run: str, *, at: str, prompt: str | None, **said: Any) -> int:
-    """Branch a new run off from a turn of another one.
+    """Start a new run from a turn of another one.
 
     Its root has the history up to that turn, and the settings of the run. Other agents and the
     state of files are not copied; what those agents told the root stands in its history. Without -p

@@ -23,7 +23,7 @@ _LISTED = (
 
 @click.group("models")
 def models() -> None:
-    """What is known of models; files for the embedded one; trying one out.
+    """List known models, download model files, try a model.
 
     \b
     Example:
@@ -35,7 +35,7 @@ def models() -> None:
 @click.option("--provider", help="Only the models of this provider.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a model.")
 def list_models(provider: str | None, *, as_json: bool) -> None:
-    """What is known of models, and which model files are here.
+    """Known models, and which model files are here.
 
     \b
     Example:
@@ -87,7 +87,7 @@ def _abilities(line: ModelLine) -> str:
 @click.argument("name")
 @click.option("--json", "as_json", is_flag=True, help="Progress as JSON lines.")
 def pull_model(name: str, *, as_json: bool) -> None:
-    """Fetch a model file; a broken download goes on where it stopped.
+    """Download a model file; a broken download continues where it stopped.
 
     \b
     Example:

@@ -32,7 +32,7 @@ _ADVICE = ("type", "models_toml")
 
 @click.command("probe", cls=ColorCommand)
 @click.argument("model", required=False)
-@click.option("--provider", help="Whom to ask; else as a run would choose.")
+@click.option("--provider", help="The provider to try; else as a run would choose.")
 @click.option("--timeout", default=60.0, show_default=True, help="Seconds for each request.")
 @click.option("-c", "--config", "overrides", multiple=True, metavar="KEY=VALUE")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")

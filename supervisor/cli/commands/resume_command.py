@@ -72,7 +72,7 @@ def _check_change(request: RunRequest, wish: ChangeSettings | None) -> None:
 @click.command("resume", cls=ColorCommand)
 @click.argument("run", required=False)
 @click.option("--last", is_flag=True, help="The newest run.")
-@click.option("-p", "--prompt", help="The next words to the root agent.")
+@click.option("-p", "--prompt", help="The next prompt for the root agent.")
 @click.option("--budget-tokens", type=click.IntRange(min=1), help="A new bound for the run.")
 @click.option("--budget-usd", type=click.FloatRange(min=0, min_open=True), help="Likewise.")
 @click.option("--budget-requests", type=click.IntRange(min=1), help="Likewise.")
@@ -82,7 +82,7 @@ def _check_change(request: RunRequest, wish: ChangeSettings | None) -> None:
 @show_options
 @click.pass_obj
 def resume(color: ColorChoice, /, run: str | None, *, last: bool, **said: Any) -> int:
-    """Go on with a run after a crash, a stop or its end.
+    """Continue a run after a crash, a stop or its end.
 
     The model is told that unfinished work was interrupted; nothing runs twice. Settings stay as
     the run recorded them, except for the options given here.

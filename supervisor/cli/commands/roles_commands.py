@@ -17,7 +17,7 @@ from ..run_setup.sandbox_choice import resolve_run_sandbox
 
 @click.group("roles")
 def roles() -> None:
-    """What agents can be.
+    """List the roles of agents, and explain one.
 
     \b
     Example:

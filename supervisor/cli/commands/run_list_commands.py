@@ -22,7 +22,7 @@ from ..printing import print_columns, print_json
 
 @click.command("ps", cls=ColorCommand)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a run.")
-@click.option("--all", "with_archived", is_flag=True, help="Also runs that were put away.")
+@click.option("--all", "with_archived", is_flag=True, help="Also archived runs.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many.")
 @click.option("--before", metavar="RUN", help="Only runs older than this one.")
 def ps(as_json: bool, *, with_archived: bool, limit: int | None, before: str | None) -> None:
@@ -127,7 +127,7 @@ def prune(older: str | None, keep: int, dry_run: bool) -> None:
 @click.argument("run")
 @click.argument("name", required=False)
 def name(run: str, name: str | None) -> None:
-    """Give a run a name, or take it away.
+    """Give a run a name, or remove it.
 
     Every command that takes a run's id also takes its name. Without NAME the name is removed.
 
@@ -153,7 +153,7 @@ def _find(wanted: str) -> RunPaths:
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @click.option("--undo", is_flag=True, help="Bring them back into the list.")
 def archive(runs: tuple[str, ...], *, undo: bool) -> None:
-    """Put runs away: they stay, and are left out of lists.
+    """Archive runs: they are kept, and left out of lists.
 
     `swarm ps --all` shows them, `swarm prune` leaves them alone.
 

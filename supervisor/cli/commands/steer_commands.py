@@ -38,7 +38,7 @@ def _send(run: str, request: AnyControl) -> None:
     "--wake/--no-wake", default=True, show_default=True, help="Start a turn if none runs."
 )
 def send(run: str, agent: str, text: str, wake: bool) -> None:
-    """Say something to an agent of a live run.
+    """Send a message to an agent of a live run.
 
     AGENT is a path (/root/scout) or its last step; TEXT may be - for stdin.
 
@@ -105,9 +105,10 @@ def kill(run: str, agent: str | None) -> None:
 @click.option("-a", "--approval", type=click.Choice(APPROVALS), help="Only a stricter one.")
 @click.option("-C", "--cd", "cwd", metavar="DIR", help="Another folder, within what it may write.")
 def set_agent_settings(run: str, agent: str, **said: Any) -> None:
-    """Change how an agent of a live run works, from its next turn on.
+    """Change the model, effort or rights of an agent of a live run.
 
-    Rights can only be taken away. AGENT is a path (/root/scout) or its last step.
+    It counts from the next turn on. Rights can only be taken away. AGENT is a path (/root/scout)
+    or its last step.
 
     \b
     Example:
@@ -123,7 +124,7 @@ def set_agent_settings(run: str, agent: str, **said: Any) -> None:
 @click.argument("run")
 @click.argument("agent", required=False)
 def pause(run: str, agent: str | None) -> None:
-    """Hold one agent of a live run, or all: no further requests.
+    """Pause one agent of a live run, or all: no further requests.
 
     What already runs is finished; the run's deadline keeps running.
 
@@ -138,7 +139,7 @@ def pause(run: str, agent: str | None) -> None:
 @click.argument("run")
 @click.argument("agent", required=False)
 def continue_agent(run: str, agent: str | None) -> None:
-    """Let a paused agent, or the whole run, go on.
+    """Continue a paused agent, or the whole run.
 
     \b
     Example:
@@ -152,7 +153,7 @@ def continue_agent(run: str, agent: str | None) -> None:
 @click.argument("agent", required=False)
 @click.option("--undo", is_flag=True, help="Put back what the last compaction took.")
 def compact(run: str, agent: str | None, undo: bool) -> None:
-    """Make the history of an agent of a live run shorter.
+    """Shorten the history of an agent of a live run.
 
     Without AGENT: the root's. It is done before the agent's next request. What a compaction took
     can be put back as long as it fits the model's window.

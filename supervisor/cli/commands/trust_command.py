@@ -63,11 +63,11 @@ def ask_task_trust(task: Task, found: Sequence[Widening]) -> bool | None:
 
 @click.command("trust", cls=ColorCommand)
 @click.argument("folder", required=False, metavar="[DIR|TASK]")
-@click.option("--revoke", is_flag=True, help="Take back what was said about DIR and all below it.")
+@click.option("--revoke", is_flag=True, help="Forget the decisions about DIR and all below it.")
 @click.option("-y", "--yes", is_flag=True, help="Trust without a question; for scripts.")
 @click.option("--list", "as_list", is_flag=True, help="All folders that were decided about.")
 def trust(folder: str | None, *, revoke: bool, yes: bool, as_list: bool) -> None:
-    """Let a project's own configuration, rules and roles count, as they are now.
+    """Trust a project's own configuration, rules and roles as they are now.
 
     DIR is a folder of the project (default: this one). All of `.swarm` from the project's root
     down to DIR is shown, and the task files in DIR that could widen a run; TASK is one task file.

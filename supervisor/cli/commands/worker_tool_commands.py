@@ -122,7 +122,7 @@ def apply_patch(patch: tuple[str, ...]) -> NoReturn:
 @click.option("--json", "as_json", is_flag=True, help="A JSON list of meanings.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
 def parse_command(*, as_json: bool, command: tuple[str, ...]) -> NoReturn:
-    """Say what a command does, in the words of a log.
+    """Say what a command does: read, list, search, or unknown.
 
     \b
     Example:
