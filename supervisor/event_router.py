@@ -71,7 +71,7 @@ _log = logging.getLogger("swarm.dispatch")
 class EventRouter:
     """Handles each message at the moment of its arrival, without waiting."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - the services that take the messages
         self,
         running: RunContext,
         control: AgentManager,
@@ -166,7 +166,7 @@ class EventRouter:
 
         self._run.journal.write(body, agent=agent.path, file=agent.plan.agent_id, then=written)
 
-    def _record_for(
+    def _record_for(  # noqa: PLR0915 - one case for each kind
         self, agent: LiveAgent, event: AnyEvent
     ) -> tuple[AnyRecordBody, Callable[[], None] | None]:
         """The record of a durable event, and what to call once it is written."""

@@ -85,7 +85,7 @@ MakeWorkload = Callable[
 ]
 
 
-async def run_to_end(
+async def run_to_end(  # noqa: PLR0917 - the two last ones are the simulation's
     request: RunRequest,
     view: RunDisplay,
     ignition: EarlyProcesses,
@@ -257,7 +257,7 @@ def _record_start(running: RunContext, past: RunPast) -> RunMetadata:
     return about
 
 
-async def _run_parts(
+async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
     running: RunContext, past: RunPast, held: _LockedRun, view: RunDisplay
 ) -> RunCompleted:
     """Run the workload, and beside it every other part of the run."""

@@ -40,7 +40,7 @@ NOTHING_TO_DO = (
 class TaskWorkload:
     """One per run. `run` returns by itself, or soon after `ending.stop` or a lost gateway."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - as `MakeWorkload` of supervisor/run.py
         self,
         running: RunContext,
         control: AgentManager,

@@ -107,7 +107,7 @@ def resolve_features(
         name = ALIASES.get(word, word)
         if name in known:
             values[name] = is_on
-        warnings += _complaints(word, is_on, known)
+        warnings += _complaints(word, known, is_on=is_on)
     for word, is_on in (pins or {}).items():
         if (name := ALIASES.get(word, word)) in known:
             values[name] = is_on
@@ -128,7 +128,7 @@ def _read_switch(name: str, value: object) -> bool:
     return value
 
 
-def _complaints(word: str, is_on: bool, known: Mapping[str, Feature]) -> Iterator[str]:
+def _complaints(word: str, known: Mapping[str, Feature], *, is_on: bool) -> Iterator[str]:
     name = ALIASES.get(word, word)
     feature = known.get(name)
     if feature is None:

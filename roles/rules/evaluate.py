@@ -65,7 +65,7 @@ class _Builtins:
         self.network: list[NetworkRule] = []
         self.executables = {one.name: one for one in before.executables}
 
-    def prefix_rule(  # the language's own parameters, in its order
+    def prefix_rule(  # noqa: PLR0917 - the language's own parameters, in its order
         self,
         stack: str,
         pattern: object,

@@ -15,7 +15,7 @@ from measurements import Row
 FULL = ["-s", "danger-full-access"]
 
 
-def measure(quick: bool) -> Iterator[Row]:
+def measure(*, quick: bool) -> Iterator[Row]:
     """Every row of the table, the slow ones last."""
     turns, rounds = (60, 1) if quick else (210, 5)
     yield from help_time()
@@ -26,7 +26,7 @@ def measure(quick: bool) -> Iterator[Row]:
     yield Row.of("one tool turn that writes a file, with sandbox", costs, 18, "ms")
     import many_agents_bench  # late: it is built on this module
 
-    yield from many_agents_bench.measure(quick)
+    yield from many_agents_bench.measure(quick=quick)
     yield from streaming(10 if quick else 50)
 
 

@@ -86,27 +86,27 @@ def measure(name: str, said: argparse.Namespace, peer: str | None) -> Iterator[R
     import tricks_bench
 
     quick = bool(said.quick)
-    theirs = peer_bench.measure(name, peer, quick) if peer else {}
+    theirs = peer_bench.measure(name, peer, quick=quick) if peer else {}
     cycles = said.cycles or (1_000 if quick else 10_000)
     match name:
         case "spine":
-            rows = core_bench.measure(quick)
+            rows = core_bench.measure(quick=quick)
         case "crowd":
-            rows = many_agents_bench.measure(quick)
+            rows = many_agents_bench.measure(quick=quick)
         case "agents":
             groups = tuple(said.groups) if said.name == "agents" else ()
-            rows = team_bench.measure(groups, cycles, quick)
+            rows = team_bench.measure(groups, cycles, quick=quick)
         case "safety":
-            rows = sandbox_bench.measure(quick)
+            rows = sandbox_bench.measure(quick=quick)
         case "prefix":
-            rows = prompt_cache_bench.measure(quick)
+            rows = prompt_cache_bench.measure(quick=quick)
         case "tricks":
-            rows = tricks_bench.measure(quick)
+            rows = tricks_bench.measure(quick=quick)
         case "soak":
             yield from soak_bench.measure(min(cycles, 1_000) if said.cycles or not quick else 100)
             return
         case _:
-            yield from scaling_bench.measure(quick, peer)
+            yield from scaling_bench.measure(quick=quick, peer=peer)
             return
     for row in rows:
         yield baselines.with_baseline(peer_bench.with_peer_figure(row, theirs))

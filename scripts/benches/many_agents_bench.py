@@ -15,7 +15,7 @@ ROLES = ("default", "explorer")
 _READY_LIMIT_S, _GONE_LIMIT_S = 120, 30
 
 
-def measure(quick: bool) -> Iterator[Row]:
+def measure(*, quick: bool) -> Iterator[Row]:
     """Every row; each role on its own."""
     for role in ROLES:
         yield from spawn_time(10 if quick else 50, role)

@@ -43,10 +43,10 @@ def version(program: str) -> str:
     return done.stdout.strip()
 
 
-def measure(bench: str, program: str, quick: bool) -> dict[str, float]:
+def measure(bench: str, program: str, *, quick: bool) -> dict[str, float]:
     """What the peer needs for the rows of this bench; empty where it has no counterpart."""
     if bench == "spine":
-        return dict(_spine(program, quick))
+        return dict(_spine(program, quick=quick))
     if bench == "agents":
         return dict(_team(program))
     return {}
@@ -69,7 +69,7 @@ def turn_gaps(program: str, turns: int, policy: str) -> list[float]:
     return [(b["began"] - a["answered"]) * 1000 for a, b in itertools.pairwise(requests)]
 
 
-def _spine(program: str, quick: bool) -> Iterator[tuple[str, float]]:
+def _spine(program: str, *, quick: bool) -> Iterator[tuple[str, float]]:
     starts, sizes = [], []
     for _ in range(3 if quick else 9):
         with model_server("answer") as server:

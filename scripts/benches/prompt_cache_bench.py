@@ -16,7 +16,7 @@ COMMAND = "seq 1"  # to 400 and more: 1.5 KB of output a call, each another one
 LIMIT_TOKENS = 60_000  # of the second run: several compactions
 
 
-def measure(quick: bool) -> Iterator[Row]:
+def measure(*, quick: bool) -> Iterator[Row]:
     """A run that only grows, and one that is compacted on its way."""
     requests = 50 if quick else REQUESTS
     yield from _one_run(requests, "", most_anew=2 * 200 / requests)

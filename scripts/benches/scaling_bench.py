@@ -15,7 +15,7 @@ from team_bench import burst_spans
 _WINDOW = 10  # turns whose median is one point
 
 
-def measure(quick: bool, peer: str | None) -> Iterator[Curve]:
+def measure(*, quick: bool, peer: str | None) -> Iterator[Curve]:
     """Every line of every plot."""
     yield from overhead(60 if quick else 1_000, peer)
     yield from memory((1, 8, 32) if quick else (1, 8, 32, 64, 128, 200))

@@ -24,7 +24,7 @@ _PARENTS = 2  # the root and the head that started the leaves
 _FREE = ["-s", "danger-full-access", "--max-spawns", "1000000"]
 
 
-def measure(groups: tuple[str, ...], cycles: int, quick: bool) -> Iterator[Row]:
+def measure(groups: tuple[str, ...], cycles: int, *, quick: bool) -> Iterator[Row]:
     """The rows of these groups; all of them when none is named."""
     wanted = groups or GROUPS
     if "spawn" in wanted:

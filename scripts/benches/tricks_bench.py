@@ -33,7 +33,7 @@ class RestingTeam(NamedTuple):
     processes: int
 
 
-def measure(quick: bool) -> Iterator[Row]:
+def measure(*, quick: bool) -> Iterator[Row]:
     """For each switch the figures with and without it, in turns: a busy machine slows both."""
     rounds, turns = (1, 30) if quick else (4, 100)
     for switch in SWITCHES:

@@ -52,7 +52,7 @@ class Evaluation:
         self.judged: list[CaseResult] = []
         self.usage = TokenUsage()
 
-    def start_evaluation(
+    def start_evaluation(  # noqa: PLR0917 - as `MakeWorkload` of supervisor/run.py
         self,
         running: RunContext,
         control: AgentManager,
@@ -68,7 +68,7 @@ class Evaluation:
 class EvaluationRun:
     """One evaluation in a run."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - as `MakeWorkload` of supervisor/run.py
         self,
         told: Evaluation,
         cases: Sequence[GroupedCase],

@@ -190,7 +190,9 @@ async def _simulate_run(story: SimulatedScenario, folder: Path, found: list[str]
         with trio.move_on_after(LIMIT_S) as limit:
             while completed is None and lives < _MOST_LIVES:
                 lives += 1
-                completed = await _run_supervisor(story, world, faults, folder, found, lives > 1)
+                completed = await _run_supervisor(
+                    story, world, faults, folder, found, resumes=lives > 1
+                )
                 if faults.was_stopped and completed is not None and completed.status in STOPPED:
                     completed = None  # it was ended from outside: a resume goes on
         if limit.cancelled_caught:
@@ -219,6 +221,7 @@ async def _run_supervisor(
     faults: SimulatedFaults,
     folder: Path,
     found: list[str],
+    *,
     resumes: bool,
 ) -> RunCompleted | None:
     """One supervisor; None if it was lost."""

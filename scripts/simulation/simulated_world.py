@@ -86,7 +86,7 @@ class SimulatedWorld:
     @property
     def alive(self) -> list["MemoryChild"]:
         """Agents' processes that live, the reviewer's too."""
-        lives = (life for path, lives in self.children.items() for life in lives)
+        lives = (life for lives in self.children.values() for life in lives)
         return [life for life in lives if life.is_alive and life.is_agent]
 
     # --- what a supervisor is given -------------------------------------------------------------

@@ -22,7 +22,7 @@ _UNSUPPORTED_PLATFORMS = {
 _LINUX_ONLY = ("run", "resume", "sandbox")
 
 
-def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's
     if value and not ctx.resilient_parsing:
         from ..version import VERSION
 

@@ -83,7 +83,7 @@ class LiveDisplay:
         controls: The keys; None: this terminal is only written to.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but two by name, with defaults
         self,
         stderr: TextIO,
         stdout: TextIO,
@@ -175,7 +175,7 @@ class LiveDisplay:
         if await controls.run(current, self.redraw, self._on_stop):
             scope.cancel()
 
-    def _on_stop(self, stopped: bool) -> None:
+    def _on_stop(self, stopped: bool) -> None:  # noqa: FBT001 - a callback
         """On Ctrl-Z show the cursor for the shell; afterwards hide it and redraw."""
         sign = b"\x1b[?25h\r\n" if stopped else b"\x1b[?25l"
         with contextlib.suppress(OSError, ValueError):

@@ -156,7 +156,7 @@ def last_answer(items: Sequence[AnyItem]) -> str | None:
     return None
 
 
-def _fold_one(memory: AgentMemory, record: Record) -> None:
+def _fold_one(memory: AgentMemory, record: Record) -> None:  # noqa: C901, PLR0915 - one case a kind
     match record.body:
         case ItemRecorded() as body:
             memory.items.append(body.item)

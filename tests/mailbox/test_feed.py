@@ -1,7 +1,6 @@
 """The watchers' feed over ipc."""
 
 import trio
-import trio.testing
 
 from swarm.mailbox.codec import FRAME_BYTES
 from swarm.mailbox.feed import QUEUE_MESSAGES, open_feed, open_feed_reader

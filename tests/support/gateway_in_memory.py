@@ -4,7 +4,6 @@ from contextlib import asynccontextmanager
 
 import msgspec
 import trio
-import trio.testing
 
 from swarm.mailbox.identity_proof import make_proof
 from swarm.mailbox.pair import open_pair_server

@@ -29,6 +29,7 @@ async def exchange(
     request: h11.Request,
     place: HttpTarget,
     server: trio.abc.Stream,
+    *,
     upstream: UpstreamProxy | None = None,
 ) -> bool:
     """Relay one request. Returns False if the client's connection cannot be used again.

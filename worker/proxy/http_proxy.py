@@ -148,7 +148,9 @@ class HttpProxyConnection:
             server: trio.abc.Stream = found.stream
             if self._tunnel_target is not None and self._access.interceptor is not None:
                 server = await self._access.interceptor.secure(found.stream, place.host)
-            return await exchange(self._client, self._conn, request, place, server, found.upstream)
+            return await exchange(
+                self._client, self._conn, request, place, server, upstream=found.upstream
+            )
 
     async def _respond_blocked(self, reason: BlockReason) -> bool:
         header, body = BLOCKED_RESPONSES[reason]

@@ -91,7 +91,9 @@ def read_arguments(words: list[str]) -> SandboxCall:
         raise UsageError(f"{cwd} is not a folder")
     return SandboxCall(
         argv=tuple(rest),
-        policy=_policy(name, network=network) if given is None else _networked(given, network),
+        policy=_policy(name, network=network)
+        if given is None
+        else _networked(given, network=network),
         cwd=cwd,
         stack=stack,
         hidden=tuple(hidden),
@@ -107,7 +109,7 @@ def _decoded(text: str) -> SandboxPolicy:
     return policy
 
 
-def _networked(policy: SandboxPolicy, network: bool) -> SandboxPolicy:
+def _networked(policy: SandboxPolicy, *, network: bool) -> SandboxPolicy:
     if isinstance(policy, DangerFullAccess) or not network:
         return policy
     return msgspec.structs.replace(policy, network_access=True)

@@ -74,7 +74,7 @@ class SandboxPlan(Value):
         return self.stack != "none"
 
 
-def plan_sandbox(
+def plan_sandbox(  # noqa: PLR0913 - each names one thing that a command may see or write
     policy: SandboxPolicy,
     *,
     cwd: str,
