@@ -154,7 +154,7 @@ class ControlService:
         return Done(message=f"sent to {found.path}")
 
     async def _review(self, wish: ReviewWork) -> AnyControlReply:
-        from .review.child_review import start_child_review  # rarely needed
+        from .review.review_mode import start_child_review  # rarely needed
 
         found = self._find_member(wish.agent or ROOT_PATH)
         if isinstance(found, Refused):

@@ -1,4 +1,4 @@
-"""Parses a reviewer's last message; renders what the requesting agent reads. Pure.
+"""Parses a reviewer's last message; renders what the requesting agent reads; counts denials. Pure.
 
 Only a complete answer that is exactly one object of the schema counts; an unreadable answer never
 approves. An `allow` that contradicts the risk it names becomes a denial. *Denied* and *the review
@@ -7,6 +7,7 @@ failed* are different outcomes with different texts.
 
 import json
 import re
+from collections import deque
 from typing import Literal, NoReturn
 
 import msgspec
@@ -35,6 +36,7 @@ SCHEMA = msgspec.json.encode(
         "additionalProperties": False,
     }
 )
+IN_A_ROW, OF_THE_LAST, WINDOW = 3, 10, 50  # denials that end a turn
 _ALLOWED = "The reviewer allowed the action as low in risk and gave no further reason."
 _DENIED = "The reviewer denied the action and gave no further reason."
 _NO_RATIONALE = "Auto-reviewer denied the action without a specific rationale."
@@ -176,3 +178,37 @@ def retry_text(why: str) -> str:
         "user_authorization, outcome and rationale. Each of them once, nothing else in it, nothing "
         "before it and nothing after it."
     )
+
+
+class CircuitBreaker:
+    """Ends a turn after too many denials. One for each reviewed agent.
+
+    Such a turn is taken as an attempt to get around the reviewer. Only denials count: a failed
+    review says nothing about the agent.
+    """
+
+    def __init__(self) -> None:
+        self._turn = ""
+        self._in_a_row = 0
+        self._denials: deque[bool] = deque(maxlen=WINDOW)
+        self._tripped = False
+
+    def count(self, turn_id: str, *, denied: bool) -> str:
+        """Count one review; return a warning if it ends the turn (at most once a turn), else "".
+
+        A new turn starts at zero; a review without a turn id counts for the current turn.
+        """
+        if turn_id and turn_id != self._turn:
+            self._turn, self._in_a_row, self._tripped = turn_id, 0, False
+            self._denials.clear()
+        self._denials.append(denied)
+        self._in_a_row = self._in_a_row + 1 if denied else 0
+        recent = sum(self._denials)
+        if self._tripped or not denied or (self._in_a_row < IN_A_ROW and recent < OF_THE_LAST):
+            return ""
+        self._tripped = True
+        return (
+            "Automatic approval review rejected too many approval requests for this turn "
+            f"({self._in_a_row} consecutive, {recent} in the last {WINDOW} reviews); "
+            "interrupting the turn."
+        )

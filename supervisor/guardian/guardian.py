@@ -21,23 +21,21 @@ from ..agents.live_agent import AgentPlan
 from ..approvals.approval_types import ReviewVerdict
 from ..run_context import RunContext
 from ..run_request import ReviewSettings
-from .action_json import NotReviewable
 from .assessment import (
     Assessment,
     AssessmentUnreadable,
+    CircuitBreaker,
     assess,
     failure_text,
     rejection_text,
     retry_text,
     timeout_text,
 )
-from .circuit_breaker import CircuitBreaker
-from .review_prompt import LATER_REVIEWS, ReviewCase, ReviewPrompt, build_prompt
+from .review_prompt import LATER_REVIEWS, NotReviewable, ReviewCase, ReviewPrompt, build_prompt
 from .review_transcript import TranscriptEntry, person_entries_for_child
 from .reviewed_history import ReviewedHistories
 from .reviewer_pool import ReviewerLease, ReviewerPool
-from .reviewer_profile import profile_for
-from .reviewer_session import NoReviewAnswer, ReviewerSession, ReviewUsage
+from .reviewer_session import NoReviewAnswer, ReviewerSession, ReviewUsage, profile_for
 
 ATTEMPTS = 3
 _PAUSE_S = 0.2  # before the second attempt; doubled for each further one
@@ -77,7 +75,7 @@ class Guardian:
 
     Args:
         running: The run.
-        bench: The reviewer processes.
+        pool: The reviewer processes.
         plan_of: The plan of an agent by its path, whether it has a process now or not.
         settings: Model, policy and deadline.
     """
@@ -85,12 +83,12 @@ class Guardian:
     def __init__(
         self,
         running: RunContext,
-        bench: ReviewerPool,
+        pool: ReviewerPool,
         plan_of: PlanOf,
         *,
         settings: ReviewSettings,
     ) -> None:
-        self._run, self._pool, self._plan_of = running, bench, plan_of
+        self._run, self._pool, self._plan_of = running, pool, plan_of
         self._settings, self._jitter = settings, running.entropy.noise
         self._histories = ReviewedHistories(running)
         self._breakers: dict[str, CircuitBreaker] = {}  # by agent path
@@ -180,10 +178,10 @@ class Guardian:
 
     async def _judge(self, case: ReviewCase, review: _Review) -> Assessment:
         """Have a process judge the case. Raises ReviewFailed, NotReviewable, Cancelled."""
-        seat = profile_for(self._settings, model=case.model, cwd=case.cwd)
+        profile = profile_for(self._settings, model=case.model, cwd=case.cwd)
         async with self._pool.limiter:
             try:
-                lease = await self._pool.lease(seat)
+                lease = await self._pool.lease(profile)
             except SwarmError as error:
                 raise ReviewFailed(f"no reviewer could be started: {error}") from error
             try:
@@ -285,5 +283,5 @@ def make_guardian(
 
     Its processes end with the run (`control.end_all`), its background tasks with the nursery.
     """
-    bench = ReviewerPool(running, control, nursery)
-    return Guardian(running, bench, plan_of, settings=running.request.auto_review)
+    pool = ReviewerPool(running, control, nursery)
+    return Guardian(running, pool, plan_of, settings=running.request.auto_review)

@@ -11,8 +11,7 @@ from swarm.mailbox.protocol.items import AnyItem
 
 from ..agents.agent_manager import AgentManager
 from ..run_context import RunContext
-from .reviewer_profile import ReviewerProfile
-from .reviewer_session import ReviewerSession
+from .reviewer_session import ReviewerProfile, ReviewerSession, ReviewProgress
 
 TRUNK_PATH = "/guardian"
 MAX_FORKS = 4
@@ -51,7 +50,7 @@ class ReviewerPool:
         self._forks = self._stopping = 0
         self.limiter = trio.CapacityLimiter(1 + MAX_FORKS)
 
-    async def lease(self, seat: ReviewerProfile) -> ReviewerLease:
+    async def lease(self, profile: ReviewerProfile) -> ReviewerLease:
         """Return a process that is ready to be asked; the caller holds a token of `limiter`.
 
         Raises SpawnError. Return it with `release`, `release_failed` or `release_interrupted`.
@@ -60,19 +59,19 @@ class ReviewerPool:
         if trunk is not None and not trunk.is_alive:
             trunk = self._trunk = None
         if self._alone or (trunk is not None and trunk.busy):
-            return await self._fork(seat)
-        if trunk is not None and trunk.profile != seat:
+            return await self._fork(profile)
+        if trunk is not None and trunk.profile != profile:
             self._end_session(trunk)
             trunk = None
         if trunk is None:
-            return await self._start_trunk(seat)
+            return await self._start_trunk(profile)
         trunk.busy = True
         return ReviewerLease(trunk, fork=False)
 
-    async def _start_trunk(self, seat: ReviewerProfile) -> ReviewerLease:
+    async def _start_trunk(self, profile: ReviewerProfile) -> ReviewerLease:
         """Start the trunk. It counts as busy from now on, so parallel reviews fork."""
         path = TRUNK_PATH if TRUNK_PATH not in self._agents.agents else self._fork_path()
-        trunk = self._trunk = ReviewerSession(self._run, self._agents, seat=seat, path=path)
+        trunk = self._trunk = ReviewerSession(self._run, self._agents, profile=profile, path=path)
         trunk.busy = True
         try:
             await trunk.start()
@@ -81,14 +80,19 @@ class ReviewerPool:
             raise
         return ReviewerLease(trunk, fork=False)
 
-    async def _fork(self, seat: ReviewerProfile) -> ReviewerLease:
+    async def _fork(self, profile: ReviewerProfile) -> ReviewerLease:
         trunk, history = self._trunk, tuple[AnyItem, ...]()
-        fork = ReviewerSession(self._run, self._agents, seat=seat, path=self._fork_path())
-        if trunk is not None and trunk.profile == seat and not self._alone:
-            fork.cursors, fork.reviews = dict(trunk.cursors), trunk.reviews
+        after: ReviewProgress | None = None
+        if trunk is not None and trunk.profile == profile and not self._alone:
+            after = trunk.progress  # before its items: it may complete a review meanwhile
             history = await trunk.committed_items()
-            if not history:
-                fork.cursors, fork.reviews = {}, 0
+        fork = ReviewerSession(
+            self._run,
+            self._agents,
+            profile=profile,
+            path=self._fork_path(),
+            after=after if history else None,
+        )
         await fork.start(history)
         return ReviewerLease(fork, fork=True)
 

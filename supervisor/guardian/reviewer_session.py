@@ -1,10 +1,15 @@
 """One reviewer process, asked one question at a time until it is interrupted or ended.
 
+It is read-only, asks nobody and starts no agents. Nothing from the reviewed project reaches its
+instructions: the built-in role is used whatever roles the run has, without AGENTS.md, and only a
+person's configuration adds a policy.
+
 An answer counts only if it ends the same turn that the question began; a process that ends and a
 turn that fails or is interrupted give no answer.
 """
 
 import math
+from functools import cache
 from typing import NamedTuple
 
 import msgspec
@@ -13,24 +18,34 @@ import trio
 from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.protocol.events import TokenCount, TurnCompleted, TurnFailed, TurnStarted
 from swarm.mailbox.protocol.items import AnyItem, TokenUsage
+from swarm.mailbox.protocol.limits import Limits, ReadOnly
 from swarm.mailbox.protocol.ops import Notice, TextInput, UserInput
 from swarm.mailbox.protocol.records import ContextRecorded, Record
 from swarm.mailbox.protocol.sampling import ModelInfo
+from swarm.mailbox.protocol.spec import RoleBrief
+from swarm.roles.role_loader import built_in_role
 
 from ..agents.agent_manager import AgentManager
 from ..agents.live_agent import AgentPlan, LiveAgent
 from ..journal.journal_reader import read_records
 from ..journal.replay import AgentMemory, fold_agent
 from ..run_context import RunContext
+from ..run_request import ReviewSettings
 from .assessment import SCHEMA
 from .review_prompt import ReadCursor
 from .reviewed_history import JournalTail
-from .reviewer_profile import LIMITS, ReviewerProfile, brief_for
 
 INTERRUPT_TIMEOUT_S = 5.0  # for an interrupted turn to end
 _END_GRACE_S = 1.0
 _TRANSIENT = frozenset(
     {"overloaded", "connection_failed", "stream_disconnected", "idle_timeout", "other"}
+)
+
+ROLE = "guardian"
+_POLICY, _ANSWER = "# Policy\n", "# Your answer\n"
+# No network, no children, no approvals: a request for one is refused.
+LIMITS = Limits(
+    sandbox=ReadOnly(network_access=False), approval="never", reviewer="nobody", max_depth=0
 )
 
 
@@ -42,11 +57,27 @@ class NoReviewAnswer(Exception):
         self.is_retryable = again
 
 
+class ReviewerProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """What two reviews must have in common to share a process."""
+
+    model: str | None
+    effort: str | None
+    cwd: str
+    policy: str = ""
+
+
 class ReviewUsage(NamedTuple):
     """Usage since the last reading; `usd` None: the price is not known."""
 
     usage: TokenUsage = TokenUsage()
     usd: float | None = None
+
+
+class ReviewProgress(NamedTuple):
+    """What a session has been shown at one moment."""
+
+    cursors: dict[str, ReadCursor]
+    reviews: int
 
 
 class ReviewerSession:
@@ -56,12 +87,20 @@ class ReviewerSession:
     """
 
     def __init__(
-        self, running: RunContext, control: AgentManager, *, seat: ReviewerProfile, path: str
+        self,
+        running: RunContext,
+        control: AgentManager,
+        *,
+        profile: ReviewerProfile,
+        path: str,
+        after: ReviewProgress | None = None,
     ) -> None:
+        """`after`: what the history that it starts with has shown it."""
         self._run, self._agents = running, control
-        self.profile = seat
-        self.cursors: dict[str, ReadCursor] = {}  # reviewed agent → how far it was shown
-        self.reviews = 0
+        self.profile = profile
+        # Reviewed agent → how far it was shown.
+        self.cursors = dict[str, ReadCursor]() if after is None else after.cursors
+        self.reviews = 0 if after is None else after.reviews
         self.committed_turn = ""
         self.busy = False
         self.context_share = 0.0  # of the window, at its latest response
@@ -70,11 +109,11 @@ class ReviewerSession:
         plan = AgentPlan(
             path=path,
             agent_id=running.entropy.new_id(),
-            role=brief_for(seat),
+            role=brief_for(profile),
             limits=LIMITS,
-            cwd=seat.cwd,
-            model=seat.model,
-            effort=seat.effort,
+            cwd=profile.cwd,
+            model=profile.model,
+            effort=profile.effort,
             slotless=True,
         )
         self._live_agent = LiveAgent(plan, epoch=1)
@@ -83,6 +122,11 @@ class ReviewerSession:
     @property
     def path(self) -> str:
         return self._live_agent.path
+
+    @property
+    def progress(self) -> ReviewProgress:
+        """A copy of what it has been shown so far."""
+        return ReviewProgress(dict(self.cursors), self.reviews)
 
     @property
     def is_alive(self) -> bool:
@@ -110,23 +154,23 @@ class ReviewerSession:
             parts: The user's message; empty to let a failed turn continue.
             note: A developer message sent before it.
         """
-        life = self._live_agent
+        agent = self._live_agent
         if note:
             try:
-                await self._run.send(life, Notice(notice_id=self._run.entropy.new_id(), text=note))
+                await self._run.send(agent, Notice(notice_id=self._run.entropy.new_id(), text=note))
             except PeerGone:
                 raise NoReviewAnswer("the reviewer's process has ended") from None
         turn_id = self._last_turn = self._run.entropy.new_id()
-        words = UserInput(
+        question = UserInput(
             input_id=turn_id,
             parts=tuple(TextInput(text=text) for text in parts),
             output_schema=SCHEMA,
         )
-        await self._agents.send_input(life, words)
-        if not life.gone.is_set():
-            await life.done.wait()
-        end = life.last_turn_end
-        if life.gone.is_set() or end is None or end.turn_id != turn_id:
+        await self._agents.send_input(agent, question)
+        if not agent.gone.is_set():
+            await agent.done.wait()
+        end = agent.last_turn_end
+        if agent.gone.is_set() or end is None or end.turn_id != turn_id:
             raise NoReviewAnswer("the reviewer's process ended before it had answered")
         match end:
             case TurnCompleted(out_of_budget=True) | TurnFailed(kind="refused_budget"):
@@ -176,10 +220,10 @@ class ReviewerSession:
 
     async def interrupt(self) -> bool:
         """Interrupt its turn; True if the turn ended in time and the process can be asked again."""
-        life = self._live_agent
+        agent = self._live_agent
         with trio.move_on_after(INTERRUPT_TIMEOUT_S):
-            await self._agents.interrupt([life], "the review is over")
-            await life.done.wait()
+            await self._agents.interrupt([agent], "the review is over")
+            await agent.done.wait()
             return self.is_alive
         return False
 
@@ -210,3 +254,33 @@ def price_of(model: ModelInfo | None, usage: TokenUsage) -> float:
     price_cached = price_in if price_cached is None else price_cached
     total = fresh * (price_in or 0.0) + cached * (price_cached or 0.0)
     return (total + usage.output_tokens * (price_out or 0.0)) / 1e6
+
+
+def profile_for(settings: ReviewSettings, *, model: str | None, cwd: str) -> ReviewerProfile:
+    """The profile to use; the model is the configured one, else that of the requesting agent."""
+    return ReviewerProfile(
+        model=settings.model or model,
+        effort=settings.effort,
+        cwd=cwd,
+        policy=settings.policy.strip(),
+    )
+
+
+def brief_for(profile: ReviewerProfile) -> RoleBrief:
+    """The reviewer's role, with the configured policy in place of the built-in one."""
+    return RoleBrief(name=ROLE, base_instructions=instructions(profile.policy), locked=True)
+
+
+def instructions(policy: str = "") -> str:
+    """The reviewer's base instructions; a blank policy keeps the built-in one."""
+    text = _built_in()
+    if not policy.strip():
+        return text
+    before, _, rest = text.partition(_POLICY)
+    _, _, answer = rest.partition(_ANSWER)
+    return f"{before}{_POLICY}\n{policy.strip()}\n\n{_ANSWER}{answer}"
+
+
+@cache
+def _built_in() -> str:
+    return built_in_role(ROLE).developer_instructions

@@ -1,16 +1,31 @@
-"""Records when a run enters and leaves review mode, and makes the result.
+"""Review mode: a whole run that reviews, or a child that reviews its parent's changes.
 
-A run that entered review mode leaves it, with or without findings, before its own end is recorded.
+What entered review mode leaves it, with or without findings, before the run's end is recorded. A
+child that reviews is an ordinary child within its parent's limits, and its parent receives its
+answer as any child's; its review-mode records are only for people.
 """
 
+from functools import partial
+
 import msgspec
+import trio
 
 from swarm.mailbox.ids import ROOT_PATH
+from swarm.mailbox.protocol.control import AnyControlReply, Done, Refused, ReviewWork
 from swarm.mailbox.protocol.records import RunCompleted
+from swarm.mailbox.protocol.requests import AnyReply, RequestRefused, Spawn, Spawned
 from swarm.mailbox.protocol.review import EnteredReviewMode, ExitedReviewMode
+from swarm.roles.role_loader import REVIEW_ROLE
 
+from ..agents.child_plan import AgentRequestError
+from ..agents.end_states import GOOD_ENDS
+from ..agents.team_agent import TeamAgent
 from ..run_context import RunContext
+from ..team.team_service import TeamService
 from .review_output import NO_ANSWER, parse_review, render_review
+
+_MAX_AT_ONCE = 100  # names to try
+_SLOT_TIMEOUT_S = 3.0  # how long to wait for a slot; the requester waits for the reply
 
 
 def enter_review(running: RunContext) -> None:
@@ -34,3 +49,55 @@ def exit_review(running: RunContext, completed: RunCompleted) -> RunCompleted:
     output = parse_review(completed.result or "")
     running.note(ExitedReviewMode(output=output), agent=ROOT_PATH)
     return msgspec.structs.replace(completed, result=render_review(output))
+
+
+async def start_child_review(
+    running: RunContext,
+    team: TeamService,
+    nursery: trio.Nursery,
+    asker: TeamAgent,
+    work: ReviewWork,
+) -> AnyControlReply:
+    """Start the review; a background task records its end."""
+    numbers = range(1, _MAX_AT_ONCE)
+    names = (f"review_{number}" for number in numbers)
+    name = next((one for one in names if team.team.find(f"{asker.path}/{one}") is None), None)
+    if name is None:
+        return Refused(message=f"{asker.path} has had too many reviews in this run")
+    spawn = Spawn(
+        task_name=name, message=work.prompt, agent_type=REVIEW_ROLE, deadline_s=_SLOT_TIMEOUT_S
+    )
+    try:
+        reply = await _start(team, asker, spawn)
+    except AgentRequestError as error:
+        return Refused(message=str(error))
+    if not isinstance(reply, Spawned):
+        why = reply.message if isinstance(reply, RequestRefused) else "it was not started"
+        return Refused(message=why)
+    entered = EnteredReviewMode(target=work.target, hint=work.hint, reviewer=reply.path)
+    running.note(entered, agent=asker.path)
+    nursery.start_soon(partial(_report_end, running, team, asker.path, reply.path))
+    return Done(message=f"{reply.path} reviews: {work.hint}; {asker.path} gets its findings")
+
+
+async def _start(team: TeamService, asker: TeamAgent, spawn: Spawn) -> AnyReply:
+    """Start the reviewer like a child that the agent itself spawns. Raises AgentRequestError."""
+    spawner, limits, path = team.spawner, team.spawn_limits, f"{asker.path}/{spawn.task_name}"
+    limits.check(asker.plan, spawn, spawner.roles, provider=spawner.provider())
+    show = partial(team.lifecycle.show_position, path)
+    return await limits.count_spawn(path, partial(spawner.spawn_child, asker, spawn, show))
+
+
+async def _report_end(running: RunContext, team: TeamService, asker: str, reviewer: str) -> None:
+    """Wait until the reviewer ends for the first time and record its findings."""
+    while True:
+        member = team.team.find(reviewer)
+        if member is None:
+            output = None
+            break
+        if not member.is_active and member.outcome is not None:
+            good = member.outcome.state in GOOD_ENDS and member.outcome.message.strip()
+            output = parse_review(member.outcome.message) if good else None
+            break
+        await team.team.wait_change()
+    running.note(ExitedReviewMode(output=output, reviewer=reviewer), agent=asker)

@@ -12,12 +12,12 @@ from swarm.supervisor.guardian.assessment import (
     SCHEMA,
     Assessment,
     AssessmentUnreadable,
+    CircuitBreaker,
     assess,
     failure_text,
     rejection_text,
     timeout_text,
 )
-from swarm.supervisor.guardian.circuit_breaker import CircuitBreaker
 
 ALLOWED = "The reviewer allowed the action as low in risk and gave no further reason."
 DENIED = "The reviewer denied the action and gave no further reason."

@@ -16,15 +16,21 @@ from swarm.mailbox.protocol.approvals import (
     QuestionsAction,
 )
 from swarm.mailbox.protocol.changes import FileChange
-from swarm.supervisor.guardian.action_json import NotReviewable, action_object, render_action
-from swarm.supervisor.guardian.review_prompt import ReadCursor, ReviewCase, build_prompt
+from swarm.supervisor.guardian.review_prompt import (
+    NotReviewable,
+    ReadCursor,
+    ReviewCase,
+    action_object,
+    build_prompt,
+    render_action,
+)
 from swarm.supervisor.guardian.review_transcript import (
     EMPTY,
     EMPTY_DELTA,
     TranscriptEntry,
     cut_middle,
 )
-from swarm.supervisor.guardian.reviewer_profile import brief_for, instructions, profile_for
+from swarm.supervisor.guardian.reviewer_session import brief_for, instructions, profile_for
 from swarm.supervisor.run_request import ReviewSettings
 
 COMMAND = CommandAction(argv=("bash", "-lc", "rm -rf build"), cwd="/w")
