@@ -90,6 +90,9 @@ class ModelServer:
         # Decides by what is asked, before the queue: for many agents at one server.
         self.choose: Callable[[Seen], Reply | None] = lambda _: None
         self.requests: list[Seen] = []
+        # What the server says of its models, by target; else status 404. No part of the queue.
+        self.lists: dict[str, bytes] = {}
+        self.listed: list[str] = []  # targets that were asked for
         self.connections = 0
         self.hung_up = trio.Event()  # a client closed before its answer was complete
 
@@ -215,6 +218,13 @@ class ModelServer:
         assert head is not None
         headers = {name.decode(): value.decode() for name, value in head.headers}
         seen = Seen(head.method.decode(), head.target.decode(), headers, body)
+        if seen.method == "GET" or seen.target in self.lists:
+            self.listed.append(seen.target)
+            body, known = self.lists.get(seen.target, b"{}"), seen.target in self.lists
+            head_pairs = (("content-type", "application/json"),)
+            return await self._answer(
+                stream, connection, Reply(200 if known else 404, head_pairs, (body,))
+            )
         self.requests.append(seen)
         chosen = self.choose(seen)
         queued = self.replies.pop(0) if chosen is None and self.replies else None

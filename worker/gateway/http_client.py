@@ -153,18 +153,23 @@ class HttpClient:
         finally:
             await reply.close()
 
-    async def get_text(self, url: str, headers: dict[str, str], *, limit_s: float) -> str | None:
-        """A small body of a quick server; None if it does not answer 200 in time."""
+    async def get_text(
+        self, url: str, headers: dict[str, str], *, limit_s: float, body: bytes = b""
+    ) -> str | None:
+        """A small body of a quick server; None if it does not answer 200 in time. A `body` is
+        posted.
+        """
         try:
             with trio.fail_after(limit_s):
-                reply = await self._begin("GET", url, headers, b"", limit_s)
+                sized = headers | {"content-length": str(len(body))} if body else headers
+                reply = await self._begin("POST" if body else "GET", url, sized, body, limit_s)
                 try:
-                    body = await reply.read_bounded(4 * MAX_ERROR_BODY_BYTES)
+                    text = await reply.read_bounded(4 * MAX_ERROR_BODY_BYTES)
                 finally:
                     await reply.close()
         except (trio.TooSlowError, TransportFailed):
             return None
-        return body.decode("utf-8", "replace") if reply.status == 200 else None
+        return text.decode("utf-8", "replace") if reply.status == 200 else None
 
     async def _begin(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, idle_s: float

@@ -5,7 +5,7 @@ then the embedded model. If none is available, the error names the three ways to
 """
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -18,14 +18,14 @@ from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import GatewaySpec, ProviderSpec
 
 from .backend import LocalModule
-from .http_client import open_http
-from .http_source import auth_headers
 from .model_catalogue import Catalogue
 from .provider_keys import ProviderKeys
 from .providers import LOCAL_SERVERS, ProviderError, all_providers, key_problem, wire_of
+from .server_models import ModelServer, ServedModel, describe_models, find_served
 
 PROBE_LIMIT_S = 0.5
 LIST_LIMIT_S = 5.0
+WINDOW_LIMIT_S = 2.0  # of a start that needs the list for a window only
 EMBEDDED_MODEL = "smollm2"
 SCRIPTED = "scripted:"
 
@@ -38,18 +38,7 @@ class ProviderChoice(Value):
     why: str
 
 
-class _Listed(msgspec.Struct):
-    id: str | None = None  # OpenAI's form
-    name: str | None = None  # Ollama's
-
-
-class _Listing(msgspec.Struct):
-    data: tuple[_Listed, ...] | None = None
-    models: tuple[_Listed, ...] | None = None
-
-
 ReportProgress = Callable[[Fetching], None]  # receives the progress of long steps, for people
-_decode_listing = msgspec.json.Decoder(_Listing).decode
 
 
 def load_local_module() -> LocalModule:
@@ -111,24 +100,30 @@ class ProviderSelector:
         return None
 
     async def _by_server(self) -> ProviderChoice | None:
-        """The first known server, in their order, that answers and has a model."""
-        found: dict[str, list[str]] = {}
+        """The first known server, in their order, that answers and has the model.
+
+        Raises ProviderError if servers answer, but none has it, nor is it the embedded model.
+        """
+        found: dict[str, list[ServedModel]] = {}
 
         async def probe(provider: ProviderSpec) -> None:
-            found[provider.id] = await list_models(
-                provider, self._keys.values, limit_s=PROBE_LIMIT_S
-            )
+            found[provider.id] = await self._server(provider, PROBE_LIMIT_S).list_models()
 
         async with trio.open_nursery() as nursery:
             for name in LOCAL_SERVERS:
                 nursery.start_soon(probe, self._providers[name])
+        wanted = self._spec.model
         for name in LOCAL_SERVERS:
             models = found[name]
-            if models and (self._spec.model is None or self._spec.model in models):
+            model = models[0] if models and wanted is None else find_served(wanted or "", models)
+            if model is not None:
                 provider = self._providers[name]
                 why = f"no key is set, and {provider.name} answers at {provider.base_url}"
-                return self._pick(provider, self._spec.model or models[0], why)
-        return None
+                return await self._pick_served(provider, model, why)
+        answering = [(self._providers[name], found[name]) for name in LOCAL_SERVERS if found[name]]
+        if wanted is None or wanted == EMBEDDED_MODEL or not answering:
+            return None
+        raise ProviderError(_unknown_model(wanted, answering))
 
     async def _embedded(self) -> ProviderChoice:
         wanted = self._spec.model
@@ -146,18 +141,37 @@ class ProviderSelector:
         lists.
         """
         slug = self._spec.model or self._catalogue.default_of(provider.id)
+        if slug is not None and (provider.wire_api != "chat" or self._catalogue.find(slug)):
+            return self._pick(provider, slug, why)  # lists of other wires say nothing of windows
+        limit_s = LIST_LIMIT_S if slug is None else WINDOW_LIMIT_S
+        models = await self._server(provider, limit_s).list_models()
         if slug is not None:
-            return self._pick(provider, slug, why)
-        models = await list_models(provider, self._keys.values, limit_s=LIST_LIMIT_S)
+            served = find_served(slug, models) or ServedModel(name=slug)
+            return await self._pick_served(provider, served, why)
         if not models:
             raise ProviderError(_no_models(provider))
         if len(models) > 1 and provider.id not in LOCAL_SERVERS:
-            some = ", ".join(models[:8])
+            some = ", ".join(model.name for model in models[:8])
             raise ProviderError(
                 f"provider {provider.id} has {len(models)} models; name one with -m, for example: "
                 f"{some}"
             )
-        return self._pick(provider, models[0], why)
+        return await self._pick_served(provider, models[0], why)
+
+    def _server(self, provider: ProviderSpec, limit_s: float) -> ModelServer:
+        return ModelServer(provider, self._keys.values, limit_s=limit_s)
+
+    async def _pick_served(
+        self, provider: ProviderSpec, served: ServedModel, why: str
+    ) -> ProviderChoice:
+        """A model without an entry in the catalogue has the window that its server gives it."""
+        choice = self._pick(provider, served.name, why)
+        if choice.model.known:
+            return choice
+        served = await self._server(provider, PROBE_LIMIT_S).find_window(served)
+        window = served.window_below(choice.model.context_window)
+        model = msgspec.structs.replace(choice.model, context_window=window)
+        return msgspec.structs.replace(choice, model=model)
 
     def _scripted(self, asked: str) -> ProviderChoice:
         from .answer_script import load_script  # imported late: only this needs yaml
@@ -188,23 +202,6 @@ class ProviderSelector:
         return await local.prepare_local(models_dir, self._local_model(), self._report_progress)
 
 
-async def list_models(
-    provider: ProviderSpec, keys: Mapping[str, str], *, limit_s: float
-) -> list[str]:
-    """The text models that a server offers; [] if it does not answer in time."""
-    url = f"{provider.base_url.rstrip('/')}/models"
-    if provider.id == "ollama":  # its own list has the models on disk, newest first
-        url = f"{provider.base_url.removesuffix('/v1')}/api/tags"
-    async with open_http(provider.base_url) as client:
-        text = await client.get_text(url, auth_headers(provider, keys), limit_s=limit_s)
-    try:
-        listing = _decode_listing(text or "{}")
-    except msgspec.DecodeError:
-        return []
-    names = [listed.id or listed.name for listed in listing.data or listing.models or ()]
-    return [name for name in names if name and "embed" not in name.lower()]
-
-
 def no_provider_text(embedded_problem: str) -> str:
     """The error text for a machine without a provider."""
     return (
@@ -216,6 +213,17 @@ def no_provider_text(embedded_problem: str) -> str:
         f"  3. the small embedded model: swarm models pull {EMBEDDED_MODEL}\n"
         f"(the embedded model now: {embedded_problem})"
     )
+
+
+def _unknown_model(
+    wanted: str, answering: Sequence[tuple[ProviderSpec, Sequence[ServedModel]]]
+) -> str:
+    """The error text for a model that no running server has."""
+    lines = [
+        f"  {provider.name} at {provider.base_url} serves {describe_models(models, wanted)}"
+        for provider, models in answering
+    ]
+    return "\n".join((f"no server on this machine has the model {wanted!r}:", *lines))
 
 
 def _no_models(provider: ProviderSpec) -> str:
