@@ -206,6 +206,7 @@ class SampleFailed(Tagged):
     retryable: bool = False
     retry_after_s: float | None = None
     http_status: int | None = None
+    window_tokens: int | None = None  # the window that the server named when it was exceeded
 
 
 AnySampleEvent = (

@@ -95,6 +95,7 @@ class Failure(Value):
     retryable: bool = False
     retry_after_s: float | None = None
     http_status: int | None = None
+    window_tokens: int | None = None  # the window that the server named when it was exceeded
     scope: FailureScope = "final"
 
 

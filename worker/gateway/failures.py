@@ -23,6 +23,12 @@ _CONTEXT = re.compile(
     r"exceeds? the (?:available )?context|prompt is too long|too many tokens in the prompt",
     re.IGNORECASE,
 )
+# The window in `context size (16384 tokens)`, `context length is 8192`, `210000 tokens > 200000`.
+_WINDOW = re.compile(
+    r"> ?(?P<above>[0-9][0-9,]{2,10})|context (?:length|size|window|limit)[^0-9]{0,24}"
+    r"(?P<named>[0-9][0-9,]{2,10})",
+    re.IGNORECASE,
+)
 _BAD_IMAGE = re.compile(
     r"image data you provided does not represent a valid image|could not process image|"
     r"image exceeds .{1,40} maximum|image dimensions exceed",
@@ -57,6 +63,7 @@ class ErrorBody(msgspec.Struct):
     message: str = ""
     code: str = ""
     type: str = ""
+    window_tokens: int | None = None
 
 
 class ErrorFields(msgspec.Struct):
@@ -65,10 +72,13 @@ class ErrorFields(msgspec.Struct):
     message: str | None = None
     code: str | int | None = None
     type: str | None = None
+    n_ctx: int | float | str | None = None  # llama.cpp: the window that was exceeded
 
     def body(self) -> ErrorBody:
         code = "" if self.code is None else str(self.code)
-        return ErrorBody(message=self.message or "", code=code, type=self.type or "")
+        window = self.n_ctx if isinstance(self.n_ctx, int) and self.n_ctx > 0 else None
+        message, type_ = self.message or "", self.type or ""
+        return ErrorBody(message=message, code=code, type=type_, window_tokens=window)
 
 
 class _Outer(msgspec.Struct):
@@ -136,7 +146,12 @@ def classify_status(
         hint = "check the plan, credit and limits of that account, or choose another provider"
         return Failure(kind="usage_limit_exceeded", message=f"{text}; {hint}", http_status=status)
     if status < 500 and _CONTEXT.search(f"{error.code} {error.type} {error.message}"):
-        return Failure(kind="context_window_exceeded", message=text, http_status=status)
+        return Failure(
+            kind="context_window_exceeded",
+            message=text,
+            http_status=status,
+            window_tokens=named_window(error),
+        )
     if status in {401, 403}:
         return _unauthorized(status, text, origin)
     if status in {429, 529} or (status == 503) or kinds & _OVERLOADED:
@@ -150,6 +165,15 @@ def classify_status(
     if _BAD_IMAGE.search(error.message):
         return Failure(kind="invalid_image", message=text, http_status=status)
     return Failure(kind="bad_request", message=text + _advice(status, headers), http_status=status)
+
+
+def named_window(error: ErrorBody) -> int | None:
+    """The window in tokens that an error names; None if it names none."""
+    if error.window_tokens is not None:
+        return error.window_tokens
+    if (found := _WINDOW.search(error.message)) is None:
+        return None
+    return int((found["above"] or found["named"]).replace(",", "")) or None
 
 
 def _unauthorized(status: int, text: str, origin: FailureOrigin) -> Failure:
@@ -177,7 +201,8 @@ def classify_stream_error(error: ErrorBody, *, provider: str) -> Failure:
     text = f"{provider}: {said}"
     kinds = {error.code, error.type}
     if "context_length_exceeded" in kinds or _CONTEXT.search(error.message):
-        return Failure(kind="context_window_exceeded", message=text)
+        window = named_window(error)
+        return Failure(kind="context_window_exceeded", message=text, window_tokens=window)
     if kinds & _QUOTA:
         return Failure(kind="usage_limit_exceeded", message=text)
     if kinds & _UNAUTHORIZED:

@@ -134,6 +134,7 @@ class ResponseRelay:
                 retryable=failure.retryable,
                 retry_after_s=failure.retry_after_s,
                 http_status=failure.http_status,
+                window_tokens=failure.window_tokens,
             )
         )
 

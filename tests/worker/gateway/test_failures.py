@@ -7,6 +7,7 @@ unless it is the conversation itself that does not fit (`context_window_exceeded
 
 import re
 
+import msgspec
 import pytest
 
 from support.paths import ROOT
@@ -62,3 +63,25 @@ def test_the_page_of_providers_tells_every_kind_of_a_status():
     page = (ROOT / "docs" / "providers.md").read_text()
     told = set(re.findall(r"`([a-z_]+)`", page))
     assert {kind for _, kind, _ in STATUSES} <= told
+
+
+@pytest.mark.parametrize(
+    ("error", "window"),
+    [
+        ({"message": "This model's maximum context length is 8192 tokens. However, you requested "
+                     "9,001 tokens"}, 8192),
+        ({"message": "the request exceeds the available context size (16384 tokens), try "
+                     "increasing it"}, 16384),
+        ({"message": "the request exceeds the available context size", "n_ctx": 16384}, 16384),
+        ({"message": "model is loaded with context length of only 4096 tokens, which exceeds the "
+                     "context window"}, 4096),
+        ({"message": "prompt is too long: 208310 tokens > 200000 maximum"}, 200000),
+        ({"message": "context length exceeded: > 1,048,576"}, 1048576),
+        ({"code": "context_length_exceeded", "message": "too long by 12 tokens"}, None),
+        ({"message": "context window exceeded", "n_ctx": "many"}, None),
+    ],
+)  # fmt: skip
+def test_the_window_that_a_refusal_names_is_read(error, window):
+    body = msgspec.json.encode({"error": error | {"code": "context_length_exceeded"}})
+    failure = classify_status(400, {}, body, origin=FailureOrigin("P", "http://x/v1"))
+    assert (failure.kind, failure.window_tokens) == ("context_window_exceeded", window)

@@ -5,7 +5,7 @@ import msgspec
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import ContextRules
 
-_FULL_PERCENT = 90
+FULL_PERCENT = 90  # of the window: a fuller history is compacted
 
 
 def with_configured_window(model: ModelInfo, rules: ContextRules) -> ModelInfo:
@@ -29,6 +29,6 @@ def compaction_limit(model: ModelInfo, rules: ContextRules) -> int | None:
     Source: Codex `model_auto_compact_token_limit`.
     """
     wanted = rules.compact_tokens or model.auto_compact_tokens
-    full = model.context_window * _FULL_PERCENT // 100
+    full = model.context_window * FULL_PERCENT // 100
     bounds = [bound for bound in (wanted, full) if bound is not None and bound > 0]
     return min(bounds, default=None)

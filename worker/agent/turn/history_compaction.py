@@ -24,7 +24,7 @@ from ..context.compacted_history import (
     summary_message,
 )
 from ..context.context_blocks import harness_text
-from ..context.context_limits import compaction_limit, usable_window
+from ..context.context_limits import FULL_PERCENT, compaction_limit, usable_window
 from ..context.history_trimming import trim_history
 from ..context.pinned_state import PinnedState, collect_state
 from ..context.prompt_context import find_told_context
@@ -121,15 +121,18 @@ class HistoryCompactor:
         elif self._is_due(model):
             await self._compact(turn_id, model, "limit")
 
-    async def handle_overflow(self, turn: "Turn", model: ModelInfo) -> bool:
+    async def handle_overflow(
+        self, turn: "Turn", model: ModelInfo, *, named_tokens: int | None = None
+    ) -> bool:
         """Shorten a history that a provider refused as too long. True if it is shorter now.
 
-        Raises SamplingError like `compact_if_needed`.
+        `named_tokens`: the window that the provider named. Raises SamplingError like
+        `compact_if_needed`.
         """
         self._overflows += 1
         tokens = self._session.meter.context_tokens
         if self._overflows == 1:
-            self._learn_window(tokens, model)
+            self._learn_window(tokens, model, named_tokens)
             return await self._compact(turn.turn_id, model, "overflow")
         if self._overflows - 2 >= len(CUT_SHARES):
             return False
@@ -156,15 +159,21 @@ class HistoryCompactor:
             return limit
         return min(limit, self._learned_window)
 
-    def _learn_window(self, tokens: int, model: ModelInfo) -> None:
+    def _learn_window(self, tokens: int, model: ModelInfo, named_tokens: int | None) -> None:
         window = usable_window(model)
-        if window is None or tokens >= window:
+        if named_tokens is not None and (window is None or named_tokens < window):
+            self._learned_window = named_tokens * FULL_PERCENT // 100
+            refused = f"the provider says that its window has {named_tokens:,} tokens"
+        elif window is None or tokens >= window:
             return
-        self._learned_window = int(max(tokens * 0.9, window * _MIN_LEARNED_SHARE))
+        else:
+            self._learned_window = int(max(tokens * 0.9, window * _MIN_LEARNED_SHARE))
+            refused = f"the provider refused about {tokens:,} tokens"
+        said = "no number" if window is None else f"{window:,}"
         self._warn(
-            f"the provider refused about {tokens:,} tokens, though {model.slug} is said to take "
-            f"{window:,}; from now on the history is compacted at {self._learned_window:,} (set "
-            "`model_context_window` to say what is right)"
+            f"{refused}, though {model.slug} is said to take {said}; from now on the history is "
+            f"compacted at {self._learned_window:,} (set `model_context_window` to say what is "
+            "right)"
         )
 
     async def _compact_for_person(self, turn_id: str, model: ModelInfo) -> None:

@@ -119,7 +119,7 @@ async def _sample_response(
         if failed.kind == "invalid_image" and session.remove_latest_images(turn):
             continue
         if failed.kind == "context_window_exceeded" and await session.compactor.handle_overflow(
-            turn, model
+            turn, model, named_tokens=failed.window_tokens
         ):
             continue
         if failed.kind == "incomplete" and attempt.response.remark is not None:

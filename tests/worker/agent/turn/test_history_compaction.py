@@ -214,6 +214,27 @@ async def test_an_overflow_is_compacted_and_the_turn_goes_on(autojump_clock):
     assert [one.shortened.trigger for one in replaced] == ["overflow"]
 
 
+async def test_a_window_that_the_provider_names_is_obeyed_from_then_on(autojump_clock):
+    over = msgspec.structs.replace(OVER, window_tokens=9_000)
+    replies = [
+        *((says("word " * 800), done(call(call_id=f"c{n}")), END) for n in range(6)),
+        (over,),
+        (says("the summary"), END),
+        (done(call(call_id="late")), used(8_150)),  # beyond 90 % of what was named
+        (says("the second summary"), END),
+        (says("done"), END),
+    ]
+    async with play_with(replies, spec=FAKE_AGENT_SPEC) as play:
+        await play.supervisor.send_text("go")
+        ending = await play.supervisor.wait_turns()
+        replaced = play.supervisor.events_of(ContextReplaced)
+        warnings = [one.message for one in play.supervisor.events_of(Warned)]
+    assert isinstance(ending, TurnCompleted)
+    assert [one.shortened.trigger for one in replaced] == ["overflow", "limit"]
+    (warning,) = [text for text in warnings if "its window has 9,000 tokens" in text]
+    assert "is compacted at 8,100" in warning
+
+
 async def test_a_window_too_full_to_be_summarized_is_cut_without_a_model(autojump_clock):
     replies = [
         *((says("word " * 800), done(call(call_id=f"c{n}")), END) for n in range(6)),
