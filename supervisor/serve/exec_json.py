@@ -9,14 +9,15 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
+from msgspec.structs import replace
+
 from swarm.mailbox.protocol.control import AnyFeed, RunView, TransientEvent
 from swarm.mailbox.protocol.records import Record, RunCompleted
 
 from ..console.line_spool import LineSpool
 from ..console.number_format import render_time
-from .json_conversion import passing_event_lines, record_lines
-from .json_lines import AnyLine, WarningLine, encode_line
-from .json_state import JsonState
+from .json_conversion import JsonConversion
+from .json_lines import JsonLine, WarningLine, encode_line
 
 
 class ExecJsonDisplay:
@@ -30,7 +31,7 @@ class ExecJsonDisplay:
     def __init__(self, stdout: TextIO, *, clock: Callable[[], float] = time.time) -> None:
         self._spool = LineSpool(stdout)
         self._clock = clock
-        self._state = JsonState()
+        self._conversion = JsonConversion()
         self._seq = 0
 
     @property
@@ -42,9 +43,9 @@ class ExecJsonDisplay:
         if self._spool.closed:
             return
         if isinstance(feed, TransientEvent):
-            self._put(passing_event_lines(feed, self._state), self._clock())
+            self._put(self._conversion.transient_lines(feed), self._clock())
         elif not isinstance(feed.record.body, RunCompleted):  # `finish` writes that one last
-            self._put(record_lines(feed.record, self._state), feed.record.ts)
+            self._put(self._conversion.record_lines(feed.record), feed.record.ts)
 
     async def draw(self, current: Callable[[], RunView]) -> None:
         """Write lines while the run goes on. The view is unused: lines come from records."""
@@ -53,14 +54,15 @@ class ExecJsonDisplay:
     def finish(self, completed: RunCompleted) -> None:
         now = self._clock()
         self._spool.flush()
-        self._put(record_lines(Record(seq=0, ts=now, body=completed), self._state), now)
+        record = Record(seq=0, ts=now, body=completed)
+        self._put(self._conversion.record_lines(record), now)
         self._spool.flush()
 
-    def _put(self, lines: list[AnyLine], at: float) -> None:
+    def _put(self, lines: list[JsonLine], at: float) -> None:
         if lines and (missed := self._spool.take_left_out()):
             words = f"{missed} lines left out: the reader is too slow; `swarm log --json` has all"
             lines = [WarningLine(message=words), *lines]
         for line in lines:
             self._seq += 1
-            line.seq, line.ts = self._seq, render_time(at)
-            self._spool.put(encode_line(line) + b"\n")
+            stamped = replace(line, seq=self._seq, ts=render_time(at))
+            self._spool.put(encode_line(stamped) + b"\n")

@@ -6,6 +6,7 @@ plan stays open until the turn ends. No item stays open after its agent has ende
 
 import shlex
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from swarm.mailbox.protocol.events import (
@@ -25,7 +26,6 @@ from swarm.mailbox.protocol.parsed_command import Unknown
 from .json_lines import (
     AgentMessage,
     AnyJsonItem,
-    AnyLine,
     CommandExecution,
     FileChangeItem,
     ItemCompletedLine,
@@ -33,6 +33,7 @@ from .json_lines import (
     ItemStatus,
     ItemUpdatedLine,
     JsonFileChange,
+    JsonLine,
     ReasoningItem,
     Todo,
     TodoList,
@@ -63,13 +64,13 @@ class OpenItems:
         self._sessions: dict[int, CommandExecution] = {}
         self._todo: TodoList | None = None
 
-    def begin(self, body: CallBegan, item_id: str) -> list[AnyLine]:
+    def begin(self, body: CallBegan, item_id: str) -> list[JsonLine]:
         """Begin a call's item. A plan and input to a session begin none."""
         item = _opened(body, item_id)
         self._calls[body.call_id] = (body.detail, item)
         return [] if item is None else [ItemStartedLine(item=item)]
 
-    def end(self, body: CallEnded, item_id: str) -> list[AnyLine]:
+    def end(self, body: CallEnded, item_id: str) -> list[JsonLine]:
         """End a call's item. A call that was refused before it began has only an end."""
         detail, item = self._calls.pop(body.call_id, (None, None))
         match detail, item:
@@ -97,26 +98,24 @@ class OpenItems:
                 )  # fmt: skip
                 return [ItemCompletedLine(item=made)]
 
-    def close_turn(self) -> list[AnyLine]:
+    def close_turn(self) -> list[JsonLine]:
         """Complete the plan, and fail calls that never ended. Sessions continue."""
-        lines: list[AnyLine] = []
-        for _, item in self._calls.values():
-            if item is not None:
-                lines.append(ItemCompletedLine(item=_failed(item)))
+        opened = [item for _, item in self._calls.values() if item is not None]
+        lines: list[JsonLine] = [ItemCompletedLine(item=_failed(item)) for item in opened]
         self._calls.clear()
         if self._todo is not None:
             lines.append(ItemCompletedLine(item=self._todo))
             self._todo = None
         return lines
 
-    def close_all(self) -> list[AnyLine]:
+    def close_all(self) -> list[JsonLine]:
         """The process has ended: complete its sessions too."""
         lines = self.close_turn()
         lines += [ItemCompletedLine(item=_failed(item)) for item in self._sessions.values()]
         self._sessions.clear()
         return lines
 
-    def _end_stdin(self, session_id: int, body: CallEnded) -> list[AnyLine]:
+    def _end_stdin(self, session_id: int, body: CallEnded) -> list[JsonLine]:
         item = self._sessions.get(session_id)
         if item is None:
             return []
@@ -127,7 +126,7 @@ class OpenItems:
         del self._sessions[session_id]
         return [_command_ended(item, body, output)]
 
-    def _plan(self, detail: PlanCall, item_id: str) -> list[AnyLine]:
+    def _plan(self, detail: PlanCall, item_id: str) -> list[JsonLine]:
         steps = tuple(
             Todo(text=step.step, completed=step.status == "completed") for step in detail.plan
         )
@@ -154,9 +153,7 @@ def _opened(body: CallBegan, item_id: str) -> AnyJsonItem | None:
 
 def _changes(changes: tuple[FileChange, ...]) -> tuple[JsonFileChange, ...]:
     return tuple(
-        JsonFileChange(path=change.path, kind=change.kind, move_path=change.move_path)
-        if change.move_path
-        else JsonFileChange(path=change.path, kind=change.kind)
+        JsonFileChange(path=change.path, kind=change.kind, move_path=change.move_path or UNSET)
         for change in changes
     )
 

@@ -100,13 +100,13 @@ AnyJsonItem = AgentMessage | ReasoningItem | CommandExecution | FileChangeItem |
 # --- lines -----------------------------------------------------------------------------------
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field,))
-class JsonLine(msgspec.Struct, kw_only=True, tag_field="type"):
-    """Base of all lines. `ts` and `seq` are set when it is written, so a line is not frozen."""
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+class JsonLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    """Base of all lines."""
 
-    agent: str | UnsetType = UNSET  # the path; absent for the root's own lines
-    ts: str = ""  # RFC 3339, UTC, milliseconds
-    seq: int = 0  # ascending in this stream
+    agent: str | UnsetType = UNSET  # the path; absent for most of the root's own lines
+    ts: str = ""  # RFC 3339, UTC, milliseconds; set when the line is written
+    seq: int = 0  # ascending in this stream; likewise
 
 
 class ThreadStartedLine(JsonLine, tag="thread.started"):
@@ -195,7 +195,7 @@ class AgentStatusLine(JsonLine, tag="agent.status"):
 
 
 class ApprovalRequestedLine(JsonLine, tag="approval.requested"):
-    """Always names its agent."""
+    """Names its agent even if that is the root: a person who answers must know for whom."""
 
     id: str
     kind: str  # command, patch, network, permissions, questions
@@ -207,7 +207,7 @@ class ApprovalRequestedLine(JsonLine, tag="approval.requested"):
 
 
 class ApprovalResolvedLine(JsonLine, tag="approval.resolved"):
-    """Always names its agent."""
+    """Likewise names its agent."""
 
     id: str
     outcome: str
@@ -270,12 +270,25 @@ class ContextRestoredLine(JsonLine, tag="context.restored"):
 class BudgetUse(JsonPart):
     """The limits of the run (null: none) and what counts against them."""
 
-    tokens: int | None
-    usd: float | None
-    requests: int | None
-    used_tokens: int
-    used_usd: float
-    used_requests: int
+    tokens: int | None = None
+    usd: float | None = None
+    requests: int | None = None
+    used_tokens: int = 0
+    used_usd: float = 0.0
+    used_requests: int = 0
+
+    def plus(self, tokens: int, usd: float | None, requests: int) -> "BudgetUse":
+        """The same limits, with more used."""
+        return msgspec.structs.replace(
+            self,
+            used_tokens=self.used_tokens + tokens,
+            used_usd=self.used_usd + (usd or 0.0),
+            used_requests=self.used_requests + requests,
+        )
+
+    def rounded(self) -> "BudgetUse":
+        """The same, with the sum of prices cut to what is exact."""
+        return msgspec.structs.replace(self, used_usd=round(self.used_usd, 9))
 
 
 class RunCompletedLine(JsonLine, tag="run.completed"):
@@ -294,41 +307,8 @@ class RunCompletedLine(JsonLine, tag="run.completed"):
     redacted: dict[str, int] | UnsetType = UNSET  # only if a secret was hidden: count by rule
 
 
-AnyLine = (
-    ThreadStartedLine
-    | ProviderLine
-    | TurnStartedLine
-    | ItemStartedLine
-    | ItemUpdatedLine
-    | ItemCompletedLine
-    | TurnCompletedLine
-    | TurnFailedLine
-    | TurnDiffLine
-    | ErrorLine
-    | WarningLine
-    | RateLimitsLine
-    | ReviewEnteredLine
-    | ReviewExitedLine
-    | AgentSpawnedLine
-    | AgentStatusLine
-    | ApprovalRequestedLine
-    | ApprovalResolvedLine
-    | FanOutPlannedLine
-    | FanOutItemLine
-    | ContextCompactedLine
-    | ContextRestoredLine
-    | RunCompletedLine
-)
-
-
 def json_usage(usage: TokenUsage) -> JsonUsage:
-    return JsonUsage(
-        input_tokens=usage.input_tokens,
-        cached_input_tokens=usage.cached_input_tokens,
-        cache_write_input_tokens=usage.cache_write_input_tokens,
-        output_tokens=usage.output_tokens,
-        reasoning_output_tokens=usage.reasoning_output_tokens,
-    )
+    return msgspec.convert(usage, JsonUsage, from_attributes=True)
 
 
 encode_line = msgspec.json.Encoder().encode

@@ -22,8 +22,7 @@ from swarm.supervisor.console.budget_description import budget_parts, describe_b
 from swarm.supervisor.console.log_lines import describe_body
 from swarm.supervisor.console.run_state import RunState
 from swarm.supervisor.console.tree_view import render_run
-from swarm.supervisor.serve.json_conversion import record_lines
-from swarm.supervisor.serve.json_state import JsonState
+from swarm.supervisor.serve.json_conversion import JsonConversion
 
 ROOT = AgentSpawned(agent_id="r", path="/root", epoch=1, pid=1)
 CHILD = AgentSpawned(
@@ -126,7 +125,7 @@ def test_a_run_without_a_bound_has_no_share():
 
 
 def test_the_last_line_says_what_of_the_budget_was_used_over_all_parts_of_the_run():
-    state = JsonState()
+    conversion = JsonConversion()
     before = BudgetSet(budget=Budget(tokens=9000), spent_tokens=500, spent_requests=2)
     bodies = [
         ("/root", before),
@@ -138,7 +137,7 @@ def test_the_last_line_says_what_of_the_budget_was_used_over_all_parts_of_the_ru
         ("/root/c", BudgetSet(budget=Budget(tokens=1))),
         ("", RunCompleted(status="budget", result="best")),
     ]
-    last = [line for record in records(*bodies) for line in record_lines(record, state)][-1]
+    last = [line for record in records(*bodies) for line in conversion.record_lines(record)][-1]
     assert (last.status, last.result) == ("budget", "best")
     assert (last.budget.tokens, last.budget.usd, last.budget.requests) == (9000, None, None)
     used = (last.budget.used_tokens, last.budget.used_usd, last.budget.used_requests)

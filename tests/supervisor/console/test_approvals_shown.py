@@ -22,9 +22,8 @@ from swarm.supervisor.console.plain_display import PlainLines
 from swarm.supervisor.console.row_selection import needs_answer
 from swarm.supervisor.console.run_state import RunState
 from swarm.supervisor.console.tree_view import render_run
-from swarm.supervisor.serve.json_conversion import record_lines
+from swarm.supervisor.serve.json_conversion import JsonConversion
 from swarm.supervisor.serve.json_lines import encode_line
-from swarm.supervisor.serve.json_state import JsonState
 
 RUN = "0191f3aa-0000-7000-8000-00004f21c0aa"
 ASKED = ApprovalRequest(
@@ -168,13 +167,13 @@ def test_the_log_narrowed_to_reviews_has_questions_answers_grants_reviews_and_re
 
 
 def test_json_lines_name_agent_id_action_and_outcome():
-    state = JsonState()
+    conversion = JsonConversion()
     bodies = [(STARTED, ""), (SPAWNED, "/root"), (asked(), "/root"), (RESOLVED, "/root")]
     bodies += [(REVIEWED, "/root"), (RunCompleted(status="completed"), "")]
     told = []
     for seq, (body, agent) in enumerate(bodies, start=1):
         record = Record(seq=seq, ts=0.0, body=body, agent=agent)
-        told += [json.loads(encode_line(line)) for line in record_lines(record, state)]
+        told += [json.loads(encode_line(line)) for line in conversion.record_lines(record)]
     by_type = {line["type"]: line for line in told}
     request = by_type["approval.requested"]
     assert request["agent"] == "/root"

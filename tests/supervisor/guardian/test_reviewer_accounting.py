@@ -9,8 +9,7 @@ from swarm.mailbox.protocol.records import AgentSpawned, ProcessEnded, Record, R
 from swarm.supervisor.budget.ledger import Amount, BudgetRefusal, BudgetReservation, Ledger
 from swarm.supervisor.console.plain_display import PlainLines
 from swarm.supervisor.console.run_state import RunState
-from swarm.supervisor.serve.json_conversion import record_lines
-from swarm.supervisor.serve.json_state import JsonState
+from swarm.supervisor.serve.json_conversion import JsonConversion
 
 USAGE = TokenUsage(input_tokens=90, output_tokens=10, total_tokens=100)
 SPAWNED = AgentSpawned(agent_id="g", path="/guardian", epoch=1, pid=7, role="guardian")
@@ -63,7 +62,7 @@ def test_after_a_resume_a_reviewer_of_before_is_over():
 def test_neither_the_plain_nor_the_json_lines_tell_its_own_steps():
     (record, *_) = records(SPAWNED)
     assert PlainLines().add(Recorded(record=record)) == []
-    assert record_lines(record, JsonState()) == []
+    assert JsonConversion().record_lines(record) == []
 
 
 def test_a_review_is_paid_by_the_run_and_refused_when_nothing_is_left():

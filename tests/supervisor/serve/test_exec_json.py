@@ -2,6 +2,7 @@
 
 import io
 import os
+from typing import Union
 
 import msgspec
 import pytest
@@ -43,10 +44,10 @@ from swarm.mailbox.protocol.records import (
 )
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.supervisor.serve.exec_json import ExecJsonDisplay
-from swarm.supervisor.serve.json_conversion import record_lines
-from swarm.supervisor.serve.json_lines import AnyLine
-from swarm.supervisor.serve.json_state import JsonState
+from swarm.supervisor.serve.json_conversion import JsonConversion
+from swarm.supervisor.serve.json_lines import JsonLine
 
+ANY_LINE = Union[tuple(JsonLine.__subclasses__())]  # noqa: UP007
 MODEL = ModelInfo(slug="m", provider="p", wire="chat")
 ECHO = CommandCall(script="echo hi", argv=("/bin/bash", "-c", "echo hi"), cwd="/w")
 USAGE = TokenUsage(
@@ -81,7 +82,7 @@ class Stream:
     def lines(self):
         raw = self.out.getvalue().encode().splitlines()
         for line in raw:
-            msgspec.json.decode(line, type=AnyLine)
+            msgspec.json.decode(line, type=ANY_LINE)
         return [msgspec.json.decode(line) for line in raw]
 
 
@@ -204,14 +205,14 @@ def test_the_thread_starts_first_whatever_came_before():
 
 
 def test_the_items_of_a_fan_out_are_told_while_it_goes_on_though_the_root_starts_after_them():
-    state = JsonState()
+    conversion = JsonConversion()
     ended = FanOutItemEnded(index=0, item="x", agent="/root/x", state="completed")
     told = []
     for seq, body in enumerate(
         (STARTED, FanOutPlanned(items=("x",), names=("x",), root_id=ROOT.agent_id), ended, ROOT), 1
     ):
         agent = "/root" if body is ROOT else ""
-        lines = record_lines(Record(seq=seq, ts=0.0, body=body, agent=agent), state)
+        lines = conversion.record_lines(Record(seq=seq, ts=0.0, body=body, agent=agent))
         told.append([type(line).__name__ for line in lines])
     assert told == [
         [], ["ThreadStartedLine", "FanOutPlannedLine"], ["FanOutItemLine"], ["AgentSpawnedLine"],
