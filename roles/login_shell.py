@@ -24,7 +24,7 @@ def find_shell(environment: Mapping[str, str]) -> str:
 
 
 def shell_name(shell: str) -> str:
-    """The shell's name, as told to a model."""
+    """The shell's name, as a model reads it."""
     return Path(shell).name
 
 

@@ -89,13 +89,13 @@ def chosen_profile(layers: Sequence[Layer]) -> str | None:
     return None
 
 
-def resolve_profile(name: str, tables: Toml, ground: ProfileContext) -> ResolvedProfile:
+def resolve_profile(name: str, tables: Toml, context: ProfileContext) -> ResolvedProfile:
     """The policy of a profile, by name.
 
     Args:
         name: A key of `tables`, or a built-in name with its colon.
         tables: `[permissions]`, merged.
-        ground: Working folder, other roots, home.
+        context: Working folder, other roots, home.
 
     Raises:
         UsageError: It does not exist, cannot be enforced, or denies the working folder.
@@ -105,20 +105,20 @@ def resolve_profile(name: str, tables: Toml, ground: ProfileContext) -> Resolved
     if name == ":read-only":
         return ResolvedProfile(policy=ReadOnly())
     if name == ":workspace":
-        return ResolvedProfile(policy=WorkspaceWrite(writable_roots=ground.roots))
+        return ResolvedProfile(policy=WorkspaceWrite(writable_roots=context.roots))
     raw = _merge_bases(name, tables, ())
     place = f"permissions.{name}"
     try:
         table = msgspec.convert(raw, PermissionProfile)
     except msgspec.ValidationError as error:
         raise UsageError(f"{place}: {error}") from error
-    reader = _ProfileReader(place, ground, table)
+    reader = _ProfileReader(place, context, table)
     policy = reader.policy(name)
     has_network = "network" in raw
     return ResolvedProfile(
         policy=policy,
         network=table.network if has_network else None,
-        warnings=tuple(f"{place}: {words}" for words in reader.warnings),
+        warnings=tuple(f"{place}: {text}" for text in reader.warnings),
     )
 
 
@@ -158,8 +158,8 @@ def _canonical_keys(table: Toml) -> Toml:
 class _ProfileReader:
     """Reads one profile's tables; `warnings` are for people."""
 
-    def __init__(self, place: str, ground: ProfileContext, table: PermissionProfile) -> None:
-        self._place, self._context, self._table = place, ground, table
+    def __init__(self, place: str, context: ProfileContext, table: PermissionProfile) -> None:
+        self._place, self._context, self._table = place, context, table
         self._globs: list[str] = []
         self.warnings: list[str] = []
 

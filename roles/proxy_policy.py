@@ -105,8 +105,8 @@ def apply_network_requirements(
     listed = {
         word: tuple(
             normalize_pattern(text, denies=word == "deny")
-            for text, said in demand.domains.items()
-            if said == word
+            for text, given in demand.domains.items()
+            if given == word
         )
         for word in ("allow", "deny")
     }

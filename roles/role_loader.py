@@ -57,7 +57,7 @@ class UnusableRole(UsageError):
     """A role file is invalid, or sets something that cannot be enforced."""
 
 
-def load_roles(layers: Sequence[Layer], held: Requirements = NO_REQUIREMENTS) -> Roles:
+def load_roles(layers: Sequence[Layer], required: Requirements = NO_REQUIREMENTS) -> Roles:
     """Built-in roles, then those of each layer, lowest first; a higher layer's role wins.
 
     A layer's declared roles (`[agents.NAME]`) come before the files in `agents/` beside it. A role
@@ -89,7 +89,7 @@ def load_roles(layers: Sequence[Layer], held: Requirements = NO_REQUIREMENTS) ->
         known.pop(name, None)  # a broken role must not fall back to the built-in role of that name
     warnings += [f"ignoring malformed agent role definition: {why}" for why in broken.values()]
     return apply_role_requirements(
-        Roles(known=known, broken=broken, warnings=tuple(warnings)), held
+        Roles(known=known, broken=broken, warnings=tuple(warnings)), required
     )
 
 
@@ -102,7 +102,7 @@ def apply_review_model(roles: Roles, model: str | None) -> Roles:
     return msgspec.structs.replace(roles, known=roles.known | {REVIEW_ROLE: reviewing})
 
 
-def apply_role_requirements(roles: Roles, held: Requirements) -> Roles:
+def apply_role_requirements(roles: Roles, required: Requirements) -> Roles:
     """The roles without those that the requirements do not allow.
 
     Built-in roles stay: they only set narrower limits. The reviewer's `never` is safe because it
@@ -112,7 +112,8 @@ def apply_role_requirements(roles: Roles, held: Requirements) -> Roles:
         name: f"{role.source}: {why}"
         for name, role in roles.known.items()
         if role.source != "built-in"
-        and (why := role_refusal(role.approval, role.sandbox_mode, role.model, held)) is not None
+        and (why := role_refusal(role.approval, role.sandbox_mode, role.model, required))
+        is not None
     }
     if not refused:
         return roles
@@ -151,14 +152,14 @@ def _from_disk(path: Path) -> bytes:
 
 def _reader(layer: Layer) -> _ReadFile:
     """The reader for this layer's files: a project's files are never read again from disk."""
-    held = layer.files
-    if held is None:
+    files = layer.files
+    if files is None:
         return _from_disk
 
     def read(path: Path) -> bytes:
-        if str(path) not in held:
+        if str(path) not in files:
             raise UsageError(f"{path}: it is no part of what was trusted")
-        return held[str(path)]
+        return files[str(path)]
 
     return read
 
@@ -240,12 +241,12 @@ def _read_role(path: Path, read: _ReadFile, *, source: str, name: str | None = N
     if file.prompt is not None and source != "built-in":
         raise UnusableRole(f"{path}: `prompt` is for built-in roles; use developer_instructions")
     role = role_from_file(file, name=file.name or name or "", source=source)
-    words = role.developer_instructions
+    instructions = role.developer_instructions
     if file.prompt is not None:
-        words = _text(_HERE / "prompts" / file.prompt, read)
+        instructions = _text(_HERE / "prompts" / file.prompt, read)
     base = _text(Path(file.model_instructions_file), read) if file.model_instructions_file else ""
     return _check_names(
-        msgspec.structs.replace(role, developer_instructions=words, base_instructions=base)
+        msgspec.structs.replace(role, developer_instructions=instructions, base_instructions=base)
     )
 
 

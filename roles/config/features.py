@@ -82,7 +82,7 @@ CODEX_FEATURES = frozenset(
 
 
 def resolve_features(
-    said: Mapping[str, object],
+    given: Mapping[str, object],
     *,
     pins: Mapping[str, bool] | None = None,
     features: Sequence[Feature] = FEATURES,
@@ -91,8 +91,8 @@ def resolve_features(
     """Resolve which features are on.
 
     Args:
-        said: `[features]`, merged; a value is a bool, or a table with `enabled`.
-        pins: Fixed by the requirements, by name or alias; they override `said` without a warning.
+        given: `[features]`, merged; a value is a bool, or a table with `enabled`.
+        pins: Fixed by the requirements, by name or alias; they override `given` without a warning.
         features: All known features.
         warn_of_unstable: Warn about enabled features under development.
 
@@ -102,7 +102,7 @@ def resolve_features(
     known = {feature.name: feature for feature in features}
     values = {feature.name: feature.default for feature in features}
     warnings: list[str] = []
-    for word, value in said.items():
+    for word, value in given.items():
         is_on = _read_switch(word, value)
         name = ALIASES.get(word, word)
         if name in known:

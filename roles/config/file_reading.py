@@ -59,12 +59,12 @@ def parse_toml(text: str, path: Path) -> Toml:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        words = str(error)
-        found = _TOML_PLACE.search(words)
+        message = str(error)
+        found = _TOML_PLACE.search(message)
         line, column = _end_position(text)
         if found is not None and found[1]:
             line, column = int(found[1]), int(found[2])
-        what = words[: found.start()] if found else words
+        what = message[: found.start()] if found else message
         raise UsageError(f"{path}, line {line}, column {column}: not valid TOML: {what}") from error
     except RecursionError as error:
         raise UsageError(f"{path}: not valid TOML: nested too deeply") from error

@@ -50,13 +50,13 @@ def _without_null(schema: object) -> object:
     if not isinstance(schema, dict):
         return schema
     table = cast("dict[str, object]", schema)
-    said = {key: _without_null(value) for key, value in table.items() if value is not None}
-    kinds = cast("list[object]", said.get("anyOf", []))
+    kept = {key: _without_null(value) for key, value in table.items() if value is not None}
+    kinds = cast("list[object]", kept.get("anyOf", []))
     left = [kind for kind in kinds if kind != {"type": "null"}]
     if len(left) == 1 and isinstance(left[0], dict):
-        del said["anyOf"]
-        return cast("dict[str, object]", left[0]) | said
-    return said | {"anyOf": left} if left else said
+        del kept["anyOf"]
+        return cast("dict[str, object]", left[0]) | kept
+    return kept | {"anyOf": left} if left else kept
 
 
 def _close(part: dict[str, Any]) -> None:

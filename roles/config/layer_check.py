@@ -52,8 +52,8 @@ def check_layer(layer: Layer) -> None:
             _typed(layer, ("agents", name), role, RoleTable)
     fixed = _typed(layer, ("agents",), agents, AgentsTable)
     config = _typed(layer, (), values, Config)
-    for path, words in find_shell_table_errors(config.shell_environment_policy):
-        raise UsageError(f"{describe_place(layer, ('shell_environment_policy', *path))}: {words}")
+    for path, text in find_shell_table_errors(config.shell_environment_policy):
+        raise UsageError(f"{describe_place(layer, ('shell_environment_policy', *path))}: {text}")
     for key in ("max_threads", "max_concurrent_threads_per_session", "max_depth", "max_total"):
         number = getattr(fixed, key)
         if number is not None and number < 0:
@@ -210,14 +210,14 @@ _MAX_TIMEOUT_MS = 600_000
 
 def key_sources(table: ProviderTable) -> Iterator[str]:
     """The keys of the table that name a source, in the order in which errors list them."""
-    said: dict[str, object] = {
+    given: dict[str, object] = {
         "env_key": table.env_key,
         "experimental_bearer_token": table.experimental_bearer_token,
         "requires_openai_auth": table.requires_openai_auth,
         "key_file": table.key_file,
         "keyring": table.keyring,
     }
-    return (key for key, value in said.items() if value)
+    return (key for key, value in given.items() if value)
 
 
 def key_source_problem(table: ProviderTable) -> tuple[str, str] | None:

@@ -52,12 +52,12 @@ def _provider_paths(table: Toml, folder: Path) -> Toml:
     if isinstance(path := fixed.get("key_file"), str) and path:
         fixed["key_file"] = _absolute(path, folder)
     if is_table(auth := fixed.get("auth")):
-        said = as_table(auth)
-        if isinstance(path := said.get("cwd"), str):
-            said["cwd"] = _absolute(path, folder)
-        if isinstance(path := said.get("command"), str) and "/" in path:
-            said["command"] = _absolute(path, folder)
-        fixed["auth"] = said
+        given = as_table(auth)
+        if isinstance(path := given.get("cwd"), str):
+            given["cwd"] = _absolute(path, folder)
+        if isinstance(path := given.get("command"), str) and "/" in path:
+            given["command"] = _absolute(path, folder)
+        fixed["auth"] = given
     return fixed
 
 

@@ -56,8 +56,8 @@ def keys_without_effect(layer: Layer) -> Iterator[KeyPath]:
 def _of_codex(key: str, value: object) -> Iterator[KeyPath]:
     """Report a table's keys one by one: `history.persistence`, `mcp_servers.docs`."""
     if is_table(value) and value:
-        for inner, said in as_table(value).items():
-            if not _says_what_is(f"{key}.{inner}", said):
+        for inner, given in as_table(value).items():
+            if not _says_what_is(f"{key}.{inner}", given):
                 yield key, inner
     elif not _says_what_is(key, value):
         yield (key,)

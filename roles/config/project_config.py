@@ -74,7 +74,7 @@ def _problem_suffix(one: ProjectFolder) -> str:
 
 
 def project_layers(
-    cwd: Path, below: Toml, *, config_folder: Path, judge: DecideTrust = trust_nothing
+    cwd: Path, below: Toml, *, config_folder: Path, decide: DecideTrust = trust_nothing
 ) -> tuple[Layer, ...]:
     """The project's layers from its root to `cwd`, the nearest last.
 
@@ -82,24 +82,24 @@ def project_layers(
         cwd: The agents' working folder.
         below: The merged layers below the project, including flags; it names the root's markers.
         config_folder: The person's own folder; never treated as a project's.
-        judge: Called once, with all folders.
+        decide: Called once, with all folders.
 
     Raises:
         UsageError: `project_root_markers` is no array of strings.
     """
     folders = read_project_folders(cwd, project_root_markers(below), config_folder=config_folder)
-    reasons = judge(folders) if folders else ()
+    reasons = decide(folders) if folders else ()
     return tuple(_layer(one, ignored=why) for one, why in zip(folders, reasons, strict=True))
 
 
 def project_root_markers(below: Toml) -> tuple[str, ...]:
     """The names that mark a project's root. Raises UsageError unless they are strings."""
-    said = below.get("project_root_markers")
-    if said is None:
+    given = below.get("project_root_markers")
+    if given is None:
         return Config().project_root_markers
-    if not is_list(said) or not all(isinstance(one, str) for one in said):
+    if not is_list(given) or not all(isinstance(one, str) for one in given):
         raise UsageError("project_root_markers must be an array of strings")
-    return tuple(str(one) for one in said)
+    return tuple(str(one) for one in given)
 
 
 def read_project_folders(

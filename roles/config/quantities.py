@@ -23,12 +23,12 @@ def parse_duration(text: str | float) -> float:
 
     Raises UsageError that shows valid forms.
     """
-    words = str(text).strip().lower()
+    cleaned = str(text).strip().lower()
     seconds = -1.0
-    if _WHOLE.match(words):
-        seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(words))
-    elif re.fullmatch(r"\d+(\.\d+)?", words):
-        seconds = float(words)
+    if _WHOLE.match(cleaned):
+        seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(cleaned))
+    elif re.fullmatch(r"\d+(\.\d+)?", cleaned):
+        seconds = float(cleaned)
     if not 0 < seconds <= _MAX_S:
         raise UsageError(f"{text!r} is not a length of time; write 90s, 30m, 2h or 1h30m")
     return seconds
@@ -53,12 +53,12 @@ def parse_size(text: str | int, *, whole_bytes: int) -> int:
 
     Raises UsageError that shows valid forms.
     """
-    words = str(text).strip().lower()
-    if found := _SHARE.match(words):
+    cleaned = str(text).strip().lower()
+    if found := _SHARE.match(cleaned):
         share = float(found[1])
         if share <= 100:
             return int(whole_bytes * share / 100)
-    elif found := _SIZE.match(words):
+    elif found := _SIZE.match(cleaned):
         return int(float(found[1]) * _BYTES[found[2]])
     raise UsageError(f"{text!r} is not a size; write 8GiB, 512MiB, 50% or a number of bytes")
 

@@ -89,36 +89,38 @@ NO_REQUIREMENTS = Requirements()
 
 
 def apply_requirements(
-    merged: MergedConfig, config: Config, held: Requirements, where: DescribePlace
+    merged: MergedConfig, config: Config, required: Requirements, where: DescribePlace
 ) -> MergedConfig:
     """Apply the requirements to the merged values.
 
     Args:
         merged: The merged values of all layers.
         config: The same values with types.
-        held: The requirements.
+        required: The requirements.
         where: Describes the place of a value that is not allowed.
 
     Raises:
         UsageError: An explicit value is not allowed.
     """
-    if held.broken:
-        raise UsageError(held.broken)
+    if required.broken:
+        raise UsageError(required.broken)
     forced: list[tuple[KeyPath, object, str]] = []  # path, value, key of the requirement
-    for key, allowed, fallback in _choices(config, held):
-        demand, said = _REQUIREMENT_KEYS[key], get_value(merged.values, (key,))
-        if said is None:
+    for key, allowed, fallback in _choices(config, required):
+        demand, given = _REQUIREMENT_KEYS[key], get_value(merged.values, (key,))
+        if given is None:
             if fallback is not None:
                 forced.append(((key,), fallback, demand))
-        elif not allowed(said):
-            raise UsageError(_refusal(where((key,)), said, held, demand))
-    _check_sandbox_required(config, held, where)
-    _check_profile(merged, config, held, where)
-    forced += _pinned(merged, held, where)
-    forced += _network(merged, held, where)
-    forced += [(("features", name), on, f"features.{name}") for name, on in held.features.items()]
+        elif not allowed(given):
+            raise UsageError(_refusal(where((key,)), given, required, demand))
+    _check_sandbox_required(config, required, where)
+    _check_profile(merged, config, required, where)
+    forced += _pinned(merged, required, where)
+    forced += _network(merged, required, where)
+    forced += [
+        (("features", name), on, f"features.{name}") for name, on in required.features.items()
+    ]
     for path, value, key in forced:
-        merged = _with_value(merged, path, value, held.place(key))
+        merged = _with_value(merged, path, value, required.place(key))
     return merged
 
 
@@ -132,31 +134,31 @@ _REQUIREMENT_KEYS = {
 
 
 def _choices(
-    config: Config, held: Requirements
+    config: Config, required: Requirements
 ) -> Iterator[tuple[str, Callable[[object], bool], object]]:
     """(key, predicate for allowed values, default when nothing is set; None: no default)."""
-    if held.approvals is not None:
-        first = msgspec.to_builtins(held.approvals[0])
-        default_stays = Config().approval_policy in held.approvals
+    if required.approvals is not None:
+        first = msgspec.to_builtins(required.approvals[0])
+        default_stays = Config().approval_policy in required.approvals
         yield (
             "approval_policy",
-            lambda _: config.approval_policy in (held.approvals or ()),
+            lambda _: config.approval_policy in (required.approvals or ()),
             (None if default_stays else first),
         )
-    if held.reviewers is not None:
-        only = [word for word in held.reviewers if word != "nobody"]
+    if required.reviewers is not None:
+        only = [word for word in required.reviewers if word != "nobody"]
         yield "approvals_reviewer", lambda word: _reviewer(word) in (
-            *(held.reviewers or ()), "nobody",  # it asks nobody, so it grants nothing
+            *(required.reviewers or ()), "nobody",  # it asks nobody, so it grants nothing
         ), (only[0] if len(only) == 1 else None if only else "nobody")  # fmt: skip
-    if held.sandbox_modes is not None:
-        modes = held.sandbox_modes
+    if required.sandbox_modes is not None:
+        modes = required.sandbox_modes
         stays = Config().sandbox_mode in modes
         yield "sandbox_mode", lambda word: word in modes, None if stays else "read-only"
-    if held.profiles is not None:
-        profiles = held.profiles
+    if required.profiles is not None:
+        profiles = required.profiles
         yield "default_permissions", lambda word: word in profiles, None
-    if held.web_search is not None:
-        searches = (*held.web_search, "disabled")
+    if required.web_search is not None:
+        searches = (*required.web_search, "disabled")
         yield "web_search", lambda word: word in searches, None
 
 
@@ -164,36 +166,36 @@ def _reviewer(word: object) -> object:
     return "auto_review" if word == "guardian_subagent" else word
 
 
-def _check_sandbox_required(config: Config, held: Requirements, where: DescribePlace) -> None:
-    if (why := held.sandbox_required) and config.sandbox_mode == _UNSANDBOXED_MODE:
+def _check_sandbox_required(config: Config, required: Requirements, where: DescribePlace) -> None:
+    if (why := required.sandbox_required) and config.sandbox_mode == _UNSANDBOXED_MODE:
         raise UsageError(
             f"{where(('sandbox_mode',))} = {_shown(_UNSANDBOXED_MODE)} is not allowed: {why}"
         )
 
 
 def _check_profile(
-    merged: MergedConfig, config: Config, held: Requirements, where: DescribePlace
+    merged: MergedConfig, config: Config, required: Requirements, where: DescribePlace
 ) -> None:
     """Check the chosen permission profile against the allowed sandbox modes.
 
     A profile may allow more than any mode, and its author chooses its name. So if modes are
     limited, the profile must be built in, or listed and defined only by the administrator.
     """
-    name, modes = config.default_permissions, held.sandbox_modes
+    name, modes = config.default_permissions, required.sandbox_modes
     if name is None or modes is None or _UNSANDBOXED_MODE in modes:
         return
     key = "allowed_sandbox_modes"
     if (mode := _PROFILE_MODES.get(name)) is not None:
         if mode not in modes:
-            raise UsageError(_refusal(where(("default_permissions",)), name, held, key))
+            raise UsageError(_refusal(where(("default_permissions",)), name, required, key))
         return
     origin = merged.origin(("permissions", name))
     written_here = origin is not None and origin.layer == "system"
-    if name not in (held.profiles or ()) or not written_here:
+    if name not in (required.profiles or ()) or not written_here:
         place = f"{where(('default_permissions',))} = {_shown(name)}"
         raise UsageError(
-            f"{place} is not allowed: {held.place(key)}, {key}: beside it a profile counts only "
-            "where allowed_permission_profiles lists it and the system's file alone defines it"
+            f"{place} is not allowed: {required.place(key)}, {key}: beside it a profile counts "
+            "only where allowed_permission_profiles lists it and the system's file alone defines it"
         )
 
 
@@ -206,57 +208,57 @@ _PROFILE_MODES = {
 
 
 def _pinned(
-    merged: MergedConfig, held: Requirements, where: DescribePlace
+    merged: MergedConfig, required: Requirements, where: DescribePlace
 ) -> Iterator[tuple[KeyPath, object, str]]:
-    for path, value in leaves(held.pins):
-        key, said = ".".join(("pins", *path)), get_value(merged.values, path)
-        if said is not None and said != value:
+    for path, value in leaves(required.pins):
+        key, given = ".".join(("pins", *path)), get_value(merged.values, path)
+        if given is not None and given != value:
             raise UsageError(
-                f"{where(path)} = {_shown(said)} is not allowed: {held.place(key)} pins it to "
+                f"{where(path)} = {_shown(given)} is not allowed: {required.place(key)} pins it to "
                 f"{_shown(value)}"
             )
         yield path, value, key
-    text = held.reviewer_policy
+    text = required.reviewer_policy
     if text is not None:
-        said = get_value(merged.values, ("auto_review", "policy"))
-        if said is not None and said != text:
+        given = get_value(merged.values, ("auto_review", "policy"))
+        if given is not None and given != text:
             raise UsageError(
                 f"{where(('auto_review', 'policy'))} is not allowed: "
-                f"{held.place('guardian_policy_config')} sets the reviewer's policy"
+                f"{required.place('guardian_policy_config')} sets the reviewer's policy"
             )
         yield ("auto_review", "policy"), text, "guardian_policy_config"
 
 
 def _network(
-    merged: MergedConfig, held: Requirements, where: DescribePlace
+    merged: MergedConfig, required: Requirements, where: DescribePlace
 ) -> Iterator[tuple[KeyPath, object, str]]:
     """Force the proxy's switches and lists; only permitted additions are accepted."""
-    demand = held.network
+    demand = required.network
     if demand is None:
         return
     key = "experimental_network"
     for name in ("enabled", "allow_local_binding", "allow_upstream_proxy"):
         wanted = getattr(demand, name)
-        said = get_value(merged.values, ("network", name))
+        given = get_value(merged.values, ("network", name))
         if wanted is None:
             continue
-        if said is not None and said != wanted:
-            raise UsageError(_refusal(where(("network", name)), said, held, key))
+        if given is not None and given != wanted:
+            raise UsageError(_refusal(where(("network", name)), given, required, key))
         yield ("network", name), wanted, f"{key}.{name}"
     for pattern, word in as_table(get_value(merged.values, ("network", "domains"))).items():
         fixed = demand.domains.get(pattern)
         if (demand.managed_only and word == "allow" and fixed != "allow") or (
             fixed == "deny" and word != "deny"
         ):
-            raise UsageError(_refusal(where(("network", "domains", pattern)), word, held, key))
+            raise UsageError(_refusal(where(("network", "domains", pattern)), word, required, key))
     for pattern, word in demand.domains.items():
         if get_value(merged.values, ("network", "domains", pattern)) != "deny":
             yield ("network", "domains", pattern), word, f"{key}.domains.{pattern}"
-    yield from _sockets(merged, demand, held, where)
+    yield from _sockets(merged, demand, required, where)
 
 
 def _sockets(
-    merged: MergedConfig, demand: NetworkRequirements, held: Requirements, where: DescribePlace
+    merged: MergedConfig, demand: NetworkRequirements, required: Requirements, where: DescribePlace
 ) -> Iterator[tuple[KeyPath, object, str]]:
     """Check and force the sockets: the list always applies, and nobody may allow more."""
     key, path = "experimental_network", ("network", "dangerously_allow_all_unix_sockets")
@@ -264,12 +266,12 @@ def _sockets(
     if get_value(merged.values, path) is True and (
         demand.all_sockets is False or (listed and not demand.all_sockets)
     ):
-        raise UsageError(_refusal(where(path), True, held, key))
+        raise UsageError(_refusal(where(path), True, required, key))
     table = ("network", "unix_sockets")
     for name, word in as_table(get_value(merged.values, table)).items():
         fixed = (demand.sockets or {}).get(name)
         if word == "allow" and listed and fixed != "allow":
-            raise UsageError(_refusal(where((*table, name)), word, held, key))
+            raise UsageError(_refusal(where((*table, name)), word, required, key))
     for name, word in (demand.sockets or {}).items():
         if get_value(merged.values, (*table, name)) != "none":
             yield (*table, name), word, f"{key}.unix_sockets.{name}"
@@ -290,16 +292,16 @@ def _with_value(merged: MergedConfig, path: KeyPath, value: object, place: str) 
     return MergedConfig(values=merge_tables(merged.values, table), origins={**kept, **new})
 
 
-def _refusal(place: str, said: object, held: Requirements, key: str) -> str:
+def _refusal(place: str, given: object, required: Requirements, key: str) -> str:
     allowed = {
-        "allowed_approval_policies": held.approvals,
-        "allowed_approvals_reviewers": held.reviewers,
-        "allowed_sandbox_modes": held.sandbox_modes,
-        "allowed_permission_profiles": held.profiles,
-        "allowed_web_search_modes": held.web_search,
+        "allowed_approval_policies": required.approvals,
+        "allowed_approvals_reviewers": required.reviewers,
+        "allowed_sandbox_modes": required.sandbox_modes,
+        "allowed_permission_profiles": required.profiles,
+        "allowed_web_search_modes": required.web_search,
     }.get(key)
-    words = f" allows only {', '.join(map(_shown, allowed))}" if allowed is not None else " forbids"
-    return f"{place} = {_shown(said)} is not allowed: {held.place(key)}, {key}{words}"
+    text = f" allows only {', '.join(map(_shown, allowed))}" if allowed is not None else " forbids"
+    return f"{place} = {_shown(given)} is not allowed: {required.place(key)}, {key}{text}"
 
 
 def _shown(value: object) -> str:
@@ -308,21 +310,29 @@ def _shown(value: object) -> str:
 
 
 def role_refusal(
-    approval: str | None, mode: str | None, model: str | None, held: Requirements
+    approval: str | None, mode: str | None, model: str | None, required: Requirements
 ) -> str | None:
     """Why a role with these settings may not be used; None if it may."""
-    if approval is not None and held.approvals is not None and approval not in held.approvals:
-        return _refusal("approval_policy", approval, held, "allowed_approval_policies")
-    if mode is not None and held.sandbox_modes is not None and mode not in held.sandbox_modes:
-        return _refusal("sandbox_mode", mode, held, "allowed_sandbox_modes")
-    pinned = held.pins.get("model")
+    if (
+        approval is not None
+        and required.approvals is not None
+        and approval not in required.approvals
+    ):
+        return _refusal("approval_policy", approval, required, "allowed_approval_policies")
+    if (
+        mode is not None
+        and required.sandbox_modes is not None
+        and mode not in required.sandbox_modes
+    ):
+        return _refusal("sandbox_mode", mode, required, "allowed_sandbox_modes")
+    pinned = required.pins.get("model")
     if model is not None and pinned is not None and model != pinned:
-        place = held.place("pins.model")
+        place = required.place("pins.model")
         return f'model = "{model}" is not allowed: {place} pins it to {_shown(pinned)}'
     return None
 
 
-def sandbox_refusal(policy: SandboxPolicy, held: Requirements) -> str | None:
+def sandbox_refusal(policy: SandboxPolicy, required: Requirements) -> str | None:
     """Why commands may not get this sandbox, whatever chose it; None if they may."""
     match policy:
         case DangerFullAccess():
@@ -333,8 +343,8 @@ def sandbox_refusal(policy: SandboxPolicy, held: Requirements) -> str | None:
             return None
         case _:
             mode = "workspace-write"
-    if held.sandbox_modes is not None and mode not in held.sandbox_modes:
-        return _refusal("sandbox", mode, held, "allowed_sandbox_modes")
-    if mode == _UNSANDBOXED_MODE and (why := held.sandbox_required):
+    if required.sandbox_modes is not None and mode not in required.sandbox_modes:
+        return _refusal("sandbox", mode, required, "allowed_sandbox_modes")
+    if mode == _UNSANDBOXED_MODE and (why := required.sandbox_required):
         return f"sandbox = {_shown(mode)} is not allowed: {why}"
     return None

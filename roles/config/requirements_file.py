@@ -180,14 +180,14 @@ def _translate(file: RequirementsFile, layer: Layer) -> Requirements:
     )
 
 
-def _reviewers(words: tuple[str, ...] | None) -> tuple[ReviewerName, ...] | None:
-    if words is None:
+def _reviewers(names: tuple[str, ...] | None) -> tuple[ReviewerName, ...] | None:
+    if names is None:
         return None
     known: dict[str, ReviewerName] = {
         "user": "user", "nobody": "nobody",
         "auto_review": "auto_review", "guardian_subagent": "auto_review",
     }  # fmt: skip
-    return tuple(dict.fromkeys(known[word] for word in words))
+    return tuple(dict.fromkeys(known[name] for name in names))
 
 
 def _sandbox_modes(file: RequirementsFile, layer: Layer) -> tuple[SandboxModeName, ...] | None:
@@ -219,14 +219,14 @@ def _prefix_rules(rules: _Rules | None, layer: Layer) -> tuple[PrefixRule, ...]:
     for rule in rules.prefix_rules if rules else ():
         pattern: list[tuple[str, ...]] = []
         for one in rule.pattern:
-            words = one.any_of if one.token is None else (one.token,)
-            if (one.token is None) == (one.any_of is None) or not words:
+            alternatives = one.any_of if one.token is None else (one.token,)
+            if (one.token is None) == (one.any_of is None) or not alternatives:
                 raise UsageError(
                     f"{describe_place(layer, ('rules', 'prefix_rules', 'pattern'))}: each "
                     "element is either "
                     "`token` or a non-empty `any_of`"
                 )
-            pattern.append(words)
+            pattern.append(alternatives)
         if not pattern:
             raise UsageError(
                 f"{describe_place(layer, ('rules', 'prefix_rules', 'pattern'))}: cannot be empty"

@@ -77,10 +77,10 @@ def read_trust(config_folder: Path) -> TrustStore:
             f"run `chown {os.getuid()} {path}; chmod 600 {path}`"
         )
     try:
-        book = msgspec.json.decode(data, type=TrustStore)
+        store = msgspec.json.decode(data, type=TrustStore)
     except msgspec.DecodeError as error:
-        return TrustStore(problem=f"{path}: nothing is trusted: {error}; delete it and trust anew")
-    return msgspec.structs.replace(book, problem="")
+        return TrustStore(problem=f"{path}: nothing is trusted: {error}; delete it and trust again")
+    return msgspec.structs.replace(store, problem="")
 
 
 def save_trust_decision(
@@ -88,8 +88,8 @@ def save_trust_decision(
 ) -> None:
     """Record a decision about exactly these contents. Raises TrustNotSaved."""
 
-    def change(book: TrustStore) -> TrustStore:
-        known = dict(book.folders)
+    def change(store: TrustStore) -> TrustStore:
+        known = dict(store.folders)
         for one in folders:
             seen = known.get(one.folder, FolderTrust())
             yes = tuple(digest for digest in seen.trusted if digest != one.digest)
@@ -112,11 +112,11 @@ def forget_trust_decisions(config_folder: Path, folder: Path) -> tuple[str, ...]
     real = os.path.realpath(folder)
     gone: list[str] = []
 
-    def change(book: TrustStore) -> TrustStore:
+    def change(store: TrustStore) -> TrustStore:
         gone.extend(
-            key for key in book.folders if key == real or key.startswith(real.rstrip("/") + "/")
+            key for key in store.folders if key == real or key.startswith(real.rstrip("/") + "/")
         )
-        return TrustStore(folders={k: v for k, v in book.folders.items() if k not in gone})
+        return TrustStore(folders={k: v for k, v in store.folders.items() if k not in gone})
 
     _update_store(config_folder, change)
     return tuple(gone)
@@ -176,9 +176,9 @@ def _update_store(config_folder: Path, change: _UpdateStore) -> None:
     path = config_folder / TRUST_FILE
     try:
         with locked_folder(config_folder):
-            book = read_trust(config_folder)
-            if book.problem:
-                raise TrustNotSaved(book.problem)
-            replace_file(path, msgspec.json.format(msgspec.json.encode(change(book))))
+            store = read_trust(config_folder)
+            if store.problem:
+                raise TrustNotSaved(store.problem)
+            replace_file(path, msgspec.json.format(msgspec.json.encode(change(store))))
     except OSError as error:
         raise TrustNotSaved(f"{path} cannot be written: {error.strerror}") from error

@@ -34,7 +34,9 @@ class LoadedRules(Value):
     broken_file: str = ""
 
 
-def load_layer_rules(layers: Sequence[Layer], held: Requirements = NO_REQUIREMENTS) -> LoadedRules:
+def load_layer_rules(
+    layers: Sequence[Layer], required: Requirements = NO_REQUIREMENTS
+) -> LoadedRules:
     """The rules beside every active configuration file, and the required rules.
 
     A project's rules are those that were trusted. Raises UsageError for an unreadable file, and for
@@ -55,16 +57,16 @@ def load_layer_rules(layers: Sequence[Layer], held: Requirements = NO_REQUIREMEN
                 if name.endswith(RULES_SUFFIX)
             )
     loaded = load_texts(texts)
-    if not held.prefix_rules:
+    if not required.prefix_rules:
         return loaded
-    place = held.place("rules")
+    place = required.place("rules")
     if loaded.broken_file:
         raise UsageError(f"{loaded.rules.broken}; {place} requires rules that can be read")
-    prefixes = (*loaded.rules.prefixes, *held.prefix_rules)
+    prefixes = (*loaded.rules.prefixes, *required.prefix_rules)
     return msgspec.structs.replace(
         loaded,
         rules=msgspec.structs.replace(loaded.rules, prefixes=prefixes),
-        files=(*loaded.files, *([place] * len(held.prefix_rules))),
+        files=(*loaded.files, *([place] * len(required.prefix_rules))),
     )
 
 

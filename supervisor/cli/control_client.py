@@ -65,7 +65,7 @@ def resolve_run(wanted: str | None) -> RunPaths:
 
 
 async def send_request(
-    here: RunPaths, wish: AnyControl, *, timeout_s: float = REPLY_TIMEOUT_S
+    here: RunPaths, request: AnyControl, *, timeout_s: float = REPLY_TIMEOUT_S
 ) -> AnyControlReply:
     """Send one request and return the reply.
 
@@ -73,7 +73,7 @@ async def send_request(
     """
     try:
         body = await send_control_request(
-            here.control_endpoint, encode_control(wish), timeout_s=timeout_s
+            here.control_endpoint, encode_control(request), timeout_s=timeout_s
         )
         reply: AnyControlReply = decode_control_reply(body)
     except NoControlReply as error:
@@ -89,9 +89,9 @@ async def send_request(
     return reply
 
 
-def send_request_for_message(wanted: str | None, wish: AnyControl) -> str:
+def send_request_for_message(wanted: str | None, request: AnyControl) -> str:
     """Send a request, wait, and return the message of the supervisor's reply."""
-    reply = trio.run(send_request, resolve_live_run(wanted), wish)
+    reply = trio.run(send_request, resolve_live_run(wanted), request)
     return reply.message if isinstance(reply, Done) else ""
 
 

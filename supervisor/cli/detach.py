@@ -55,9 +55,9 @@ def detach(request: RunRequest, show: ShowOptions, places: UserPaths) -> int:
     os.close(writer)
     os.close(log)
     os.waitpid(child, 0)
-    said = _wait_for_start(reader)
-    if said != _STARTED:
-        code, _, message = said.decode("utf-8", "replace").partition(" ")
+    report = _wait_for_start(reader)
+    if report != _STARTED:
+        code, _, message = report.decode("utf-8", "replace").partition(" ")
         raise DetachedRunFailed(
             message or f"the run did not begin; see {folder / LOG_NAME}",
             exit_code=int(code) if code.isdigit() else 1,

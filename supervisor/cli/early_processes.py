@@ -53,11 +53,11 @@ def start_early_for_command(arguments: Sequence[str]) -> Iterator[None]:
 
 def take_early_processes() -> Closable | None:
     """Return the early processes once; None if there are none."""
-    ignition, _EarlyStart.processes = _EarlyStart.processes, None
-    return ignition
+    processes, _EarlyStart.processes = _EarlyStart.processes, None
+    return processes
 
 
 def close_early_processes() -> None:
     """Close the early processes if nobody took them."""
-    if (ignition := take_early_processes()) is not None:
-        ignition.close()
+    if (processes := take_early_processes()) is not None:
+        processes.close()

@@ -44,20 +44,20 @@ class ConfigRow(Value):
 def effective_rows(loaded: LoadedConfig) -> list[ConfigRow]:
     """Every leaf that a layer sets, and every built-in default, sorted by key."""
     merged = loaded.merged
-    said = [_configured_row(loaded, path) for path, _ in leaves(merged.values)]
+    configured = [_configured_row(loaded, path) for path, _ in leaves(merged.values)]
     defaults: dict[str, Any] = {}
     _fill_defaults(defaults, type(loaded.config))
     built_in = [
         ConfigRow(key=".".join(path), value=get_value(defaults, path))
         for path in _default_paths(defaults, list(merged.origins))
     ]
-    return sorted([*said, *built_in], key=lambda row: row.key)
+    return sorted([*configured, *built_in], key=lambda row: row.key)
 
 
-def requirement_files(held: Requirements) -> list[tuple[str, str]]:
+def requirement_files(required: Requirements) -> list[tuple[str, str]]:
     """(file, its effective keys) for each requirements file."""
     found: dict[str, list[str]] = {}
-    for key, place in held.places.items():
+    for key, place in required.places.items():
         if "." in key:
             continue  # part of one of the others
         found.setdefault(place.rpartition(", line ")[0] or place, []).append(key)
@@ -108,7 +108,9 @@ def _fill_defaults(table: dict[str, Any], kind: type[msgspec.Struct]) -> None:
             table[name] = msgspec.to_builtins(value)
 
 
-def _default_paths(defaults: dict[str, Any], said: list[KeyPath]) -> Iterator[KeyPath]:
+def _default_paths(defaults: dict[str, Any], configured: list[KeyPath]) -> Iterator[KeyPath]:
     for path, _ in leaves(as_table(defaults)):
-        if not any(other[: len(path)] == path or path[: len(other)] == other for other in said):
+        if not any(
+            other[: len(path)] == path or path[: len(other)] == other for other in configured
+        ):
             yield path

@@ -85,7 +85,7 @@ def run_cli(arguments: list[str]) -> int:
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except click.ClickException as error:
-        return _print_error(_words_of(error), UsageError.exit_code)
+        return _print_error(_click_message(error), UsageError.exit_code)
     except (KeyboardInterrupt, click.Abort):
         return 130
     except BrokenPipeError:
@@ -95,25 +95,25 @@ def run_cli(arguments: list[str]) -> int:
         hint = "a folder, file or word here is not valid UTF-8; name it in UTF-8"
         return _print_error(hint, UsageError.exit_code)
     except ModuleNotFoundError as error:
-        if (words := explain_shadowed_package(error)) is None:
+        if (message := explain_shadowed_package(error)) is None:
             raise
-        return _print_error(words, 1)
+        return _print_error(message, 1)
     return outcome if isinstance(outcome, int) else 0
 
 
-def _words_of(error: click.ClickException) -> str:
+def _click_message(error: click.ClickException) -> str:
     """click's message, which already suggests the nearest option."""
     context = getattr(error, "ctx", None)
-    words = error.format_message().rstrip(".")
+    text = error.format_message().rstrip(".")
     if isinstance(error, click.UsageError) and context is not None:
-        words = words if words.endswith("?") else f"{words}."
-        return f"{words} See `{context.command_path} --help`"
-    return words
+        text = text if text.endswith("?") else f"{text}."
+        return f"{text} See `{context.command_path} --help`"
+    return text
 
 
-def _print_error(words: str, code: int) -> int:
+def _print_error(text: str, code: int) -> int:
     """Print one line on stderr, without characters that could control the terminal."""
-    safe = "".join(sign if sign.isprintable() or sign == "\n" else "�" for sign in words)
+    safe = "".join(char if char.isprintable() or char == "\n" else "�" for char in text)
     with suppress(OSError, ValueError):
         click.echo(f"swarm: {safe}", err=True)
     return code

@@ -21,8 +21,8 @@ _CLI = ("-P", "-m", "swarm.worker.gateway.models_cli")
 class ModelsProcessFailed(SwarmError):
     """The process failed; carries its message and exit code."""
 
-    def __init__(self, words: str, code: int) -> None:
-        super().__init__(words)
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
         self.exit_code = code
 
 
@@ -86,16 +86,16 @@ def query_models(verb: str, *names: str) -> Iterator[ModelLine]:
 
 
 def stream_models_process(
-    words: tuple[str, ...], order: bytes = b"", environment: dict[str, str] | None = None
+    arguments: tuple[str, ...], stdin: bytes = b"", environment: dict[str, str] | None = None
 ) -> Iterator[ModelLine]:
     """The process's output line by line. Raises ModelsProcessFailed at its end if it failed.
 
     Args:
-        words: Its arguments.
-        order: Written to its stdin.
+        arguments: Its arguments.
+        stdin: Written to its stdin.
         environment: Its environment; None = that of this process.
     """
-    command = [sys.executable, *_CLI, *words]
+    command = [sys.executable, *_CLI, *arguments]
     failure = ""
     pipe = subprocess.PIPE
     with (
@@ -106,7 +106,7 @@ def stream_models_process(
         assert child.stdout is not None
         try:
             with suppress(BrokenPipeError):
-                child.stdin.write(order)
+                child.stdin.write(stdin)
                 child.stdin.close()
             for raw in child.stdout:
                 try:

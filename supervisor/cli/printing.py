@@ -30,8 +30,8 @@ def print_columns(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: 
     widths = [max(len(row[index]) for row in shown) for index in range(len(head))]
     ends = right.split()
     for row in shown:
-        words = [
+        aligned = [
             cell.rjust(width) if title in ends else cell.ljust(width)
             for cell, width, title in zip(row, widths, head, strict=True)
         ]
-        click.echo("  ".join(words).rstrip())
+        click.echo("  ".join(aligned).rstrip())

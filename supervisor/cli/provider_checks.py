@@ -78,9 +78,9 @@ def check_providers(config: Config, environment: Mapping[str, str]) -> list[Chec
     servers = local_servers(environment)
     with ThreadPoolExecutor(len(servers)) as pool:
         answers = list(pool.map(probe_server, servers.values()))
-    for (name, address), said in zip(servers.items(), answers, strict=True):
-        state = "ok" if said is not None else "warn"
-        detail = f"{address}: {said}" if said is not None else f"nobody answers at {address}"
+    for (name, address), offer in zip(servers.items(), answers, strict=True):
+        state = "ok" if offer is not None else "warn"
+        detail = f"{address}: {offer}" if offer is not None else f"nobody answers at {address}"
         checks.append(Check(name=f"provider {name}", state=state, detail=detail))
     return checks
 

@@ -63,8 +63,8 @@ def _in_unicode(request: RunRequest) -> RunRequest:
     sound = {name: value for name, value in request.environment.items() if _is_sound(name + value)}
     if left := sorted(request.environment.keys() - sound.keys()):
         names = ", ".join(name.encode(errors="replace").decode() for name in left)
-        words = f"not UTF-8, so agents and commands do not get these variables: {names}"
-        click.echo(f"swarm: warning: {words}", err=True)
+        text = f"not UTF-8, so agents and commands do not get these variables: {names}"
+        click.echo(f"swarm: warning: {text}", err=True)
         request = msgspec.structs.replace(request, environment=sound)
     for field in request.__struct_fields__:
         try:
@@ -102,11 +102,11 @@ def run_in_process(
     Raises:
         SwarmError: The run could not start, or its journal could not be written.
     """
-    ignition = take_early_processes()
-    if not isinstance(ignition, EarlyProcesses):
-        ignition = start_early(secrets=tuple(request.keys.values()))
+    processes = take_early_processes()
+    if not isinstance(processes, EarlyProcesses):
+        processes = start_early(secrets=tuple(request.keys.values()))
     try:
-        ignition.complete()
+        processes.complete()
         target = _result_file(show)
         import trio  # already imported by `start_early`
 
@@ -119,7 +119,7 @@ def run_in_process(
         gc.freeze()  # all modules are imported
         gc.enable()
         try:
-            completed = trio.run(run_to_end, request, view, ignition, places)
+            completed = trio.run(run_to_end, request, view, processes, places)
         except BaseExceptionGroup as group:
             error = single_expected_error(group)
             if error is None:
@@ -130,7 +130,7 @@ def run_in_process(
             _finish_json_lines(view, show, error)
             raise
     finally:
-        ignition.close()
+        processes.close()
     _write_answer(target, completed)
     if notifier is not None:
         notifier.finish(completed)

@@ -41,8 +41,8 @@ _Draw = Callable[[Callable[[], RunView]], Awaitable[None]]
 class RunNotifier:
     """The command of `--notify`; one per run."""
 
-    def __init__(self, words: list[str], *, run_id: str, environment: Mapping[str, str]) -> None:
-        self._argv, self._run_id, self._environment = words, run_id, environment
+    def __init__(self, argv: list[str], *, run_id: str, environment: Mapping[str, str]) -> None:
+        self._argv, self._run_id, self._environment = argv, run_id, environment
         send, self._receive = trio.open_memory_channel[Record](_MOST_WAITING)
         self._send = send
         self._warned = False
@@ -82,12 +82,12 @@ class RunNotifier:
         self._call(about, {"SWARM_EVENT": "run.completed", "SWARM_STATUS": completed.status})
 
     def _call(self, about: Mapping[str, object], variables: Mapping[str, str]) -> None:
-        told = {"run": self._run_id, **about}
-        words = [*self._argv, msgspec.json.encode(told).decode()]
+        content = {"run": self._run_id, **about}
+        argv = [*self._argv, msgspec.json.encode(content).decode()]
         environment = {**self._environment, "SWARM_RUN": self._run_id, **variables}
         try:
             done = subprocess.run(
-                words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL, timeout=_LIMIT_S, check=False, env=environment,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -134,12 +134,12 @@ def _about(record: Record, body: ApprovalRequested) -> tuple[dict[str, object], 
 def split_command(command: str) -> list[str]:
     """Split a command like a shell does. Raises UsageError if it is empty or a quote is open."""
     try:
-        words = shlex.split(command)
+        argv = shlex.split(command)
     except ValueError as error:
         raise UsageError(f"--notify: {error}: {command}") from error
-    if not words:
+    if not argv:
         raise UsageError("--notify: the command is empty")
-    return words
+    return argv
 
 
 class TurnNotifier:

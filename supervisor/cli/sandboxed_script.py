@@ -53,9 +53,9 @@ def run_sandboxed_script(
     bounds = ("-s", "read-only")
     if policy is not None:
         bounds = ("--policy", msgspec.json.encode(policy).decode())
-    words = [*SANDBOX_ARGV, *bounds, "-C", str(cwd), *masks, "--", "/bin/sh", "-c", command]
+    argv = [*SANDBOX_ARGV, *bounds, "-C", str(cwd), *masks, "--", "/bin/sh", "-c", command]
     child = subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         start_new_session=True,
     )  # fmt: skip
     late = threading.Event()

@@ -63,18 +63,18 @@ def describe_action(action: AnyAction, *, limit: int = 200) -> str:
     """The action on one line."""
     match action:
         case CommandAction():
-            words = action.script or shlex.join(action.argv)
+            text = action.script or shlex.join(action.argv)
         case PatchAction():
-            words = describe_changes(action.changes) or ", ".join(action.files[:8])
+            text = describe_changes(action.changes) or ", ".join(action.files[:8])
         case NetworkAction():
-            words = f"{action.protocol} {action.host}:{action.port}"
+            text = f"{action.protocol} {action.host}:{action.port}"
         case PermissionsAction(permissions=permissions):
-            words = describe_permissions(permissions)
+            text = describe_permissions(permissions)
         case QuestionsAction(questions=questions):
-            words = "; ".join(one.question for one in questions)
+            text = "; ".join(one.question for one in questions)
         case _:
             assert_never(action)
-    return clean_line(words, limit=limit)
+    return clean_line(text, limit=limit)
 
 
 def describe_permissions(permissions: ExtraPermissions) -> str:
@@ -221,13 +221,13 @@ def describe_grant(grant: ApprovalGrant) -> str:
 
 def describe_review(body: Reviewed) -> str:
     """One attempt of the reviewer: its outcome, why, and its cost."""
-    words = f"{body.approval_id} {body.outcome}"
-    words += f", risk {body.risk}" if body.risk else ""
-    words += f", authorization {body.authorization}" if body.authorization else ""
-    words += f", attempt {body.attempt}" if body.attempt > 1 else ""
+    text = f"{body.approval_id} {body.outcome}"
+    text += f", risk {body.risk}" if body.risk else ""
+    text += f", authorization {body.authorization}" if body.authorization else ""
+    text += f", attempt {body.attempt}" if body.attempt > 1 else ""
     cost = "" if body.usd is None else f", {render_usd(body.usd)}"
     spent = f"{render_span(body.duration_s)}, {render_count(body.usage.total_tokens)} tokens{cost}"
-    return f"{words}, {spent}: {first_line(body.rationale)}".rstrip(": ")
+    return f"{text}, {spent}: {first_line(body.rationale)}".rstrip(": ")
 
 
 def approval_request_lines(body: ApprovalRequested, *, run: str) -> list[str]:
@@ -236,17 +236,17 @@ def approval_request_lines(body: ApprovalRequested, *, run: str) -> list[str]:
     name = clean_line(body.approval_id, limit=20)
     if body.reviewer == "guardian":
         return [f"reviewed, {name}: {kind}: {what}"]
-    words = [f"needs approval {name}: {kind}: {what}", *approval_detail_lines(body.request)]
+    lines = [f"needs approval {name}: {kind}: {what}", *approval_detail_lines(body.request)]
     if kind == "questions":
-        return [*words, f"answer: swarm approve {run} {name} --answer QUESTION=TEXT"]
-    words.append(f"answer: swarm approve {run} {name}")
-    return [*words, f"or: swarm deny {run} {name} --reason TEXT"]
+        return [*lines, f"answer: swarm approve {run} {name} --answer QUESTION=TEXT"]
+    lines.append(f"answer: swarm approve {run} {name}")
+    return [*lines, f"or: swarm deny {run} {name} --reason TEXT"]
 
 
 def describe_resolution(body: ApprovalResolved) -> str:
     """The outcome: `approval a1 approved by person for session`."""
     scope = f" for {body.scope}" if body.outcome == "approved" and body.scope != "once" else ""
     name = clean_line(body.approval_id, limit=20)
-    words = f"approval {name} {body.outcome.replace('_', ' ')} by {body.by}{scope}"
+    text = f"approval {name} {body.outcome.replace('_', ' ')} by {body.by}{scope}"
     why = first_line(body.reason) if body.outcome != "approved" else ""
-    return f"{words}: {why}" if why else words
+    return f"{text}: {why}" if why else text

@@ -77,15 +77,15 @@ class ApprovalPanel:
                 self._changed = trio.Event()
                 now = trio.current_time()
                 self._state = update_queue(self._state, current().approvals, now=now)
-                for wish in self._outbox:
-                    nursery.start_soon(self._send, wish, redraw)
+                for answer in self._outbox:
+                    nursery.start_soon(self._send, answer, redraw)
                 self._outbox.clear()
                 if self._state != self._shown:
                     self._shown = self._state
                     redraw()
                 await self._changed.wait()
 
-    async def _send(self, wish: ResolveApproval, redraw: Callable[[], None]) -> None:
-        words, refused = await self._answer(wish)
-        self._state = apply_reply(self._state, wish.approval_id, words, refused=refused)
+    async def _send(self, answer: ResolveApproval, redraw: Callable[[], None]) -> None:
+        text, refused = await self._answer(answer)
+        self._state = apply_reply(self._state, answer.approval_id, text, refused=refused)
         redraw()

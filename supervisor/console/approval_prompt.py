@@ -121,8 +121,8 @@ def _edit_text(state: PromptState, pending: PendingApproval, key: str) -> Prompt
 def _submit_text(state: PromptState, pending: PendingApproval) -> PromptStep:
     text = state.typed.strip()
     if state.mode == "reason":
-        wish = ResolveApproval(approval_id=pending.approval_id, approve=False, reason=text)
-        return _send(state, wish)
+        answer = ResolveApproval(approval_id=pending.approval_id, approve=False, reason=text)
+        return _send(state, answer)
     action = pending.request.action
     if not text or not isinstance(action, QuestionsAction):
         return PromptStep(state=replace(state, mode="keys", typed=""))
@@ -164,17 +164,17 @@ def _answer(
     return _send(state, ResolveApproval(approval_id=name, approve=True, answers=answers))
 
 
-def _send(state: PromptState, wish: ResolveApproval) -> PromptStep:
-    after = replace(state, sent=wish.approval_id, mode="keys", typed="", notice="")
-    return PromptStep(state=after, resolution=wish)
+def _send(state: PromptState, answer: ResolveApproval) -> PromptStep:
+    after = replace(state, sent=answer.approval_id, mode="keys", typed="", notice="")
+    return PromptStep(state=after, resolution=answer)
 
 
-def apply_reply(state: PromptState, approval_id: str, words: str, *, refused: bool) -> PromptState:
+def apply_reply(state: PromptState, approval_id: str, text: str, *, refused: bool) -> PromptState:
     """Apply the supervisor's reply. After a refusal the question can be answered again."""
     if state.sent != approval_id:
         return state
     fresh = {} if refused else state.answers
-    return replace(state, sent="" if refused else state.sent, answers=fresh, notice=words)
+    return replace(state, sent="" if refused else state.sent, answers=fresh, notice=text)
 
 
 def unanswered_question(state: PromptState, action: QuestionsAction) -> PersonQuestion | None:
@@ -188,16 +188,16 @@ def available_keys(pending: PendingApproval) -> list[tuple[str, str]]:
     kind = action_kind(request.action)
     if kind == "questions":
         return [("o", "other answer"), ("n", "no answer"), ("x", "end its turn")]
-    words = [("y", "once")]
+    keys = [("y", "once")]
     if kind == "network":
-        words += [("s", "for all agents of this run")]
-        words += [("a", "always: saves a rule for this host")]
+        keys += [("s", "for all agents of this run")]
+        keys += [("a", "always: saves a rule for this host")]
     elif can_grant_repeatedly(request):
-        words += [("s", "for this agent"), ("t", "for it and all below")]
+        keys += [("s", "for this agent"), ("t", "for it and all below")]
     if request.proposed_prefix and kind != "network":
         rule = clean_line(" ".join(request.proposed_prefix), limit=60)
-        words.append(("a", f"always: saves a rule for `{rule}`"))
-    return [*words, ("n", "no"), ("d", "no, because …"), ("x", "no, and end its turn")]
+        keys.append(("a", f"always: saves a rule for `{rule}`"))
+    return [*keys, ("n", "no"), ("d", "no, because …"), ("x", "no, and end its turn")]
 
 
 def panel_lines(state: PromptState) -> list[str]:
@@ -245,8 +245,8 @@ def foot_lines(state: PromptState, *, width: int) -> list[str]:
         shown = "".join(sign for sign in state.typed if sign.isprintable())[-room:]
         return [f"  {head}: {shown}_  (Enter sends, Esc goes back)"]
     lines: list[str] = []
-    for key, words in available_keys(pending):
-        part = f"{key} {words}"
+    for key, text in available_keys(pending):
+        part = f"{key} {text}"
         if lines and len(lines[-1]) + len(part) + 3 <= width:
             lines[-1] += f" · {part}"
         else:

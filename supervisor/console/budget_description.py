@@ -43,8 +43,8 @@ def budget_parts(view: RunView, *, now: float) -> list[tuple[str, bool]]:
     budget = view.budget
     parts: list[tuple[str, bool]] = []
     if budget.tokens is not None:
-        words = f"of {render_count(budget.tokens)} tokens"
-        parts.append(_part(view.drawn_tokens / max(budget.tokens, 1), words))
+        text = f"of {render_count(budget.tokens)} tokens"
+        parts.append(_part(view.drawn_tokens / max(budget.tokens, 1), text))
     if budget.usd is not None:
         parts.append(_part((view.usd or 0.0) / (budget.usd or 1.0), f"of {render_usd(budget.usd)}"))
     if budget.requests is not None:
@@ -72,8 +72,8 @@ def describe_window(window: LimitWindow) -> str:
     return f"{window.used_percent:.0f}% of limit {clean_line(window.name, limit=40)}"
 
 
-def _part(share: float, words: str) -> tuple[str, bool]:
-    return f"{int(share * 100)}% {words}", share >= WARNING_SHARE
+def _part(share: float, text: str) -> tuple[str, bool]:
+    return f"{int(share * 100)}% {text}", share >= WARNING_SHARE
 
 
 def _cost(tokens: int, usd: float | None) -> str:

@@ -104,8 +104,8 @@ def render_row(row: TreeRow, columns: Columns, *, now: float, glyphs: Glyphs) ->
     if columns.state:
         line.append(Segment(" " + fill(word, columns.state, mark=mark), style))
     if columns.activity:
-        words, style = describe_activity(agent)
-        line.append(Segment(" " + fill(words, columns.activity, mark=mark), style))
+        text, style = describe_activity(agent)
+        line.append(Segment(" " + fill(text, columns.activity, mark=mark), style))
     line.extend(_figures(agent, columns, now))
     while line and line[-1].text.isspace():  # trailing blanks would wrap in a narrower window
         line.pop()
@@ -126,8 +126,8 @@ def describe_activity(agent: AgentView) -> tuple[str, Style]:
         return clean_line(f"{tool} {agent.argument}"), PLAIN
     if agent.note:
         return clean_line(agent.note), WARN
-    if agent.text and (words := last_line(agent.text)):
-        return words, PLAIN
+    if agent.text and (text := last_line(agent.text)):
+        return text, PLAIN
     if agent.state == "idle" and agent.result:
         return first_line(agent.result), DIM
     return clean_line(agent.task), DIM

@@ -147,8 +147,8 @@ def describe_body(body: AnyRecordBody) -> str:  # noqa: C901 - one case for each
         case FanOutPlanned(items=items, role=role, concurrency=concurrency):
             return clean_line(f"{len(items)} items, {concurrency} at a time, role {role}")
         case FanOutItemEnded():
-            words = f"{body.index} {body.item}: {body.state}, attempt {body.attempt}"
-            return clean_line(f"{words}: {first_line(body.result)}")
+            text = f"{body.index} {body.item}: {body.state}, attempt {body.attempt}"
+            return clean_line(f"{text}: {first_line(body.result)}")
         case JobBegan() | JobRowEnded() | JobClosed():
             return clean_line(_job_text(body))
         case _:
@@ -169,11 +169,11 @@ def _settings_text(body: SettingsChanged | PauseSet) -> str:
     if isinstance(body, PauseSet):
         return "paused by a person" if body.paused else "goes on"
     now = body.settings
-    told = (
+    text = (
         f"model {now.model or 'default'}, effort {now.effort or 'default'}, "
         f"summary {now.summary}, verbosity {now.verbosity or 'default'}"
     )
-    return f"{told}, {describe_sandbox(now.limits.sandbox)}, {now.limits.approval}, {now.cwd}"
+    return f"{text}, {describe_sandbox(now.limits.sandbox)}, {now.limits.approval}, {now.cwd}"
 
 
 def _job_text(body: JobBegan | JobRowEnded | JobClosed) -> str:
@@ -226,9 +226,9 @@ def _run_text(
         case ProviderChosen():
             return f"{body.provider} {body.model}: {body.why}"
         case RunCompleted():
-            words = f"{body.status} after {render_span(body.duration_s)}, {body.agents} agents"
-            words += describe_redactions(body)
-            return f"{words}: {first_line(body.message or body.result or '')}"
+            text = f"{body.status} after {render_span(body.duration_s)}, {body.agents} agents"
+            text += describe_redactions(body)
+            return f"{text}: {first_line(body.message or body.result or '')}"
         case GatewayEnded():
             return f"life {body.epoch}: {body.reason}"
         case ResponseBilled():
@@ -260,8 +260,8 @@ def _file_history_text(
 def _lifecycle_text(body: AgentSpawned | ProcessEnded | AgentEnded) -> str:
     match body:
         case AgentSpawned():
-            words = f"{body.path} [{body.role}] life {body.epoch}, process {body.pid}"
-            return f"{words}, {describe_sandbox(body.limits.sandbox)}"
+            text = f"{body.path} [{body.role}] life {body.epoch}, process {body.pid}"
+            return f"{text}, {describe_sandbox(body.limits.sandbox)}"
         case ProcessEnded():
             how = f"signal {body.signal}" if body.signal else f"exit code {body.exit_code}"
             order = "in order" if body.orderly else "not in order"

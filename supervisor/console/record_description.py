@@ -82,13 +82,13 @@ def describe_shortly(detail: AnyCallDetail) -> str:
 
 def describe_meanings(meanings: tuple[ParsedCommand, ...], *, limit: int = 200) -> str:
     """What a command reads, lists and searches; "" for none."""
-    words = ""
+    text = ""
     before: ParsedCommand | None = None
     for one in meanings:
         more = isinstance(one, ReadFile) and isinstance(before, ReadFile)
-        words += f"{', ' if more else '; ' if words else ''}{_meaning(one, is_more=more)}"
+        text += f"{', ' if more else '; ' if text else ''}{_meaning(one, is_more=more)}"
         before = one
-    return clean_line(words, limit=limit)
+    return clean_line(text, limit=limit)
 
 
 def _meaning(meaning: ParsedCommand, *, is_more: bool) -> str:
@@ -150,28 +150,28 @@ def describe_sandbox(policy: SandboxPolicy) -> str:
 
 def describe_waiting(event: Waiting) -> str:
     """`rate limited, again in 12 s (2/5)`."""
-    words = clean_line(event.reason, limit=200) or "waiting"
+    text = clean_line(event.reason, limit=200) or "waiting"
     if event.delay_s > 0:
-        words += f", again in {render_span(event.delay_s)}"
+        text += f", again in {render_span(event.delay_s)}"
     if event.attempt:
-        words += f" ({event.attempt}/{event.max_attempts or '?'})"
-    return words
+        text += f" ({event.attempt}/{event.max_attempts or '?'})"
+    return text
 
 
 def describe_throttle(event: Throttled) -> str:
     """What the shared rate limiter does; "" when it holds nothing back."""
     if event.delay_s is None:
         return ""
-    words = clean_line(event.reason, limit=120) or "the provider asks for patience"
-    words += f", next request in {render_span(event.delay_s)}"
-    return f"{words}, {event.waiting} waiting" if event.waiting else words
+    text = clean_line(event.reason, limit=120) or "the provider asks for patience"
+    text += f", next request in {render_span(event.delay_s)}"
+    return f"{text}, {event.waiting} waiting" if event.waiting else text
 
 
 def describe_fetching(event: Fetching) -> str:
     """`fetching the model smollm2: 23 of 93 MB`."""
     have, total = event.have_bytes / 1e6, event.total_bytes / 1e6
-    words = f"fetching the model {clean_line(event.what, limit=60)}: {have:.0f}"
-    return f"{words} of {total:.0f} MB" if total else f"{words} MB"
+    text = f"fetching the model {clean_line(event.what, limit=60)}: {have:.0f}"
+    return f"{text} of {total:.0f} MB" if total else f"{text} MB"
 
 
 def describe_replaced(body: ContextRecorded) -> str:
@@ -191,39 +191,39 @@ def describe_replaced(body: ContextRecorded) -> str:
 
 def describe_turn_diff(body: TurnDiff) -> str:
     """`3 files, +12 -4`, and how reliable that, or an undo of it, is."""
-    words = f"{body.files} file{'' if body.files == 1 else 's'}, +{body.added} -{body.removed}"
+    text = f"{body.files} file{'' if body.files == 1 else 's'}, +{body.added} -{body.removed}"
     if body.hidden:
-        words += f" (without {body.hidden} that are too much to show)"
+        text += f" (without {body.hidden} that are too much to show)"
     if body.shared_with:
         others = ", ".join(body.shared_with[:3])
-        words += f"; some may be the work of {clean_line(others)}"
+        text += f"; some may be the work of {clean_line(others)}"
     if body.no_copy:
-        words += f"; {body.no_copy} without a copy, which no undo brings back"
+        text += f"; {body.no_copy} without a copy, which no undo brings back"
     if body.uncovered_count:
         some = ", ".join(body.uncovered[:3])
         many = body.uncovered_count
-        words += (
+        text += (
             f"; what commands did in {many} folder{'' if many == 1 else 's'} is not known and no "
             f"undo covers it (too many files): {clean_line(some)}"
         )
-    return words
+    return text
 
 
 def describe_item(item: AnyItem, *, limit: int = 200) -> str:
     """The first words of a history item."""
     match item:
         case Message():
-            words = f"{item.role}: {first_line(text_of(item.content), limit=limit)}"
+            text = f"{item.role}: {first_line(text_of(item.content), limit=limit)}"
         case Reasoning():
-            words = f"reasoning: {first_line(' '.join(item.summary), limit=limit) or '(hidden)'}"
+            text = f"reasoning: {first_line(' '.join(item.summary), limit=limit) or '(hidden)'}"
         case FunctionCall():
-            words = f"call {item.name} {item.arguments}"
+            text = f"call {item.name} {item.arguments}"
         case CustomToolCall():
-            words = f"call {item.name} {item.input}"
+            text = f"call {item.name} {item.input}"
         case FunctionCallOutput() | CustomToolCallOutput():
-            words = f"output: {first_line(text_of(item.output), limit=limit)}"
+            text = f"output: {first_line(text_of(item.output), limit=limit)}"
         case Compaction():
-            words = "compaction: (sealed by the provider)"
+            text = "compaction: (sealed by the provider)"
         case _:
             assert_never(item)
-    return clean_line(words, limit=limit)
+    return clean_line(text, limit=limit)

@@ -53,8 +53,8 @@ def reduce_run(run: RunView, body: AnyRecordBody, at: float) -> RunView:
                 deadline_unix_s=None,
             )
         case ProviderChosen(provider=provider, model=model, why=why):
-            words = clean_line(provider), clean_line(model), clean_line(why)
-            return replace(run, provider=words[0], model=words[1], why=words[2], fetching="")
+            cleaned = {"provider": clean_line(provider), "model": clean_line(model)}
+            return replace(run, **cleaned, why=clean_line(why), fetching="")
         case TokenCount(last=last):
             return replace(run, usage=run.usage.plus(last))
         case RateLimits(windows=windows):
@@ -92,7 +92,7 @@ def _billed(run: RunView, bill: ResponseBilled | ReservationReleased) -> RunView
 
 
 _SHOWN = 4_000  # characters of a script or of one diff
-_WORD, _MOST_WORDS = 400, 16  # limits of a command or of a list of files
+_ITEM, _MOST_ITEMS = 400, 16  # limits of a command or of a list of files
 
 
 def reduce_queue(
@@ -149,14 +149,14 @@ def shrink_request(request: ApprovalRequest) -> ApprovalRequest:
         action = replace(
             action,
             script=cut_text(action.script, _SHOWN),
-            argv=_cut_words(action.argv),
+            argv=_cut_items(action.argv),
         )
     elif isinstance(action, PatchAction):
         changes = tuple(
             replace(one, unified_diff=cut_text(one.unified_diff, _SHOWN))
             for one in action.changes[:8]
         )
-        action = replace(action, changes=changes, files=_cut_words(action.files))
+        action = replace(action, changes=changes, files=_cut_items(action.files))
     elif isinstance(action, NetworkAction):
         action = replace(action, trigger=cut_text(action.trigger, _SHOWN))
     return replace(
@@ -168,8 +168,8 @@ def shrink_request(request: ApprovalRequest) -> ApprovalRequest:
     )
 
 
-def _cut_words(words: tuple[str, ...]) -> tuple[str, ...]:
-    kept = tuple(cut_text(word, _WORD) for word in words[:_MOST_WORDS])
-    if len(words) > _MOST_WORDS:
-        kept = (*kept, f"… [{len(words) - _MOST_WORDS} more]")
+def _cut_items(items: tuple[str, ...]) -> tuple[str, ...]:
+    kept = tuple(cut_text(item, _ITEM) for item in items[:_MOST_ITEMS])
+    if len(items) > _MOST_ITEMS:
+        kept = (*kept, f"… [{len(items) - _MOST_ITEMS} more]")
     return kept

@@ -233,7 +233,7 @@ def _make_rows(
 def _describe_hidden(agents: tuple[AgentView, ...], hidden: list[int], inside: int) -> str:
     """`… 163 more: 150 completed, 13 queued`; the most frequent first."""
     kinds = Counter([agents[index].end_state or agents[index].state for index in hidden])
-    words = [f"{number} {clean_line(kind)}" for kind, number in kinds.most_common(6)]
+    parts = [f"{number} {clean_line(kind)}" for kind, number in kinds.most_common(6)]
     if inside:
-        words.append(f"{inside} inside them")
-    return f"… {len(hidden) + inside} more: {', '.join(words)}"
+        parts.append(f"{inside} inside them")
+    return f"… {len(hidden) + inside} more: {', '.join(parts)}"

@@ -240,8 +240,8 @@ class RunState:
                 self._calls.pop(path, None)
             case CallBegan(call_id=call_id, tool=tool, detail=detail):
                 running = self._calls.setdefault(path, {})
-                words = (describe_call(detail), describe_doing(detail))
-                running[call_id] = (clean_line(tool, limit=40), *words)
+                text = (describe_call(detail), describe_doing(detail))
+                running[call_id] = (clean_line(tool, limit=40), *text)
             case CallEnded(call_id=call_id):
                 if left := self._calls.get(path):
                     left.pop(call_id, None)
@@ -319,15 +319,15 @@ class RunState:
             )
 
     def _remember_task(self, path: str, body: InputPosted | MailPosted) -> None:
-        words = describe_task(body)
-        if not words:
+        text = describe_task(body)
+        if not text:
             return
         view = self._agents.get(path)
         if view is None:
             if len(self._tasks) < _MAX_TASKS:
-                self._tasks.setdefault(path, words)
+                self._tasks.setdefault(path, text)
         elif not view.task:
-            self._put(replace(view, task=words))
+            self._put(replace(view, task=text))
 
     def _new_agent(self, path: str) -> AgentView:
         view = AgentView(path=path, state="queued", task=self._tasks.pop(path, ""))

@@ -102,8 +102,8 @@ def _streaming_lines(agent: AgentView | None) -> list[tuple[str, Style]]:
     if agent.text:
         lines = clean_block(agent.text).rstrip().split("\n")[-_LIVE_LINES:]
         return [("", PLAIN), *((f"  {line}", BUSY) for line in lines)]
-    words, style = describe_activity(agent)
-    return [("", PLAIN), (f"  {words}", style)] if agent.tool or agent.note else []
+    text, style = describe_activity(agent)
+    return [("", PLAIN), (f"  {text}", style)] if agent.tool or agent.note else []
 
 
 def _title(agent: AgentView | None, path: str) -> str:

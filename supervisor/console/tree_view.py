@@ -147,8 +147,8 @@ def _header(view: RunView, width: int, glyphs: Glyphs) -> list[Line]:
         (f" {clean_line(describe_widening(view.widened)).strip()}" if view.widened else "", BAD),
         (f"  {clean_line(view.title)}" if view.title else "", PLAIN),
     ]
-    words = [clean_line(word) for word in (view.provider, view.model, view.why)]
-    second = glyphs.dot.join(word for word in words if word) or "choosing a provider"
+    text = [clean_line(word) for word in (view.provider, view.model, view.why)]
+    second = glyphs.dot.join(word for word in text if word) or "choosing a provider"
     return [_fit(first, width, glyphs), _fit([(second, DIM)], width, glyphs)]
 
 
@@ -246,10 +246,8 @@ def _footer(view: RunView, width: int, now: float, glyphs: Glyphs) -> Line:
     if spent := view.review_usage.total_tokens:
         cost = "" if view.review_usd is None else f" {render_usd(view.review_usd)}"
         parts.append((f"reviews {render_count(spent)} tokens{cost}", DIM))
-    parts += [
-        (words, WARN if is_tight else PLAIN) for words, is_tight in budget_parts(view, now=now)
-    ]
-    parts += [(words, WARN if is_tight else DIM) for words, is_tight in limit_parts(view)]
+    parts += [(text, WARN if is_tight else PLAIN) for text, is_tight in budget_parts(view, now=now)]
+    parts += [(text, WARN if is_tight else DIM) for text, is_tight in limit_parts(view)]
     if view.unlisted:
         parts.append((f"{view.unlisted} ended before", DIM))
     if view.warnings:

@@ -143,10 +143,10 @@ async def test_a_fork_says_which_agents_it_leaves_behind_and_its_model_knows_it(
         before = await swarm(rig, "fork", source, "--at", "1")
         (rig.work / "go").write_text("")
         assert (await run.wait_end()).code == 0
-    assert "not taken along: /root/a (completed), /root/b (at work);" in now.err
+    assert "not copied: /root/a (completed), /root/b (at work);" in now.err
     assert f"swarm show {source[-8:]} /root/a" in now.err
     assert "/root/a (completed), /root/b (at work)" in text_of(note.item.content)
-    assert "not taken along: /root/a (completed);" in before.err
+    assert "not copied: /root/a (completed);" in before.err
     items = [one.body.item for one in read_records(of(rig, find_other(rig, source)))
              if isinstance(one.body, ItemRecorded)]  # fmt: skip
     assert any("the secret of a is 42" in str(item) for item in items)

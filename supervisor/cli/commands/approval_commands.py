@@ -90,7 +90,7 @@ def approve(
       swarm approve 4f21c0aa a3
       swarm approve 4f21c0aa a4 --answer colour=green
     """
-    chosen = [name for name, said in scopes.items() if said]
+    chosen = [name for name, values in scopes.items() if values]
     if len(chosen) > 1:
         raise UsageError("give one of --session, --subtree and --always")
     here, approval_id = _find_approval(run, approval, last=last)
@@ -143,16 +143,16 @@ def _list(here: RunPaths) -> tuple[PendingApproval, ...]:
     return reply.entries if isinstance(reply, Approvals) else ()
 
 
-def _send_resolution(here: RunPaths, wish: ResolveApproval) -> None:
-    reply = trio.run(send_request, here, wish)
+def _send_resolution(here: RunPaths, request: ResolveApproval) -> None:
+    reply = trio.run(send_request, here, request)
     if isinstance(reply, Done):
         click.echo(clean_line(reply.message), err=True)
 
 
-def _answers(said: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+def _answers(given: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """`QUESTION=TEXT` with the question's id; several texts for one question are all kept."""
     found: dict[str, tuple[str, ...]] = {}
-    for one in said:
+    for one in given:
         name, equals, text = one.partition("=")
         if not equals or not name.strip() or not text.strip():
             raise UsageError(f"--answer {one!r}: say QUESTION=TEXT")

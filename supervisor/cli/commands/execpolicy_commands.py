@@ -59,8 +59,8 @@ def check(
             err=True,
         )
         ctx.exit(1)
-    words = command[1:] if command[:1] == ("--",) else command
-    found = RuleIndex(loaded.rules).find([_text(word) for word in words], resolve=resolve)
+    argv = command[1:] if command[:1] == ("--",) else command
+    found = RuleIndex(loaded.rules).find([_text(word) for word in argv], resolve=resolve)
     click.echo(_encode(found, pretty=pretty))
 
 

@@ -57,7 +57,7 @@ def explain(
     chosen = () if permission_profile is None else (f"default_permissions={permission_profile}",)
     options = RunOptions(sandbox=sandbox, approval=approval, config=chosen)
     settings = load_settings(options, Task(name="explain", body=""), environment)
-    places, held = find_user_paths(environment), settings.loaded.requirements
+    places, required = find_user_paths(environment), settings.loaded.requirements
     warnings = list(settings.loaded.warnings)
     at = find_answer_location(
         environment, on_terminal=is_terminal(sys.stdin) and is_terminal(sys.stderr)
@@ -76,22 +76,19 @@ def explain(
     order = {
         "limits": limits,
         "cwd": settings.cwd,
-        "loaded": load_layer_rules(settings.loaded.layers, held),
-        "hidden_paths": [
-            *places.hidden,
-            *denied_paths(held),
-        ],
+        "loaded": load_layer_rules(settings.loaded.layers, required),
+        "hidden_paths": [*places.hidden, *denied_paths(required)],
         "shell": find_shell(environment),
         "allow_commit": settings.config.allow_commit,
         "warnings": warnings,
     }
-    words = command[1:] if command[:1] == ("--",) else command
+    argv = command[1:] if command[:1] == ("--",) else command
     flags = ["--json"] if as_json else []
     order_fd = os.memfd_create("swarm-explain", 0)  # rules may exceed the limit of an argument
     with os.fdopen(order_fd, "wb", closefd=False) as file:
         file.write(msgspec.json.encode(order))
     exec_python_module(
-        "swarm.worker.policy.policy_command", "explain", str(order_fd), *flags, "--", *words
+        "swarm.worker.policy.policy_command", "explain", str(order_fd), *flags, "--", *argv
     )
 
 

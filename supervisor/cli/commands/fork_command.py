@@ -27,11 +27,11 @@ from .run_command import parse_show_options
 @settings_change_options
 @show_options
 @click.pass_obj
-def fork(color: ColorChoice, /, run: str, *, at: str, prompt: str | None, **said: Any) -> int:
+def fork(color: ColorChoice, /, run: str, *, at: str, prompt: str | None, **given: Any) -> int:
     """Start a new run from a turn of another one.
 
     Its root has the history up to that turn, and the settings of the run. Other agents and the
-    state of files are not copied; what those agents told the root stands in its history. Without -p
+    state of files are not copied; what those agents sent to the root is in its history. Without -p
     its id is printed, and `swarm resume` goes on with it. The run itself stays as it is; it may be
     alive.
 
@@ -42,7 +42,7 @@ def fork(color: ColorChoice, /, run: str, *, at: str, prompt: str | None, **said
     """
     from ...runs.run_fork import describe_agents_left_out, fork_run
 
-    show = parse_show_options(said, color)
+    show = parse_show_options(given, color)
     environment = dict(os.environ)
     places = find_user_paths(environment)
     source = paths_of_run(places, find_run(places, run))
@@ -56,10 +56,9 @@ def fork(color: ColorChoice, /, run: str, *, at: str, prompt: str | None, **said
     if cut.left:
         first = cut.left[0][0]
         click.echo(
-            f"swarm: not taken along: {describe_agents_left_out(cut.left)}; what they "
-            "told the root stands in its "
-            f"history, the rest is in the other run: swarm show {short_id(source.folder.name)} "
-            f"{first}",
+            f"swarm: not copied: {describe_agents_left_out(cut.left)}; what they sent to the root "
+            f"is in its history, the rest is in the other run: swarm show "
+            f"{short_id(source.folder.name)} {first}",
             err=True,
         )
     if prompt is None:
@@ -67,5 +66,5 @@ def fork(color: ColorChoice, /, run: str, *, at: str, prompt: str | None, **said
         click.echo(f'go on with it: swarm resume {short} -p "…"', err=True)
         return 0
     bounds = dict.fromkeys(("budget_tokens", "budget_usd", "budget_requests", "deadline"))
-    request = rebuild_request(target, environment, {**said, **bounds, "prompt": prompt})
+    request = rebuild_request(target, environment, {**given, **bounds, "prompt": prompt})
     return start_run(request, show, places)

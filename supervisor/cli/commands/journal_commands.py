@@ -145,20 +145,20 @@ def result(run: str, agent: str | None, *, items: bool, as_csv: bool, as_json: b
     if items:
         _print_items(past, as_csv=as_csv, as_json=as_json)
         return
-    status, text, words = about.status, about.result, about.message
+    status, text, message = about.status, about.result, about.message
     if past.completed is not None:
-        status, text, words = past.completed.status, past.completed.result, past.completed.message
+        status, text, message = past.completed.status, past.completed.result, past.completed.message
     if agent is not None:
         path = find_agent(here, agent)[0]
         ended = past.agents[path].ended
         status = ended.state if ended else "running"
         text = ended.message if ended and ended.state in {"completed", "truncated"} else None
-        words = ended.message if ended else ""
+        message = ended.message if ended else ""
     if as_json:
         print_json({"run": here.folder.name, "agent": agent or "/root", "status": status,
-                    "result": text, "message": words})  # fmt: skip
+                    "result": text, "message": message})  # fmt: skip
     elif text is None:
-        raise SwarmError(f"there is no answer: {status}{f', {words}' if words else ''}")
+        raise SwarmError(f"there is no answer: {status}{f', {message}' if message else ''}")
     else:
         click.echo(clean_block(text) if sys.stdout.isatty() else text)
 

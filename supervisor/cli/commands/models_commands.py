@@ -78,9 +78,9 @@ def _price(usd: float | None) -> str:
 
 
 def _abilities(line: ModelLine) -> str:
-    said = {"tools": line.calls_tools, "parallel": line.parallel_tool_calls,
+    given = {"tools": line.calls_tools, "parallel": line.parallel_tool_calls,
             "thinks": line.reasoning, "images": line.image_input}  # fmt: skip
-    return " ".join(word for word, able in said.items() if able) or "-"
+    return " ".join(word for word, able in given.items() if able) or "-"
 
 
 @models.command("pull", cls=ColorCommand)

@@ -52,21 +52,21 @@ def settings_change_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def parse_settings_change(said: dict[str, Any]) -> ChangeSettings | None:
+def parse_settings_change(given: dict[str, Any]) -> ChangeSettings | None:
     """The request that these options make; None if none is given."""
     names = ("model", "effort", "sandbox", "approval")
-    wish = {name: said[name] for name in names if said[name] is not None}
-    return ChangeSettings(agent=ROOT_PATH, **wish) if wish else None
+    change = {name: given[name] for name in names if given[name] is not None}
+    return ChangeSettings(agent=ROOT_PATH, **change) if change else None
 
 
-def _check_change(request: RunRequest, wish: ChangeSettings | None) -> None:
+def _check_change(request: RunRequest, change: ChangeSettings | None) -> None:
     """Raises UsageError before anything starts for a change that the run itself would refuse."""
-    if wish is not None:
+    if change is not None:
         limits = Limits(sandbox=request.sandbox, approval=request.approval)
         plan = AgentPlan(
             path=ROOT_PATH, agent_id="", role=request.role, limits=limits, cwd=request.cwd
         )
-        check_requirements(plan, changed_plan(plan, wish), request.held)
+        check_requirements(plan, changed_plan(plan, change), request.held)
 
 
 @click.command("resume", cls=ColorCommand)
@@ -81,7 +81,7 @@ def _check_change(request: RunRequest, wish: ChangeSettings | None) -> None:
 @settings_change_options
 @show_options
 @click.pass_obj
-def resume(color: ColorChoice, /, run: str | None, *, last: bool, **said: Any) -> int:
+def resume(color: ColorChoice, /, run: str | None, *, last: bool, **given: Any) -> int:
     """Continue a run after a crash, a stop or its end.
 
     The model is told that unfinished work was interrupted; nothing runs twice. Settings stay as
@@ -94,18 +94,18 @@ def resume(color: ColorChoice, /, run: str | None, *, last: bool, **said: Any) -
     """
     if last and run is not None:
         raise UsageError("give a run or --last, not both")
-    show = parse_show_options(said, color)
+    show = parse_show_options(given, color)
     environment = dict(os.environ)
     places = find_user_paths(environment)
     here = paths_of_run(places, find_run(places, run))
     if run is None:
         click.echo(f"swarm: resuming {short_id(here.folder.name)}", err=True)
-    request = rebuild_request(here, environment, said)
+    request = rebuild_request(here, environment, given)
     return start_run(request, show, places)
 
 
 def rebuild_request(
-    here: RunPaths, environment: dict[str, str], said: dict[str, Any]
+    here: RunPaths, environment: dict[str, str], given: dict[str, Any]
 ) -> RunRequest:
     """The saved request, ready to run now. Takes the keys out of `environment`.
 
@@ -120,29 +120,31 @@ def rebuild_request(
         )
     read_metadata(here)
     request = load_request(here)
-    prompt = said["prompt"]
+    prompt = given["prompt"]
     if prompt is not None and not prompt.strip():
         raise UsageError("the prompt is empty")
     cwd = Path(request.cwd)
     if not cwd.is_dir():
         raise UsageError(f"{cwd}, where this run worked, is gone")
-    override = override_layer(said["config"], cwd)
+    override = override_layer(given["config"], cwd)
     layers = find_layers(environment, ConfigQuery(cwd=cwd, flags=override.values))
-    held = find_requirements(environment)
-    config = load_config((*layers, override), requirements=held).config
+    required = find_requirements(environment)
+    config = load_config((*layers, override), requirements=required).config
     keys = take_keys(environment, key_variables(config))
     providers, literal = build_providers(config, [])
     export_openai_base_url(config.openai_base_url)
     budget = Budget(
-        tokens=said["budget_tokens"] or request.budget.tokens,
-        usd=said["budget_usd"] or request.budget.usd,
-        requests=said["budget_requests"] or request.budget.requests,
+        tokens=given["budget_tokens"] or request.budget.tokens,
+        usd=given["budget_usd"] or request.budget.usd,
+        requests=given["budget_requests"] or request.budget.requests,
     )
     if request.reviewer == "person" and is_ci(environment):
         click.echo(f"swarm: warning: {NO_PERSON_WARNING}", err=True)
         request = msgspec.structs.replace(request, reviewer="nobody")
-    deadline = request.deadline_s if said["deadline"] is None else parse_duration(said["deadline"])
-    wish = parse_settings_change(said)
+    deadline = (
+        request.deadline_s if given["deadline"] is None else parse_duration(given["deadline"])
+    )
+    change = parse_settings_change(given)
     request = msgspec.structs.replace(
         request,
         providers=providers,
@@ -153,8 +155,8 @@ def rebuild_request(
         run_id=here.folder.name,
         resumes=True,
         next_prompt=prompt,
-        next_settings=wish,
+        next_settings=change,
     )
-    request = apply_requirements_to_saved(request, held)
-    _check_change(request, wish)
+    request = apply_requirements_to_saved(request, required)
+    _check_change(request, change)
     return request

@@ -36,7 +36,7 @@ from .run_command import parse_show_options, prepare_run
 @show_options
 @click.option("--ephemeral", is_flag=True, help="Keep nothing after the end.")
 @click.pass_obj
-def review(color: ColorChoice, /, **said: Any) -> int:
+def review(color: ColorChoice, /, **given: Any) -> int:
     """Review changes: findings with file, lines, priority and confidence.
 
     Reads and never writes. --json has them as data, in the line `review.exited`.
@@ -47,34 +47,34 @@ def review(color: ColorChoice, /, **said: Any) -> int:
       swarm review --base main -p "Mind the error paths."
       swarm review --commit HEAD --json
     """
-    if said["run_id"] is not None:
-        return _review_in_live_run(said)
-    if said["agent"] is not None:
+    if given["run_id"] is not None:
+        return _review_in_live_run(given)
+    if given["agent"] is not None:
         raise UsageError("--agent goes with --run")
     from ...review.review_output import SCHEMA
     from ...review.review_target import ReviewTargetOptions, find_target
     from ..sandboxed_script import run_sandboxed_script
 
-    show = parse_show_options(said, color)
-    if said["sandbox"] not in {None, "read-only"}:
+    show = parse_show_options(given, color)
+    if given["sandbox"] not in {None, "read-only"}:
         raise UsageError("a review is read-only; leave --sandbox out")
-    if said["prompt"] is not None and not said["prompt"].strip():
+    if given["prompt"] is not None and not given["prompt"].strip():
         raise UsageError("the prompt is empty")
-    cwd = find_cwd(said["cd"])
-    wish = ReviewTargetOptions(
-        uncommitted=said["uncommitted"], base=said["base"], commit=said["commit"],
-        words=said["prompt"] or "",
+    cwd = find_cwd(given["cd"])
+    selected = ReviewTargetOptions(
+        uncommitted=given["uncommitted"], base=given["base"], commit=given["commit"],
+        words=given["prompt"] or "",
     )  # fmt: skip
-    target = find_target(wish, partial(_run_git_script, cwd=cwd, run=run_sandboxed_script))
+    target = find_target(selected, partial(_run_git_script, cwd=cwd, run=run_sandboxed_script))
     options = msgspec.convert(
-        {key: value for key, value in said.items() if key in RunOptions.__struct_fields__}
+        {key: value for key, value in given.items() if key in RunOptions.__struct_fields__}
         | {
             "prompt": target.prompt,
-            "role": said["role"] or REVIEW_ROLE,
+            "role": given["role"] or REVIEW_ROLE,
             "reviews": True,
             "sandbox": "read-only",
         }
-        | {"approval": said["approval"] or "never", "max_agents": said["max_agents"] or 1},
+        | {"approval": given["approval"] or "never", "max_agents": given["max_agents"] or 1},
         RunOptions,
     )
     environment = dict(os.environ)
@@ -90,7 +90,7 @@ def review(color: ColorChoice, /, **said: Any) -> int:
     return start_run(request, show, find_user_paths(environment))
 
 
-def _review_in_live_run(said: dict[str, Any]) -> int:
+def _review_in_live_run(given: dict[str, Any]) -> int:
     import trio
 
     from swarm.mailbox.protocol.control import ReviewWork
@@ -99,15 +99,15 @@ def _review_in_live_run(said: dict[str, Any]) -> int:
     from ..control_client import fetch_run_view, resolve_live_run, send_request_for_message
     from ..sandboxed_script import run_sandboxed_script
 
-    run = said["run_id"]
+    run = given["run_id"]
     cwd = Path(trio.run(fetch_run_view, resolve_live_run(run)).cwd)
-    wish = ReviewTargetOptions(
-        uncommitted=said["uncommitted"], base=said["base"], commit=said["commit"],
-        words=said["prompt"] or "",
+    options = ReviewTargetOptions(
+        uncommitted=given["uncommitted"], base=given["base"], commit=given["commit"],
+        words=given["prompt"] or "",
     )  # fmt: skip
-    target = find_target(wish, partial(_run_git_script, cwd=cwd, run=run_sandboxed_script))
+    target = find_target(options, partial(_run_git_script, cwd=cwd, run=run_sandboxed_script))
     order = ReviewWork(
-        agent=said["agent"] or "", prompt=target.prompt, target=target.kind, hint=target.hint
+        agent=given["agent"] or "", prompt=target.prompt, target=target.kind, hint=target.hint
     )
     click.echo(send_request_for_message(run, order), err=True)
     return 0

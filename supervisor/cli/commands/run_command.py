@@ -41,7 +41,7 @@ from .trust_command import ask_project_trust, ask_task_trust
 @click.option("--record", metavar="FILE", help="Save all model traffic of the tree.")
 @click.option("--replay", metavar="FILE", help="Run the whole tree from such a file.")
 @click.pass_obj
-def run(color: ColorChoice, /, **said: Any) -> int:
+def run(color: ColorChoice, /, **given: Any) -> int:
     """Run a task with a tree of agents.
 
     TASK is a Markdown file, or - for stdin. See docs/tasks.md for its front matter.
@@ -53,9 +53,9 @@ def run(color: ColorChoice, /, **said: Any) -> int:
       swarm run -p "What does this project do?" --json
       swarm run task.md --max-agents 8 --deadline 30m --detach
     """
-    show = parse_show_options(said, color)
+    show = parse_show_options(given, color)
     options = msgspec.convert(
-        {key: value for key, value in said.items() if key in RunOptions.__struct_fields__},
+        {key: value for key, value in given.items() if key in RunOptions.__struct_fields__},
         RunOptions,
     )
     environment = dict(os.environ)
@@ -106,16 +106,16 @@ def export_openai_base_url(base_url: str | None) -> None:
         os.environ["OPENAI_BASE_URL"] = base_url
 
 
-def parse_show_options(said: dict[str, Any], color: ColorChoice) -> ShowOptions:
+def parse_show_options(given: dict[str, Any], color: ColorChoice) -> ShowOptions:
     """The options that `run` and `resume` share, checked as far as possible now."""
-    answer = said["output_last_message"]  # the present folder may be gone at the end
+    answer = given["output_last_message"]  # the present folder may be gone at the end
     show = ShowOptions(
-        as_json=said["as_json"],
-        plain=said["plain"],
+        as_json=given["as_json"],
+        plain=given["plain"],
         color=color,
         output_last_message=None if answer is None else str(Path(answer).absolute()),
-        detach=said["detach"],
-        notify=said["notify"],
+        detach=given["detach"],
+        notify=given["notify"],
     )
     if show.notify is not None:
         split_command(show.notify)

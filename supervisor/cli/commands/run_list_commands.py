@@ -75,10 +75,10 @@ def _row(run: RunSummary, now: float) -> tuple[str, ...]:
 
 
 def _describe_task(run: RunSummary) -> str:
-    words = run.title or run.task or run.note
+    text = run.title or run.task or run.note
     if run.forked_from:
-        words = f"(fork of {short_id(run.forked_from)}) {words}"
-    return f"{run.name}: {words}" if run.name else words
+        text = f"(fork of {short_id(run.forked_from)}) {text}"
+    return f"{run.name}: {text}" if run.name else text
 
 
 @click.command("rm", cls=ColorCommand)
@@ -138,8 +138,8 @@ def name(run: str, name: str | None) -> None:
     here = _find(run)
     wanted = check_run_name(name or "")
     write_label(here, msgspec.structs.replace(read_label(here), name=wanted))
-    said = f"is called {wanted!r}" if wanted else "has no name"
-    click.echo(f"{short_id(here.folder.name)} {said}", err=True)
+    change = f"is called {wanted!r}" if wanted else "has no name"
+    click.echo(f"{short_id(here.folder.name)} {change}", err=True)
 
 
 def _find(wanted: str) -> RunPaths:

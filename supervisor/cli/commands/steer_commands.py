@@ -104,7 +104,7 @@ def kill(run: str, agent: str | None) -> None:
 @click.option("-s", "--sandbox", type=click.Choice(SANDBOXES), help="Only a narrower one.")
 @click.option("-a", "--approval", type=click.Choice(APPROVALS), help="Only a stricter one.")
 @click.option("-C", "--cd", "cwd", metavar="DIR", help="Another folder, within what it may write.")
-def set_agent_settings(run: str, agent: str, **said: Any) -> None:
+def set_agent_settings(run: str, agent: str, **given: Any) -> None:
     """Change the model, effort or rights of an agent of a live run.
 
     It counts from the next turn on. Rights can only be taken away. AGENT is a path (/root/scout)
@@ -114,9 +114,9 @@ def set_agent_settings(run: str, agent: str, **said: Any) -> None:
     Example:
       swarm set 4f21c0aa root --effort high --sandbox read-only
     """
-    if all(value is None for value in said.values()):
+    if all(value is None for value in given.values()):
         raise UsageError("say what is to change: swarm set --help")
-    changes = {"type": "change_settings", "agent": agent, **said}
+    changes = {"type": "change_settings", "agent": agent, **given}
     _send(run, msgspec.convert(changes, ChangeSettings))
 
 

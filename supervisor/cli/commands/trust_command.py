@@ -53,8 +53,8 @@ def ask_task_trust(task: Task, found: Sequence[Widening]) -> bool | None:
     """Show a task file and what it widens, and ask. For terminals only."""
     click.echo("swarm: this task file asks for more than your flags and configuration:\n", err=True)
     for one in found:
-        words = clean_line(f"{one.key}: {one.wanted} (yours: {one.own})")
-        click.echo(f"  ! {words}", err=True)
+        text = clean_line(f"{one.key}: {one.wanted} (yours: {one.own})")
+        click.echo(f"  ! {text}", err=True)
     for line in describe_task(task):
         click.echo(line, err=True)
     click.echo("\nA change of the file is asked about again.", err=True)
@@ -105,8 +105,8 @@ def _trust(config_folder: Path, system: Sequence[Path], cwd: Path, *, yes: bool)
         return
     if problems := [one.problem for one in folders if one.problem]:
         raise UsageError(f"this cannot be trusted: {problems[0]}")
-    book = read_trust(config_folder)
-    new = [one for one in folders if book.trust_state(one) != "trusted"]
+    store = read_trust(config_folder)
+    new = [one for one in folders if store.trust_state(one) != "trusted"]
     for line in describe_projects(new):
         click.echo(line)
     if not new:
@@ -120,8 +120,8 @@ def _trust(config_folder: Path, system: Sequence[Path], cwd: Path, *, yes: bool)
 
 
 def _trust_tasks(config_folder: Path, tasks: Sequence[Task], *, yes: bool) -> None:
-    book = read_trust(config_folder)
-    new = [one for one in tasks if book.trust_state(task_as_project(one)) != "trusted"]
+    store = read_trust(config_folder)
+    new = [one for one in tasks if store.trust_state(task_as_project(one)) != "trusted"]
     for task in new:
         for line in describe_task(task):
             click.echo(line)
@@ -149,11 +149,11 @@ def _revoke(config_folder: Path, folder: Path) -> None:
 
 
 def _list(config_folder: Path) -> None:
-    book = read_trust(config_folder)
-    if book.problem:
-        raise UsageError(book.problem)
+    store = read_trust(config_folder)
+    if store.problem:
+        raise UsageError(store.problem)
     rows = [
         (name, f"{len(seen.trusted)} trusted", f"{len(seen.declined)} declined")
-        for name, seen in sorted(book.folders.items())
+        for name, seen in sorted(store.folders.items())
     ]
     print_columns(("FOLDER", "CONTENTS", ""), rows)

@@ -72,8 +72,8 @@ def undo(
         _list(load_file_history(here), path, turns, as_json=as_json)
         return
     if is_run_alive(here):
-        wish = UndoFiles(agent=path, snapshot_id=snapshot_id, force=force, turns=turns)
-        click.echo(send_request_for_message(here.folder.name, wish), err=True)
+        request = UndoFiles(agent=path, snapshot_id=snapshot_id, force=force, turns=turns)
+        click.echo(send_request_for_message(here.folder.name, request), err=True)
         return
 
     def pick() -> list[FileSnapshot]:
@@ -114,8 +114,8 @@ def diff(run: str | None, agent: str | None, *, turn: str, stat: bool) -> None:
     lines = _stat(edits, store, about.cwd) if stat else _diff(edits, store, about.cwd)
     for line in lines:
         click.echo(line if not sys.stdout.isatty() else clean_block(line).rstrip("\n"))
-    for words in _warnings(past, edits, agents):
-        click.echo(f"swarm: {words}", err=True)
+    for text in _warnings(past, edits, agents):
+        click.echo(f"swarm: {text}", err=True)
 
 
 def _diff(edits: Sequence[NetChange], store: ContentStore, cwd: str) -> Iterator[str]:
@@ -178,8 +178,8 @@ def _list(past: FilesPast, agent: str, turns: tuple[str, ...], *, as_json: bool)
             continue
         click.echo(_line(kept))
     if not as_json:
-        for words in _warnings(past, (), set()):
-            click.echo(f"swarm: {words}", err=True)
+        for text in _warnings(past, (), set()):
+            click.echo(f"swarm: {text}", err=True)
 
 
 def _line(kept: FileSnapshot) -> str:

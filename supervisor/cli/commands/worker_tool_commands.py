@@ -68,9 +68,9 @@ def sandbox(
             raise UsageError("give --sandbox or --permission-profile, not both")
         flags = ["--policy", _profile(permission_profile, cd)]
     flags += ["--network"] if network else []
-    words = command[1:] if command[:1] == ("--",) else command
+    argv = command[1:] if command[:1] == ("--",) else command
     exec_python_module(
-        "swarm.worker.sandbox.sandbox_command", *flags, "-C", cd, *hidden, "--", *words
+        "swarm.worker.sandbox.sandbox_command", *flags, "-C", cd, *hidden, "--", *argv
     )
 
 
@@ -96,10 +96,10 @@ def _required(environment: dict[str, str], policy: str, network: bool) -> tuple[
     from ..run_setup.requirements import denied_paths, find_requirements, standalone_refusal
 
     try:
-        held = find_requirements(environment)
-        if (why := standalone_refusal(policy, held, network=network)) is not None:
+        required = find_requirements(environment)
+        if (why := standalone_refusal(policy, required, network=network)) is not None:
             raise UsageError(why)
-        return denied_paths(held)
+        return denied_paths(required)
     except UsageError as error:
         raise SandboxNotAllowed(f"sandbox: {error}") from error
 
@@ -128,9 +128,9 @@ def parse_command(*, as_json: bool, command: tuple[str, ...]) -> NoReturn:
     Example:
       swarm parse-command --json -- bash -lc "cat README.md | head"
     """
-    words = command[1:] if command[:1] == ("--",) else command
+    argv = command[1:] if command[:1] == ("--",) else command
     flags = ["--json"] if as_json else []
-    exec_python_module("swarm.worker.policy.policy_command", "parse-command", *flags, "--", *words)
+    exec_python_module("swarm.worker.policy.policy_command", "parse-command", *flags, "--", *argv)
 
 
 @click.command("completion", cls=ColorCommand)

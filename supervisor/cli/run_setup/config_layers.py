@@ -61,10 +61,10 @@ def find_layers(
         config_folder=places.config, profile=wanted.profile, system_folders=places.system
     )
     below = merge_layers([*low, Layer(name="-c", values=wanted.flags)]).values
-    judge = _TrustCheck(places.config, below, ask)
+    decide = _TrustCheck(places.config, below, ask)
     return (
         *low,
-        *project_layers(wanted.cwd, below, config_folder=places.config, judge=judge),
+        *project_layers(wanted.cwd, below, config_folder=places.config, decide=decide),
     )
 
 
@@ -75,16 +75,16 @@ class _TrustCheck:
         self._folder, self._below, self._ask = config_folder, below, ask
 
     def __call__(self, folders: Sequence[ProjectFolder]) -> Sequence[str]:
-        book = read_trust(self._folder)
-        new = [one for one in folders if not self._ignored_reason(one, book)[1]]
-        if new and self._ask is not None and not book.problem:
+        store = read_trust(self._folder)
+        new = [one for one in folders if not self._ignored_reason(one, store)[1]]
+        if new and self._ask is not None and not store.problem:
             answer = self._ask(new)
             if answer is not None:
                 save_trust_decision(self._folder, new, trusted=answer)
-                book = read_trust(self._folder)
-        return [self._ignored_reason(one, book)[0] for one in folders]
+                store = read_trust(self._folder)
+        return [self._ignored_reason(one, store)[0] for one in folders]
 
-    def _ignored_reason(self, one: ProjectFolder, book: TrustStore) -> tuple[str, bool]:
+    def _ignored_reason(self, one: ProjectFolder, store: TrustStore) -> tuple[str, bool]:
         """(why it does not count or "", whether the decision is final)."""
         if one.problem:
             return f"this project's configuration is ignored: {one.problem}", True
@@ -94,13 +94,13 @@ class _TrustCheck:
                 "as untrusted",
                 True,
             )
-        match book.trust_state(one):
+        match store.trust_state(one):
             case "trusted":
                 return "", True
             case "declined":
                 return f"this project's configuration is ignored, as you said; {_HINT}", True
             case "unknown":
-                why = f" ({book.problem})" if book.problem else ""
+                why = f" ({store.problem})" if store.problem else ""
                 return (
                     f"this project's configuration is not trusted and ignored{why}; {_HINT}",
                     False,

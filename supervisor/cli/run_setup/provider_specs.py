@@ -108,17 +108,17 @@ def _without_secret_headers(
     name: str, table: ProviderTable
 ) -> tuple[ProviderTable, dict[str, str]]:
     """Turn headers that hold a secret into keys: passed by pipe, in no file of the run."""
-    said = table.http_headers
+    given = table.http_headers
     names = {
         header: f"model_providers.{name}.http_headers.{header}"
-        for header in said
+        for header in given
         if _SECRET.search(header)
     }
-    rest = {header: value for header, value in said.items() if header not in names}
+    rest = {header: value for header, value in given.items() if header not in names}
     moved = msgspec.structs.replace(
         table, http_headers=rest, env_http_headers={**names, **table.env_http_headers}
     )
-    return moved, {place: said[header] for header, place in names.items()}
+    return moved, {place: given[header] for header, place in names.items()}
 
 
 def check_provider_exists(

@@ -110,8 +110,8 @@ def build_request(
     network = network_policy(config, granted.network)
     sandbox = _narrow_sandbox(settings, granted.policy, network, warnings)
     guidance = _guidance(cwd, settings, sandbox, warnings)
-    held = settings.loaded.requirements
-    rules = load_layer_rules(settings.loaded.layers, held)
+    required = settings.loaded.requirements
+    rules = load_layer_rules(settings.loaded.layers, required)
     warnings += rules.warnings
     request = RunRequest(
         task=settings.task.name,
@@ -163,13 +163,13 @@ def build_request(
         request = _with_fan_out(request, settings, run_lines)
     switched = resolve_features(
         config.features,
-        pins=held.features,
+        pins=required.features,
         warn_of_unstable=not config.suppress_unstable_features_warning,
     )
     warnings += switched.warnings
     request = apply_features(request, switched, warnings)
     return PreparedRequest(
-        request=apply_requirements(request, held),
+        request=apply_requirements(request, required),
         literal_keys=literal,
         warnings=tuple(dict.fromkeys(warnings)),
     )
@@ -218,13 +218,13 @@ def _brief(role: Role, settings: RunSettings) -> RoleBrief:
     base = brief.base_instructions
     if not base and (name := config.model_instructions_file) is not None:
         base = _read_text(Path(name), settings.loaded.trusted_file(name))
-    words = brief.developer_instructions or config.developer_instructions
-    return msgspec.structs.replace(brief, base_instructions=base, developer_instructions=words)
+    own = brief.developer_instructions or config.developer_instructions
+    return msgspec.structs.replace(brief, base_instructions=base, developer_instructions=own)
 
 
-def _read_text(path: Path, held: bytes | None) -> str:
+def _read_text(path: Path, trusted: bytes | None) -> str:
     try:
-        data = read_user_file(path, most_bytes=FILE_BYTES) if held is None else held
+        data = read_user_file(path, most_bytes=FILE_BYTES) if trusted is None else trusted
         text = data.decode().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"failed to read model instructions file {path}: {error}") from error

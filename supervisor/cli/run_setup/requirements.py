@@ -47,34 +47,34 @@ def find_requirements(environment: Mapping[str, str]) -> Requirements:
     return read_requirements(find_user_paths(dict(environment)).system)
 
 
-def apply_requirements(request: RunRequest, held: Requirements) -> RunRequest:
+def apply_requirements(request: RunRequest, required: Requirements) -> RunRequest:
     """Apply the requirements to a new run's request, whose configuration already fulfils them.
 
     Raises UsageError for a violation that shows only in the finished request.
     """
-    if held == NO_REQUIREMENTS:
+    if required == NO_REQUIREMENTS:
         return request
     for policy in (request.sandbox, request.fan_sandbox):
-        if policy is not None and (why := sandbox_refusal(policy, held)) is not None:
+        if policy is not None and (why := sandbox_refusal(policy, required)) is not None:
             raise UsageError(why)
-    for why in _choice_violations(request, held):
+    for why in _choice_violations(request, required):
         raise UsageError(f"a run cannot start with {why}")
-    model = held.pins.get("model")
+    model = required.pins.get("model")
     return msgspec.structs.replace(
-        _restrict_network(request, held),
-        deny_read=denied_paths(held),
+        _restrict_network(request, required),
+        deny_read=denied_paths(required),
         held=RequiredChoices(
             model=model if isinstance(model, str) else None,
             approvals=None
-            if held.approvals is None
-            else tuple(one if isinstance(one, str) else "on-request" for one in held.approvals),
-            sandbox_modes=held.sandbox_modes,
+            if required.approvals is None
+            else tuple(one if isinstance(one, str) else "on-request" for one in required.approvals),
+            sandbox_modes=required.sandbox_modes,
         ),
-        sandbox_required=held.sandbox_required,
+        sandbox_required=required.sandbox_required,
     )
 
 
-def apply_requirements_to_saved(request: RunRequest, held: Requirements) -> RunRequest:
+def apply_requirements_to_saved(request: RunRequest, required: Requirements) -> RunRequest:
     """Apply the present requirements to a saved request, as to a new one.
 
     Raises UsageError that says what the run was started with, and which requirement forbids it.
@@ -82,66 +82,68 @@ def apply_requirements_to_saved(request: RunRequest, held: Requirements) -> RunR
     request = msgspec.structs.replace(
         request, deny_read=(), held=RequiredChoices(), sandbox_required=""
     )
-    if held == NO_REQUIREMENTS:
+    if required == NO_REQUIREMENTS:
         return request
-    if held.broken:
-        raise UsageError(held.broken)
-    for why in (*_choice_violations(request, held), *_pin_violations(request, held)):
-        raise UsageError(f"this run was started with {why}; start it anew")
+    if required.broken:
+        raise UsageError(required.broken)
+    for why in (*_choice_violations(request, required), *_pin_violations(request, required)):
+        raise UsageError(f"this run was started with {why}; start a new run")
     return apply_requirements(
         msgspec.structs.replace(
             request,
-            roles=apply_role_requirements(request.roles, held),
-            rules=add_required_rules(request.rules, held),
+            roles=apply_role_requirements(request.roles, required),
+            rules=add_required_rules(request.rules, required),
         ),
-        held,
+        required,
     )
 
 
-def standalone_refusal(mode: str, held: Requirements, *, network: bool) -> str | None:
+def standalone_refusal(mode: str, required: Requirements, *, network: bool) -> str | None:
     """Why `swarm sandbox` may not run a command this way; None if it may."""
-    if held.broken:
-        return held.broken
-    if network and held.network is not None and held.network.enabled:
+    if required.broken:
+        return required.broken
+    if network and required.network is not None and required.network.enabled:
         key = "experimental_network"
-        return f"--network is not allowed: {held.place(key)}, {key}: only the proxy leads out"
+        return f"--network is not allowed: {required.place(key)}, {key}: only the proxy leads out"
     policies: dict[str, SandboxPolicy] = {
         "workspace-write": WorkspaceWrite(), "danger-full-access": DangerFullAccess(),
     }  # fmt: skip
-    return sandbox_refusal(policies.get(mode, ReadOnly()), held)
+    return sandbox_refusal(policies.get(mode, ReadOnly()), required)
 
 
-def _restrict_network(request: RunRequest, held: Requirements) -> RunRequest:
-    if held.network is None:
+def _restrict_network(request: RunRequest, required: Requirements) -> RunRequest:
+    if required.network is None:
         return request
-    if held.network.enabled:  # the proxy is the only way out, also for a run without one
+    if required.network.enabled:  # the proxy is the only way out, also for a run without one
         request = msgspec.structs.replace(request, sandbox=without_direct_network(request.sandbox))
     return msgspec.structs.replace(
         request,
-        network=apply_network_requirements(request.network, held.network),
-        fan_network=apply_network_requirements(request.fan_network, held.network),
-        unix_sockets=apply_socket_requirements(request.unix_sockets, held.network),
-        fan_unix_sockets=apply_socket_requirements(request.fan_unix_sockets, held.network),
+        network=apply_network_requirements(request.network, required.network),
+        fan_network=apply_network_requirements(request.fan_network, required.network),
+        unix_sockets=apply_socket_requirements(request.unix_sockets, required.network),
+        fan_unix_sockets=apply_socket_requirements(request.fan_unix_sockets, required.network),
     )
 
 
-def add_required_rules(rules: RuleSet, held: Requirements) -> RuleSet:
+def add_required_rules(rules: RuleSet, required: Requirements) -> RuleSet:
     """A saved run's rules plus the required ones. Raises UsageError if the rules are broken."""
-    if not held.prefix_rules:
+    if not required.prefix_rules:
         return rules
     if rules.broken:
-        raise UsageError(f"{rules.broken}; {held.place('rules')} requires rules that can be read")
-    missing = tuple(rule for rule in held.prefix_rules if rule not in rules.prefixes)
+        raise UsageError(
+            f"{rules.broken}; {required.place('rules')} requires rules that can be read"
+        )
+    missing = tuple(rule for rule in required.prefix_rules if rule not in rules.prefixes)
     return msgspec.structs.replace(rules, prefixes=(*rules.prefixes, *missing))
 
 
-def denied_paths(held: Requirements) -> tuple[str, ...]:
+def denied_paths(required: Requirements) -> tuple[str, ...]:
     """`deny_read` as paths: patterns expanded to their present matches, other entries unchanged.
 
     Raises UsageError if there are more than MAX_DENIED_PATHS.
     """
     found: list[str] = []
-    for pattern in held.deny_read:
+    for pattern in required.deny_read:
         if glob.has_magic(pattern):
             fits = glob.iglob(pattern, recursive=True, include_hidden=True)  # noqa: PTH207
             found += islice(fits, MAX_DENIED_PATHS + 1 - len(found))
@@ -149,24 +151,24 @@ def denied_paths(held: Requirements) -> tuple[str, ...]:
             found.append(pattern)
         if len(found) > MAX_DENIED_PATHS:
             raise UsageError(
-                f"{held.place('permissions')}: deny_read fits more than {MAX_DENIED_PATHS} paths; "
-                "name the folders above them"
+                f"{required.place('permissions')}: deny_read fits more than {MAX_DENIED_PATHS} "
+                "paths; name the folders above them"
             )
     return tuple(dict.fromkeys(found))
 
 
-def _choice_violations(request: RunRequest, held: Requirements) -> Iterator[str]:
-    if held.approvals is not None and _approval(request) not in held.approvals:
-        yield _forbidden(f"approval {request.approval}", held, "allowed_approval_policies")
+def _choice_violations(request: RunRequest, required: Requirements) -> Iterator[str]:
+    if required.approvals is not None and _approval(request) not in required.approvals:
+        yield _forbidden(f"approval {request.approval}", required, "allowed_approval_policies")
     reviewer = _REVIEWERS[request.reviewer]
-    if held.reviewers is not None and reviewer not in (*held.reviewers, "nobody"):
-        yield _forbidden(f"reviewer {request.reviewer}", held, "allowed_approvals_reviewers")
-    if held.reviewer_policy not in (None, request.auto_review.policy):
-        yield _forbidden("another policy of the reviewer", held, "guardian_policy_config")
+    if required.reviewers is not None and reviewer not in (*required.reviewers, "nobody"):
+        yield _forbidden(f"reviewer {request.reviewer}", required, "allowed_approvals_reviewers")
+    if required.reviewer_policy not in (None, request.auto_review.policy):
+        yield _forbidden("another policy of the reviewer", required, "guardian_policy_config")
 
 
-def _forbidden(what: str, held: Requirements, key: str) -> str:
-    return f"{what}, which {held.place(key)}, {key} forbids"
+def _forbidden(what: str, required: Requirements, key: str) -> str:
+    return f"{what}, which {required.place(key)}, {key} forbids"
 
 
 def _approval(request: RunRequest) -> str | GranularPolicy:
@@ -202,8 +204,8 @@ _LIMITS = {
 }
 
 
-def _pin_violations(request: RunRequest, held: Requirements) -> Iterator[str]:
-    for path, value in leaves(held.pins):
+def _pin_violations(request: RunRequest, required: Requirements) -> Iterator[str]:
+    for path, value in leaves(required.pins):
         if path[0] == "limits":
             table = msgspec.convert({path[1]: value}, LimitsTable)
             name = _LIMITS[path[1]]
@@ -216,4 +218,4 @@ def _pin_violations(request: RunRequest, held: Requirements) -> Iterator[str]:
         if own != wanted:
             shown = msgspec.json.encode(own).decode()
             key = ".".join(path)
-            yield _forbidden(f"{key} = {shown}", held, f"pins.{key}")
+            yield _forbidden(f"{key} = {shown}", required, f"pins.{key}")

@@ -43,9 +43,9 @@ def _guardian(config: Config, warnings: list[str]) -> Reviewer:
     """Choose the guardian and warn if the policy is not one under which it judges."""
     policy = config.approval
     if policy in {"untrusted", "on-failure"}:
-        said = config.approvals_reviewer is not None
+        is_chosen = config.approvals_reviewer is not None
         warnings.append(
             f"the reviewer judges only under approval on-request: under {policy} what would ask "
-            + ("is refused; use --reviewer person" if said else "is refused")
+            + ("is refused; use --reviewer person" if is_chosen else "is refused")
         )
     return "guardian"

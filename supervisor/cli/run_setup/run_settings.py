@@ -60,17 +60,17 @@ def load_settings(
     override = override_layer((*options.config, *switches), cwd)
     wanted = ConfigQuery(cwd=cwd, profile=options.profile, flags=override.values)
     files = find_layers(environment, wanted, ask=ask)
-    held = find_requirements(environment)
-    roles = load_roles((*files, override), held)
+    required = find_requirements(environment)
+    roles = load_roles((*files, override), required)
     role = find_role(roles, options.role or task.front.role or "default")
     layers = (*files, role_layer(role), task_layer(task), override, flag_layer(options))
-    loaded = load_config(layers, strict=options.strict_config, requirements=held)
-    if (model := _review_model(loaded.config, held)) is not None:
+    loaded = load_config(layers, strict=options.strict_config, requirements=required)
+    if (model := _review_model(loaded.config, required)) is not None:
         roles = apply_review_model(roles, model)
         if role.model is None and (options.reviews or role.name == REVIEW_ROLE):
             role = msgspec.structs.replace(role, model=model)
             layers = (*files, role_layer(role), *layers[-3:])
-            loaded = load_config(layers, strict=options.strict_config, requirements=held)
+            loaded = load_config(layers, strict=options.strict_config, requirements=required)
     return RunSettings(
         task=task,
         cwd=str(cwd),
@@ -100,9 +100,9 @@ def load_config_here(
     return load_config(layers, lenient=lenient, requirements=find_requirements(os.environ))
 
 
-def _review_model(config: Config, held: Requirements) -> str | None:
+def _review_model(config: Config, required: Requirements) -> str | None:
     """A model that is required of every agent is also the reviewer's model."""
-    return None if held.pins.get("model") is not None else config.review_model
+    return None if required.pins.get("model") is not None else config.review_model
 
 
 def find_cwd(wanted: str | None) -> Path:
@@ -173,17 +173,17 @@ def flag_layer(options: RunOptions) -> Layer:
     return Layer(name="flags", values=_without_unset(values))
 
 
-def _common(said: FrontMatter | RunOptions) -> Toml:
-    threads = None if said.max_agents is None else said.max_agents - 1
+def _common(given: FrontMatter | RunOptions) -> Toml:
+    threads = None if given.max_agents is None else given.max_agents - 1
     return {
-        "approval_policy": said.approval,
-        "approvals_reviewer": _REVIEWERS.get(said.reviewer or ""),
-        "allow_commit": said.allow_commit,
+        "approval_policy": given.approval,
+        "approvals_reviewer": _REVIEWERS.get(given.reviewer or ""),
+        "allow_commit": given.allow_commit,
         "agents": _without_unset(
             {
                 "max_threads": threads,
-                "max_depth": said.max_depth,
-                "max_total": said.max_spawns,
+                "max_depth": given.max_depth,
+                "max_total": given.max_spawns,
             }
         ),
     }
@@ -191,8 +191,8 @@ def _common(said: FrontMatter | RunOptions) -> Toml:
 
 def _network(front: NetworkTaskTable) -> Toml:
     """Switches the proxy on and adds these hosts to those of the lower layers."""
-    words: dict[str, object] = dict.fromkeys(front.allow, "allow")
-    return {"enabled": True, "domains": words | dict.fromkeys(front.deny, "deny")}
+    hosts: dict[str, object] = dict.fromkeys(front.allow, "allow")
+    return {"enabled": True, "domains": hosts | dict.fromkeys(front.deny, "deny")}
 
 
 def _without_unset(values: Mapping[str, object]) -> Toml:

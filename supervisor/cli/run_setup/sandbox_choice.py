@@ -39,32 +39,32 @@ def resolve_run_sandbox(
         add_dirs: Further folders of the agents, absolute.
         profile: Replaces the choice of the layers.
     """
-    config, merged, held = loaded.config, loaded.merged, loaded.requirements
+    config, merged, required = loaded.config, loaded.merged, loaded.requirements
     name = profile or chosen_profile(loaded.layers)
     mode = sandbox_of_mode(config, add_dirs)
     if name is None:
         return ResolvedProfile(policy=mode)
-    if held.profiles is not None and name not in held.profiles:
-        place = held.place("allowed_permission_profiles")
-        allowed = ", ".join(held.profiles)
+    if required.profiles is not None and name not in required.profiles:
+        place = required.place("allowed_permission_profiles")
+        allowed = ", ".join(required.profiles)
         raise UsageError(f"permission profile {name} is not allowed: {place} allows only {allowed}")
     tables = as_table(merged.values.get("permissions"))
     granted = resolve_profile(
         name, tables, ProfileContext(cwd=cwd, roots=add_dirs, home=str(Path.home()))
     )
-    if _required(merged, "sandbox_mode"):  # a profile must not bypass a required mode
+    if _required_value(merged, "sandbox_mode"):  # a profile must not bypass a required mode
         narrowed = intersect_sandboxes(granted.policy, mode)
         if narrowed != granted.policy:
-            words = f"permission profile {name} is narrowed: {config.sandbox_mode} is required"
+            text = f"permission profile {name} is narrowed: {config.sandbox_mode} is required"
             granted = msgspec.structs.replace(
-                granted, policy=narrowed, warnings=(*granted.warnings, words)
+                granted, policy=narrowed, warnings=(*granted.warnings, text)
             )
-    if (why := sandbox_refusal(granted.policy, held)) is not None:
+    if (why := sandbox_refusal(granted.policy, required)) is not None:
         raise UsageError(f"permission profile {name}: {why}")
     return granted
 
 
-def _required(merged: MergedConfig, key: str) -> str | None:
+def _required_value(merged: MergedConfig, key: str) -> str | None:
     """The value that the administrator's requirements force; None if they force none."""
     origin = merged.origins.get((key,))
     value = merged.values.get(key)
@@ -75,10 +75,10 @@ def _required(merged: MergedConfig, key: str) -> str | None:
 def resolve_profile_in(name: str, folder: str) -> SandboxPolicy:
     """A profile for one command in this folder; its warnings go to stderr. Raises UsageError."""
     cwd = find_cwd(folder)
-    held = find_requirements(os.environ)
+    required = find_requirements(os.environ)
     chosen = Layer(name="-P", values={"default_permissions": name})
     layers = (*find_layers(os.environ, ConfigQuery(cwd=cwd)), chosen)
-    granted = resolve_run_sandbox(load_config(layers, requirements=held), cwd=str(cwd))
+    granted = resolve_run_sandbox(load_config(layers, requirements=required), cwd=str(cwd))
     for warning in granted.warnings:
         click.echo(f"swarm: warning: {warning}", err=True)
     if granted.network is not None and granted.network.enabled:

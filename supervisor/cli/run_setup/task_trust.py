@@ -57,11 +57,11 @@ def _is_trusted(settings: RunSettings, found: Sequence[Widening], ask: AskTaskTr
     one, folder = task_as_project(settings.task), Path(settings.config_folder)
     if forbidden_by_config(one, settings.loaded.merged.values):
         return False
-    book = read_trust(folder)
-    match book.trust_state(one):
+    store = read_trust(folder)
+    match store.trust_state(one):
         case "trusted":
             return True
-        case "unknown" if ask is not None and not book.problem:
+        case "unknown" if ask is not None and not store.problem:
             answer = ask(settings.task, found)
             if answer is not None:
                 save_trust_decision(folder, [one], trusted=answer)
@@ -97,16 +97,16 @@ def find_widening_tasks(folder: Path) -> tuple[Task, ...]:
 
 def describe_task(task: Task) -> list[str]:
     """Lines that show a person what they would trust."""
-    said = msgspec.to_builtins(task.front)
+    given = msgspec.to_builtins(task.front)
     lines = [clean_line(task.name, limit=400)]
-    for key, value in said.items():
+    for key, value in given.items():
         if value not in (None, (), []):
             shown = msgspec.json.encode(value).decode()
             lines.append(f"    {clean_line(f'{key}: {shown}', limit=240)}")
-    words = [clean_line(line, limit=120) for line in task.body.splitlines() if line.strip()]
-    lines += [f"    | {line}" for line in words[:_MOST_LINES]]
-    if len(words) > _MOST_LINES:
-        lines.append(f"    | … {len(words) - _MOST_LINES} lines more: read the file")
+    body = [clean_line(line, limit=120) for line in task.body.splitlines() if line.strip()]
+    lines += [f"    | {line}" for line in body[:_MOST_LINES]]
+    if len(body) > _MOST_LINES:
+        lines.append(f"    | … {len(body) - _MOST_LINES} lines more: read the file")
     return lines
 
 

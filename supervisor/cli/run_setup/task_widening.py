@@ -120,12 +120,12 @@ def _agents(both: TaskComparison) -> Iterator[Widening]:
 def _agent_limits(config: Config) -> dict[str, int]:
     """The limits that are set."""
     table = msgspec.convert(config.agents, AgentsTable)
-    said = {
+    given = {
         "max_agents": None if table.children is None else table.children + 1,
         "max_depth": table.max_depth,
         "max_spawns": table.max_total,
     }
-    return {key: value for key, value in said.items() if value is not None}
+    return {key: value for key, value in given.items() if value is not None}
 
 
 def _commits(both: TaskComparison) -> Iterator[Widening]:
@@ -211,10 +211,10 @@ def _fan_out_command(both: TaskComparison) -> Iterator[Widening]:
 
 def can_widen(front: FrontMatter) -> bool:
     """True if the file sets any key that can widen; for listing the task files of a folder."""
-    said = (
+    given = (
         front.provider, front.sandbox, front.approval, front.reviewer, front.allow_commit,
         front.network, front.max_agents, front.max_depth, front.max_spawns, front.budget,
         front.deadline,
     )  # fmt: skip
     files = (front.output_schema, front.fan_out)
-    return any(one is not None for one in (*said, *files))
+    return any(one is not None for one in (*given, *files))

@@ -45,7 +45,7 @@ def trust_all(folders):
 
 
 def layers(cwd, below=None, judge=trust_all, home=Path("/nonexistent")):
-    return project_layers(cwd, below or {}, config_folder=home, judge=judge)
+    return project_layers(cwd, below or {}, config_folder=home, decide=judge)
 
 
 def test_folders_count_from_the_projects_root_to_the_cwd_and_not_above_or_beside(repo):

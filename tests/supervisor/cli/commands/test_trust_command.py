@@ -220,7 +220,7 @@ def test_whatever_a_project_holds_it_is_described_and_read_or_refused(config, ro
         found = read_project_folders(Path(name), [], config_folder=Path(name, "none"))
         assert all("\x1b" not in line for line in describe_projects(found))
         layers = project_layers(
-            Path(name), {}, config_folder=Path(name, "none"), judge=lambda all_: [""] * len(all_)
+            Path(name), {}, config_folder=Path(name, "none"), decide=lambda all_: [""] * len(all_)
         )
         with suppress(UsageError):
             load_config(layers)
@@ -269,5 +269,5 @@ def test_a_book_that_cannot_be_read_is_named_and_not_replaced(repo, home, capfd)
     (home / "trusted.json").write_text("{")
     os.chmod(home / "trusted.json", 0o600)
     assert run_cli(["trust", "--yes"]) == 1
-    assert "delete it and trust anew" in capfd.readouterr().err
+    assert "delete it and trust again" in capfd.readouterr().err
     assert (home / "trusted.json").read_text() == "{"

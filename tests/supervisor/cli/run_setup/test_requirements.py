@@ -120,7 +120,7 @@ def test_a_pin_holds_when_a_run_goes_on(held, pin, good, bad):
     if good is not None:
         apply_requirements_to_saved(msgspec.structs.replace(REQUEST, **good), requirements)
     with pytest.raises(
-        UsageError, match=r"requirements.toml, line 2, pins\..* forbids; start it anew"
+        UsageError, match=r"requirements.toml, line 2, pins\..* forbids; start a new run"
     ):
         apply_requirements_to_saved(msgspec.structs.replace(REQUEST, **bad), requirements)
 
