@@ -147,14 +147,18 @@ class ChangeWatcher:
         return looked.is_set()
 
     async def finish(self) -> None:
-        """Make a last scan when nothing changes files any more; bounded in time."""
+        """Make a last scan when nothing changes files any more; bounded in time.
+
+        A scan that takes longer keeps the copies open; they end with the process.
+        """
         for call_id in tuple(self._open):
             self._close(call_id)
         with trio.move_on_after(_FINISH_S, shield=True):
             if self._ended_windows or self._ended_turns:
                 await self._scan()
             await self._run.journal.flush()
-        self.tree.close()
+            async with self._lock:  # a scan may still run in its thread, for a short run the first
+                self.tree.close()
 
     def _close(self, call_id: str) -> None:
         found = self._open.pop(call_id)

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import trio
+import trio.testing
 
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits
 from swarm.mailbox.protocol.records import FilesChanged, TurnDiff
@@ -84,6 +85,37 @@ async def test_a_call_that_begins_during_a_look_owns_what_that_look_finds(work, 
             await watching.finish()
             nursery.cancel_scope.cancel()
     assert changed(notes, store) == {"two": ["f"]}
+
+
+async def test_a_run_that_ends_during_its_first_look_keeps_the_copies_open_for_it(
+    work, monkeypatch
+):
+    notes = Notes(work.parent)
+    watching = ChangeWatcher(notes, ContentStore(notes.paths.file_copies), trio.Lock())
+    order = []
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            watching.tree.add_roots([str(work)])
+            scan, inside, go_on = watching.tree.scan, trio.Event(), trio.Event()
+
+            def slow():
+                trio.from_thread.run_sync(inside.set)
+                trio.from_thread.run(go_on.wait)
+                found = scan()
+                order.append("looked")
+                return found
+
+            monkeypatch.setattr(watching.tree, "scan", slow)
+            monkeypatch.setattr(watching.tree, "close", lambda: order.append("closed"))
+            nursery.start_soon(watching.run)
+            nursery.start_soon(watching.request_scan)
+            await inside.wait()
+            async with trio.open_nursery() as ending:
+                ending.start_soon(watching.finish)
+                await trio.testing.wait_all_tasks_blocked()
+                go_on.set()
+            nursery.cancel_scope.cancel()
+    assert order == ["looked", "closed"]
 
 
 async def test_what_changes_while_nobody_works_is_nobodys(work):
