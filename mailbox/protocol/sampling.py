@@ -55,6 +55,8 @@ class ModelInfo(Value):
     structured_output: bool = False  # the `messages` wire can hold it to a schema
     stream_max_retries: int = 5  # of the provider: retries of a broken stream
     stream_idle_s: float = 300.0  # of the provider: silence after which a stream is ended
+    # Its tool calls are JSON text that the server's grammar enforces (small models).
+    constrained_calls: bool = False
     remote_compaction: bool = False  # the provider can compact a conversation itself
 
 

@@ -74,9 +74,13 @@ _decode = msgspec.json.Decoder(ModelLine).decode
 
 def catalogue_files() -> list[str]:
     """The models.toml files that exist, the system's first."""
-    folder = find_user_paths(dict(os.environ)).config
-    paths = (Path("/etc/swarm/models.toml"), folder / "models.toml")
+    paths = (Path("/etc/swarm/models.toml"), own_catalogue_file())
     return [str(path) for path in paths if path.is_file()]
+
+
+def own_catalogue_file() -> Path:
+    """The person's own models.toml, present or not."""
+    return find_user_paths(dict(os.environ)).config / "models.toml"
 
 
 def query_models(verb: str, *names: str) -> Iterator[ModelLine]:

@@ -20,6 +20,7 @@ from swarm.mailbox.redact import NOT_HIDDEN, Redactor, unhidden_keys
 
 from . import chat_request, responses_request
 from .backend import Backend, ResponseSource
+from .constrained_calls import ConstrainedChatStore
 from .http_client import open_http
 from .http_source import HttpSource
 from .model_catalogue import Catalogue, load_catalogue
@@ -88,10 +89,10 @@ class GatewayApp:
     def keeps_ordinals(self) -> bool:
         """True if a resumed agent must continue the count of its requests.
 
-        A recording finds a response by this number; the item ids of the embedded model contain it.
+        A recording and a script find a response by this number.
         """
         is_taped = self.recording is not None or bool(self.recorded_models)
-        return is_taped or self.choice.model.wire in {"local", "scripted"}
+        return is_taped or self.choice.model.wire == "scripted"
 
     @property
     def continues_text(self) -> bool:
@@ -139,11 +140,12 @@ class GatewayApp:
         match model.wire:
             case "responses":
                 return responses_request.ResponsesStore(context, self._responses_heads)
-            case "chat":
-                return chat_request.ChatStore(context, self._chat_heads)
+            case "chat" | "local":
+                kind = ConstrainedChatStore if model.constrained_calls else chat_request.ChatStore
+                return kind(context, self._chat_heads)
             case "messages":
                 return self._messages_store(context)
-            case "local" | "scripted":
+            case "scripted":
                 return UnencodedItemStore()
             case _:
                 assert_never(model.wire)
@@ -219,8 +221,13 @@ async def _open_backend(
             yield with_retries(ScriptedSource(script, provider="script"))
         case "local":
             models_dir = Path(spec.models_dir)
-            with load_local_module().open_local(
-                models_dir, choice.model, bind=spec.bind
+            async with load_local_module().open_local(
+                models_dir,
+                choice.model,
+                provider,
+                spec.catalogue,
+                bind=spec.bind,
+                new_id=new_short_id,
             ) as backend:
                 yield backend
         case _:

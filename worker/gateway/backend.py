@@ -5,7 +5,7 @@ or raises `SampleError`. It does not know the mailbox; closing its generator end
 """
 
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -14,6 +14,7 @@ from swarm.mailbox.protocol.base import Tagged, Value
 from swarm.mailbox.protocol.gateway import Fetching, LimitWindow
 from swarm.mailbox.protocol.items import AnyItem, TokenUsage
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleErrorKind, ToolSpec
+from swarm.mailbox.protocol.spec import ProviderSpec
 
 NewId = Callable[[], str]  # makes short unique ids; an argument, so that a replay can repeat them
 
@@ -154,18 +155,29 @@ class LocalModule(Protocol):
     """The interface of `local_backend.py`, which is imported only for the embedded model."""
 
     async def prepare_local(
-        self, models_dir: Path, slug: str, tell: Callable[[Fetching], None]
+        self,
+        models_dir: Path,
+        slug: str,
+        additions: Sequence[str],
+        report: Callable[[Fetching], None],
     ) -> str | None:
         """Make sure that the model can be loaded; fetch its file if that is possible.
 
-        `tell` receives the progress. Returns None if the model can be loaded, else one sentence
+        `report` receives the progress. Returns None if the model can be loaded, else one sentence
         that says why not and what to do.
         """
         ...
 
     def open_local(
-        self, models_dir: Path, model: ModelInfo, *, bind: str
-    ) -> AbstractContextManager[Backend]:
+        self,
+        models_dir: Path,
+        model: ModelInfo,
+        provider: ProviderSpec,
+        additions: Sequence[str],
+        *,
+        bind: str,
+        new_id: NewId,
+    ) -> AbstractAsyncContextManager[Backend]:
         """The backend of that model. It loads the weights at its first request or earlier.
 
         `bind`: the gateway's own endpoint; the library's socket lies beside it. "" if there is

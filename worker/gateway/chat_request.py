@@ -32,6 +32,7 @@ from .request_encoding import (
 )
 
 _CONTINUES = b'],"continue_final_message":true,"add_generation_prompt":false'
+_EMBEDDED_TEMPERATURE = 0.1  # small models lose their way when they vary
 
 
 class _Called(msgspec.Struct):
@@ -92,6 +93,9 @@ class _After(msgspec.Struct, omit_defaults=True):
     reasoning_effort: str | None = None
     verbosity: str | None = None
     response_format: _ResponseFormat | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    seed: int | None = None
 
 
 def encode_tool(tool: ToolSpec) -> _Tool:
@@ -107,6 +111,7 @@ def encode_head(key: HeadKey) -> RequestHead:
     conversation.
     """
     model = key.model
+    is_embedded = model.wire == "local"
     schema = None
     if key.output_schema is not None:
         raw = msgspec.Raw(key.output_schema)
@@ -119,6 +124,9 @@ def encode_head(key: HeadKey) -> RequestHead:
         reasoning_effort=(key.effort or model.default_effort) if model.reasoning else None,
         verbosity=key.verbosity,
         response_format=schema,
+        max_tokens=model.max_output_tokens if is_embedded else None,
+        temperature=_EMBEDDED_TEMPERATURE if is_embedded else None,
+        seed=1 if is_embedded else None,  # the same question gets the same answer
     )
     before = b'{"model":' + to_json(model.slug) + b',"messages":['
     return RequestHead(before=before, after=b"]," + to_json(after)[1:])

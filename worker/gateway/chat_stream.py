@@ -141,14 +141,17 @@ class ChatStream(WireStream[_Chunk]):
                 self._emit_started(self._reasoning_id, "reasoning")
             self._emit_reasoning(self._reasoning_id, self._reasoning.add(read.text(thought)))
         if text := text + (delta.refusal or ""):
-            if not self._text:
-                self._text_id = f"msg_{self._new_id()}"
-                self._emit_started(self._text_id, "message")
-            self._emit_text(self._text_id, self._text.add(read.text(text)))
+            self._take_text(read.text(text))
         taken = [self._calls.take(slot, read) for slot in delta.tool_calls or ()]
         for call_id in taken:
             if call_id is not None:
                 self._emit_started(call_id, "function_call")
+
+    def _take_text(self, text: str) -> None:
+        if not self._text:
+            self._text_id = f"msg_{self._new_id()}"
+            self._emit_started(self._text_id, "message")
+        self._emit_text(self._text_id, self._text.add(text))
 
     def _end(self) -> None:
         reason = self._finish_reason

@@ -25,6 +25,7 @@ from .backend import (
     SampleError,
 )
 from .chat_stream import ChatStream
+from .constrained_calls import ConstrainedChatStream
 from .failures import FailureOrigin, classify_status, cut_off, only_keepalives, refuses_thinking
 from .http_client import KEEPALIVE_IDLE_FACTOR, HttpClient, HttpReply, HttpRequest, TransportFailed
 from .provider_keys import KeyUnavailable, ProviderKeys
@@ -194,7 +195,8 @@ class HttpSource:
             from .messages_stream import MessagesStream  # imported late: most runs use another wire
 
             return MessagesStream(provider=name, slug=request.model.slug, new_id=self._new_id)
-        return ChatStream(
+        kind = ConstrainedChatStream if request.model.constrained_calls else ChatStream
+        return kind(
             provider=name,
             new_id=self._new_id,
             offered=frozenset(tool.name for tool in request.tools),

@@ -1,135 +1,100 @@
-"""The embedded model: llama.cpp through xllamacpp, loaded once, shared by all agents.
+"""The embedded model: a model file that llama.cpp serves in a process of its own, for all agents.
 
-Imported only when the provider `local` is chosen. The library uses its own threads. A request is
-one blocking call in a Trio thread; its callback hands each chunk over, and the callback's return
-value ends the decoding when nobody reads any more.
+Imported only when the provider `local` is chosen. The process speaks the Chat Completions wire at a
+Unix socket in the run's folder of sockets, so requests, tool calls and answers take the same way as
+those of any server. The process starts with the first request, ends when nobody asked for a while,
+and is started again when it is needed.
 """
 
-import importlib
 import importlib.util
-import os
-import secrets
 import tempfile
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Protocol, cast
 
+import httpcore
 import msgspec
 import trio
 
 from swarm.mailbox.protocol.gateway import Fetching
-from swarm.mailbox.protocol.items import (
-    AnyItem,
-    CustomToolCallOutput,
-    FunctionCallOutput,
-    Message,
-    OutputText,
-    TokenUsage,
-    text_of,
-)
 from swarm.mailbox.protocol.sampling import ModelInfo
+from swarm.mailbox.protocol.spec import ProviderSpec
 
 from .backend import (
-    Failure,
+    Backend,
+    NewId,
     RenderedRequest,
+    RequestWaiting,
     ResponseEvents,
-    ResponseFinished,
-    ResponseItemDone,
-    ResponseItemStarted,
-    ResponseTextDelta,
     SampleError,
 )
 from .fetch import FetchFailed, fetch_weights
-from .weights import find_weights, known_weights
+from .http_client import HttpClient
+from .http_source import HttpSource
+from .local_model import LocalModelPlan, LocalModelServer
+from .provider_keys import ProviderKeys
+from .rate_limiter import RateLimiter
+from .retry_policy import RetryingBackend
+from .weights import (
+    Weights,
+    find_weights,
+    known_weights,
+    verify_weights,
+    weights_path,
+)
 
-_IPC, _SOCKET = "ipc://", ".sock"  # the library recognises a socket by the suffix
-_SLOTS = 2  # requests that are decoded in parallel
-_MOST_ANSWER_TOKENS = 384
-_WORDS_PER_TOKEN_ROOM = 3  # bytes of prompt per token of context, a cautious value
+_IPC, _SOCKET = "ipc://", ".llm.sock"
 
 ReportProgress = Callable[[Fetching], None]
-Body = dict[str, object]  # a chat request; the library encodes it
 
 
-# --- the part of the library's interface that we use (it has no types) ---------------------------
-
-
-class _Weights(Protocol):
-    path: str
-
-
-class _Threads(Protocol):
-    n_threads: int
-
-
-class _Params(Protocol):
-    model: _Weights
-    cpuparams: _Threads
-    n_parallel: int
-    n_ctx: int
-    api_keys: list[str]
-    hostnames: list[str]
-    warmup: bool
-
-
-class _Server(Protocol):
-    def handle_chat_completions(self, body: Body, on_chunk: Callable[[object], bool], /) -> object:
-        """Blocks until the answer's end, or until the callback returns True."""
-
-
-class _Library(Protocol):
-    def CommonParams(self) -> _Params: ...
-    def Server(self, params: _Params, /) -> _Server: ...
-
-
-# --- one chunk of a chat answer: the fields that we read -----------------------------------------
-
-
-class _Delta(msgspec.Struct):
-    content: str | None = None
-
-
-class _Choice(msgspec.Struct):
-    delta: _Delta | None = None
-    finish_reason: str | None = None
-
-
-class _CountDetails(msgspec.Struct):
-    cached_tokens: int = 0
-
-
-class _Counts(msgspec.Struct):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    total_tokens: int = 0
-    prompt_tokens_details: _CountDetails | None = None
-
-
-class _Chunk(msgspec.Struct):
-    choices: tuple[_Choice, ...] = ()
-    usage: _Counts | None = None
-    error: object = None
-
-
-async def prepare_local(models_dir: Path, slug: str, tell: ReportProgress) -> str | None:
-    """Make sure that the model can be loaded; fetch its file if it is missing.
+async def prepare_local(
+    models_dir: Path, slug: str, additions: Sequence[str], report: ReportProgress
+) -> str | None:
+    """Make sure that the model can be loaded; check a file that is new, fetch one that is missing.
 
     Args:
         models_dir: The folder of the model files.
         slug: A name of the weights catalogue.
-        tell: Called with the progress, at most once per percent.
+        additions: A person's own models.toml files.
+        report: Receives the progress, at most once per percent.
 
     Returns:
         None if it can be loaded, else one sentence: why not, and what to do.
     """
     if importlib.util.find_spec("xllamacpp") is None:
         return "the package xllamacpp is not installed; install `swarm-agents[local]`"
-    if find_weights(models_dir, slug) is not None:
+    if find_weights(models_dir, slug, additions) is not None:
         return None
-    entry = known_weights(slug)
+    entry = known_weights(slug, additions)
+    path = weights_path(models_dir, entry)
+    if path.exists():
+        return await _check_file(path, entry, slug, report)
+    progress = _percents(slug, report)
+    try:
+        await trio.to_thread.run_sync(partial(fetch_weights, slug, entry, models_dir, progress))
+    except FetchFailed as error:
+        return str(error)
+    return None
+
+
+async def _check_file(path: Path, entry: Weights, slug: str, report: ReportProgress) -> str | None:
+    """A file that somebody put there: check it once; later starts trust the stamp."""
+    report(Fetching(what=f"{slug} (checking the file {path.name})", have_bytes=0))
+    if await trio.to_thread.run_sync(verify_weights, path, entry):
+        return None
+    size = (await trio.Path(path).stat()).st_size
+    found = f"{size:,} bytes" if size != entry.size_bytes else "another sha256"
+    return (
+        f"{path} is not the file that the catalogue names for {slug}: it has {found}, expected are "
+        f"{entry.size_bytes:,} bytes and sha256 {entry.sha256[:12]}…. Remove it, or use it under "
+        f"a name of its own: swarm models add {path} --name NAME"
+    )
+
+
+def _percents(slug: str, report: ReportProgress) -> Callable[[int, int], None]:
+    """A progress callback for a thread; it reports each percent once."""
     shown = -1
 
     def progress(have: int, total: int) -> None:
@@ -138,215 +103,91 @@ async def prepare_local(models_dir: Path, slug: str, tell: ReportProgress) -> st
         if percent != shown:
             shown = percent
             step = Fetching(what=slug, have_bytes=have, total_bytes=total)
-            trio.from_thread.run_sync(tell, step)
+            trio.from_thread.run_sync(report, step)
 
-    try:
-        await trio.to_thread.run_sync(partial(fetch_weights, slug, entry, models_dir, progress))
-    except FetchFailed as error:
-        return str(error)
-    return None
+    return progress
 
 
-@contextmanager
-def open_local(models_dir: Path, model: ModelInfo, *, bind: str) -> Iterator["LocalBackend"]:
+@asynccontextmanager
+async def open_local(
+    models_dir: Path,
+    model: ModelInfo,
+    provider: ProviderSpec,
+    additions: Sequence[str],
+    *,
+    bind: str,
+    new_id: NewId,
+) -> AsyncIterator[Backend]:
     """The backend of that model; it loads the weights at its first request.
 
-    The library requires a socket, which nobody uses. It lies in the run's folder of sockets and is
-    removed with that folder; without `bind` it gets a temporary folder that is removed with the
-    block.
+    Its socket lies beside the gateway's own and is removed with the run's folder of sockets;
+    without `bind` it gets a temporary folder that is removed with the block.
     """
-    if bind.startswith(_IPC):
-        yield LocalBackend(models_dir, model, socket=f"{bind.removeprefix(_IPC)}{_SOCKET}")
-        return
-    with tempfile.TemporaryDirectory(prefix="swarm-", ignore_cleanup_errors=True) as folder:
-        yield LocalBackend(models_dir, model, socket=f"{folder}/llm{_SOCKET}")
+    async with trio.open_nursery() as nursery:
+        with tempfile.TemporaryDirectory(prefix="swarm-", ignore_cleanup_errors=True) as folder:
+            base = bind.removeprefix(_IPC) if bind.startswith(_IPC) else f"{folder}/model"
+            server = LocalModelServer(models_dir, model, additions, nursery, f"{base}{_SOCKET}")
+            async with httpcore.AsyncConnectionPool(uds=server.socket) as pool:
+                yield LocalBackend(server, HttpClient(pool), provider, new_id)
+            await server.stop()
+            nursery.cancel_scope.cancel()
 
 
 class LocalBackend:
-    """One loaded model. Requests beyond the slots wait for a slot."""
+    """Answers from the model's process. Requests beyond its slots wait for a slot."""
 
-    def __init__(self, models_dir: Path, model: ModelInfo, *, socket: str) -> None:
-        self._models_dir, self._model, self._socket = models_dir, model, socket
-        self._server: _Server | None = None
-        self._loading = trio.Lock()
-        self._turns = trio.CapacityLimiter(_SLOTS)
+    def __init__(
+        self, server: LocalModelServer, client: HttpClient, provider: ProviderSpec, new_id: NewId
+    ) -> None:
+        self._server = server
+        chat = msgspec.structs.replace(
+            provider,
+            wire_api="chat",
+            base_url="http://localhost/v1",
+            http_headers={"authorization": f"Bearer {server.key}"},
+        )
+        keys = ProviderKeys({})
+        source = HttpSource(client, chat, keys, new_id)
+        limiter = RateLimiter(announce=_announce_nothing, noise=_no_noise)
+        self._requests = RetryingBackend(source, limiter, max_retries=0)
 
     async def sample(self, request: RenderedRequest) -> ResponseEvents:
-        """Answer once. Closing the generator ends the decoding at the next token."""
-        server = await self._loaded()
-        chunks_in, chunks_out = trio.open_memory_channel[object](1024)
-        stopped = threading.Event()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(
-                self._decode, server, _body(request, self._model), chunks_in, stopped
-            )
+        """Answer once. Closing the generator ends the work at the next token."""
+        server = self._server
+        plan: LocalModelPlan | None = None
+        if not server.is_running:
+            plan = server.plan()
+            yield RequestWaiting(reason=plan.describe(), delay_s=0.0)
+            await server.start(plan)
+        answered = False
+        async with server.requests:
+            await server.start(plan or server.plan())
             try:
-                async for event in _events(request, chunks_out):
-                    yield event
+                async with aclosing(self._requests.sample(request)) as events:
+                    async for event in events:
+                        answered = True
+                        yield event
+            except SampleError as error:
+                raise _with_death(error, server.death_reason()) from error
             finally:
-                stopped.set()
-                chunks_out.close()
-
-    async def _loaded(self) -> _Server:
-        async with self._loading:
-            if self._server is None:
-                path = find_weights(self._models_dir, self._model.slug)
-                if path is None:
-                    raise SampleError(
-                        Failure(
-                            kind="no_provider",
-                            message=f"the model file of {self._model.slug} is missing; "
-                            f"`swarm models pull {self._model.slug}` fetches it",
-                        )
-                    )
-                self._server = await trio.to_thread.run_sync(_load, path, self._model, self._socket)
-            return self._server
-
-    async def _decode(
-        self,
-        server: _Server,
-        body: Body,
-        chunks: trio.MemorySendChannel[object],
-        stopped: threading.Event,
-    ) -> None:
-        def on_chunk(chunk: object) -> bool:
-            if not stopped.is_set():
-                try:
-                    trio.from_thread.run_sync(chunks.send_nowait, chunk)
-                except (trio.BrokenResourceError, trio.Cancelled, trio.WouldBlock):
-                    stopped.set()
-            return stopped.is_set()
-
-        with chunks:
-            await trio.to_thread.run_sync(
-                server.handle_chat_completions, body, on_chunk, limiter=self._turns
-            )
+                server.note_used(answered=answered)
 
 
-def _load(path: Path, model: ModelInfo, socket: str) -> _Server:
-    """Load the weights: no log, a private socket, no web page, no network."""
-    # 34 MB, so imported only here
-    library = cast("_Library", importlib.import_module("xllamacpp"))
-    params = library.CommonParams()
-    params.model.path = str(path)
-    params.n_parallel = _SLOTS
-    params.n_ctx = model.context_window * _SLOTS
-    params.cpuparams.n_threads = max(1, os.cpu_count() or 1)
-    params.api_keys = [secrets.token_hex(16)]  # nobody else can use the required socket
-    params.hostnames = [socket]
-    params.warmup = False
-    with _quiet():
-        return library.Server(params)
-
-
-class _quiet:
-    """Redirects descriptor 2 to /dev/null, because the library logs there while it loads."""
-
-    def __enter__(self) -> None:
-        self._kept = os.dup(2)
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 2)
-        os.close(nowhere)
-
-    def __exit__(self, *_: object) -> None:
-        os.dup2(self._kept, 2)
-        os.close(self._kept)
-
-
-def _body(request: RenderedRequest, model: ModelInfo) -> Body:
-    """A chat request that fits the context: the newest items stay; long ones lose their middle."""
-    room = (model.context_window - _MOST_ANSWER_TOKENS) * _WORDS_PER_TOKEN_ROOM
-    system = [{"role": "system", "content": request.instructions}] if request.instructions else []
-    room -= len(request.instructions.encode())
-    messages: list[dict[str, str]] = []
-    for item in reversed(request.items):
-        message = _message(item)
-        if message is None or room <= 0:
-            continue
-        message["content"] = _cut(message["content"], room)
-        room -= len(message["content"].encode())
-        messages.append(message)
-    return {
-        "messages": system + messages[::-1],
-        "stream": True,
-        "stream_options": {"include_usage": True},
-        "max_tokens": _MOST_ANSWER_TOKENS,
-        "temperature": 0.1,
-        "repeat_penalty": 1.1,
-        "seed": 1,  # the same question gets the same answer
-    }
-
-
-def _message(item: AnyItem) -> dict[str, str] | None:
-    match item:
-        case Message(role="developer"):
-            return {"role": "system", "content": text_of(item.content)}
-        case Message():
-            return {"role": item.role, "content": text_of(item.content)}
-        case FunctionCallOutput() | CustomToolCallOutput():
-            return {"role": "user", "content": text_of(item.output)}
-        case _:
-            return None
-
-
-def _cut(text: str, room_bytes: int) -> str:
-    data = text.encode()
-    if len(data) <= room_bytes:
-        return text
-    half = max(room_bytes // 2 - 8, 0)
-    head = data[:half].decode("utf-8", "ignore")
-    tail = data[len(data) - half :].decode("utf-8", "ignore")
-    return f"{head}\n[…]\n{tail}"
-
-
-async def _events(
-    request: RenderedRequest, chunks: trio.MemoryReceiveChannel[object]
-) -> ResponseEvents:
-    item_id = f"msg_{request.agent_id[-8:]}_{request.ordinal}"
-    started = trio.current_time()
-    first: float | None = None
-    pieces: list[str] = []
-    usage: TokenUsage | None = None
-    reason = ""
-    async for raw in chunks:
-        chunk = _read(raw)
-        usage = _usage(chunk.usage) or usage
-        for choice in chunk.choices:
-            reason = choice.finish_reason or reason
-            if choice.delta is None or not (text := choice.delta.content):
-                continue
-            if first is None:
-                first = trio.current_time() - started
-                yield ResponseItemStarted(item_id=item_id, kind="message")
-            pieces.append(text)
-            yield ResponseTextDelta(item_id=item_id, text=text)
-    text = "".join(pieces).strip()
-    message = Message(role="assistant", content=(OutputText(text=text),), id=item_id)
-    yield ResponseItemDone(item=message)
-    yield ResponseFinished(
-        response_id=item_id, usage=usage, truncated=reason == "length", first_byte_s=first
+def _with_death(error: SampleError, why: str | None) -> SampleError:
+    """A broken answer of a process that is gone: say so; another attempt starts it again."""
+    if why is None:
+        return error
+    text = f"{why}, in the middle of an answer"
+    return SampleError(
+        msgspec.structs.replace(
+            error.failure, kind="stream_disconnected", message=text, retryable=True
+        )
     )
 
 
-def _read(raw: object) -> _Chunk:
-    """Decode one chunk; an error in it becomes a SampleError."""
-    try:
-        chunk = msgspec.convert(raw, _Chunk)
-    except msgspec.ValidationError as error:
-        text = f"the embedded model's answer cannot be read: {error}"
-        raise SampleError(Failure(kind="bad_response", message=text)) from error
-    if chunk.error is not None:
-        raise SampleError(Failure(kind="bad_request", message=str(chunk.error)[:500]))
-    return chunk
+def _announce_nothing(event: object) -> None:
+    """The process is ours: it has no rate limits."""
 
 
-def _usage(counts: _Counts | None) -> TokenUsage | None:
-    if counts is None:
-        return None
-    details = counts.prompt_tokens_details
-    return TokenUsage(
-        input_tokens=counts.prompt_tokens,
-        cached_input_tokens=details.cached_tokens if details else 0,
-        output_tokens=counts.completion_tokens,
-        total_tokens=counts.total_tokens,
-    )
+def _no_noise() -> float:
+    return 0.0

@@ -54,6 +54,9 @@ class ModelEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_output_tokens: int | None = None  # of one response
     thinking: ThinkingKind = ""  # `messages` wire: none, by budget, adaptive, or always adaptive
     efforts: tuple[str, ...] = ()
+    constrained_calls: bool = (
+        False  # `chat` wire: calls are text that the server's grammar enforces
+    )
     structured_output: bool = False  # `messages` wire: can be held to a schema
 
 
@@ -113,6 +116,7 @@ class Catalogue:
             max_output_tokens=entry.max_output_tokens,
             thinking=entry.thinking,
             efforts=entry.efforts,
+            constrained_calls=entry.constrained_calls and entry.can_call_tools,
             structured_output=entry.structured_output,
         )
 
@@ -157,6 +161,8 @@ def _embedded(weights: Weights) -> dict[str, Any]:
         "short_prompt": weights.short_prompt,
         "parallel_tool_calls": False,
         "image_input": False,
+        "constrained_calls": True,
+        "max_output_tokens": weights.max_output_tokens,
         "input_usd_per_million": 0.0,
         "output_usd_per_million": 0.0,
     }

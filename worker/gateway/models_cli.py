@@ -6,6 +6,7 @@ keys, comes through stdin.
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ import msgspec
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.spec import ProbeOrder
 
+from .added_model import add_model, link_known_model
 from .fetch import fetch_weights
 from .model_catalogue import load_catalogue
 from .weights import find_weights, known_weights, load_weights
 
-_USAGE = "usage: models_cli list|pull MODELS_DIR [NAME] [CATALOGUE…] | probe"
+_USAGE = "usage: models_cli list|pull|link|add MODELS_DIR … [CATALOGUE…] | probe"
 
 
 def _print_json(**fields: Any) -> None:
@@ -61,8 +63,29 @@ def pull_model(models_dir: Path, name: str, additions: list[str]) -> None:
     entry = known_weights(name, additions)
     there = find_weights(models_dir, name, additions)
     if there is not None:
-        _print_json(type="done", path=str(there), fetched=False)
+        _print_json(type="done", name=name, path=str(there), fetched=False)
         return
+    path = fetch_weights(name, entry, models_dir, _progress_lines())
+    _print_json(type="done", name=name, path=str(path), fetched=True)
+
+
+def link_model(models_dir: Path, name: str, file: Path, additions: list[str]) -> None:
+    """Use a file that is here as a known model's; prints `progress` lines, then `done`."""
+    path = link_known_model(models_dir, name, file, additions, _progress_lines())
+    _print_json(type="done", name=name, path=str(path), fetched=False)
+
+
+def add_file(
+    models_dir: Path, file: Path, name: str, catalogue: Path, additions: list[str]
+) -> None:
+    """Enter a file as a new model; prints `progress` lines, then `done` with its name."""
+    progress = _progress_lines()
+    name, path = add_model(models_dir, file, additions, progress, name=name, catalogue=catalogue)
+    _print_json(type="done", name=name, path=str(path), fetched=False)
+
+
+def _progress_lines() -> Callable[[int, int], None]:
+    """Prints a line for each half percent."""
     last = -1
 
     def progress(have: int, total: int) -> None:
@@ -72,8 +95,7 @@ def pull_model(models_dir: Path, name: str, additions: list[str]) -> None:
             last = step
             _print_json(type="progress", have=have, total=total)
 
-    path = fetch_weights(name, entry, models_dir, progress)
-    _print_json(type="done", path=str(path), fetched=True)
+    return progress
 
 
 def probe_model() -> int:
@@ -92,6 +114,10 @@ def main(arguments: list[str]) -> int:
                 list_models(Path(folder), additions)
             case ["pull", folder, name, *additions]:
                 pull_model(Path(folder), name, additions)
+            case ["link", folder, name, file, *additions]:
+                link_model(Path(folder), name, Path(file), additions)
+            case ["add", folder, file, name, catalogue, *additions]:
+                add_file(Path(folder), Path(file), name, Path(catalogue), additions)
             case ["probe"]:
                 return probe_model()
             case _:

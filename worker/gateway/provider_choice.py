@@ -199,7 +199,8 @@ class ProviderSelector:
         except ImportError as error:
             return f"its library is not installed ({error.name or error})"
         models_dir = Path(self._spec.models_dir)
-        return await local.prepare_local(models_dir, self._local_model(), self._report_progress)
+        slug, additions = self._local_model(), self._spec.catalogue
+        return await local.prepare_local(models_dir, slug, additions, self._report_progress)
 
 
 def no_provider_text(embedded_problem: str) -> str:

@@ -148,7 +148,7 @@ class ItemStore(ABC):
 
 
 class UnencodedItemStore(ItemStore):
-    """For backends in this process (script, embedded model): the items, unencoded."""
+    """For a script, which reads the items themselves."""
 
     def __init__(self) -> None:
         self._items: list[AnyItem] = []

@@ -6,7 +6,7 @@ the stamp that was written then.
 
 import hashlib
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -29,6 +29,8 @@ class Weights(Value):
     context_window: int = 4096
     can_call_tools: bool = False
     short_prompt: bool = True
+    max_output_tokens: int = 2048  # of one answer; an answer that reaches it is cut
+    keep_alive_s: float = 600.0  # without a request; then its process ends. 0: only with the run
 
 
 class _Catalogue(Value):
@@ -61,8 +63,13 @@ def find_weights(models_dir: Path, name: str, additions: Sequence[str] = ()) -> 
     Raises UsageError for an unknown name; the error lists the known names.
     """
     entry = known_weights(name, additions)
-    path = models_dir / entry.file
+    path = weights_path(models_dir, entry)
     return path if is_verified(path, entry) else None
+
+
+def weights_path(models_dir: Path, entry: Weights) -> Path:
+    """Where the file belongs, present or not."""
+    return models_dir / entry.file
 
 
 def known_weights(name: str, additions: Sequence[str] = ()) -> Weights:
@@ -91,12 +98,16 @@ def verify_weights(path: Path, entry: Weights) -> bool:
     return True
 
 
-def sha256_of(path: Path) -> str:
-    """The file's sha256 in hex."""
+def sha256_of(path: Path, progress: Callable[[int, int], None] | None = None) -> str:
+    """The file's sha256 in hex. `progress` receives the bytes so far and the total."""
     digest = hashlib.sha256()
+    have, total = 0, path.stat().st_size
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
             digest.update(block)
+            have += len(block)
+            if progress is not None:
+                progress(have, total)
     return digest.hexdigest()
 
 

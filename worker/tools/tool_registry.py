@@ -10,6 +10,9 @@ from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 
 from .tool_interface import Tool, ToolFailed
 
+# A small model chooses among few tools; each further one costs its attention and 100 tokens.
+_FOR_SMALL_MODELS = frozenset({"exec_command", "edit_file"})
+
 
 class ToolRegistry:
     """Tools by name. `on_turn` is called with the turn id before each call is prepared."""
@@ -43,5 +46,6 @@ class ToolRegistry:
         """Return the specs for this model; none if it cannot call tools."""
         if not model.can_call_tools:
             return ()
-        told = (tool.describe(model) for tool in self._tools.values())
+        offered = _FOR_SMALL_MODELS if model.constrained_calls else self._tools.keys()
+        told = (tool.describe(model) for name, tool in self._tools.items() if name in offered)
         return tuple(spec for spec in told if spec is not None)

@@ -6,6 +6,7 @@ from ..exec.exec_sessions import EnvironmentSource, ExecSessions
 from ..policy.shell_parser import plain_commands
 from .apply_patch import ApplyPatchTool
 from .csv_job import ReportAgentJobResultTool, SpawnAgentsOnCsvTool
+from .edit_file import EditFileTool
 from .exec_command import ExecCommandTool
 from .list_dir import ListDirTool
 from .request_permissions import RequestPermissionsTool
@@ -44,6 +45,7 @@ class Toolset:
             RequestUserInputTool(site),
             RequestPermissionsTool(site),
             ApplyPatchTool(site),
+            EditFileTool(site),
             ListDirTool(site),
             ViewImageTool(site, reporter),
         )

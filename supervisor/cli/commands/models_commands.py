@@ -1,14 +1,16 @@
-"""`swarm models list|pull`: lists known models and model files, and downloads model files. The
+"""`swarm models list|pull|add`: lists models, downloads model files, adds files. The
 gateway's code does the work in a separate process; this module prints its JSON lines.
 """
 
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import click
 
 from ...console.number_format import render_bytes
 from ..lazy_commands import ColorCommand
-from ..models_process import ModelLine, query_models
+from ..models_process import ModelLine, own_catalogue_file, query_models
 from ..printing import print_columns, print_json
 from .models_probe_command import probe_models
 
@@ -85,28 +87,56 @@ def _abilities(line: ModelLine) -> str:
 
 @models.command("pull", cls=ColorCommand)
 @click.argument("name")
+@click.option(
+    "--file", type=click.Path(path_type=Path), help="A file that is here already; it is checked."
+)
 @click.option("--json", "as_json", is_flag=True, help="Progress as JSON lines.")
-def pull_model(name: str, *, as_json: bool) -> None:
+def pull_model(name: str, file: Path | None, *, as_json: bool) -> None:
     """Download a model file; a broken download continues where it stopped.
 
     \b
     Example:
       swarm models pull smollm2
     """
-    path = ""
-    with click.progressbar(
-        length=1000, label=f"pulling {name}", file=sys.stderr, hidden=as_json
-    ) as bar:
-        for line in query_models("pull", name):
+    if file is None:
+        lines = query_models("pull", name)
+    else:
+        lines = query_models("link", name, str(file.absolute()))
+    done = _show_progress(lines, f"pulling {name}", as_json=as_json)
+    if not as_json:
+        click.echo(done.path)
+
+
+@models.command("add", cls=ColorCommand)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--name", default="", help="The model's name. Default: made from the file's name.")
+@click.option("--json", "as_json", is_flag=True, help="Progress as JSON lines.")
+def add_model(file: Path, name: str, *, as_json: bool) -> None:
+    """Make a GGUF file a model of the provider local. The file stays where it is.
+
+    \b
+    Example:
+      swarm models add qwen3-coder.gguf --name qwen3
+    """
+    lines = query_models("add", str(file.absolute()), name, str(own_catalogue_file()))
+    done = _show_progress(lines, f"checking {file.name}", as_json=as_json)
+    if not as_json:
+        click.echo(f"added {done.name}; try it: swarm run -m {done.name} --provider local TASK")
+
+
+def _show_progress(lines: Iterator[ModelLine], label: str, *, as_json: bool) -> ModelLine:
+    """A bar, or the lines as JSON; returns the last line."""
+    last = ModelLine(type="")
+    with click.progressbar(length=1000, label=label, file=sys.stderr, hidden=as_json) as bar:
+        for line in lines:
             if as_json:
                 fields = ("type", "have", "total") if line.type == "progress" else ("type", "path")
                 print_json({field: getattr(line, field) for field in fields})
             elif line.type == "progress" and line.total:
                 bar.update(max(line.have * 1000 // line.total - bar.pos, 0))
-            path = line.path or path
+            last = line
         bar.update(max(1000 - bar.pos, 0))
-    if not as_json:
-        click.echo(path)
+    return last
 
 
 models.add_command(probe_models)

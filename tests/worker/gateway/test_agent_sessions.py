@@ -250,7 +250,7 @@ async def test_peers_that_never_prove_themselves_push_each_other_out(autojump_cl
         assert dismissed == [f"a/x{number}/1".encode() for number in range(300 - 256)]
 
 
-@pytest.mark.parametrize(("wire", "second"), [("responses", 1), ("local", 2)])
+@pytest.mark.parametrize(("wire", "second"), [("responses", 1), ("scripted", 2)])
 async def test_only_who_is_found_by_number_is_counted_beyond_its_end(wire, second, autojump_clock):
     async with open_gateway(msgspec.structs.replace(MODEL, wire=wire)) as gateway:
         for epoch in (1, 2):

@@ -84,9 +84,7 @@ def test_the_first_request_with_every_tool_is_small_and_always_the_same():
     spec = msgspec.structs.replace(SPEC, job="j", user_instructions="")
     tools = registry_of(spec).specs(MODEL)
     request = encode_sample_op(
-        SampleRequest(
-            request_id=1, turn_id="t", tools=tools, instructions=base_instructions(short=False)
-        )
+        SampleRequest(request_id=1, turn_id="t", tools=tools, instructions=base_instructions(MODEL))
     )
     context = permissions_text(spec.limits, cwd="/w") + team_text(spec)
     assert len(request) + len(context) < 20_000

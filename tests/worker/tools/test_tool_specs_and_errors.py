@@ -65,7 +65,7 @@ def test_the_list_of_tools_is_small_ordered_and_always_the_same():
         "exec_command", "write_stdin", "update_plan", "apply_patch", "list_dir", "view_image",
     ]  # fmt: skip
     request = SampleRequest(
-        request_id=1, turn_id="t", tools=specs, instructions=base_instructions(short=False)
+        request_id=1, turn_id="t", tools=specs, instructions=base_instructions(MODEL)
     )
     assert len(encode_sample_op(request)) < 12_000
     again = Toolset(CurrentSpec(FAKE_AGENT_SPEC), Commands()).make_registry(None).specs(MODEL)

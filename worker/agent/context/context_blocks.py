@@ -31,6 +31,7 @@ from swarm.mailbox.protocol.limits import (
     WorkspaceWrite,
 )
 from swarm.mailbox.protocol.ops import ImageInput, Mail, TextInput, UserInputPart
+from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import AgentSpec
 
 from ...policy.approval_offers import may_ask, may_escalate
@@ -71,9 +72,11 @@ def harness_text(name: str) -> str:
     return _TEXTS[name]
 
 
-def base_instructions(*, short: bool) -> str:
-    """Return the built-in base instructions; the short ones for small local models."""
-    return _TEXTS["base_short" if short else "base"]
+def base_instructions(model: ModelInfo) -> str:
+    """Return the built-in base instructions; a small model gets a few sentences."""
+    if model.constrained_calls:
+        return _TEXTS["base_constrained"]
+    return _TEXTS["base_short" if model.short_prompt else "base"]
 
 
 def permissions_text(limits: Limits, *, cwd: str, is_locked: bool = False) -> str:

@@ -36,7 +36,7 @@ class ToldContext(Value):
 
 def instructions_for(spec: AgentSpec, model: ModelInfo) -> str:
     """Return the role's base instructions, else the built-in ones that fit the model."""
-    return spec.role.base_instructions or base_instructions(short=model.short_prompt)
+    return spec.role.base_instructions or base_instructions(model)
 
 
 def find_told_context(items: Iterable[AnyItem], *, cwd: str) -> ToldContext:
@@ -100,7 +100,8 @@ def context_items(
 
 
 def _short_context(spec: AgentSpec, model: ModelInfo, *, begun: bool) -> tuple[Message, ...]:
-    if begun or not (spec.role.developer_instructions and model.can_call_tools):
+    is_about_tools = model.can_call_tools and not model.constrained_calls
+    if begun or not (spec.role.developer_instructions and is_about_tools):
         return ()
     return (text_message("developer", spec.role.developer_instructions),)
 

@@ -76,11 +76,11 @@ def test_a_small_model_is_told_its_role_alone():
 
 
 def test_base_instructions_fit_their_models_and_a_role_may_bring_its_own():
-    assert len(base_instructions(short=False).encode()) <= 6 * 1024
-    assert len(base_instructions(short=True).encode()) <= 600
+    assert len(base_instructions(MODEL).encode()) <= 6 * 1024
+    assert len(base_instructions(SMALL).encode()) <= 600
     own = msgspec.structs.replace(FAKE_AGENT_SPEC, role=RoleBrief(base_instructions="OWN"))
     assert instructions_for(own, MODEL) == "OWN"
-    assert instructions_for(FAKE_AGENT_SPEC, SMALL) == base_instructions(short=True)
+    assert instructions_for(FAKE_AGENT_SPEC, SMALL) == base_instructions(SMALL)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,139 @@
+"""Calls of small models: one JSON object a response, held to the tools by a schema."""
+
+import json
+
+import jsonschema_rs
+import msgspec
+import pytest
+
+from swarm.mailbox.protocol.items import (
+    FunctionCall,
+    FunctionCallOutput,
+    Message,
+    OutputText,
+    text_message,
+)
+from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
+from swarm.worker.gateway.backend import ResponseFinished, ResponseItemDone
+from swarm.worker.gateway.chat_request import encode_head
+from swarm.worker.gateway.constrained_calls import (
+    ConstrainedChatStore,
+    ConstrainedChatStream,
+    call_schema,
+    describe_calls,
+)
+from swarm.worker.gateway.request_encoding import EncodingContext, HeadKey, RequestHeadCache
+
+MODEL = ModelInfo(slug="m", provider="local", wire="local", constrained_calls=True)
+EXEC = ToolSpec(
+    name="exec_command",
+    description="Run a command.\n\nMore about it.",
+    parameters=msgspec.json.encode(
+        {
+            "type": "object",
+            "properties": {"cmd": {"type": "string"}, "workdir": {"type": "string"}},
+            "required": ["cmd"],
+        }
+    ),
+)
+
+
+def written(name, **arguments):
+    return {"name": name, "arguments": arguments}
+
+
+@pytest.mark.parametrize(
+    ("call", "fits"),
+    [
+        (written("exec_command", cmd="ls"), True),
+        (written("finish", answer="done"), True),
+        (written("exec_command", cmd="ls", workdir="/"), False),
+        (written("exec_command"), False),
+        (written("rm", cmd="ls"), False),
+        ({"name": "finish", "arguments": {"answer": "x"}, "more": 1}, False),
+        ("ls", False),
+    ],
+)
+def test_only_a_call_of_an_offered_tool_with_what_it_requires_fits_the_schema(call, fits):
+    schema = jsonschema_rs.validator_for(json.loads(call_schema((EXEC,), None)))
+    assert schema.is_valid(call) is fits
+
+
+def test_an_answer_with_a_schema_is_held_to_it():
+    answer = b'{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}'
+    schema = jsonschema_rs.validator_for(json.loads(call_schema((EXEC,), answer)))
+    assert schema.is_valid(written("finish", answer={"n": 1}))
+    assert not schema.is_valid(written("finish", answer="1"))
+
+
+def test_each_tool_is_told_with_a_call_that_fits_the_schema():
+    schema = jsonschema_rs.validator_for(json.loads(call_schema((EXEC,), None)))
+    told = describe_calls((EXEC,), None)
+    calls = [json.loads(line) for line in told.splitlines() if line.strip().startswith("{")]
+    assert [call["name"] for call in calls] == ["exec_command", "finish"]
+    assert all(map(schema.is_valid, calls))
+    assert "More about it" not in told
+
+
+def body_of(*items, tools=(EXEC,)):
+    context = EncodingContext(blobs_dir="/none", model=MODEL, tolerant=True)
+    store = ConstrainedChatStore(context, RequestHeadCache(encode_head))
+    for item in items:
+        store.append(item)
+    return json.loads(b"".join(store.body(HeadKey(MODEL, "BASE", tools), "key")))
+
+
+def test_calls_and_outputs_are_messages_and_the_grammar_goes_with_the_request():
+    body = body_of(
+        text_message("user", "Do it"),
+        FunctionCall(call_id="c", name="exec_command", arguments='{"cmd":"ls"}'),
+        FunctionCallOutput(call_id="c", output="a.py"),
+    )
+    system, *messages = body["messages"]
+    assert system["content"].startswith("BASE\n\nEvery answer is exactly one JSON object")
+    assert messages == [
+        {"role": "user", "content": "Do it"},
+        {"role": "assistant", "content": '{"name":"exec_command","arguments":{"cmd":"ls"}}'},
+        {"role": "user", "content": "Output:\na.py"},
+    ]
+    assert "tools" not in body
+    assert body["response_format"]["json_schema"]["schema"]["anyOf"]
+    assert body["max_tokens"] is not None if MODEL.max_output_tokens else True
+
+
+def test_without_tools_the_model_answers_freely():
+    body = body_of(text_message("user", "Hello"), tools=())
+    assert "response_format" not in body
+    assert body["messages"][0]["content"] == "BASE"
+
+
+def answer(text, *, reason="stop"):
+    numbers = iter(range(100))
+    stream = ConstrainedChatStream(
+        provider="p", new_id=lambda: str(next(numbers)), offered=frozenset({"exec_command"}),
+        tolerant=True,
+    )  # fmt: skip
+    chunk = {"choices": [{"delta": {"content": text}, "finish_reason": reason}]}
+    return [*stream.feed(json.dumps(chunk).encode()), *stream.feed(b"[DONE]")]
+
+
+def test_a_call_becomes_a_call_and_finish_the_answer():
+    item, end = answer('{ "name": "exec_command", "arguments": {"cmd": "ls"} }')
+    assert item == ResponseItemDone(
+        item=FunctionCall(call_id="call_0", name="exec_command", arguments='{"cmd": "ls"}')
+    )
+    assert isinstance(end, ResponseFinished)
+    item, _ = answer('{"name":"finish","arguments":{"answer":"All done."}}')
+    part = OutputText(text="All done.")
+    assert item.item == Message(role="assistant", content=(part,), id="msg_0")
+
+
+def test_an_answer_with_a_schema_is_its_json():
+    item, _ = answer('{"name":"finish","arguments":{"answer":{"n":1}}}')
+    assert item.item.content[0].text == '{"n":1}'
+
+
+def test_a_call_that_was_cut_off_is_no_call():
+    item, end = answer('{"name":"exec_command","arguments":{"cmd":"ls', reason="length")
+    assert isinstance(item.item, Message)
+    assert end.truncated

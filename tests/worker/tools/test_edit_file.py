@@ -1,0 +1,127 @@
+"""edit_file: what a small model's edit becomes, as a patch, and what it reads when it is wrong."""
+
+import re
+
+import msgspec
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from swarm.mailbox.protocol.events import PatchCall
+from swarm.mailbox.protocol.items import FunctionCall
+from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
+from swarm.mailbox.protocol.sampling import ModelInfo
+from swarm.worker.current_spec import CurrentSpec
+from swarm.worker.patch.chunk_matching import apply_edits, locate_edits
+from swarm.worker.patch.parse import AddFile, UpdateFile, parse_patch
+from swarm.worker.policy.command_decision import Run
+from swarm.worker.sandbox.sandbox_plan import plan_sandbox
+from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
+from swarm.worker.tools.edit_file import EditFileArguments, EditFileTool, write_patch
+from swarm.worker.tools.tool_context import ToolContext
+from swarm.worker.tools.tool_interface import ToolFailed
+
+SMALL = ModelInfo(slug="m", provider="p", wire="local", constrained_calls=True)
+CODE = "def add(a, b):\n    return a - b\n\n\ndef sub(a, b):\n    return a - b\n"
+
+
+def edit(old, new, path="calc.py"):
+    return EditFileArguments(path=path, old_text=old, new_text=new)
+
+
+def edited(text, old, new):
+    """The file after the patch, as apply_patch would write it."""
+    (hunk,) = parse_patch(write_patch(text, edit(old, new))).hunks
+    assert isinstance(hunk, UpdateFile)
+    return apply_edits(text, locate_edits(text, hunk.chunks, hunk.path))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "after"),
+    [
+        ("def add(a, b):\n    return a - b", "def add(a, b):\n    return a + b", 1),
+        ("def add(a, b):\n    return a - b\n", "def add(a, b):\n    return a + b\n", 1),
+        ("def add(a, b):\nreturn a - b", "def add(a, b):\n    return a + b", 1),
+        ("def add", "def plus", "def plus(a, b):\n"),
+    ],
+)
+def test_the_text_that_stands_once_is_replaced_whatever_blanks_the_model_lost(old, new, after):
+    whole = edited(CODE, old, new)
+    wanted = CODE.replace("a - b", "a + b", after) if after == 1 else None
+    assert whole == wanted if wanted else whole.startswith(after)
+
+
+def test_a_line_that_lost_its_indentation_gets_it_back():
+    text = "class A:\n    def f(self):\n        return 1\n"
+    assert edited(text, "return 1\n", "return 2\n") == text.replace("1", "2")
+    assert edited(text, "def f(self):\nreturn 1", "def f(self):\n    return 2") == (
+        "class A:\n    def f(self):\n        return 2\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "said"),
+    [
+        (CODE, "return a - b", "return a + b", "stands 2 times"),
+        (CODE, "return x", "return y", "stands nowhere in calc.py. It is:\ndef add"),
+        (CODE, "", "all of it", "calc.py exists: copy the lines"),
+        (CODE, "def add", "def add", "nothing would change"),
+        (None, "def add", "def plus", "there is no file calc.py"),
+    ],
+)
+def test_a_wrong_edit_is_told_with_what_the_file_holds(text, old, new, said):
+    with pytest.raises(ToolFailed, match=re.escape(said)):
+        write_patch(text, edit(old, new))
+
+
+@pytest.mark.parametrize("text", [None, "", "\n"])
+def test_an_empty_old_text_writes_a_new_file(text):
+    (hunk,) = parse_patch(write_patch(text, edit("", "a\n\nb"))).hunks
+    assert isinstance(hunk, AddFile)
+    assert hunk.content.rstrip("\n") == "a\n\nb"
+
+
+_LINES = st.lists(st.sampled_from(["a", "b", "  c", "\td", "", "e f", "x = 1"]), min_size=1)
+
+
+@given(_LINES, st.data(), _LINES)
+def test_an_exact_edit_changes_that_text_and_nothing_else(lines, data, new_lines):
+    text = "\n".join(lines) + "\n"
+    start = data.draw(st.integers(0, len(text) - 1))
+    end = data.draw(st.integers(start + 1, len(text)))
+    old, new = text[start:end], "\n".join(new_lines)
+    assume(old.strip() and text.count(old) == 1 and not old.endswith("\n"))
+    assume(new.strip())  # without a new text the line goes, with its end
+    wanted = text.replace(old, new)
+    assume(wanted != text)
+    first = text.rfind("\n", 0, start) + 1
+    last = text.find("\n", end)
+    whole_lines = text[first : len(text) if last < 0 else last]
+    assume(f"\n{text}".count(f"\n{whole_lines}\n") == 1)
+    assert edited(text, old, new) == wanted
+
+
+class Commands:
+    def plan(self, policy, cwd, extra=None):
+        return plan_sandbox(policy, cwd=cwd, tmp_dir=None, stack="bwrap")
+
+
+async def test_an_edit_is_judged_and_shown_like_a_patch(tmp_path):
+    (tmp_path / "calc.py").write_text(CODE)
+    limits = Limits(sandbox=WorkspaceWrite(), approval="on-request")
+    spec = msgspec.structs.replace(FAKE_AGENT_SPEC, cwd=str(tmp_path), limits=limits)
+    tool = EditFileTool(ToolContext(CurrentSpec(spec), Commands()))
+    arguments = {"path": "calc.py", "old_text": "def add", "new_text": "def plus"}
+    call = FunctionCall(
+        call_id="c", name="edit_file", arguments=msgspec.json.encode(arguments).decode()
+    )
+    invocation = await tool.prepare(call)
+    assert isinstance(invocation.judge(), Run)
+    assert isinstance(invocation.detail, PatchCall)
+    assert "+def plus(a, b):" in invocation.detail.changes[0].unified_diff
+
+
+def test_only_a_model_with_constrained_calls_is_offered_it():
+    tool = EditFileTool(ToolContext(CurrentSpec(FAKE_AGENT_SPEC), Commands()))
+    assert tool.describe(SMALL) is not None
+    assert tool.describe(msgspec.structs.replace(SMALL, constrained_calls=False)) is None

@@ -1,0 +1,235 @@
+"""The process of the embedded model: what it needs, how it starts, why it ended.
+
+It is started with the first request, ended when nobody asked for a while, and started again when
+it is needed; several ends in a row without an answer are final.
+"""
+
+import secrets
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import trio
+
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.sampling import ModelInfo
+
+from .backend import Failure, SampleError
+from .gguf_header import GgufHeader, NotAModelFile, read_gguf_header
+from .model_server import FAILED, READY, ModelServerOrder
+from .weights import find_weights, known_weights
+
+_SLOTS = 2  # requests that are answered side by side
+_LOAD_LIMIT_S = 600.0  # a large file on a slow disk
+_STDERR_BYTES = 16_384  # of the library's log; its last lines say why it failed
+_SPARE_BYTES = 256 << 20  # that must stay free beside the model
+_LOG_REASON = "error loading model:"
+_GIVE_UP_AFTER = 3  # ends of the process in a row without one answer
+_MEMORY_FILE = Path("/proc/meminfo")
+
+
+class LocalModelPlan(Value):
+    """What is loaded, and how much memory that takes."""
+
+    path: Path
+    context_tokens: int  # of one slot
+    slots: int
+    memory_bytes: int  # an estimate: the file, the cache of all slots, and buffers
+
+    def describe(self) -> str:
+        """`loading model.gguf: about 2.1 GB of memory, 2 × 16384 tokens`."""
+        size = self.memory_bytes / 1e9
+        return (
+            f"loading {self.path.name}: about {size:.1f} GB of memory, "
+            f"{self.slots} × {self.context_tokens} tokens"
+        )
+
+
+def plan_local_model(
+    path: Path, header: GgufHeader, *, size_bytes: int, window: int, available_bytes: int
+) -> LocalModelPlan:
+    """Choose slots and window so that the model fits into the memory; pure.
+
+    Two slots with the whole window if that fits, else one; the window is never cut below what the
+    agents were told, because they would overrun it.
+
+    Raises:
+        SampleError: not even one slot fits. The text names both figures.
+    """
+    need_bytes = 0
+    for slots in (_SLOTS, 1):
+        need_bytes = size_bytes + header.cache_bytes(window * slots) + size_bytes // 4
+        if need_bytes + _SPARE_BYTES <= available_bytes:
+            return LocalModelPlan(
+                path=path, context_tokens=window, slots=slots, memory_bytes=need_bytes
+            )
+    text = (
+        f"{path.name} needs about {need_bytes / 1e9:.1f} GB of memory with {window} tokens, and "
+        f"{available_bytes / 1e9:.1f} GB are free: close other programs, choose a smaller model, "
+        "or set a smaller context_window for it in models.toml"
+    )
+    raise SampleError(Failure(kind="no_provider", message=text))
+
+
+def available_memory_bytes() -> int:
+    """Memory that can be used without swapping, as the kernel estimates it."""
+    for line in _MEMORY_FILE.read_text(encoding="ascii").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 1 << 62  # this kernel does not say: the library decides
+
+
+class LocalModelServer:
+    """Starts, watches and ends the process of the model."""
+
+    def __init__(
+        self,
+        models_dir: Path,
+        model: ModelInfo,
+        additions: Sequence[str],
+        nursery: trio.Nursery,
+        socket: str,
+    ) -> None:
+        self._models_dir, self._model, self._additions = models_dir, model, additions
+        self._nursery, self.socket = nursery, socket
+        self.key = secrets.token_hex(16)
+        self._entry = known_weights(model.slug, additions)
+        self._process: trio.Process | None = None
+        self._starting = trio.Lock()
+        self._plan: LocalModelPlan | None = None
+        self._log = b""
+        self._ends = 0  # of the process, since it last answered
+        self.requests = trio.CapacityLimiter(_SLOTS)
+        self._last_used = trio.current_time()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def plan(self) -> LocalModelPlan:
+        """What will be loaded. Raises SampleError: no file, a damaged one, or too little memory."""
+        path = find_weights(self._models_dir, self._model.slug, self._additions)
+        if path is None:
+            raise _unusable(
+                f"the model file of {self._model.slug} is missing or has changed; "
+                f"`swarm models pull {self._model.slug}` fetches it"
+            )
+        try:
+            header = read_gguf_header(path)
+        except (NotAModelFile, OSError) as error:
+            raise _unusable(str(error)) from error
+        return plan_local_model(
+            path,
+            header,
+            size_bytes=path.stat().st_size,
+            window=self._model.context_window,
+            available_bytes=available_memory_bytes(),
+        )
+
+    async def start(self, plan: LocalModelPlan) -> None:
+        """Start the process and wait until the model is loaded; at once if it runs already.
+
+        Raises SampleError with the library's reason.
+        """
+        async with self._starting:
+            self._last_used = trio.current_time()
+            if self.is_running:
+                return
+            if self._ends >= _GIVE_UP_AFTER:
+                raise _unusable(self._failure_text("it ended several times without an answer"))
+            self._ends += 1
+            await self._launch(plan)
+
+    async def _launch(self, plan: LocalModelPlan) -> None:
+        await trio.Path(self.socket).unlink(missing_ok=True)
+        order = ModelServerOrder(
+            model=str(plan.path),
+            socket=self.socket,
+            key=self.key,
+            slots=plan.slots,
+            context_tokens=plan.context_tokens,
+        )
+        self._log, self._plan = b"", plan
+        process = await trio.lowlevel.open_process(
+            [sys.executable, "-P", "-m", "swarm.worker.gateway.model_server"],
+            stdin=-1, stdout=-1, stderr=-1,
+        )  # fmt: skip
+        assert process.stdin is not None
+        self._process = process
+        self._nursery.start_soon(self._read_log, process)
+        self.requests.total_tokens = plan.slots
+        said = ""
+        with trio.move_on_after(_LOAD_LIMIT_S), suppress(trio.BrokenResourceError):
+            await process.stdin.send_all(msgspec.json.encode(order) + b"\n")
+            said = await _first_line(process)
+        if said != READY:
+            await self.stop()
+            raise _unusable(self._failure_text(said.removeprefix(FAILED).strip()))
+        self._nursery.start_soon(self._end_when_idle, process)
+
+    async def _read_log(self, process: trio.Process) -> None:
+        assert process.stderr is not None
+        async for piece in process.stderr:
+            self._log = (self._log + piece)[-_STDERR_BYTES:]
+
+    async def _end_when_idle(self, process: trio.Process) -> None:
+        """End the process `keep_alive_s` after the last request, so that its memory is free."""
+        keep_s = self._entry.keep_alive_s
+        while keep_s > 0 and process.poll() is None:
+            idle_s = trio.current_time() - self._last_used
+            if self.requests.borrowed_tokens == 0 and idle_s >= keep_s:
+                self._ends = 0
+                await self.stop()
+                return
+            await trio.sleep(max(1.0, keep_s - idle_s))
+
+    def note_used(self, *, answered: bool) -> None:
+        """A request has ended; `answered`: the model wrote something."""
+        self._last_used = trio.current_time()
+        if answered:
+            self._ends = 0
+
+    async def stop(self) -> None:
+        """End the process at once; nothing that it holds is worth a wait."""
+        process = self._process
+        if process is None:
+            return
+        process.kill()
+        with trio.CancelScope(shield=True), trio.move_on_after(10.0):
+            await process.wait()
+
+    def death_reason(self) -> str | None:
+        """Why the process is gone, in words; None while it runs."""
+        if self._process is None or self.is_running:
+            return None
+        code = self._process.returncode or 0
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+        hint = " (the kernel does so when memory runs out)" if code == -9 else ""
+        return f"the process of the model {how}{hint}"
+
+    def _failure_text(self, reported: str) -> str:
+        log = self._log.decode("utf-8", "replace")
+        died = self.death_reason() if self._process and self._process.returncode != 1 else None
+        why = load_error(log) or died or reported or f"not loaded within {_LOAD_LIMIT_S:g} s"
+        name = self._plan.path if self._plan is not None else self._model.slug
+        return f"the model file {name} could not be loaded: {why}"
+
+
+def load_error(log: str) -> str:
+    """The library's reason in its log, for example a file that ends too early; "" if none."""
+    found = [line.partition(_LOG_REASON)[2] for line in log.splitlines() if _LOG_REASON in line]
+    return found[-1].strip()[:300] if found else ""
+
+
+def _unusable(message: str) -> SampleError:
+    return SampleError(Failure(kind="no_provider", message=message))
+
+
+async def _first_line(process: trio.Process) -> str:
+    assert process.stdout is not None
+    data = b""
+    while b"\n" not in data and (piece := await process.stdout.receive_some(4096)):
+        data += piece
+    return data.partition(b"\n")[0].decode("utf-8", "replace").strip()
