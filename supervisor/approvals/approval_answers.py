@@ -7,7 +7,6 @@ the approval then stays open.
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-import trio
 from msgspec.structs import replace
 
 from swarm.mailbox.errors import SwarmError
@@ -15,14 +14,13 @@ from swarm.mailbox.protocol.approvals import (
     ApprovalGrant,
     ApprovalRequest,
     PendingApproval,
-    PermissionsAction,
     QuestionsAction,
 )
 from swarm.mailbox.protocol.control import AnyControlReply, Done, Refused, ResolveApproval
 from swarm.mailbox.protocol.requests import Decided
 
 from ..console.reduce_run import shrink_request
-from .approval_grants import make_exact_grant, make_grant, requested_permissions
+from .approval_grants import granted_permissions, make_exact_grant, make_grant
 from .approval_limits import cut_text
 from .approval_types import ClosedApproval, OpenApproval
 from .broker import Broker
@@ -101,7 +99,9 @@ class ApprovalAnswers:
             if answer.scope == "always":
                 saved = await self._effects.save_rule(entry.request)
             if grant is not None:
-                await self._add_grant(grant)
+                await self._broker.add_grant(grant)
+                if grant.prefix:
+                    await self._effects.spread_rules()
         except SwarmError as error:
             return Refused(message=f"nothing was approved: {error}")
         finally:
@@ -111,26 +111,14 @@ class ApprovalAnswers:
             return Refused(
                 message=f"{entry.approval_id} ended meanwhile; {_what_stays(grant, saved)}"
             )
-        self._broker.resolve(entry, self._approval_decision(entry, answer))
+        given = granted_permissions(entry.request)
+        decided = Decided(outcome="approved", by="person", scope=answer.scope, permissions=given)
+        self._broker.resolve(entry, decided)
         self._broker.settle_covered()
         await entry.done.wait()
         return Done(
             message=f"approved {entry.approval_id} of {entry.agent}{_scope_text(answer, saved)}"
         )
-
-    async def _add_grant(self, grant: ApprovalGrant) -> None:
-        """Journal the grant; if it adds a rule, send the saved rules to the agents; then return."""
-        written = trio.Event()
-        self._broker.add_grant(grant, then=written.set)
-        await written.wait()
-        if grant.prefix:
-            await self._effects.spread_rules()
-
-    def _approval_decision(self, entry: OpenApproval, answer: ResolveApproval) -> Decided:
-        action = entry.request.action
-        asked = requested_permissions(entry.request)
-        given = action.permissions if isinstance(action, PermissionsAction) else asked
-        return Decided(outcome="approved", by="person", scope=answer.scope, permissions=given)
 
     async def _deny(self, entry: OpenApproval, answer: ResolveApproval) -> AnyControlReply:
         reason = cut_text(answer.reason.strip(), _MAX_REASON)
@@ -185,10 +173,8 @@ class ApprovalAnswers:
                 message=f"{name} was denied by the reviewer; it can be approved once", exit_code=2
             )
         self._broker.denied.remove(closed)
-        written = trio.Event()
         grant = make_exact_grant(self._broker.next_grant_id(), agent, closed.request)
-        self._broker.add_grant(grant, then=written.set)
-        await written.wait()
+        await self._broker.add_grant(grant)
         self._effects.notify_overruled(agent, name)
         return Done(message=f"{agent} may do exactly that once; it is told to try again")
 

@@ -159,6 +159,13 @@ def requested_permissions(request: ApprovalRequest) -> ExtraPermissions | None:
             return None
 
 
+def granted_permissions(request: ApprovalRequest) -> ExtraPermissions | None:
+    """What an approval of the request gives beyond the sandbox."""
+    if isinstance(request.action, PermissionsAction):
+        return request.action.permissions
+    return requested_permissions(request)
+
+
 def permissions_within(asked: ExtraPermissions, given: ExtraPermissions) -> bool:
     """True if every requested permission is given; a folder includes everything below it."""
     writes = all(_lies_in(path, given.write) for path in asked.write)

@@ -66,6 +66,16 @@ def open_approval_queue(
         plan = plan_of(path)
         return None if plan is None else plan.limits
 
+    def write(
+        body: AnyRecordBody, *, agent: str, then: Callable[[Record], None] | None = None
+    ) -> None:
+        def written(record: Record) -> None:
+            running.broadcast.publish_record(record)
+            if then is not None:
+                then(record)
+
+        running.journal.write(body, agent=agent, then=written)
+
     async def save(approved: ApprovalRequest) -> str:
         return await trio.to_thread.run_sync(save_rule, config / "rules", approved)
 
@@ -83,7 +93,7 @@ def open_approval_queue(
             nursery.start_soon(send_notice, agent, granted_notice(approval_id))
 
     _add_initial_grants(running)
-    broker = Broker(RunApprovalJournal(running), limits_of, running.grants, past, settings)
+    broker = Broker(write, limits_of, running.grants, past, settings)
     effects = AnswerEffects(save_rule=save, spread_rules=spread, notify_overruled=notify_overruled)
     return ApprovalQueue(
         broker=broker,
@@ -99,20 +109,3 @@ def _add_initial_grants(running: RunContext) -> None:
     grant = ApprovalGrant(grant_id="commit", path=ROOT_PATH, below=True, commits_in=ANY_REPOSITORY)
     running.grants.add(grant)
     running.note(GrantGiven(grant=grant))
-
-
-class RunApprovalJournal:
-    """A `broker.ApprovalJournal`: the run's own file; each record is shown as it was written."""
-
-    def __init__(self, running: RunContext) -> None:
-        self._run = running
-
-    def put(
-        self, body: AnyRecordBody, *, agent: str, then: Callable[[Record], None] | None = None
-    ) -> None:
-        def written(record: Record) -> None:
-            self._run.broadcast.publish_record(record)
-            if then is not None:
-                then(record)
-
-        self._run.journal.write(body, agent=agent, then=written)

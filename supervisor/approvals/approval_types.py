@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Literal, Protocol
 
 import trio
+from msgspec.structs import replace
 
 from swarm.mailbox.protocol.approvals import (
     ApprovalRequest,
@@ -96,13 +97,7 @@ class OpenApproval:
     def on_written(self, record: Record) -> None:
         """The record is journaled: from now on it may be shown, as it was written."""
         if isinstance(record.body, ApprovalRequested):
-            self.pending = PendingApproval(
-                approval_id=self.pending.approval_id,
-                agent=self.pending.agent,
-                request=record.body.request,
-                reviewer=self.pending.reviewer,
-                asked_at=record.ts,
-            )
+            self.pending = replace(self.pending, request=record.body.request, asked_at=record.ts)
         self.written.set()
 
 

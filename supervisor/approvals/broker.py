@@ -15,9 +15,7 @@ from swarm.mailbox.protocol.approvals import (
     ApprovalGrant,
     ApprovalRequest,
     DecidedBy,
-    ExtraPermissions,
     PendingApproval,
-    PermissionsAction,
     Scope,
 )
 from swarm.mailbox.protocol.limits import Limits
@@ -30,7 +28,7 @@ from swarm.mailbox.protocol.records import (
 )
 from swarm.mailbox.protocol.requests import Decided
 
-from .approval_grants import ApprovalGrants, ApprovalsPast, requested_permissions
+from .approval_grants import ApprovalGrants, ApprovalsPast, granted_permissions
 from .approval_limits import MAX_OPEN, MAX_OPEN_IN_RUN, cut_request, cut_text
 from .approval_route import ApprovalRoute, NoReviewer, ReviewerKind, choose_route
 from .approval_types import (
@@ -48,10 +46,10 @@ _REVIEW_LIMIT_S = 600.0  # backstop behind the reviewer's own deadline
 _MAX_REASON = 4_000
 
 
-class ApprovalJournal(Protocol):
-    """Where records are written. `then` is called with the record once it is on disk, in order."""
+class WriteRecord(Protocol):
+    """Journals a record and shows it; `then` is called with it once it is on disk, in order."""
 
-    def put(
+    def __call__(
         self, body: AnyRecordBody, *, agent: str, then: Callable[[Record], None] | None = None
     ) -> None: ...
 
@@ -68,7 +66,7 @@ class Broker:
     """The `Decider` of a run. People's answers reach it through `ApprovalAnswers`.
 
     Args:
-        journal: Where records are written.
+        write: Journals a record.
         limits_of: The limits of the agent at a path; None if there is no such agent.
         grants: The grants that already hold, shared with the code that starts agents.
         past: What a resumed run left open; its unanswered requests are recorded as aborted.
@@ -77,13 +75,13 @@ class Broker:
 
     def __init__(
         self,
-        journal: ApprovalJournal,
+        write: WriteRecord,
         limits_of: Callable[[str], Limits | None],
         grants: ApprovalGrants,
         past: ApprovalsPast,
         settings: AskSettings,
     ) -> None:
-        self.journal, self.grants = journal, grants
+        self._write, self.grants = write, grants
         for held in past.grants:
             grants.add(held)
         self._limits_of, self._settings = limits_of, settings
@@ -96,7 +94,7 @@ class Broker:
             gone = ApprovalResolved(
                 approval_id=approval_id, outcome="aborted", by="nobody", reason=reason
             )
-            journal.put(gone, agent=agent)
+            write(gone, agent=agent)
 
     @property
     def open(self) -> tuple[OpenApproval, ...]:
@@ -156,7 +154,7 @@ class Broker:
         asked = ApprovalRequested(
             approval_id=entry.approval_id, request=shown, reviewer=pending.reviewer
         )
-        self.journal.put(asked, agent=agent, then=entry.on_written)
+        self._write(asked, agent=agent, then=entry.on_written)
         return entry
 
     async def _wait(self, entry: OpenApproval) -> Decided:
@@ -195,7 +193,7 @@ class Broker:
             outcome="aborted" if verdict.abort_turn else verdict.outcome,
             by="guardian",
             text=verdict.text,
-            permissions=self._granted_permissions(entry.request)
+            permissions=granted_permissions(entry.request)
             if verdict.outcome == "approved"
             else None,
         )
@@ -215,7 +213,7 @@ class Broker:
             scope=decided.scope,
             reason=cut_text(decided.text, _MAX_REASON),
         )
-        self.journal.put(resolved, agent=entry.agent, then=lambda _: entry.done.set())
+        self._write(resolved, agent=entry.agent, then=lambda _: entry.done.set())
 
     def _withdraw(self, entry: OpenApproval) -> None:
         """The agent is gone or has stopped waiting: close the request; later answers are void."""
@@ -228,7 +226,7 @@ class Broker:
             by="nobody",
             reason=withdrawn_text(entry.request),
         )
-        self.journal.put(resolved, agent=entry.agent)
+        self._write(resolved, agent=entry.agent)
 
     def _close(self, entry: OpenApproval, by: DecidedBy, outcome: str) -> None:
         self._open.pop(entry.approval_id, None)
@@ -239,18 +237,20 @@ class Broker:
     ) -> Decided:
         """Approve by an earlier answer of a person. A used-up grant is journaled as such first."""
         if (taken := self.grants.use(grant)) is not None:
-            written = trio.Event()
-            self.journal.put(taken, agent=agent, then=lambda _: written.set())
-            await written.wait()
+            await self._commit(taken, agent)
         scope: Scope = "once" if grant.uses is not None else "session"
-        given = self._granted_permissions(request)
+        given = granted_permissions(request)
         return Decided(outcome="approved", by="grant", scope=scope, permissions=given)
 
-    def add_grant(self, grant: ApprovalGrant, *, then: Callable[[], None] | None = None) -> None:
-        """The grant holds at once; `then` is called when it is journaled."""
+    async def add_grant(self, grant: ApprovalGrant) -> None:
+        """The grant holds at once; returns when it is journaled."""
         self.grants.add(grant)
-        written = None if then is None else lambda _: then()
-        self.journal.put(GrantGiven(grant=grant), agent=grant.path, then=written)
+        await self._commit(GrantGiven(grant=grant), grant.path)
+
+    async def _commit(self, body: AnyRecordBody, agent: str) -> None:
+        written = trio.Event()
+        self._write(body, agent=agent, then=lambda _: written.set())
+        await written.wait()
 
     def settle_covered(self) -> None:
         """Approve open requests that a lasting grant now covers, so nobody is asked twice."""
@@ -259,7 +259,7 @@ class Broker:
                 continue  # a person's answer is being carried out
             grant = self.grants.find(entry.agent, entry.request)
             if grant is not None and grant.uses is None:
-                given = self._granted_permissions(entry.request)
+                given = granted_permissions(entry.request)
                 self.resolve(
                     entry,
                     Decided(outcome="approved", by="grant", scope="session", permissions=given),
@@ -269,9 +269,3 @@ class Broker:
         """A new grant id, unique in the run and across its resumes."""
         self._number += 1
         return f"g{self._number}-{int(self._settings.unix_s() * 1000):x}"
-
-    @staticmethod
-    def _granted_permissions(request: ApprovalRequest) -> ExtraPermissions | None:
-        if isinstance(request.action, PermissionsAction):
-            return request.action.permissions
-        return requested_permissions(request)

@@ -13,7 +13,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -165,12 +165,16 @@ def launch_fork_server(early: EarlyProcesses) -> LaunchedProcess:
 
     Raises SpawnError.
     """
+    program, lifeline_fd = early.programs.cold_forkserver, early.lifeline_reader
+    return _launch(lambda fd, stderr: spawn_cold(program, (fd, lifeline_fd), stderr_fd=stderr))
+
+
+def _launch(start: Callable[[int, int], int]) -> LaunchedProcess:
+    """`start` gets the process's end of the channel and its stderr, and returns its pid."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     stderr_reader, stderr_writer = os.pipe2(os.O_CLOEXEC)
     try:
-        program = early.programs.cold_forkserver
-        fds = (theirs.fileno(), early.lifeline_reader)
-        pid = spawn_cold(program, fds, stderr_fd=stderr_writer)
+        pid = start(theirs.fileno(), stderr_writer)
     except BaseException:
         ours.close()
         os.close(stderr_reader)
@@ -189,21 +193,19 @@ def _raise_open_files_limit() -> None:
 
 
 def _fork_program(program: str, lifeline_fd: int, *, secrets: Collection[str]) -> LaunchedProcess:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    stderr_reader, stderr_writer = os.pipe2(os.O_CLOEXEC)
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):
             stream.flush()  # else the child prints it again
-    pid = os.fork()
-    if pid == 0:
-        fd = theirs.fileno()
-        run_and_exit(lambda: _run_program(program, fd, stderr_writer, lifeline_fd, secrets))
-    with suppress(OSError):
-        os.setpgid(pid, pid)
-    theirs.close()
-    os.close(stderr_writer)
-    pidfd = os.pidfd_open(pid)
-    return LaunchedProcess(pid=pid, pidfd=pidfd, channel=ours, stderr_fd=stderr_reader)
+
+    def fork(fd: int, stderr_fd: int) -> int:
+        pid = os.fork()
+        if pid == 0:
+            run_and_exit(lambda: _run_program(program, fd, stderr_fd, lifeline_fd, secrets))
+        with suppress(OSError):
+            os.setpgid(pid, pid)
+        return pid
+
+    return _launch(fork)
 
 
 def _run_program(

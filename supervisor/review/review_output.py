@@ -121,24 +121,11 @@ def _render_finding(one: ReviewFinding) -> str:
 
 def as_json(output: ReviewOutput) -> dict[str, Any]:
     """All fields, including those with default values."""
-    return {
-        "findings": [
-            {
-                "title": one.title,
-                "body": one.body,
-                "confidence_score": one.confidence_score,
-                "priority": one.priority,
-                "code_location": {
-                    "absolute_file_path": one.code_location.absolute_file_path,
-                    "line_range": {
-                        "start": one.code_location.line_range.start,
-                        "end": one.code_location.line_range.end,
-                    },
-                },
-            }
-            for one in output.findings
-        ],
-        "overall_correctness": output.overall_correctness,
-        "overall_explanation": output.overall_explanation,
-        "overall_confidence_score": output.overall_confidence_score,
-    }
+    found: dict[str, Any] = _complete(output)
+    return found
+
+
+def _complete(value: object) -> Any:
+    if isinstance(value, msgspec.Struct):
+        return {name: _complete(one) for name, one in msgspec.structs.asdict(value).items()}
+    return [_complete(one) for one in value] if isinstance(value, tuple) else value

@@ -39,26 +39,26 @@ class FoundReviewTarget(Value):
     prompt: str
 
 
-def find_target(wish: ReviewTargetOptions, look: RunScript) -> FoundReviewTarget:
+def find_target(options: ReviewTargetOptions, look: RunScript) -> FoundReviewTarget:
     """Look the target up.
 
     Raises UsageError: two targets at once, no repository, an unknown target, or nothing to review.
     """
-    chosen = [wish.uncommitted, wish.base is not None, wish.commit is not None]
+    chosen = [options.uncommitted, options.base is not None, options.commit is not None]
     if sum(chosen) > 1:
         raise UsageError("give one of --uncommitted, --base and --commit")
-    words = wish.words.strip()
-    if not any(chosen) and words:
-        return FoundReviewTarget(kind="custom", hint=" ".join(words.split())[:80], prompt=words)
-    if wish.base is not None:
-        target = _base(_name(wish.base, "--base"), look)
-    elif wish.commit is not None:
-        target = _commit(_name(wish.commit, "--commit"), look)
+    text = options.words.strip()
+    if not any(chosen) and text:
+        return FoundReviewTarget(kind="custom", hint=" ".join(text.split())[:80], prompt=text)
+    if options.base is not None:
+        target = _base(_name(options.base, "--base"), look)
+    elif options.commit is not None:
+        target = _commit(_name(options.commit, "--commit"), look)
     else:
         target = _uncommitted(look)
-    if not words:
+    if not text:
         return target
-    more = f"{target.prompt}\n\nThe person who asked adds:\n{words}"
+    more = f"{target.prompt}\n\nThe person who asked adds:\n{text}"
     return FoundReviewTarget(kind=target.kind, hint=target.hint, prompt=more)
 
 

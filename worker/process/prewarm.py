@@ -120,9 +120,9 @@ async def _run_session() -> None:
             nursery.start_soon(_run_agent, supervisor, gateway)
             await supervisor.post(_IDENTITY, encode_op(_user_input()))
             while True:
-                letter = await supervisor.receive()
-                supervisor.acknowledge(letter)
-                match decode_event(letter.body):
+                message = await supervisor.receive()
+                supervisor.acknowledge(message)
+                match decode_event(message.body):
                     case TurnCompleted():
                         await supervisor.post(_IDENTITY, encode_op(Shutdown()))
                     case Goodbye():
@@ -151,9 +151,9 @@ async def _run_agent(supervisor: PairServer, gateway: PairServer) -> None:
 async def _run_gateway(gateway: PairServer) -> None:
     """Act as a gateway whose model gives one answer."""
     while True:
-        letter = await gateway.receive()
-        gateway.acknowledge(letter)
-        match decode_sample_op(letter.body):
+        message = await gateway.receive()
+        gateway.acknowledge(message)
+        match decode_sample_op(message.body):
             case OpenConversation():
                 model = ModelInfo(slug="nobody", provider="nobody", wire="responses")
                 await gateway.post(_IDENTITY, encode_sample_event(ConversationOpened(model=model)))

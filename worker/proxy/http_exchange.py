@@ -101,8 +101,8 @@ class _Exchange:
         """From the client to the server."""
         while True:
             if self._conn.they_are_waiting_for_100_continue:
-                told = self._conn.send(h11.InformationalResponse(status_code=100, headers=[]))
-                await self._client.send(told or b"")
+                proceed = self._conn.send(h11.InformationalResponse(status_code=100, headers=[]))
+                await self._client.send(proceed or b"")
             try:
                 event = self._conn.next_event()
             except h11.RemoteProtocolError as error:

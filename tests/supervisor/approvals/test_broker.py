@@ -69,7 +69,7 @@ class Story:
         self.told: list[tuple[str, str]] = []
         self.save_fails = False
         self.broker = Broker(
-            self.finished, lambda path: self.limits, self.grants, past or ApprovalsPast(),
+            self.finished.put, lambda path: self.limits, self.grants, past or ApprovalsPast(),
             AskSettings(timeout_s=timeout_s, reviewer=judge),
         )  # fmt: skip
         tell = lambda *words: self.told.append(words)  # noqa: E731
