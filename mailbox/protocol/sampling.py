@@ -16,6 +16,7 @@ from .settings import Summary, Verbosity
 Wire = Literal["responses", "chat", "messages", "local", "scripted"]
 # how a model of the `messages` wire thinks
 ThinkingKind = Literal["", "budget", "adaptive", "always"]
+MailRole = Literal["user", "assistant"]
 
 
 class ToolSpec(Value):
@@ -53,6 +54,7 @@ class ModelInfo(Value):
     thinking: ThinkingKind = ""
     efforts: tuple[str, ...] = ()  # supported efforts; () = unknown
     structured_output: bool = False  # the `messages` wire can hold it to a schema
+    mail_role: MailRole = "user"  # `responses` wire: the role of messages from other agents
     stream_max_retries: int = 5  # of the provider: retries of a broken stream
     stream_idle_s: float = 300.0  # of the provider: silence after which a stream is ended
     # Its tool calls are JSON text that the server's grammar enforces (small models).

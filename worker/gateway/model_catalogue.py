@@ -14,7 +14,7 @@ from typing import Any, cast
 import msgspec
 
 from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.sampling import ModelInfo, ThinkingKind, Wire
+from swarm.mailbox.protocol.sampling import MailRole, ModelInfo, ThinkingKind, Wire
 from swarm.mailbox.safe_open import read_user_file
 
 from .weights import Weights, load_weights
@@ -54,10 +54,9 @@ class ModelEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_output_tokens: int | None = None  # of one response
     thinking: ThinkingKind = ""  # `messages` wire: none, by budget, adaptive, or always adaptive
     efforts: tuple[str, ...] = ()
-    constrained_calls: bool = (
-        False  # `chat` wire: calls are text that the server's grammar enforces
-    )
+    constrained_calls: bool = False  # `chat` wire: the server's grammar enforces calls as text
     structured_output: bool = False  # `messages` wire: can be held to a schema
+    mail_role: MailRole = "user"  # `responses` wire: "assistant" for a model trained on it
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -94,31 +93,15 @@ class Catalogue:
         entry = self.find(slug)
         if entry is None:
             return _unknown(slug, provider=provider, wire=wire)
-        return ModelInfo(
-            slug=slug,
-            provider=provider,
-            wire=wire,
-            context_window=entry.context_window,
-            effective_context_percent=entry.effective_context_percent,
-            auto_compact_tokens=entry.auto_compact_tokens,
-            output_limit_tokens=entry.output_limit_tokens,
-            can_call_tools=entry.can_call_tools,
-            freeform_tools=entry.freeform_tools and wire == "responses",
-            parallel_tool_calls=entry.parallel_tool_calls,
-            reasoning=entry.reasoning,
-            image_input=entry.image_input,
-            default_effort=entry.default_effort,
-            short_prompt=entry.short_prompt,
-            input_usd_per_million=entry.input_usd_per_million,
-            cached_usd_per_million=entry.cached_usd_per_million,
-            output_usd_per_million=entry.output_usd_per_million,
-            cache_write_usd_per_million=entry.cache_write_usd_per_million,
-            max_output_tokens=entry.max_output_tokens,
-            thinking=entry.thinking,
-            efforts=entry.efforts,
-            constrained_calls=entry.constrained_calls and entry.can_call_tools,
-            structured_output=entry.structured_output,
-        )
+        freeform = entry.freeform_tools and wire == "responses"
+        fields = msgspec.structs.asdict(entry) | {
+            "slug": slug,
+            "provider": provider,
+            "wire": wire,
+            "freeform_tools": freeform,
+            "constrained_calls": entry.constrained_calls and entry.can_call_tools,
+        }
+        return msgspec.convert(fields, ModelInfo)
 
 
 def _unknown(slug: str, *, provider: str, wire: Wire) -> ModelInfo:

@@ -1,7 +1,8 @@
 """The request body of the Responses wire: items, head and tail as JSON bytes.
 
 The key order is that of Codex 0.169, with `instructions` as its own field. Fields that strict
-servers reject (item ids, author, success, client metadata) are never sent.
+servers reject (item ids, author, success, client metadata) are never sent. Mail from other agents
+has the role user, unless the model's catalogue entry says that it was trained on another form.
 """
 
 from typing import Literal
@@ -17,6 +18,8 @@ from swarm.mailbox.protocol.items import (
     FunctionCallOutput,
     Message,
     Reasoning,
+    text_message,
+    text_of,
 )
 from swarm.mailbox.protocol.sampling import ToolSpec
 
@@ -178,6 +181,8 @@ class ResponsesStore(EncodedItemStore):
 
     def _encode(self, item: AnyItem) -> bytes:
         match item:
+            case Message(author=str(), content=content) if self._context.model.mail_role == "user":
+                return to_json(text_message("user", text_of(content)))
             case Message(role=role, content=content, phase=phase):
                 return to_json(Message(role=role, content=self._resolve(content), phase=phase))
             case Reasoning(summary=summary, encrypted_content=encrypted):

@@ -19,6 +19,7 @@ from swarm.mailbox.protocol.items import (
     InputImage,
     InputText,
     Message,
+    OutputText,
     Reasoning,
     text_message,
 )
@@ -59,9 +60,7 @@ def output(call_id, text="o"):
 
 
 def test_items_are_sent_without_what_is_ours_alone():
-    mail = Message(
-        role="user", content=(InputText(text="hi"),), author="/root/a", id="x", phase="commentary"
-    )
+    mail = Message(role="user", content=(InputText(text="hi"),), id="x", phase="commentary")
     assert sent(
         responses_request,
         mail,
@@ -175,6 +174,20 @@ def test_a_model_without_eyes_is_told_that_there_was_an_image():
     message = Message(role="user", content=(InputImage(image_url="https://x/y.png"),))
     (item,) = sent(responses_request, message, model=model)
     assert "reads no images" in item["content"][0]["text"]
+
+
+def test_mail_of_other_agents_is_the_users_unless_the_catalogue_says_otherwise():
+    mail = Message(role="assistant", content=(OutputText(text="NEWS"),), author="/root/a")
+    (item,) = sent(responses_request, mail)
+    assert item == {
+        "type": "message",
+        "role": "user",
+        "content": [{"type": "input_text", "text": "NEWS"}],
+    }
+    trained = msgspec.structs.replace(MODEL, mail_role="assistant")
+    (item,) = sent(responses_request, mail, model=trained)
+    assert item["role"] == "assistant"
+    assert item["content"] == [{"type": "output_text", "text": "NEWS"}]
 
 
 # --- Chat, sent --------------------------------------------------------------------------------
