@@ -80,7 +80,7 @@ async def _write_one(session: object, me: int, number: int, other: int, refused:
 
     words = f"{MESSAGE_PREFIX} {me} {number} {time.monotonic_ns()}"
     wish = SendMail(target=f"/root/p{other}", message=words)
-    reply = await session.reporter.ask(wish)  # type: ignore[attr-defined]
+    reply = await session.state.reporter.request(wish)  # type: ignore[attr-defined]
     if not isinstance(reply, Sent):
         refused.append(repr(reply))
 

@@ -26,9 +26,10 @@ from ..tools.orchestrator import Orchestrator
 from ..tools.team_client import TeamClient
 from ..tools.tool_registry import ToolRegistry
 from .agent_session import AgentSession
-from .op_dispatch import serve_ops
+from .agent_state import AgentState
 from .reporter import Reporter
 from .sampler import OpenMailbox
+from .turn.inbox import Inbox
 
 HEARTBEAT_S = 2.0
 COMMANDS_ENDED = "The user ended the commands that ran in the background ({count})."
@@ -88,20 +89,22 @@ async def run_agent_lifecycle(
     )
     await post.post(encode_event(hello))  # first of all: the supervisor works on it meanwhile
     reporter = Reporter(post)
-    session = AgentSession(current, reporter, dial, chances)
+    team = TeamClient(current, reporter, Inbox(chances.new_id))
     hands.set_environment_source(partial(_request_environment, reporter, spec))
-    registry = hands.make_registry(reporter, session.team)
-    asker = ApprovalRequester(current, reporter, session.add_notice)
-    session.set_orchestrator(Orchestrator(registry, reporter, asker))
+    registry = hands.make_registry(reporter, team)
+    asker = ApprovalRequester(current, reporter, team.inbox.add_note)
+    orchestrator = Orchestrator(registry, reporter, asker)
+    state = AgentState(current, reporter, team, orchestrator, dial=dial, chances=chances)
+    session = AgentSession(state)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reporter.run_outbox)
         nursery.start_soon(reporter.run_deltas)
-        nursery.start_soon(_send_heartbeats, session, hands)
-        nursery.start_soon(session.sampler.stay_connected)
+        nursery.start_soon(_send_heartbeats, state, hands)
+        nursery.start_soon(state.sampler.stay_connected)
         nursery.start_soon(session.run_turns)
-        nursery.start_soon(_prewarm_before_first_call, session, hands)
-        nursery.start_soon(_end_commands_on_request, session, hands)
-        shutdown = await serve_ops(session, post)
+        nursery.start_soon(_prewarm_before_first_call, state, hands)
+        nursery.start_soon(_end_commands_on_request, state, hands)
+        shutdown = await session.serve_ops(post)
         with trio.move_on_after(_END_COMMANDS_S):
             await session.close()
             await hands.end_commands()
@@ -111,14 +114,14 @@ async def run_agent_lifecycle(
         nursery.cancel_scope.cancel()
 
 
-async def _send_heartbeats(session: AgentSession, hands: ToolHost) -> None:
+async def _send_heartbeats(state: AgentState, hands: ToolHost) -> None:
     """Send a heartbeat every two seconds: the loop runs, and whether there is progress."""
     while True:
         await trio.sleep(HEARTBEAT_S)
-        session.reporter.emit_transient(
+        state.reporter.emit_transient(
             Heartbeat(
-                progress=session.reporter.progress,
-                busy=session.turn is not None,
+                progress=state.reporter.progress,
+                busy=state.turn is not None,
                 rss_bytes=_resident_bytes(),
                 live_commands=hands.live_commands,
             )
@@ -134,25 +137,25 @@ async def _request_environment(reporter: Reporter, spec: AgentSpec) -> Mapping[s
     return spec.environment
 
 
-async def _prewarm_before_first_call(session: AgentSession, hands: ToolHost) -> None:
+async def _prewarm_before_first_call(state: AgentState, hands: ToolHost) -> None:
     """Prepare the tools while the model still writes its first call.
 
     Not earlier: half of all agents never make a call, and each would wake its launcher or hold an
     environment for nothing.
     """
-    await session.sampler.call_started.wait()
+    await state.sampler.call_started.wait()
     await hands.prewarm()
 
 
-async def _end_commands_on_request(session: AgentSession, hands: ToolHost) -> None:
+async def _end_commands_on_request(state: AgentState, hands: ToolHost) -> None:
     """End background commands after each interrupt, within a limited time; loops for ever."""
     while True:
-        await session.end_commands_requested.wait()
-        session.end_commands_requested = trio.Event()
+        await state.end_commands_requested.wait()
+        state.end_commands_requested = trio.Event()
         if not (running := hands.live_commands):
             continue
-        if session.tells_commands_ended:
-            session.add_notice(COMMANDS_ENDED.format(count=running))
+        if state.tells_commands_ended:
+            state.inbox.add_note(COMMANDS_ENDED.format(count=running))
         with trio.move_on_after(_END_COMMANDS_S):
             await hands.end_commands()
 

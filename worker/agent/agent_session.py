@@ -1,207 +1,179 @@
-"""One agent's state, in memory only: history, inbox, usage and the running turn.
+"""One agent's session: applies the supervisor's ops and runs one turn at a time.
 
-The history changes and the supervisor is notified in one step, without an await between them. The
-agent owns no files; the supervisor's journal is the durable copy.
+No op waits for a turn. An op is acknowledged when it is applied, and applying it does not block:
+input and mail go to the inbox, the other ops set state or signal.
 """
 
-from collections.abc import Sequence
-from datetime import datetime
-from typing import Literal
+from typing import assert_never
 
 import msgspec
 import trio
 
-from swarm.mailbox.entropy import SYSTEM_ENTROPY, EntropySources
 from swarm.mailbox.errors import MessageTooLarge
-from swarm.mailbox.fragments import MAX_MESSAGE_BYTES
-from swarm.mailbox.protocol.changes import CompactionInfo
-from swarm.mailbox.protocol.events import ContextReplaced, ItemCompleted, Warned, encode_event
-from swarm.mailbox.protocol.items import (
-    AnyItem,
-    AnyOutput,
-    CustomToolCall,
-    CustomToolCallOutput,
-    FunctionCallOutput,
-    Message,
-    decode_item,
-    encode_item,
-    text_message,
+from swarm.mailbox.interfaces import Mailbox, ReceivedMessage
+from swarm.mailbox.protocol.events import Warned
+from swarm.mailbox.protocol.items import decode_item
+from swarm.mailbox.protocol.ops import (
+    Answer,
+    AnyOp,
+    ApplySettings,
+    Compact,
+    Continue,
+    Deliver,
+    GatewayMoved,
+    Interrupt,
+    LearnRule,
+    Mail,
+    Notice,
+    Pause,
+    RollBackTurns,
+    Shutdown,
+    UndoCompaction,
+    UserInput,
+    decode_op,
 )
-from swarm.mailbox.protocol.ops import Mail, Notice, UndoCompaction, UserInput
-from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
-from swarm.mailbox.protocol.settings import AgentSettings
-from swarm.mailbox.protocol.spec import AgentSpec
-from swarm.roles.login_shell import find_shell, shell_name
 
-from ..current_spec import CurrentSpec
-from ..tools.orchestrator import Orchestrator
-from ..tools.team_client import TeamClient
-from .context import context_blocks
-from .context.context_limits import with_configured_window
-from .context.conversation_history import ConversationHistory
-from .context.history_repair import repair_history, without_latest_images
-from .context.prompt_context import ToldContext, context_items, find_told_context, instructions_for
-from .context.token_meter import TokenMeter, estimate_item, estimate_tokens
-from .context.truncate import truncate_output
-from .reporter import PendingEvent, Reporter
-from .sampler import OpenMailbox, Sampler
-from .time_zone import local_timezone
-from .turn.guidance_watch import GuidanceWatch
+from .agent_state import AgentState
+from .context.history_repair import repair_history
+from .context.prompt_context import find_told_context
+from .context.token_meter import measure_item
 from .turn.history_compaction import HistoryCompactor
-from .turn.inbox import Inbox
-from .turn.pause import PauseState
 from .turn.turn_loop import run_turn
-from .turn.turn_state import AbortReason, PendingCall, Turn
+from .turn.turn_state import AbortReason
 
-Source = Literal["context", "user", "mail", "model", "tool", "note"]
+_REASONS: dict[str, AbortReason] = {
+    "budget": "budget",
+    "deadline": "deadline",
+    "replaced": "replaced",
+}
 
 
 class AgentSession:
-    """State of an agent and the steps that change it. `run_turns` runs one turn at a time."""
+    """Runs an agent's turns and applies ops to its state."""
 
-    def __init__(
-        self,
-        current: CurrentSpec,
-        reporter: Reporter,
-        dial: OpenMailbox,
-        chances: EntropySources = SYSTEM_ENTROPY,
-    ) -> None:
-        self._current, self.reporter = current, reporter
-        spec = current.spec
-        self._entropy = chances
-        self.new_id, self.noise = self._entropy.new_id, self._entropy.noise
-        self.inbox = Inbox()
-        self.team = TeamClient(current, reporter, self.inbox)
-        self.meter = TokenMeter(spec.total_usage)
-        self.turn: Turn | None = None
-        self.output_schema = spec.output_schema  # kept by a turn without user input
-        self.told_context = ToldContext()
-        self.compactor = HistoryCompactor(self)
-        self._guidance = GuidanceWatch(current, ())
-        self._guidance_text = spec.user_instructions
-        self._is_first_context = spec.epoch == 1  # the spec's AGENTS.md texts are current
+    def __init__(self, state: AgentState) -> None:
+        self.state, self._compactor = state, HistoryCompactor(state)
         self._closing = False
-        self._item_count = 0
-        self._last_output_event: PendingEvent | None = None  # perhaps not posted yet
-        self._tools: tuple[str, tuple[ToolSpec, ...]] | None = None
-        self._timezone = local_timezone(spec.environment)
-        self.sampling_started = trio.Event()  # the first turn is about to sample
         self._work_arrived = trio.Event()
         self._idle = trio.Event()
-        self.wanted_settings: AgentSettings | None = None  # from the next turn on
-        self.pause = PauseState(reporter, paused=spec.paused)
-        self.end_commands_requested = trio.Event()  # set: end the running commands
-        self.tells_commands_ended = False  # True: a notice reports it, as no abort note does
-        self.history = self._restore()
-        self.sampler = Sampler(current, self.history, dial)
-        self.sampler.before_sample = self.wait_outputs_journaled
-        self._orchestrator: Orchestrator | None = None
-
-    @property
-    def spec(self) -> AgentSpec:
-        """The agent's spec with the settings that hold now."""
-        return self._current.spec
-
-    @property
-    def orchestrator(self) -> Orchestrator:
-        """Performs calls; set once, before the first turn."""
-        if self._orchestrator is None:
-            raise RuntimeError("the session was given no tools")
-        return self._orchestrator
-
-    def set_orchestrator(self, orchestrator: Orchestrator) -> None:
-        """Give the session its tools."""
-        self._orchestrator = orchestrator
-
-    def tool_specs(self, model: ModelInfo) -> tuple[ToolSpec, ...]:
-        """Return the tool specs for this model; computed once per model."""
-        if self._tools is None or self._tools[0] != model.slug:
-            self._tools = model.slug, self.orchestrator.registry.specs(model)
-        return self._tools[1]
-
-    async def wait_model(self) -> ModelInfo:
-        """Return the model, with the configured context window. Raises SamplingError."""
-        return with_configured_window(await self.sampler.wait_model(), self.spec.context)
-
-    def apply_wanted_settings(self) -> None:
-        """Apply the settings that were last received; called between two turns."""
-        wanted, self.wanted_settings = self.wanted_settings, None
-        if wanted is None:
-            return
-        has_other_model = wanted.model != self.spec.model
-        self._current.apply_settings(wanted)
-        self._tools = None
-        if has_other_model:
-            self.sampler.reopen_conversation()
-
-    def add_rule(self, prefix: tuple[str, ...]) -> None:
-        """Allow commands with this prefix from now on, in the running turn too."""
-        self._current.allow_prefix(prefix)
-
-    def begin_sampling(self, model: ModelInfo) -> None:
-        """Prepare for a turn that is about to sample this model."""
-        head = len(instructions_for(self.spec, model).encode())
-        for tool in self.tool_specs(model):
-            head += len(tool.name) + len(tool.description) + len(tool.parameters)
-        self.meter.head_tokens = estimate_tokens(head)
-        self.sampling_started.set()
 
     async def run_turns(self) -> None:
         """Run turns one after another, as the inbox requires; loops for ever."""
         while True:
-            opening = self.inbox.next_opening()
+            opening = self.state.inbox.next_opening()
             if opening is not None and not self._closing:
                 self._idle = trio.Event()
-                await run_turn(self, opening)
+                await run_turn(self.state, self._compactor, opening)
                 continue
-            if self.compactor.is_requested and not self._closing:
+            if self._compactor.is_requested and not self._closing:
                 self._idle = trio.Event()
-                await self.compactor.run_while_idle()
+                await self._compactor.run_while_idle()
                 continue
             self._idle.set()
             self._work_arrived = trio.Event()
             await self._work_arrived.wait()
 
+    async def serve_ops(self, post: Mailbox) -> Shutdown:
+        """Apply each op as soon as it is received; return at Shutdown."""
+        last: list[Shutdown] = []
+
+        def take(letter: ReceivedMessage) -> bool:
+            try:
+                op = decode_op(letter.body)
+            except msgspec.DecodeError as error:
+                self.state.reporter.emit(Warned(message=f"an order could not be read: {error}"))
+                post.acknowledge(letter)
+                return False
+            self.apply(op)
+            post.acknowledge(letter, soon=False)
+            if isinstance(op, Shutdown):
+                last.append(op)
+            return bool(last)
+
+        await post.consume(take)
+        return last[0]
+
+    def apply(self, op: AnyOp) -> None:
+        """Apply one op, without waiting."""
+        state = self.state
+        match op:
+            case UserInput():
+                self.admit_input(op)
+            case Deliver(mail=mail):
+                self.deliver_mail(mail)
+            case Notice():
+                state.inbox.add_notice(op)
+            case Interrupt(reason=reason, keep_commands=keep):
+                self.interrupt(_REASONS.get(reason, "interrupted"), keep_commands=keep)
+            case Compact():
+                self.request_compaction(None)
+            case UndoCompaction():
+                self.request_compaction(op)
+            case RollBackTurns():
+                self.roll_back(op)
+            case ApplySettings(settings=settings):
+                state.wanted_settings = settings
+            case LearnRule(prefix=prefix):
+                state.add_rule(prefix)
+            case Pause():
+                state.pause.begin()
+            case Continue():
+                state.pause.end()
+            case GatewayMoved(endpoint=endpoint, token=token):
+                state.sampler.move(endpoint, token)
+            case Answer(request_id=request_id, reply=reply):
+                state.reporter.receive_reply(request_id, reply)
+            case Shutdown():
+                pass
+            case _:
+                assert_never(op)
+
     def admit_input(self, words: UserInput) -> None:
         """Add a person's input: it joins the running turn or starts one."""
-        running = self.turn is not None and self.turn.is_open
-        if self.inbox.add_input(words, running=running):
+        running = self.state.turn is not None and self.state.turn.is_open
+        if self.state.inbox.add_input(words, running=running):
             self._work_arrived.set()
 
     def deliver_mail(self, mail: Mail) -> None:
         """Add mail: it joins the running turn or the next one, or starts one."""
-        if self.inbox.add_mail(mail):
+        if self.state.inbox.add_mail(mail):
             self._work_arrived.set()
 
-    def add_notice(self, text: str) -> None:
-        """Add a notice for the model, to be recorded before the next request."""
-        self.inbox.add_notice(Notice(notice_id=self.new_id(), text=text))
-
     def interrupt(self, reason: AbortReason, *, keep_commands: bool = False) -> None:
-        """Abort the running turn unless its end is already decided. Later input starts a new turn.
-
-        The turn's commands end with it, and those of an idle agent too, unless `keep_commands`.
-        """
-        aborted = self._abort_turn(reason, commands_ended=not keep_commands)
-        self.compactor.interrupt()
-        if not keep_commands:
-            self.tells_commands_ended = not aborted
-            self.end_commands_requested.set()
-
-    def _abort_turn(self, reason: AbortReason, *, commands_ended: bool) -> bool:
-        if self.turn is None or not self.turn.is_open:
-            return False
-        self.turn.commands_ended = commands_ended
-        self.turn.abort(reason, unread=self.inbox.drain_inputs())
-        return True
+        """Abort the running turn, as `AgentState.interrupt` does, or work between two turns."""
+        self.state.interrupt(reason, keep_commands=keep_commands)
+        self._compactor.interrupt()
 
     def request_compaction(self, undo: UndoCompaction | None) -> None:
         """Compact the history or undo a compaction, as a person asked, before the next request."""
         if undo is None:
-            self.compactor.request()
+            self._compactor.request()
         else:
-            self.compactor.request_undo(undo)
+            self._compactor.request_undo(undo)
         self._work_arrived.set()
+
+    def roll_back(self, op: RollBackTurns) -> None:
+        """Restore the items before the last turns, or emit a warning why not. Never waits.
+
+        The history stays complete (each call has its output). The context already told is read
+        again from the remaining items, so that the next turn repeats what was removed.
+        """
+        state = self.state
+        if state.turn is not None or self._compactor.is_running:
+            state.reporter.emit(
+                Warned(
+                    message="no turn was taken back: one has begun since; interrupt it, then again"
+                )
+            )
+            return
+        items = repair_history(tuple(decode_item(bytes(raw)) for raw in op.items)).items
+        try:
+            state.replace_history("", items, rolled_back=op.turns)
+        except MessageTooLarge as error:
+            state.reporter.emit(Warned(message=f"no turn was taken back: {error}"))
+            return
+        state.told_context = find_told_context(items, cwd=state.spec.cwd)
+        state.meter.start_over(sum(map(measure_item, items)))
 
     async def close(self) -> None:
         """Abort the turn, start no other and return when none runs; the caller sets the deadline.
@@ -209,178 +181,6 @@ class AgentSession:
         The caller ends the commands.
         """
         self._closing = True
-        self._abort_turn("interrupted", commands_ended=True)
-        self.compactor.interrupt()
+        self.state.abort_turn("interrupted", commands_ended=True)
+        self._compactor.interrupt()
         await self._idle.wait()
-
-    def new_item_id(self) -> str:
-        """Return an item id that is unique in the run: agent, epoch, count."""
-        self._item_count += 1
-        return f"{self.spec.agent_id[-8:]}-{self.spec.epoch}-{self._item_count}"
-
-    def record(
-        self, turn_id: str, item: AnyItem, *, source: Source, item_id: str | None = None
-    ) -> None:
-        """Append an item to the history and emit it, in one step; encodes the item once."""
-        raw = self.history.append(item)
-        self.meter.add_item(estimate_item(item, encoded_bytes=len(bytes(raw))))
-        told = ItemCompleted(
-            turn_id=turn_id, item=raw, item_id=item_id or self.new_item_id(), source=source
-        )
-        if source == "tool":
-            self._last_output_event = self.reporter.emit_tracked(told)
-        else:
-            self.reporter.emit(told)
-
-    async def wait_outputs_journaled(self) -> None:
-        """Return once every tool output so far is journaled; only then may a model read it.
-        Otherwise the model could act on an output that is unknown after a restart.
-        """
-        if self._last_output_event is not None:
-            await self.reporter.wait_journaled(self._last_output_event)
-            self._last_output_event = None
-
-    def record_context(self, turn: Turn, model: ModelInfo) -> None:
-        """Record the context that the model does not know yet or that has changed."""
-        if self._guidance.is_enabled and not self._is_first_context:
-            self._guidance_text = self._guidance.read_chain()
-        self._is_first_context = False
-        items, self.told_context = self.build_context(model)
-        for item in items:
-            self.record(turn.turn_id, item, source="context")
-
-    def build_context(
-        self, model: ModelInfo, *, anew: bool = False
-    ) -> tuple[tuple[Message, ...], ToldContext]:
-        """Return the context not yet told to the model; `anew`: as if nothing had been told."""
-        today = datetime.fromtimestamp(self._entropy.unix_s()).astimezone()
-        place = context_blocks.EnvironmentFacts(
-            cwd=self.spec.cwd,
-            date=f"{today:%Y-%m-%d}",
-            timezone=self._timezone,
-            shell=shell_name(find_shell(self.spec.environment)),
-            subagents=self.team.list_children(newest=context_blocks.MAX_SUBAGENTS),
-            older_subagents=max(0, len(self.team.children) - context_blocks.MAX_SUBAGENTS),
-        )
-        told = ToldContext() if anew else self.told_context
-        spec = msgspec.structs.replace(self.spec, user_instructions=self._guidance_text)
-        return context_items(spec, place=place, model=model, told=told)
-
-    def agent_labels(self) -> tuple[str, ...]:
-        """Return the labels of this agent's children, as its model is told of them."""
-        return tuple(
-            f"{name} ({nick})" if nick else name for name, nick in self.team.list_children()
-        )
-
-    def decoded_history(self) -> tuple[AnyItem, ...]:
-        """Decode every item; takes time in proportion to the history."""
-        return tuple(decode_item(bytes(raw)) for raw in self.history.all_items())
-
-    def replace_history(
-        self,
-        turn_id: str,
-        items: Sequence[AnyItem],
-        *,
-        shortened: CompactionInfo | None = None,
-        undoes: str = "",
-        rolled_back: int = 0,
-    ) -> None:
-        """Replace the history and notify the supervisor, in one step.
-
-        Raises MessageTooLarge if the items do not fit into one message; then nothing has changed.
-        """
-        raws = tuple(msgspec.Raw(encode_item(item)) for item in items)
-        told = ContextReplaced(
-            turn_id=turn_id,
-            items=raws,
-            shortened=shortened,
-            undoes=undoes,
-            rolled_back=rolled_back,
-        )
-        if (size := len(encode_event(told))) > MAX_MESSAGE_BYTES:
-            raise MessageTooLarge(size_bytes=size, limit_bytes=MAX_MESSAGE_BYTES)
-        self.history.replace(raws)
-        self.reporter.emit(told)
-
-    def record_pending(self, turn: Turn) -> None:
-        """Record the notices, input and mail of the inbox that may be read now."""
-        for notice in self.inbox.drain_notices():
-            self.record(turn.turn_id, text_message("developer", notice.text), source="note")
-        for entry in self.inbox.drain():
-            match entry:
-                case UserInput():
-                    self.record_input(turn, entry)
-                case Mail():
-                    letter = context_blocks.mail_message(
-                        entry, known=self.team.was_result_shown(entry)
-                    )
-                    self.record(turn.turn_id, letter, source="mail", item_id=entry.mail_id)
-
-    def record_input(self, turn: Turn, words: UserInput) -> None:
-        """Record a person's input; its output schema holds for the rest of the turn."""
-        turn.output_schema = words.output_schema or turn.output_schema
-        message = context_blocks.user_message(words.parts)
-        self.record(turn.turn_id, message, source="user", item_id=words.input_id)
-
-    def record_outputs(self, turn: Turn) -> None:
-        """Record the outputs of the response's calls, in call order, those of aborted ones too."""
-        limit = 10_000 if turn.model is None else turn.model.output_limit_tokens
-        turn.check_repetition()
-        for pending in turn.pending:
-            turn.declined |= pending.outcome is not None and pending.outcome.status == "declined"
-            self.record(turn.turn_id, _output_item(pending, limit), source="tool")
-        turn.pending.clear()
-        self._record_folder_guidance(turn)
-
-    def _record_folder_guidance(self, turn: Turn) -> None:
-        """Record the AGENTS.md files of folders where these calls have worked, each once."""
-        if turn.model is None or turn.model.short_prompt:
-            return
-        for one in self._guidance.find_new_guidance(self.orchestrator.drain_details()):
-            block = context_blocks.guidance_text(one.text, cwd=one.folder)
-            self.record(turn.turn_id, text_message("user", block), source="context")
-        for warning in self._guidance.warnings:
-            self.reporter.emit(Warned(message=warning))
-        self._guidance.warnings.clear()
-
-    def remove_latest_images(self, turn: Turn) -> bool:
-        """Replace the images of the latest output that has any; False if none has."""
-        items = without_latest_images(self.decoded_history())
-        if items is None:
-            return False
-        try:
-            self.replace_history(turn.turn_id, items)
-        except MessageTooLarge:
-            return False
-        return True
-
-    def _restore(self) -> ConversationHistory:
-        """Rebuild the history of earlier processes and repair it; added outputs are emitted."""
-        if not self.spec.history:
-            return ConversationHistory()
-        items = tuple(decode_item(bytes(raw)) for raw in self.spec.history)
-        ended = {call.call_id: call for call in self.spec.ended_calls}
-        repaired = repair_history(items, interrupted=self.spec.interrupted_calls, ended=ended)
-        self.told_context = find_told_context(items, cwd=self.spec.cwd)
-        self._guidance = GuidanceWatch(self._current, items)
-        kept = repaired.items[: len(repaired.items) - len(repaired.added)]
-        history = ConversationHistory()
-        for item in kept:
-            raw = history.append(item)
-            self.meter.add_item(estimate_item(item, encoded_bytes=len(bytes(raw))))
-        self.history = history
-        for output in repaired.added:
-            self.record("", output, source="tool")
-        return history
-
-
-def _output_item(pending: PendingCall, limit_tokens: int) -> AnyOutput:
-    kind = CustomToolCallOutput if isinstance(pending.call, CustomToolCall) else FunctionCallOutput
-    outcome = pending.outcome
-    if outcome is None:
-        elapsed_s = max(0.1, trio.current_time() - pending.started)
-        text = pending.aborted_text.replace("{seconds}", f"{elapsed_s:.1f}")
-        return kind(call_id=pending.call.call_id, output=text, success=False)
-    content = truncate_output(outcome.content, limit_tokens=limit_tokens)
-    done = outcome.status == "completed"
-    return kind(call_id=pending.call.call_id, output=content, success=done)

@@ -33,7 +33,7 @@ from swarm.mailbox.protocol.requests import (
     WatchFiles,
 )
 
-from ..event_limits import fit_event
+from .event_limits import fit_event
 
 COALESCE_S = 0.02
 COALESCE_CHARS = 2_048

@@ -45,6 +45,7 @@ SILENCE_MARGIN_S = 30.0  # on top of the provider's idle timeout: the gateway gi
 ALIVE_LIMIT_S = 7200.0  # for a gateway that sends nothing but SampleAlive
 OPEN_LIMIT_S = 1800.0  # for ConversationOpened; the gateway may have to fetch the model
 _CANCEL_LIMIT_S = 0.05
+_RETRY_DELAY_S = 0.2  # doubled with each retry
 
 OpenMailbox = Callable[[str], AbstractAsyncContextManager[Mailbox]]
 SampleStreamEvent = SampleItemStarted | TextDelta | ReasoningDelta | SampleItemDone | SampleWaiting
@@ -79,7 +80,12 @@ class Sampler:
     """Sends requests to the gateway. `stay_connected` runs beside it; only one task samples."""
 
     def __init__(
-        self, current: CurrentSpec, history: ConversationHistory, dial: OpenMailbox
+        self,
+        current: CurrentSpec,
+        history: ConversationHistory,
+        dial: OpenMailbox,
+        *,
+        before_sample: Callable[[], Awaitable[None]],
     ) -> None:
         self._current, self._history, self._open_mailbox = current, history, dial
         spec = current.spec
@@ -93,7 +99,7 @@ class Sampler:
         self._requests = 0
         self._opens_unanswered = 0  # sent on this mailbox and not yet answered
         self._must_reopen = False
-        self.before_sample: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint_if_cancelled
+        self._before_sample = before_sample
         self.call_started = trio.Event()  # the model has begun to write its first call
 
     async def stay_connected(self) -> None:
@@ -172,7 +178,7 @@ class Sampler:
         Raises:
             SamplingError: The attempt failed; the events that `hear` received stay valid.
         """
-        await self.before_sample()
+        await self._before_sample()
         async with self._attempting(self._silence_s()) as mailbox:
             self._requests += 1
             number = self._requests
@@ -310,3 +316,22 @@ def _sampling_error(
 ) -> SamplingError:
     failed = SampleFailed(request_id=0, kind=kind, message=message, retryable=retryable)
     return SamplingError(failed)
+
+
+def plan_retry(failed: SampleFailed, *, attempt: int, most: int, noise: float) -> float | None:
+    """Return the seconds to wait before retry number `attempt` (from 1); None: give up.
+
+    The gateway retries requests; this is for streams that broke. A delay that the server names
+    counts.
+
+    Args:
+        failed: Why the attempt ended.
+        attempt: Number of the retry.
+        most: How many retries the provider's settings allow.
+        noise: Uniform in [0, 1): the delay varies by a tenth each way.
+    """
+    if not failed.retryable or attempt > most:
+        return None
+    if failed.retry_after_s is not None:
+        return max(0.0, failed.retry_after_s)
+    return _RETRY_DELAY_S * 2.0 ** (attempt - 1) * (0.9 + 0.2 * noise)

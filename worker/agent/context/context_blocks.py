@@ -14,6 +14,7 @@ from swarm.mailbox.context_markers import (
     GUIDANCE_START,
 )
 from swarm.mailbox.ids import ROOT_PATH, AgentPath, parent_path
+from swarm.mailbox.path_rules import denies_reading
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.items import (
     ContentPart,
@@ -24,6 +25,7 @@ from swarm.mailbox.protocol.items import (
     text_message,
 )
 from swarm.mailbox.protocol.limits import (
+    Access,
     DangerFullAccess,
     Limits,
     ProfilePolicy,
@@ -35,6 +37,13 @@ from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import AgentSpec
 
 from ...policy.approval_offers import may_ask, may_escalate
+
+_MAX_PROFILE_PATHS = 40
+_ACCESS_TEXTS: dict[Access, str] = {
+    "write": "May be written",
+    "read": "May be read",
+    "deny": "Closed",
+}
 
 _HERE = Path(__file__).parent
 _TEXTS = {  # read once, at import: a forked agent then opens no file for them
@@ -83,9 +92,7 @@ def permissions_text(limits: Limits, *, cwd: str, is_locked: bool = False) -> st
     """Return the `<permissions instructions>` block: sandbox, approvals, writable roots."""
     parts = [_sandbox_text(limits), _approval_text(limits, is_locked=is_locked)]
     if isinstance(limits.sandbox, ProfilePolicy):
-        from .profile_text import profile_lines  # imported by the few runs that have a profile
-
-        parts += profile_lines(limits.sandbox)
+        parts += _profile_lines(limits.sandbox)
     if isinstance(limits.sandbox, WorkspaceWrite):
         roots = ", ".join(f"`{root}`" for root in (cwd, *limits.sandbox.writable_roots))
         verb = "roots are" if limits.sandbox.writable_roots else "root is"
@@ -241,3 +248,18 @@ def user_message(parts: tuple[UserInputPart, ...]) -> Message:
                 content.append(InputImage(image_url=url))
                 content.append(InputText(text="</image>"))
     return Message(role="user", content=tuple(content))
+
+
+def _profile_lines(policy: ProfilePolicy) -> list[str]:
+    """Return one line for each kind of access in the profile."""
+    lines: list[str] = []
+    for access, verb in _ACCESS_TEXTS.items():
+        paths = [rule.path for rule in policy.rules if rule.access == access]
+        paths += policy.deny_globs if access == "deny" else ()
+        if paths:
+            shown = ", ".join(f"`{path}`" for path in paths[:_MAX_PROFILE_PATHS])
+            more = len(paths) - _MAX_PROFILE_PATHS
+            lines.append(f"{verb}: {shown}{f', and {more} more' if more > 0 else ''}.")
+    if denies_reading(policy):
+        lines.append("No command runs outside of the sandbox: `require_escalated` is refused.")
+    return lines

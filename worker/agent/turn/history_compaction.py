@@ -5,7 +5,7 @@ the supervisor in one step. It is bounded: one that freed too little is not repe
 history has grown, and a history that cannot be made to fit fails its turn with the reason.
 """
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import trio
 
@@ -17,6 +17,7 @@ from swarm.mailbox.protocol.ops import UndoCompaction
 from swarm.mailbox.protocol.requests import ChangesReply, ListChanges
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleFailed, chain_digest
 
+from ..agent_state import AgentState
 from ..context.compacted_history import (
     build_compacted_history,
     compaction_budget,
@@ -24,17 +25,13 @@ from ..context.compacted_history import (
     summary_message,
 )
 from ..context.context_blocks import harness_text
-from ..context.context_limits import FULL_PERCENT, compaction_limit, usable_window
 from ..context.history_trimming import trim_history
 from ..context.pinned_state import PinnedState, collect_state
 from ..context.prompt_context import find_told_context
-from ..context.token_meter import measure_item
+from ..context.token_meter import FULL_PERCENT, compaction_limit, measure_item, usable_window
 from ..sampler import SamplingError
 from .history_summary import request_provider_compaction, request_summary
-
-if TYPE_CHECKING:
-    from ..agent_session import AgentSession
-    from .turn_state import Turn
+from .turn_state import Turn
 
 Trigger = Literal["limit", "overflow", "person"]
 Means = Literal["model", "provider", "cut"]
@@ -47,10 +44,10 @@ _MIN_LEARNED_SHARE = 0.25  # lower bound of the learned window, as a share of th
 
 
 class HistoryCompactor:
-    """Compacts one agent's history; lives as long as the session."""
+    """Compacts one agent's history; lives as long as the agent."""
 
-    def __init__(self, session: "AgentSession") -> None:
-        self._session = session
+    def __init__(self, state: AgentState) -> None:
+        self._state = state
         self._compaction_requested = False
         self._undo_requested: UndoCompaction | None = None
         self._scope: trio.CancelScope | None = None  # of work while no turn runs
@@ -85,11 +82,11 @@ class HistoryCompactor:
 
     async def run_while_idle(self) -> None:
         """Perform the requested work while no turn runs."""
-        session = self._session
+        state = self._state
         with trio.CancelScope() as self._scope:
             try:
-                model = await session.wait_model()
-                session.begin_sampling(model)
+                model = await state.wait_model()
+                state.begin_sampling(model)
                 await self.compact_if_needed(None, model)
             except SamplingError as trouble:
                 self._compaction_requested, self._undo_requested = False, None
@@ -106,7 +103,7 @@ class HistoryCompactor:
 
     # --- triggers ----------------------------------------------------------------------------
 
-    async def compact_if_needed(self, turn: "Turn | None", model: ModelInfo) -> None:
+    async def compact_if_needed(self, turn: Turn | None, model: ModelInfo) -> None:
         """Between two requests, do what a person requested or what the window requires.
 
         Raises SamplingError if the history must become shorter and cannot.
@@ -122,7 +119,7 @@ class HistoryCompactor:
             await self._compact(turn_id, model, "limit")
 
     async def handle_overflow(
-        self, turn: "Turn", model: ModelInfo, *, named_tokens: int | None = None
+        self, turn: Turn, model: ModelInfo, *, named_tokens: int | None = None
     ) -> bool:
         """Shorten a history that a provider refused as too long. True if it is shorter now.
 
@@ -130,7 +127,7 @@ class HistoryCompactor:
         `compact_if_needed`.
         """
         self._overflows += 1
-        tokens = self._session.meter.context_tokens
+        tokens = self._state.meter.context_tokens
         if self._overflows == 1:
             self._learn_window(tokens, model, named_tokens)
             return await self._compact(turn.turn_id, model, "overflow")
@@ -145,14 +142,14 @@ class HistoryCompactor:
         self._overflows = 0
 
     def _is_due(self, model: ModelInfo) -> bool:
-        session, limit = self._session, self._limit(model)
-        if limit is None or len(session.history) <= self._items_after_last:
+        state, limit = self._state, self._limit(model)
+        if limit is None or len(state.history) <= self._items_after_last:
             return False
-        coming = session.meter.calibrated(session.inbox.waiting_tokens)
-        return session.meter.context_tokens + coming >= max(limit, self._retry_above_tokens)
+        coming = state.meter.calibrated(state.inbox.waiting_tokens)
+        return state.meter.context_tokens + coming >= max(limit, self._retry_above_tokens)
 
     def _limit(self, model: ModelInfo) -> int | None:
-        limit = compaction_limit(model, self._session.spec.context)
+        limit = compaction_limit(model, self._state.spec.context)
         if self._waits_for_full_window:
             limit = usable_window(model)
         if limit is None or self._learned_window is None:
@@ -178,7 +175,7 @@ class HistoryCompactor:
 
     async def _compact_for_person(self, turn_id: str, model: ModelInfo) -> None:
         """Compact because a person requested it; a failure does not end the turn."""
-        if len(self._session.history) <= self._items_after_last:
+        if len(self._state.history) <= self._items_after_last:
             self._warn("there is nothing to compact")
             return
         try:
@@ -190,36 +187,34 @@ class HistoryCompactor:
 
     async def _compact(self, turn_id: str, model: ModelInfo, trigger: Trigger) -> bool:
         """Compact by the provider, else the model, else by trimming. True if it is shorter now."""
-        session = self._session
-        tokens = session.meter.context_tokens
-        session.reporter.emit_transient(
+        state = self._state
+        tokens = state.meter.context_tokens
+        state.reporter.emit_transient(
             Waiting(reason=f"compacting its history of {tokens:,} tokens")
         )
         await self._request_changes()
-        items = session.decoded_history()
+        items = state.decoded_history()
         room = compaction_budget(self._limit(model))
         ending = await self._provider_ending(turn_id, model, trigger)
         means: Means = "provider"
         if not ending:
             means = "model"
-            asked = await request_summary(
-                session, turn_id, model, items, whole=trigger != "overflow"
-            )
+            asked = await request_summary(state, turn_id, model, items, whole=trigger != "overflow")
             if asked.text:
-                state = self._pinned_state(items)
+                pinned = self._pinned_state(items)
                 intro = harness_text("summary_intro")
-                ending = (summary_message(intro, asked.text, state, room),)
+                ending = (summary_message(intro, asked.text, pinned, room),)
             elif _is_out_of_budget(asked.failed) and trigger != "overflow":
                 return False  # the next sample gets the same refusal, and the turn handles it
             else:
                 return self._trim_without_model(turn_id, model, trigger, asked.failed)
-        context, told = session.build_context(model, anew=True)
+        context, told = state.build_context(model, anew=True)
         rebuilt = build_compacted_history(
             items, context=context, ending=ending, room=room, measure=measure_item
         )
         rebuilt = self._trim_to_limit(rebuilt, model)
         self._replace(turn_id, rebuilt, trigger, means)
-        session.told_context = told
+        state.told_context = told
         return self._finish(model)
 
     async def _provider_ending(
@@ -227,11 +222,11 @@ class HistoryCompactor:
     ) -> tuple[AnyItem, ...]:
         if not model.remote_compaction or self._remote_failed or trigger == "overflow":
             return ()
-        session = self._session
-        output = await request_provider_compaction(session, turn_id, model)
+        state = self._state
+        output = await request_provider_compaction(state, turn_id, model)
         if not isinstance(output, SampleFailed):
-            state = self._pinned_state(session.decoded_history())
-            if ending := provider_ending(output, state):
+            pinned = self._pinned_state(state.decoded_history())
+            if ending := provider_ending(output, pinned):
                 return ending
         why = output.message if isinstance(output, SampleFailed) else "it sealed nothing"
         self._remote_failed = True
@@ -240,7 +235,7 @@ class HistoryCompactor:
 
     def _trim_to_limit(self, rebuilt: tuple[AnyItem, ...], model: ModelInfo) -> tuple[AnyItem, ...]:
         """Trim a rebuilt history that is still over the limit, if trimming helps."""
-        meter, limit = self._session.meter, self._limit(model)
+        meter, limit = self._state.meter, self._limit(model)
         size = sum(map(measure_item, rebuilt))
         if limit is None or meter.calibrated(size + meter.head_tokens) < limit:
             return rebuilt
@@ -249,7 +244,7 @@ class HistoryCompactor:
     def _trim_without_model(
         self, turn_id: str, model: ModelInfo, trigger: Trigger, failed: SampleFailed | None
     ) -> bool:
-        tokens = self._session.meter.context_tokens
+        tokens = self._state.meter.context_tokens
         limit = min(self._limit(model) or tokens, tokens)
         if not self._trim(turn_id, model, trigger, room_tokens=limit // 2):
             return False
@@ -258,7 +253,7 @@ class HistoryCompactor:
         return True
 
     def _trim(self, turn_id: str, model: ModelInfo, trigger: Trigger, *, room_tokens: int) -> bool:
-        items = self._session.decoded_history()
+        items = self._state.decoded_history()
         shorter = self._trim_items(items, room_tokens=room_tokens)
         if shorter is None and (limit := self._limit(model)) is not None:
             shorter = self._trim_items(items, room_tokens=limit)
@@ -271,10 +266,10 @@ class HistoryCompactor:
         self, items: tuple[AnyItem, ...], *, room_tokens: int
     ) -> tuple[AnyItem, ...] | None:
         """Trim; `room_tokens` is the size of a whole request, as the server counts."""
-        session = self._session
+        state = self._state
         return trim_history(
             items,
-            room_tokens=session.meter.uncalibrated(room_tokens) - session.meter.head_tokens,
+            room_tokens=state.meter.uncalibrated(room_tokens) - state.meter.head_tokens,
             note=harness_text("cut_note"),
             state=self._pinned_state(items),
             measure=measure_item,
@@ -282,31 +277,31 @@ class HistoryCompactor:
 
     async def _request_changes(self) -> None:
         with trio.move_on_after(_CHANGES_LIMIT_S):
-            reply = await self._session.reporter.request(ListChanges())
+            reply = await self._state.reporter.request(ListChanges())
             self._changes = reply if isinstance(reply, ChangesReply) else self._changes
 
     def _pinned_state(self, items: tuple[AnyItem, ...]) -> PinnedState:
-        session = self._session
+        state = self._state
         return collect_state(
-            items, agents=session.agent_labels(), seen=self._changes, cwd=session.spec.cwd
+            items, agents=state.agent_labels(), seen=self._changes, cwd=state.spec.cwd
         )
 
     def _replace(
         self, turn_id: str, items: tuple[AnyItem, ...], trigger: Trigger, means: Means
     ) -> None:
-        session = self._session
-        meter, size = session.meter, sum(map(measure_item, items))
+        state = self._state
+        meter, size = state.meter, sum(map(measure_item, items))
         self._count += 1
         shortened = CompactionInfo(
-            compaction_id=f"{session.spec.agent_id[-8:]}-{session.spec.epoch}-c{self._count}",
+            compaction_id=f"{state.spec.agent_id[-8:]}-{state.spec.epoch}-c{self._count}",
             trigger=trigger,
             means=means,
             before_tokens=meter.context_tokens,
             after_tokens=meter.calibrated(meter.head_tokens + size),
-            before_items=len(session.history),
+            before_items=len(state.history),
         )
         try:
-            session.replace_history(turn_id, items, shortened=shortened)
+            state.replace_history(turn_id, items, shortened=shortened)
         except MessageTooLarge as error:
             raise _trouble(f"even compacted it cannot be told: {error}") from error
         meter.start_over(size)
@@ -317,8 +312,8 @@ class HistoryCompactor:
 
         Raises SamplingError if what must stay does not fit the window.
         """
-        session, limit, window = self._session, self._limit(model), usable_window(model)
-        tokens = session.meter.context_tokens
+        state, limit, window = self._state, self._limit(model), usable_window(model)
+        tokens = state.meter.context_tokens
         self._emit_token_count(model)
         self._retry_above_tokens = 0
         if window is not None and tokens > window:
@@ -335,8 +330,8 @@ class HistoryCompactor:
     # --- undo --------------------------------------------------------------------------------
 
     def _undo_compaction(self, op: UndoCompaction, turn_id: str, model: ModelInfo) -> None:
-        session = self._session
-        raws = session.history.all_items()
+        state = self._state
+        raws = state.history.all_items()
         digest = b""
         for raw in raws[: op.base_count]:
             digest = chain_digest(digest, bytes(raw))
@@ -346,7 +341,7 @@ class HistoryCompactor:
         restored = (*op.items, *raws[op.base_count :])
         items = tuple(decode_item(bytes(raw)) for raw in restored)
         size, window = sum(map(measure_item, items)), usable_window(model)
-        tokens = session.meter.calibrated(size + session.meter.head_tokens)
+        tokens = state.meter.calibrated(size + state.meter.head_tokens)
         if window is not None and tokens >= window:
             self._warn(
                 f"the compaction was not taken back: the history would hold about {tokens:,} "
@@ -354,24 +349,24 @@ class HistoryCompactor:
             )
             return
         try:
-            session.replace_history(turn_id, items, undoes=op.compaction_id)
+            state.replace_history(turn_id, items, undoes=op.compaction_id)
         except MessageTooLarge as error:
             self._warn(f"the compaction was not taken back: {error}")
             return
-        session.told_context = find_told_context(items, cwd=session.spec.cwd)
-        session.meter.start_over(size)
+        state.told_context = find_told_context(items, cwd=state.spec.cwd)
+        state.meter.start_over(size)
         self._waits_for_full_window, self._items_after_last, self._retry_above_tokens = True, 0, 0
         self._emit_token_count(model)
 
     # --- reports -----------------------------------------------------------------------------
 
     def _emit_token_count(self, model: ModelInfo) -> None:
-        session = self._session
-        turn_id = "" if session.turn is None else session.turn.turn_id
-        session.reporter.emit(session.meter.take_count(turn_id, model))
+        state = self._state
+        turn_id = "" if state.turn is None else state.turn.turn_id
+        state.reporter.emit(state.meter.take_count(turn_id, model))
 
     def _warn(self, message: str) -> None:
-        self._session.reporter.emit(Warned(message=message))
+        self._state.reporter.emit(Warned(message=message))
 
 
 def _is_out_of_budget(failed: SampleFailed | None) -> bool:

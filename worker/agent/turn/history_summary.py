@@ -6,7 +6,6 @@ The tools stay in the request so that the provider's prompt cache still applies;
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 import trio
@@ -22,16 +21,13 @@ from swarm.mailbox.protocol.sampling import (
     SampleWaiting,
 )
 
+from ..agent_state import AgentState
 from ..context.context_blocks import harness_text
 from ..context.history_trimming import trim_history
 from ..context.pinned_state import PinnedState
 from ..context.prompt_context import instructions_for
 from ..context.token_meter import measure_item
-from ..sampler import SampleParameters, SampleStreamEvent, SamplingError
-from .sample_retry import plan_retry
-
-if TYPE_CHECKING:
-    from ..agent_session import AgentSession
+from ..sampler import SampleParameters, SampleStreamEvent, SamplingError, plan_retry
 
 COPY_SHARES = (0.6, 0.35, 0.2)  # shares of a history that was too long to be summarized as a whole
 # Errors of the provider, not of this request: the turn could not go on either.
@@ -53,14 +49,14 @@ class SummaryResult(Value):
 class ResponseCollector:
     """Collects one response: its last text and its items."""
 
-    def __init__(self, session: "AgentSession") -> None:
-        self._session = session
+    def __init__(self, state: AgentState) -> None:
+        self._state = state
         self.text = ""
         self.items: list[AnyItem] = []
 
     def on_event(self, event: SampleStreamEvent) -> bool:
         """Apply one event; never ends the response early."""
-        reporter = self._session.reporter
+        reporter = self._state.reporter
         match event:
             case SampleItemDone(item=item):
                 self.items.append(item)
@@ -76,7 +72,7 @@ class ResponseCollector:
 
 
 async def request_summary(
-    session: "AgentSession",
+    state: AgentState,
     turn_id: str,
     model: ModelInfo,
     items: tuple[AnyItem, ...],
@@ -95,23 +91,23 @@ async def request_summary(
     """
     asked = SummaryResult()
     for copy in _shorter_copies(items, whole=whole):
-        asked = await _request_summary_of(session, turn_id, model, copy)
+        asked = await _request_summary_of(state, turn_id, model, copy)
         if asked.failed is None or asked.failed.kind != "context_window_exceeded":
             break
     return asked
 
 
 async def _request_summary_of(
-    session: "AgentSession", turn_id: str, model: ModelInfo, copy: tuple[msgspec.Raw, ...] | None
+    state: AgentState, turn_id: str, model: ModelInfo, copy: tuple[msgspec.Raw, ...] | None
 ) -> SummaryResult:
     """Request a summary of the history or of a copy, once more if the response has no text."""
-    prompt = session.spec.context.compact_prompt.strip() or harness_text("compact_prompt")
+    prompt = state.spec.context.compact_prompt.strip() or harness_text("compact_prompt")
     failed: SampleFailed | None = None
     for words in (prompt, f"{prompt}\n\n{harness_text('compact_again')}"):
-        heard = ResponseCollector(session)
+        heard = ResponseCollector(state)
         extra = (msgspec.Raw(encode_item(text_message("user", words))),)
-        question = _sample_parameters(session, turn_id, model, extra=extra, instead=copy)
-        failed = await _sample(session, question, heard, model)
+        question = _sample_parameters(state, turn_id, model, extra=extra, instead=copy)
+        failed = await _sample(state, question, heard, model)
         if failed is not None and failed.kind in PROVIDER_ERROR_KINDS:
             raise SamplingError(failed)
         if failed is not None and failed.kind != "incomplete":
@@ -122,12 +118,12 @@ async def _request_summary_of(
 
 
 async def request_provider_compaction(
-    session: "AgentSession", turn_id: str, model: ModelInfo
+    state: AgentState, turn_id: str, model: ModelInfo
 ) -> tuple[AnyItem, ...] | SampleFailed:
     """Have the provider's own endpoint compact the conversation. Raises SamplingError as above."""
-    heard = ResponseCollector(session)
-    question = _sample_parameters(session, turn_id, model, compacts=True)
-    failed = await _sample(session, question, heard, model)
+    heard = ResponseCollector(state)
+    question = _sample_parameters(state, turn_id, model, compacts=True)
+    failed = await _sample(state, question, heard, model)
     if failed is None:
         return tuple(heard.items)
     if failed.kind in PROVIDER_ERROR_KINDS - {"overloaded", "idle_timeout", "stream_disconnected"}:
@@ -136,7 +132,7 @@ async def request_provider_compaction(
 
 
 def _sample_parameters(
-    session: "AgentSession",
+    state: AgentState,
     turn_id: str,
     model: ModelInfo,
     *,
@@ -146,11 +142,11 @@ def _sample_parameters(
 ) -> SampleParameters:
     return SampleParameters(
         turn_id=turn_id,
-        instructions=instructions_for(session.spec, model),
-        tools=session.tool_specs(model),
-        effort=session.spec.effort,
-        summary=session.spec.summary,
-        verbosity=session.spec.verbosity,
+        instructions=instructions_for(state.spec, model),
+        tools=state.tool_specs(model),
+        effort=state.spec.effort,
+        summary=state.spec.summary,
+        verbosity=state.spec.verbosity,
         extra=extra,
         instead=instead,
         compacts=compacts,
@@ -158,24 +154,24 @@ def _sample_parameters(
 
 
 async def _sample(
-    session: "AgentSession", question: SampleParameters, heard: ResponseCollector, model: ModelInfo
+    state: AgentState, question: SampleParameters, heard: ResponseCollector, model: ModelInfo
 ) -> SampleFailed | None:
     """Sample with the usual number of stream retries; adds the usage to the meter and the turn."""
     retries = 0
     while True:
         try:
-            completed = await session.sampler.sample(question, heard.on_event)
+            completed = await state.sampler.sample(question, heard.on_event)
         except SamplingError as trouble:
             failed = trouble.failed
         else:
             if completed is not None and completed.usage is not None:
-                session.meter.add_side_response(completed.usage)
-                if session.turn is not None:
-                    session.turn.usage = session.turn.usage.plus(completed.usage)
+                state.meter.add_side_response(completed.usage)
+                if state.turn is not None:
+                    state.turn.usage = state.turn.usage.plus(completed.usage)
             return None
         retries += 1
         delay_s = plan_retry(
-            failed, attempt=retries, most=model.stream_max_retries, noise=session.noise()
+            failed, attempt=retries, most=model.stream_max_retries, noise=state.noise()
         )
         if delay_s is None or failed.kind == "refused_budget":
             return failed

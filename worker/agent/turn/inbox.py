@@ -5,11 +5,12 @@ turn, so that the answer is not extended.
 """
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Literal
 
 import trio
 
+from swarm.mailbox.entropy import SYSTEM_ENTROPY
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.ops import Mail, Notice, TextInput, UserInput
 
@@ -29,7 +30,8 @@ class TurnOpening(Value):
 class Inbox:
     """Pending input of one agent. To wait for more, wait for `news` and check again."""
 
-    def __init__(self) -> None:
+    def __init__(self, new_id: Callable[[], str] = SYSTEM_ENTROPY.new_id) -> None:
+        self._new_id = new_id
         self.news = trio.Event()  # set when something was accepted, and then replaced
         self._inputs: deque[UserInput] = deque()
         self._mail: deque[Mail] = deque()
@@ -52,6 +54,10 @@ class Inbox:
             self._resume = words
         self._signal_news()
         return True
+
+    def add_note(self, text: str) -> None:
+        """Accept a notice of this agent's own for its model."""
+        self.add_notice(Notice(notice_id=self._new_id(), text=text))
 
     def add_mail(self, mail: Mail) -> bool:
         """Accept mail once; False for a repeat."""

@@ -4,7 +4,7 @@ Exactly one of TurnCompleted, TurnFailed, TurnAborted ends a turn, after all its
 Nothing is awaited between the decision to end and the end.
 """
 
-from typing import TYPE_CHECKING, assert_never
+from typing import Any, assert_never
 
 import msgspec
 import trio
@@ -20,105 +20,109 @@ from swarm.mailbox.protocol.events import (
 from swarm.mailbox.protocol.items import text_message
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleFailed
 
+from ..agent_state import AgentState
 from ..context import context_blocks
 from ..context.prompt_context import instructions_for
-from ..sampler import SampleParameters, SamplingError
+from ..sampler import SampleParameters, SamplingError, plan_retry
+from .history_compaction import HistoryCompactor
 from .inbox import TurnOpening
 from .next_step import FinishTurn, ResponseSummary, SampleAgain, next_step
-from .output_schema import MAX_REPAIRS, schema_repair_text
 from .repetition import RepetitionVerdict
 from .sample_attempt import SampleAttempt
-from .sample_retry import plan_retry
 from .turn_state import Turn
 
-if TYPE_CHECKING:
-    from ..agent_session import AgentSession
+MAX_REPAIRS = 1
+_SCHEMA_CHARS = 8_000  # sent again: not every provider has passed it on
+_VIOLATION_CHARS = 1_000
 
 TurnEnd = TurnCompleted | TurnFailed | TurnAborted
 
 
-async def run_turn(session: "AgentSession", opening: TurnOpening) -> None:
-    """Run one turn to its terminal event. Interrupts come through `session.interrupt`."""
-    session.apply_wanted_settings()
-    turn = Turn(opening.turn_id or session.new_id(), opening.started_by)
-    kept = None if opening.started_by == "user" else session.output_schema
+async def run_turn(state: AgentState, compactor: HistoryCompactor, opening: TurnOpening) -> None:
+    """Run one turn to its terminal event. Interrupts come through `state.interrupt`."""
+    state.apply_wanted_settings()
+    turn = Turn(opening.turn_id or state.new_id(), opening.started_by)
+    kept = None if opening.started_by == "user" else state.output_schema
     turn.output_schema = opening.output_schema or kept
-    session.turn = turn
-    session.inbox.begin_turn()
+    state.turn = turn
+    state.inbox.begin_turn()
     ending: TurnEnd | None = None
     with turn.scope:
-        ending = await _run_turn(session, turn)
+        ending = await _run_turn(state, compactor, turn)
     if ending is None:
-        ending = _abort(session, turn)
-    session.turn, session.output_schema = None, turn.output_schema
-    session.reporter.emit(ending)
+        ending = _abort(state, turn)
+    state.turn, state.output_schema = None, turn.output_schema
+    state.reporter.emit(ending)
 
 
-async def _run_turn(session: "AgentSession", turn: Turn) -> TurnEnd:
+async def _run_turn(state: AgentState, compactor: HistoryCompactor, turn: Turn) -> TurnEnd:
     try:
-        turn.model = await session.wait_model()
+        turn.model = await state.wait_model()
     except SamplingError as trouble:
-        return _fail(session, turn, trouble.failed)
-    _announce(session, turn, turn.model)
-    session.begin_sampling(turn.model)
+        return _fail(state, turn, trouble.failed)
+    _announce(state, turn, turn.model)
+    state.begin_sampling(turn.model)
     try:
-        return await _run_responses(session, turn, turn.model)
+        return await _run_responses(state, compactor, turn, turn.model)
     except SamplingError as trouble:  # raised by a compaction; a failed sample is returned instead
-        return _fail(session, turn, trouble.failed)
+        return _fail(state, turn, trouble.failed)
 
 
-async def _run_responses(session: "AgentSession", turn: Turn, model: ModelInfo) -> TurnEnd:
-    await session.pause.wait_ended()  # a compaction sends requests too
-    await session.compactor.compact_if_needed(turn, model)
-    session.record_context(turn, model)
+async def _run_responses(
+    state: AgentState, compactor: HistoryCompactor, turn: Turn, model: ModelInfo
+) -> TurnEnd:
+    await state.pause.wait_ended()  # a compaction sends requests too
+    await compactor.compact_if_needed(turn, model)
+    state.record_context(turn, model)
     while True:
-        heard = await _sample_response(session, turn, model)
+        heard = await _sample_response(state, compactor, turn, model)
         if isinstance(heard, SampleFailed):
-            return _fail(session, turn, heard)
+            return _fail(state, turn, heard)
         if turn.is_last_request:
-            return _end_out_of_budget(session, turn, heard)
-        if (stuck := _check_repetition(session, turn)) is not None:
-            return _fail(session, turn, stuck)
+            return _end_out_of_budget(state, turn, heard)
+        if (stuck := _check_repetition(state, turn)) is not None:
+            return _fail(state, turn, stuck)
         if heard.called_tools:
             turn.nudges = 0
-        step = next_step(heard, pending_input=session.inbox.pending, nudges=turn.nudges)
+        step = next_step(heard, pending_input=state.inbox.pending, nudges=turn.nudges)
         match step:
             case SampleAgain(nudge=nudge):
                 turn.nudges += nudge
             case FinishTurn(last_message=text):
-                if not _request_schema_repair(session, turn, text):
+                if not _request_schema_repair(state, turn, text):
                     return _complete(turn, text, heard)
             case _:
                 assert_never(step)
-        await session.pause.wait_ended()
-        await session.compactor.compact_if_needed(turn, model)
+        await state.pause.wait_ended()
+        await compactor.compact_if_needed(turn, model)
 
 
 async def _sample_response(
-    session: "AgentSession", turn: Turn, model: ModelInfo
+    state: AgentState, compactor: HistoryCompactor, turn: Turn, model: ModelInfo
 ) -> ResponseSummary | SampleFailed:
     """Sample one response, with retries. Each attempt is built from the current history."""
     retries = 0
     while True:
-        await session.pause.wait_ended()
-        session.record_pending(turn)
-        attempt = SampleAttempt(session, turn)
+        await state.pause.wait_ended()
+        state.record_pending(turn)
+        attempt = SampleAttempt(state, turn)
         failed = await attempt.run(
             SampleParameters(
                 turn_id=turn.turn_id,
-                instructions=instructions_for(session.spec, model),
-                tools=() if turn.is_last_request else session.tool_specs(model),
-                effort=session.spec.effort,
+                instructions=instructions_for(state.spec, model),
+                tools=() if turn.is_last_request else state.tool_specs(model),
+                effort=state.spec.effort,
                 output_schema=turn.output_schema,
-                summary=session.spec.summary,
-                verbosity=session.spec.verbosity,
+                summary=state.spec.summary,
+                verbosity=state.spec.verbosity,
             )
         )
         if failed is None:
+            compactor.note_response()
             return attempt.response
-        if failed.kind == "invalid_image" and session.remove_latest_images(turn):
+        if failed.kind == "invalid_image" and state.remove_latest_images(turn):
             continue
-        if failed.kind == "context_window_exceeded" and await session.compactor.handle_overflow(
+        if failed.kind == "context_window_exceeded" and await compactor.handle_overflow(
             turn, model, named_tokens=failed.window_tokens
         ):
             continue
@@ -128,15 +132,15 @@ async def _sample_response(
             if turn.is_last_request or not failed.retryable:
                 return failed
             turn.is_last_request = True
-            session.record(turn.turn_id, context_blocks.last_request_message(), source="note")
+            state.record(turn.turn_id, context_blocks.last_request_message(), source="note")
             continue
         retries += 1
         delay_s = plan_retry(
-            failed, attempt=retries, most=model.stream_max_retries, noise=session.noise()
+            failed, attempt=retries, most=model.stream_max_retries, noise=state.noise()
         )
         if delay_s is None:
             return failed
-        session.reporter.emit_transient(
+        state.reporter.emit_transient(
             Waiting(
                 reason=f"Reconnecting: {failed.message}",
                 delay_s=delay_s,
@@ -147,7 +151,7 @@ async def _sample_response(
         await trio.sleep(delay_s)
 
 
-def _check_repetition(session: "AgentSession", turn: Turn) -> SampleFailed | None:
+def _check_repetition(state: AgentState, turn: Turn) -> SampleFailed | None:
     """Warn a model that repeats its calls; if that did not help, return why the turn ends."""
     doing, turn.repetition_verdict = turn.repetition_verdict, RepetitionVerdict.FINE
     match doing:
@@ -157,7 +161,7 @@ def _check_repetition(session: "AgentSession", turn: Turn) -> SampleFailed | Non
             words = context_blocks.repetition_message(
                 turn.repetition.times, waits=turn.repetition.is_wait
             )
-            session.record(turn.turn_id, words, source="note")
+            state.record(turn.turn_id, words, source="note")
             return None
         case RepetitionVerdict.STOP:
             what = "made the same calls {} times in a row and learned nothing new"
@@ -171,25 +175,25 @@ def _check_repetition(session: "AgentSession", turn: Turn) -> SampleFailed | Non
             return SampleFailed(request_id=0, kind="repeating", message=message)
 
 
-def _request_schema_repair(session: "AgentSession", turn: Turn, text: str | None) -> bool:
+def _request_schema_repair(state: AgentState, turn: Turn, text: str | None) -> bool:
     """Send back an answer that does not fit its schema, once. False: the answer stands."""
     schema = turn.output_schema
     if schema is None or text is None or turn.schema_repairs >= MAX_REPAIRS:
         return False
-    if is_reviewer(session.spec.path):
+    if is_reviewer(state.spec.path):
         return False  # the requester judges the answer and starts over
     words = schema_repair_text(text, schema)
     if words is None:
         return False
     turn.schema_repairs += 1
-    session.record(turn.turn_id, text_message("developer", words), source="note")
+    state.record(turn.turn_id, text_message("developer", words), source="note")
     return True
 
 
-def _announce(session: "AgentSession", turn: Turn, model: ModelInfo) -> None:
+def _announce(state: AgentState, turn: Turn, model: ModelInfo) -> None:
     turn.announced = True
-    effort = session.spec.effort or model.default_effort
-    session.reporter.emit(
+    effort = state.spec.effort or model.default_effort
+    state.reporter.emit(
         TurnStarted(turn_id=turn.turn_id, model=model, effort=effort, started_by=turn.started_by)
     )
 
@@ -206,21 +210,21 @@ def _complete(turn: Turn, text: str | None, heard: ResponseSummary) -> TurnCompl
     )
 
 
-def _end_out_of_budget(session: "AgentSession", turn: Turn, heard: ResponseSummary) -> TurnEnd:
+def _end_out_of_budget(state: AgentState, turn: Turn, heard: ResponseSummary) -> TurnEnd:
     """Answer to the last request within the budget: any text in it is the result."""
     text = heard.answer if heard.answer is not None else heard.remark
     if text is None:
         message = "the budget was used up, and the last request brought no answer"
         return _fail(
-            session, turn, SampleFailed(request_id=0, kind="refused_budget", message=message)
+            state, turn, SampleFailed(request_id=0, kind="refused_budget", message=message)
         )
     return msgspec.structs.replace(_complete(turn, text, heard), out_of_budget=True)
 
 
-def _fail(session: "AgentSession", turn: Turn, failed: SampleFailed) -> TurnFailed:
+def _fail(state: AgentState, turn: Turn, failed: SampleFailed) -> TurnFailed:
     turn.is_open = False
-    _record_open_calls(session, turn)
-    session.record_pending(turn)
+    _record_open_calls(state, turn)
+    state.record_pending(turn)
     return TurnFailed(
         turn_id=turn.turn_id,
         kind=failed.kind,
@@ -230,13 +234,13 @@ def _fail(session: "AgentSession", turn: Turn, failed: SampleFailed) -> TurnFail
     )
 
 
-def _abort(session: "AgentSession", turn: Turn) -> TurnAborted:
+def _abort(state: AgentState, turn: Turn) -> TurnAborted:
     """Record outputs, unread input and the abort note; return the event. Never waits."""
-    _record_open_calls(session, turn)
+    _record_open_calls(state, turn)
     for words in turn.unread_inputs:
-        session.record_input(turn, words)
+        state.record_input(turn, words)
     mark = context_blocks.turn_aborted_message(commands_ended=turn.commands_ended)
-    session.record(turn.turn_id, mark, source="note")
+    state.record(turn.turn_id, mark, source="note")
     return TurnAborted(
         turn_id=turn.turn_id,
         reason=turn.abort_reason,
@@ -245,11 +249,11 @@ def _abort(session: "AgentSession", turn: Turn) -> TurnAborted:
     )
 
 
-def _record_open_calls(session: "AgentSession", turn: Turn) -> None:
+def _record_open_calls(state: AgentState, turn: Turn) -> None:
     if not turn.announced:
-        unknown = ModelInfo(slug=session.spec.model or "", provider="", wire="chat", known=False)
-        _announce(session, turn, unknown)
-    session.record_outputs(turn)
+        unknown = ModelInfo(slug=state.spec.model or "", provider="", wire="chat", known=False)
+        _announce(state, turn, unknown)
+    state.record_outputs(turn)
 
 
 def _explain(failed: SampleFailed) -> str:
@@ -258,4 +262,25 @@ def _explain(failed: SampleFailed) -> str:
     return (
         f"the conversation no longer fits the model's context window ({failed.message}). Start a "
         "new run with a shorter task, or use a model with a larger window"
+    )
+
+
+def schema_repair_text(text: str, schema: bytes) -> str | None:
+    """Return what to tell the model, once, about an answer that does not fit; None if it fits."""
+    from swarm.mailbox.schema_check import find_schema_violation  # imported late: it takes 6 MB
+
+    try:
+        known: dict[str, Any] = msgspec.json.decode(schema, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeError):
+        return None  # checked where it was received; the requester reports the fault
+    fault = find_schema_violation(text, known)
+    if fault is None:
+        return None
+    shown = schema.decode("utf-8", "replace")
+    if len(shown) > _SCHEMA_CHARS:
+        shown = shown[:_SCHEMA_CHARS] + " …"
+    return (
+        f"Your answer was not accepted: {fault[:_VIOLATION_CHARS]}. Give it again: one "
+        "JSON value that "
+        f"fits this JSON schema, with no other text and no code fence around it.\n{shown}"
     )

@@ -4,11 +4,20 @@ from typing import Literal
 
 import trio
 
-from swarm.mailbox.protocol.items import AnyCall, FunctionCall, TokenUsage
+from swarm.mailbox.protocol.items import (
+    AnyCall,
+    AnyOutput,
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+    TokenUsage,
+)
 from swarm.mailbox.protocol.ops import UserInput
 from swarm.mailbox.protocol.sampling import ModelInfo
 
 from ...tools.tool_interface import ToolResult
+from ..context.truncate import truncate_output
 from .repetition import CallRecord, RepetitionDetector, RepetitionVerdict
 
 StartedBy = Literal["user", "mail", "resume"]
@@ -29,6 +38,18 @@ class PendingCall:
         """Set the call's result and duration."""
         self.outcome = outcome
         self.seconds = trio.current_time() - self.started
+
+    def output_item(self, *, limit_tokens: int) -> AnyOutput:
+        """Return what the model reads of the call, cut; without an outcome, that it was aborted."""
+        is_custom = isinstance(self.call, CustomToolCall)
+        kind = CustomToolCallOutput if is_custom else FunctionCallOutput
+        if self.outcome is None:
+            elapsed_s = max(0.1, trio.current_time() - self.started)
+            text = self.aborted_text.replace("{seconds}", f"{elapsed_s:.1f}")
+            return kind(call_id=self.call.call_id, output=text, success=False)
+        content = truncate_output(self.outcome.content, limit_tokens=limit_tokens)
+        done = self.outcome.status == "completed"
+        return kind(call_id=self.call.call_id, output=content, success=done)
 
 
 class Turn:

@@ -3,6 +3,7 @@
 import pytest
 
 from swarm.mailbox.protocol.sampling import SampleFailed
+from swarm.worker.agent.sampler import plan_retry
 from swarm.worker.agent.turn.next_step import (
     MAX_NUDGES,
     FinishTurn,
@@ -10,7 +11,6 @@ from swarm.worker.agent.turn.next_step import (
     SampleAgain,
     next_step,
 )
-from swarm.worker.agent.turn.sample_retry import plan_retry
 
 ANSWER = ResponseSummary(answer="done", remark="done")
 COMMENT = ResponseSummary(remark="I will look")

@@ -36,7 +36,7 @@ from swarm.mailbox.protocol.items import (
     text_message,
 )
 
-from .agent.context.truncate import truncate_middle
+from .context.truncate import truncate_middle
 
 # An event adds ids to its item. What the gateway lets through is smaller: `answer.MAX_ITEM_BYTES`.
 MOST_ITEM_BYTES = MAX_MESSAGE_BYTES - (1 << 20)

@@ -36,8 +36,8 @@ from swarm.mailbox.protocol.items import (
 )
 from swarm.mailbox.protocol.ops import Compact, RollBackTurns, UndoCompaction, encode_op
 from swarm.worker.agent.context.conversation_history import ConversationHistory
+from swarm.worker.agent.event_limits import MOST_ITEM_BYTES, fit_event
 from swarm.worker.agent.reporter import Reporter
-from swarm.worker.event_limits import MOST_ITEM_BYTES, fit_event
 from swarm.worker.testing.agent_harness import END, done, open_agent_harness
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
 
@@ -153,7 +153,7 @@ async def test_turns_are_not_taken_back_to_a_history_that_cannot_be_told(autojum
 async def test_a_history_that_cannot_be_told_is_not_exchanged_for_another(
     autojump_clock, monkeypatch, order
 ):
-    monkeypatch.setattr("swarm.worker.agent.agent_session.MAX_MESSAGE_BYTES", 64)
+    monkeypatch.setattr("swarm.worker.agent.agent_state.MAX_MESSAGE_BYTES", 64)
     replies = [FINAL, *[FINAL] * isinstance(order, Compact), FINAL]
     async with open_agent_harness(FAKE_AGENT_SPEC, replies) as play:
         await play.supervisor.send_text("first")
