@@ -39,8 +39,8 @@ from swarm.mailbox.protocol.control import (
 from swarm.mailbox.protocol.ops import TextInput, UserInput
 
 from .agents.agent_manager import AgentManager
+from .agents.agent_record import Agent
 from .agents.child_plan import AgentRequestError
-from .agents.team_agent import TeamAgent
 from .approvals.approval_answers import ApprovalAnswers
 from .control_requests.caller_rights import refusal_for
 from .control_requests.compaction_request import compact_agent
@@ -173,7 +173,7 @@ class ControlService:
             return found
         if self._team_service.interrupt_suspended(found):
             return Done(message="interrupted 1 agent")
-        agents = [found.live_agent] if found.live_agent is not None else []
+        agents = [found] if found.phase.has_process else []
         await self._agents.interrupt(agents, why, keep_commands=keep_commands)
         return Done(message=f"interrupted {_agent_count(len(agents))}")
 
@@ -200,7 +200,7 @@ class ControlService:
             return found
         return await roll_back(self._run, found, wish)
 
-    def _find_member(self, path: str) -> TeamAgent | Refused:
+    def _find_member(self, path: str) -> Agent | Refused:
         """Find by full path, or by the path's last step when only one agent has it."""
         team = self._team_service.team
         if (exact := team.find(path)) is not None:

@@ -54,9 +54,8 @@ from swarm.mailbox.protocol.requests import (
 from swarm.mailbox.proxy_environment import PROXY_VARIABLES
 
 from .agents.agent_manager import AgentManager
+from .agents.agent_record import Agent
 from .agents.landlock_warnings import LANDLOCK_WARNINGS
-from .agents.live_agent import LiveAgent
-from .agents.turn_end import on_turn_end
 from .approvals.approval_endpoint import ApprovalEndpoint
 from .file_history.file_history import FileHistory
 from .processes.service_process import Service
@@ -120,34 +119,34 @@ class EventRouter:
             _log.warning("a message of %r could not be read: %s", letter.peer, error)
         self._run.mailbox.acknowledge(letter)
 
-    def _on_event(self, agent: LiveAgent, event: AnyEvent, letter: ReceivedMessage) -> None:
-        agent.last_heartbeat = trio.current_time()
+    def _on_event(self, agent: Agent, event: AnyEvent, letter: ReceivedMessage) -> None:
+        agent.process.last_heartbeat = trio.current_time()
         match event:
             case Heartbeat():
                 self._on_heartbeat(agent, event)
                 return
             case TextArrived() | ReasoningArrived() | OutputArrived() | Waiting():
-                self._note_progress(agent)
+                agent.process.note_progress(trio.current_time())
                 self._run.broadcast.publish_transient(TransientEvent(agent=agent.path, event=event))
                 return
             case Hello():
                 self._on_hello(agent, event, letter)
                 return
-            case _ if not agent.hello.is_set():
+            case _ if not agent.process.hello.is_set():
                 self._run.mailbox.acknowledge(letter)  # events before the Hello are dropped
                 return
             case RequestSent():
                 self._on_request(agent, event, letter)
                 return
             case Goodbye():
-                agent.said_goodbye = True
+                agent.process.said_goodbye = True
                 self._run.mailbox.acknowledge(letter)
                 return
             case _:
-                self._note_progress(agent)
+                agent.process.note_progress(trio.current_time())
                 self._journal_event(agent, event, letter)
 
-    def _journal_event(self, agent: LiveAgent, event: AnyEvent, letter: ReceivedMessage) -> None:
+    def _journal_event(self, agent: Agent, event: AnyEvent, letter: ReceivedMessage) -> None:
         try:
             body, follow = self._record_for(agent, event)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -166,24 +165,21 @@ class EventRouter:
 
         self._run.journal.write(body, agent=agent.path, file=agent.plan.agent_id, then=written)
 
-    def _record_for(  # noqa: PLR0915 - one case for each kind
-        self, agent: LiveAgent, event: AnyEvent
+    def _record_for(
+        self, agent: Agent, event: AnyEvent
     ) -> tuple[AnyRecordBody, Callable[[], None] | None]:
         """The record of a durable event, and what to call once it is written."""
         match event:
             case ItemCompleted():
                 agent.pending_inputs.discard(event.item_id)
-                if (mail := agent.unread_mail.pop(event.item_id, None)) is not None:
-                    self._agents.observer.on_mail_read(agent, mail)
-                if event.source == "model":
-                    agent.responding = True
+                self._run.agents.on_item_read(agent, event.item_id)
                 opened = ItemRecorded(
                     turn_id=event.turn_id,
                     item=decode_item(event.item),
                     item_id=event.item_id,
                     source=event.source,
                 )
-                agent.track_calls(opened.item)
+                agent.process.add_item(opened.item, from_model=event.source == "model")
                 return opened, None
             case ContextReplaced():
                 items = tuple(decode_item(item) for item in event.items)
@@ -197,32 +193,28 @@ class EventRouter:
                 )
                 return replaced, None
             case TurnStarted():
-                agent.begin_turn(event.turn_id)
                 # At once: the run is not over while this record is being written.
-                self._agents.on_turn_started(agent)
+                self._agents.on_turn_started(agent, event.turn_id)
                 return event, None
             case TurnCompleted() | TurnFailed() | TurnAborted():
-                agent.turn, agent.responding = None, False
-                agent.turn_ends_pending += 1
-                agent.open_calls.clear()
+                agent.end_turn()
                 self._approvals.withdraw(agent)
                 self.file_history.change_watcher.turn_ended(agent, event.turn_id)
-                return event, lambda: on_turn_end(self._agents, agent, event)
+                return event, lambda: self._agents.on_turn_end(agent, event)
             case CallBegan():
-                agent.open_calls[event.call_id] = event.tool
-                agent.unstarted_calls.discard(event.call_id)
+                agent.process.begin_call(event.call_id, event.tool)
                 if event.watch is None:
                     return event, None
                 journaled = trio.Event()
                 self._nursery.start_soon(self._watch_files, agent, event, event.watch, journaled)
                 return msgspec.structs.replace(event, watch=None), journaled.set
             case CallEnded():
-                agent.open_calls.pop(event.call_id, None)
-                self.file_history.call_ended(event.call_id, detached=event.session_id is not None)
-                agent.has_detached_command |= event.session_id is not None
+                is_detached = event.session_id is not None
+                agent.process.end_call(event.call_id, detached=is_detached)
+                self.file_history.call_ended(event.call_id, detached=is_detached)
                 return event, None
             case TokenCount():
-                agent.responding = False
+                agent.process.end_response()
                 return event, None
             case Warned():
                 return event, None
@@ -233,15 +225,16 @@ class EventRouter:
             case _:
                 assert_never(event)
 
-    def _on_hello(self, agent: LiveAgent, hello: Hello, letter: ReceivedMessage) -> None:
+    def _on_hello(self, agent: Agent, hello: Hello, letter: ReceivedMessage) -> None:
         """Accept the first Hello with this process's secret and pid; kill the process on others."""
-        child = agent.child
+        process = agent.process
         is_ours = self._run.is_proven(agent.identity, hello)
-        if agent.hello.is_set() or not is_ours or (child is not None and child.pid != hello.pid):
+        is_other = process.child is not None and process.child.pid != hello.pid
+        if process.hello.is_set() or not is_ours or is_other:
             _log.warning("%s said a hello that is not its own; it is ended", agent.path)
             self._agents.kill_for_restart(agent, "it said a hello that was not its own")
         else:
-            agent.hello.set()
+            process.hello.set()
             self._warn_of_landlock(hello)
         self._run.mailbox.acknowledge(letter)
 
@@ -251,14 +244,9 @@ class EventRouter:
             self._warned_of_landlock = True
             self._run.note(Warned(message=LANDLOCK_WARNINGS[hello.lock_gap]))
 
-    def _on_heartbeat(self, agent: LiveAgent, beat: Heartbeat) -> None:
-        agent.busy, agent.live_commands = beat.busy, beat.live_commands
-        if agent.has_detached_command and not beat.live_commands:
-            agent.has_detached_command = False
+    def _on_heartbeat(self, agent: Agent, beat: Heartbeat) -> None:
+        if agent.process.take_heartbeat(beat, now=trio.current_time()):
             self.file_history.change_watcher.commands_ended()
-        if beat.progress != agent.progress:
-            agent.progress = beat.progress
-            self._note_progress(agent)
         self._run.broadcast.state.set_process_usage(agent.path, rss_bytes=beat.rss_bytes)
         bound = self._run.request.resources.agent_memory_bytes
         if bound is not None and beat.rss_bytes > bound:
@@ -266,16 +254,12 @@ class EventRouter:
             words = f"its process used {used} MiB of {allowed} MiB (limits.agent_memory)"
             self._agents.kill_for_restart(agent, words)
 
-    def _note_progress(self, agent: LiveAgent) -> None:
-        agent.progress_at = trio.current_time()
-        agent.reported_stuck = False
-
-    def _on_request(self, agent: LiveAgent, asked: RequestSent, letter: ReceivedMessage) -> None:
+    def _on_request(self, agent: Agent, asked: RequestSent, letter: ReceivedMessage) -> None:
         """Acknowledge the request on arrival: a slow one must not delay the messages behind it.
 
         If the agent's process ends, its request is dropped.
         """
-        self._note_progress(agent)
+        agent.process.note_progress(trio.current_time())
         self._run.mailbox.acknowledge(letter, soon=False)
         if isinstance(asked.request, NonTeamRequest):
             self._nursery.start_soon(self._serve_request, agent, asked.request_id, asked.request)
@@ -285,7 +269,7 @@ class EventRouter:
             self._team_service.serve(agent, asked.request_id, asked.request)
 
     async def _watch_files(
-        self, agent: LiveAgent, begun: CallBegan, watch: FileWatch, journaled: trio.Event
+        self, agent: Agent, begun: CallBegan, watch: FileWatch, journaled: trio.Event
     ) -> None:
         """Record the files while the begin is being written; reply when both are done."""
         request = WatchFiles(turn_id=begun.turn_id, call_id=begun.call_id, paths=watch.paths)
@@ -295,7 +279,7 @@ class EventRouter:
 
     async def _serve_request(
         self,
-        agent: LiveAgent,
+        agent: Agent,
         request_id: int,
         request: NonTeamRequest,
     ) -> None:
@@ -313,7 +297,7 @@ class EventRouter:
             reply = EnvironmentReply(variables=await self._shell.get())
         await self._reply(agent, request_id, reply)
 
-    async def _reply(self, agent: LiveAgent, request_id: int, reply: AnyReply) -> None:
+    async def _reply(self, agent: Agent, request_id: int, reply: AnyReply) -> None:
         try:
             await self._run.send(agent, Answer(request_id=request_id, reply=reply))
         except PeerGone:

@@ -22,10 +22,13 @@ from swarm.mailbox.protocol.records import RunCompleted, RunStarted
 from swarm.mailbox.redact import NOT_HIDDEN, Redactor, unhidden_keys
 from swarm.mailbox.remove_tree import remove_tree
 
+from .agents.agent_directory import AgentDirectory
+from .agents.agent_hooks import AgentHooks
 from .agents.agent_manager import AgentManager
+from .agents.agent_record import Agent, GatewayAddress
 from .agents.descriptor_limit import limit_by_descriptors
+from .agents.finished_agents import FinishedAgents
 from .agents.heartbeat_monitor import monitor_heartbeats
-from .agents.live_agent import GatewayAddress, LiveAgent
 from .agents.slot_scheduler import SlotScheduler
 from .agents.slots import AgentRegistry
 from .approvals.approval_grants import ApprovalGrants
@@ -204,7 +207,9 @@ async def _open_context(
     )
     household = await stack.enter_async_context(around.open_processes(held.early))
     most, bound = limit_by_descriptors(request.max_agents)
-    registry = AgentRegistry(most, bound=bound)
+    archive = FinishedAgents(here.folder)
+    stack.callback(archive.close)
+    registry = AgentRegistry(most, bound=bound, archive=archive)
     return RunContext(
         run_id=RunId(here.folder.name),
         run_key=around.entropy.random_bytes(32),
@@ -216,6 +221,7 @@ async def _open_context(
         processes=household,
         registry=registry,
         slot_scheduler=SlotScheduler(registry),
+        agents=AgentDirectory(registry, archive),
         grants=ApprovalGrants(),
         entropy=around.entropy,
         began_s=around.entropy.unix_s(),
@@ -262,29 +268,24 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
 ) -> RunCompleted:
     """Run the workload, and beside it every other part of the run."""
     bound = GatewayAddress(epoch=past.starts * _GATEWAY_EPOCHS_PER_START)
-    treasury = _open_budget(running, past)
+    budget = _open_budget(running, past)
+    models = str(held.user_paths.models)
+    gateway = GatewayManager(running, bound, budget, models_dir=models)
     async with trio.open_nursery() as nursery:
-        control = AgentManager(running, nursery, bound)
-        models = str(held.user_paths.models)
-        gateway = GatewayManager(running, bound, treasury, control, models_dir=models)
 
-        def live() -> list[LiveAgent]:
-            return list(control.agents.values())
-
-        def on_gone(agent: LiveAgent) -> None:
-            treasury.forget_agent(agent)
+        def forget(agent: Agent) -> None:
+            budget.forget_agent(agent)
             nursery.start_soon(gateway.forget_agent, agent.plan.agent_id, agent.epoch)
 
-        control.on_agent_gone, treasury.live_agents = on_gone, live
-        control.admit = treasury.admit
-        nursery.start_soon(treasury.run)
-        hours = DeadlineMonitor(control, live, treasury.notify, unix_s=running.entropy.unix_s)
+        hooks = AgentHooks(budget.admit, forget, find_model=lambda: gateway.model)
+        nursery.start_soon(budget.run)
+        agency: TeamService = await nursery.start(run_team_service, running, bound, hooks)
+        control = agency.agents
+        hours = DeadlineMonitor(running, control, budget.notify)
         nursery.start_soon(hours.run)
-        agency: TeamService = await nursery.start(run_team_service, running, control)
-        agency.spawn_limits.model = lambda: gateway.model
         ending = RunShutdown(control, agency, nursery)
         queue = _open_approvals(running, control, agency, nursery, held.user_paths)
-        proxy = ProxyManager(running, nursery, queue.broker, control, first_epoch=bound.epoch)
+        proxy = ProxyManager(running, nursery, queue.broker, first_epoch=bound.epoch)
         services = (gateway, proxy)
         router = EventRouter(running, control, services, agency, queue.endpoint, nursery)
         nursery.start_soon(proxy.run)
@@ -328,20 +329,20 @@ def _open_approvals(
     def make_reviewer() -> AutoReviewer:
         from .guardian.guardian import make_guardian  # takes milliseconds; not needed at the start
 
-        return make_guardian(running, control, nursery, agency.plan_of)
+        return make_guardian(running, control, nursery, running.agents.plan_of)
 
     reviewer = LazyReviewer(make_reviewer)
     return open_approval_queue(
-        running, nursery, control, agency.plan_of, config=places.config, reviewer=reviewer
+        running, nursery, control, running.agents.plan_of, config=places.config, reviewer=reviewer
     )
 
 
 def _open_budget(running: RunContext, past: RunPast) -> BudgetService:
     """Open the run's budget, including what earlier parts of the run spent."""
     records = run_records(running.paths) if past.starts else ()
-    treasury = BudgetService(running, fold_ledger(records))
-    treasury.open_budget(running.request.budget, deadline_unix_s=running.deadline_unix_s)
-    return treasury
+    budget = BudgetService(running, fold_ledger(records))
+    budget.open_budget(running.request.budget, deadline_unix_s=running.deadline_unix_s)
+    return budget
 
 
 def _with_totals(running: RunContext, completed: RunCompleted, seconds: float) -> RunCompleted:

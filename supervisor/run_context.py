@@ -17,7 +17,8 @@ from swarm.mailbox.protocol.ops import Answer, AnyOp, encode_op
 from swarm.mailbox.protocol.records import AnyRecordBody, Record
 from swarm.mailbox.protocol.requests import RequestRefused
 
-from .agents.live_agent import AgentPlan, LiveAgent
+from .agents.agent_directory import AgentDirectory
+from .agents.agent_record import Agent, AgentPlan
 from .agents.private_tmp import remove_private_tmp
 from .agents.slot_scheduler import SlotScheduler
 from .agents.slots import AgentRegistry
@@ -42,6 +43,7 @@ class RunContext(NamedTuple):
     processes: ProcessStarter
     registry: AgentRegistry
     slot_scheduler: SlotScheduler  # the queue for the registry's slots
+    agents: AgentDirectory
     grants: ApprovalGrants  # approvals that a person gave for good
     entropy: EntropySources = SYSTEM_ENTROPY
     began_s: float = 0.0  # Unix time
@@ -74,7 +76,7 @@ class RunContext(NamedTuple):
         await done.wait()
         return written[0]
 
-    async def send(self, agent: LiveAgent, op: AnyOp) -> None:
+    async def send(self, agent: Agent, op: AnyOp) -> None:
         """Send an op to the agent's present process; a reply that is too large becomes a refusal.
 
         Raises PeerGone if that process has ended, and MessageTooLarge for an op that is no reply.
@@ -87,7 +89,7 @@ class RunContext(NamedTuple):
             why = RequestRefused(message=f"the answer is too large to be sent: {error}")
             await self.mailbox.post(agent.identity, encode_op(replace(op, reply=why)))
 
-    def send_nowait(self, agent: LiveAgent, op: AnyOp) -> bool:
+    def send_nowait(self, agent: Agent, op: AnyOp) -> bool:
         """Like `send`, but only if it need not wait; False: nothing was posted."""
         return self.mailbox.post_nowait(agent.identity, encode_op(op)) != 0
 

@@ -6,7 +6,7 @@ working when the whole run was ended continues after a resume.
 
 from swarm.mailbox.protocol.records import EndState
 
-from .agents.live_agent import LiveAgent
+from .agents.agent_record import Agent
 
 
 class RunEnd:
@@ -31,7 +31,7 @@ class RunEnd:
         """True if the run is ending and cut off an agent that was working."""
         return self.has_begun and self._cut_off_work
 
-    def cuts_off(self, agent: LiveAgent, state: EndState) -> bool:
+    def cuts_off(self, agent: Agent, state: EndState) -> bool:
         """True if the run's end, not the agent's own, ended this agent's work."""
         if agent.plan.slotless:
             return False

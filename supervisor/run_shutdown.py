@@ -12,7 +12,7 @@ from typing import Literal
 import trio
 
 from .agents.agent_manager import AgentManager
-from .agents.live_agent import LiveAgent
+from .agents.agent_record import Agent
 from .team.team_service import TeamService
 
 StopStatus = Literal["interrupted", "terminated", "deadline"]
@@ -81,20 +81,22 @@ class RunShutdown:
         await self._agents.interrupt(agents, why, keep_commands=keep_commands)
         return len(agents)
 
-    def _begin_interrupt(self) -> list[LiveAgent]:
+    def _begin_interrupt(self) -> list[Agent]:
         """Let nothing begin that waits (items, agents, jobs); return the agents to interrupt."""
         self._agents.run_end.begin()
         self._team.interrupt_waiting()
         return list(self._agents.agents.values())
 
-    async def _interrupt_and_end(self, agents: list[LiveAgent]) -> None:
+    async def _interrupt_and_end(self, agents: list[Agent]) -> None:
         """Abort each turn; then end the run, also if a message has started another turn.
 
         Waits neither for reviewers nor for an agent whose turn has yet to start: the interrupt may
         reach that agent before its turn starts.
         """
         at_work = (
-            one for one in agents if not one.plan.slotless and (one.turn or one.turn_ends_pending)
+            one
+            for one in agents
+            if not one.plan.slotless and (one.process.turn or one.turn_ends_pending)
         )
         turns_over = [agent.done for agent in at_work]  # an agent that works again gets a new event
         await self._agents.interrupt(agents, "Ctrl-C")

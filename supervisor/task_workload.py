@@ -8,14 +8,13 @@ import trio
 
 from swarm.mailbox.ids import ROOT_PATH
 from swarm.mailbox.protocol.events import Warned
-from swarm.mailbox.protocol.items import TokenUsage
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import ImageInput, TextInput, UserInput, UserInputPart
 from swarm.mailbox.protocol.records import InputPosted, RunCompleted, SettingsChanged
 
 from .agents.agent_manager import AgentManager
+from .agents.agent_record import Agent, AgentPlan
 from .agents.end_states import GOOD_ENDS, WorkEnded, decide_resume
-from .agents.live_agent import AgentPlan
 from .agents.resume_continuation import journal_continuation
 from .control_requests.settings_change import changed_plan, settings_of, with_settings
 from .fan_out.fan_out_runner import FanOutRunner, ItemAnswer, prompt_with_answers
@@ -181,9 +180,10 @@ class TaskWorkload:
             await self._resume_root(plan, fresh or request.next_prompt)
             return
         enter_review(self._run)
-        root = await self._agents.spawn(plan, memory=AgentMemory() if life else None)
+        root = Agent(plan)
+        await self._agents.spawn(root, memory=AgentMemory() if life else None)
         if self._agents.run_end.has_begun:  # the run was interrupted during its start
-            self._agents.end_work(root, "interrupted", "it was interrupted", TokenUsage())
+            self._agents.end_work(root, "interrupted", "it was interrupted")
         else:
             await self._agents.send_input(root, await self._first_input(body))
 
@@ -191,16 +191,16 @@ class TaskWorkload:
         """Restart the root from its journal file; then send it the next input, if there is one."""
         self._team_service.restore(self._past, plan)
         for member in tuple(self._team_service.team.members.values()):  # today's limits apply
-            await self._agents.admit(member.path, member.plan.limits.budget)
+            await self._agents.admit(member)
         memory = read_agent_memory(self._run, plan)
         verdict = self._prepare_continuation(plan, memory) if words is None else None
-        past = self._past.agents.get(ROOT_PATH)
-        paid_usd = past.usd if past is not None else None
-        root = await self._agents.spawn(plan, memory=memory, paid_usd=paid_usd)
+        root, past = self._run.agents.members[ROOT_PATH], self._past.agents.get(ROOT_PATH)
+        root.pay(past.usd if past is not None else None)
+        await self._agents.spawn(root, memory=memory)
         if words is not None:
             await self._agents.send_input(root, self._make_input(TextInput(text=words)))
         elif isinstance(verdict, WorkEnded):
-            self._agents.restore_end(root, verdict.state, verdict.message)
+            self._agents.end_work(root, verdict.state, verdict.message)
 
     def _prepare_continuation(self, plan: AgentPlan, memory: AgentMemory) -> WorkEnded | None:
         """Make a root continue whose turn was ended from outside.

@@ -34,13 +34,14 @@ from swarm.mailbox.protocol.spec import (
 from swarm.mailbox.proxy_environment import without_proxy_variables
 
 from ..approvals.saved_rules import rules_for, send_rules
-from ..journal.replay import AgentMemory
+from ..journal.journal_reader import read_records
+from ..journal.replay import AgentMemory, fold_agent
 from ..network.network_policy import ticket_for
 from ..processes.process_types import DiedBeforeHello, ProcessEnd, SpawnError
 from ..run_context import RunContext
 from ..run_request import RunRequest
 from ..runs.paths import make_private_folder
-from .live_agent import GatewayAddress, LiveAgent
+from .agent_record import Agent, AgentPlan, AgentProcess, GatewayAddress
 from .slots import Slot
 
 HELLO_TIMEOUT_S = 10.0
@@ -59,10 +60,10 @@ WITHOUT_TIMEOUT = SlotWait()
 
 async def start_agent(
     running: RunContext,
-    agent: LiveAgent,
+    agent: Agent,
     memory: AgentMemory | None,
     gateway: GatewayAddress,
-    line: SlotWait = WITHOUT_TIMEOUT,
+    wait: SlotWait,
 ) -> None:
     """Start the present process of `agent`. On return it has a slot, a child and a record.
 
@@ -70,20 +71,20 @@ async def start_agent(
     the slot timeout or the Hello deadline at the latest. The Hello deadline counts from the
     process's own start: if a thousand start at once, the last one does not time out in the queue.
     """
-    plan, identity = agent.plan, agent.identity
+    plan, identity, process = agent.plan, agent.identity, agent.process
     async with AsyncExitStack() as stack:
-        slot = None if plan.slotless else await _wait_for_slot(stack, running, agent, line)
+        slot = None if plan.slotless else await _wait_for_slot(stack, running, plan, wait)
         started = trio.current_time()
         running.mailbox.admit(identity, epoch=agent.epoch)
         child = None
         try:
             async with running.processes.start_limiter:
                 with trio.fail_after(HELLO_TIMEOUT_S):
-                    agent.gateway_endpoint = gateway.endpoint
+                    process.gateway_endpoint = gateway.endpoint
                     spec = build_agent_spec(running, agent, memory, gateway)
                     title = f"{plan.path} [{plan.role.name}]"
-                    child = agent.child = await running.processes.start(spec, title=title)
-                    await _wait_for_hello(agent)
+                    child = process.child = await running.processes.start(spec, title=title)
+                    await _wait_for_hello(plan.path, process)
             if agent.wanted_end is not None:
                 raise SpawnError(f"{plan.path} was ended while it started")
         except BaseException as error:
@@ -99,7 +100,7 @@ async def start_agent(
             raise
         if slot is not None:
             slot.commit(child.pid)
-    agent.last_heartbeat = trio.current_time()
+    process.last_heartbeat = trio.current_time()
     spawned = AgentSpawned(
         agent_id=plan.agent_id,
         path=plan.path,
@@ -116,26 +117,37 @@ async def start_agent(
         warm=child.warm,
         spawn_s=round(trio.current_time() - started, 4),
         usage=memory.usage if memory is not None else TokenUsage(),
-        usd=agent.spending.usd,
+        usd=agent.usd,
     )
     # Not waited for: all that follows from it is journaled behind it, in the same order.
     running.note(spawned, agent=plan.path)
 
 
-async def send_gateway_address(
-    running: RunContext, agent: LiveAgent, gateway: GatewayAddress
-) -> None:
+async def read_agent_memory(running: RunContext, file: str) -> AgentMemory:
+    """Fold the agent's file, with all that was written so far."""
+    await running.journal.flush()
+    return await trio.to_thread.run_sync(lambda: fold_agent(read_records(running.paths, file=file)))
+
+
+def last_epoch(running: RunContext, agent_id: str) -> int:
+    """The epoch of the agent's last process in the journal; 0 if there was none."""
+    records = read_records(running.paths, file="run")
+    spawned = (one.body for one in records if isinstance(one.body, AgentSpawned))
+    return max((one.epoch for one in spawned if one.agent_id == agent_id), default=0)
+
+
+async def send_gateway_address(running: RunContext, agent: Agent, gateway: GatewayAddress) -> None:
     """Send the gateway's address unless this process knows it; it may move during the start."""
-    if agent.gateway_endpoint == gateway.endpoint:
+    if agent.process.gateway_endpoint == gateway.endpoint:
         return
-    agent.gateway_endpoint = gateway.endpoint
+    agent.process.gateway_endpoint = gateway.endpoint
     token = running.gateway_proof(agent.identity)
     with suppress(PeerGone):  # the next process gets it in its spec
         await running.send(agent, GatewayMoved(endpoint=gateway.endpoint, token=token))
 
 
 async def send_changes_since_spec(
-    running: RunContext, agent: LiveAgent, gateway: GatewayAddress
+    running: RunContext, agent: Agent, gateway: GatewayAddress
 ) -> None:
     """Send the gateway's address and the rules that were saved since the spec was written."""
     await send_gateway_address(running, agent, gateway)
@@ -143,24 +155,23 @@ async def send_changes_since_spec(
 
 
 async def _wait_for_slot(
-    stack: AsyncExitStack, running: RunContext, agent: LiveAgent, line: SlotWait
+    stack: AsyncExitStack, running: RunContext, plan: AgentPlan, wait: SlotWait
 ) -> Slot:
-    plan = agent.plan
     place = running.slot_scheduler.wait_for_slot(
-        plan.path, parent=plan.parent or "", agent_id=plan.agent_id, on_place=line.on_position
+        plan.path, parent=plan.parent or "", agent_id=plan.agent_id, on_place=wait.on_position
     )
-    with trio.move_on_after(line.timeout_s):
+    with trio.move_on_after(wait.timeout_s):
         return await stack.enter_async_context(place)
     raise SpawnError(
-        f"no agent slot came free within {line.timeout_s:g} s: all "
+        f"no agent slot came free within {wait.timeout_s:g} s: all "
         f"{running.registry.max_agents} are in use; wait for an agent to finish, or close one"
         + (f" ({running.registry.limit_reason})" if running.registry.limit_reason else "")
     )
 
 
-async def _wait_for_hello(agent: LiveAgent) -> None:
+async def _wait_for_hello(path: str, process: AgentProcess) -> None:
     """Wait for the Hello or for the process's end, whichever comes first."""
-    child = agent.child
+    child = process.child
     assert child is not None
     ended: list[ProcessEnd] = []
     async with trio.open_nursery() as nursery:
@@ -170,21 +181,22 @@ async def _wait_for_hello(agent: LiveAgent) -> None:
             nursery.cancel_scope.cancel()
 
         nursery.start_soon(notice_end)
-        await agent.hello.wait()
+        await process.hello.wait()
         nursery.cancel_scope.cancel()
-    if not agent.hello.is_set():
+    if not process.hello.is_set():
         tail = ended[0].stderr_tail.strip()[-2000:]
-        raise DiedBeforeHello(f"{agent.path} ended before it said hello: {ended[0].reason}\n{tail}")
+        raise DiedBeforeHello(f"{path} ended before it said hello: {ended[0].reason}\n{tail}")
 
 
 def build_agent_spec(
-    running: RunContext, agent: LiveAgent, memory: AgentMemory | None, gateway: GatewayAddress
+    running: RunContext, agent: Agent, memory: AgentMemory | None, gateway: GatewayAddress
 ) -> AgentSpec:
     """All that the new process may know."""
     plan, request = agent.plan, running.request
     tmp = make_private_folder(running.paths.tmp / plan.agent_id)
     history = memory.items if memory is not None else []
     open_calls = _calls_without_output(memory)
+    children = running.agents.open_children(plan.path) if agent.has_started else {}
     ended = memory.ended_calls if memory is not None else {}
     return AgentSpec(
         run_id=running.run_id,
@@ -237,9 +249,7 @@ def build_agent_spec(
         can_spawn=request.max_agents > 1,
         max_agents=request.max_agents,
         roles=request.roles.cards,
-        children=tuple(
-            ChildCard(path=path, nickname=name) for path, name in agent.list_children().items()
-        ),
+        children=tuple(ChildCard(path=path, nickname=name) for path, name in children.items()),
         job=plan.job,
         rules=RuleSet() if plan.slotless else rules_for(running, agent),
         granted=running.grants.permissions_of(plan.path),
@@ -247,7 +257,7 @@ def build_agent_spec(
         network_ticket=ticket_for(plan.path, plan.limits, running.run_key),
         summary=plan.summary,
         verbosity=plan.verbosity,
-        paused=agent.paused,
+        paused=running.agents.is_paused(agent),
     )
 
 

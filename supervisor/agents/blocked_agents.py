@@ -11,8 +11,8 @@ from swarm.mailbox.protocol.requests import AnyRequest, Spawn, SpawnOnCsv, WaitF
 
 from ..run_context import RunContext
 from .agent_manager import AgentManager
+from .agent_record import Agent
 from .lifecycle import AgentLifecycle
-from .live_agent import LiveAgent
 
 _WAITING_TOOLS = frozenset({"spawn_agent", "wait_agent", "spawn_agents_on_csv"})
 
@@ -34,7 +34,7 @@ class BlockedAgents:
             asked,
         )
 
-    def slot_holders(self) -> list[LiveAgent]:
+    def slot_holders(self) -> list[Agent]:
         """The agents that hold a slot: no reviewer, and no agent that waits for a restart."""
         holds = self._run.registry.pid_of
         return [life for life in self._agents.agents.values() if holds(life.path) is not None]
@@ -44,20 +44,21 @@ class BlockedAgents:
         is_starting = self._run.registry.used > len(self.slot_holders())
         return 0 if is_starting else len(self._run.slot_scheduler)
 
-    def is_blocked(self, life: LiveAgent) -> bool:
+    def is_blocked(self, life: Agent) -> bool:
         """True if the agent does nothing until another agent does something."""
-        if life.wanted_end is not None or life.suspending:
+        if life.wanted_end is not None or life.process.suspending:
             return False
-        if life.turn is None:
+        process = life.process
+        if process.turn is None:
             return life.path == ROOT_PATH and self._lifecycle.is_idle(life)
         asked = tuple(self._open_requests(life.path))
         has_asked = any(isinstance(one, Spawn | WaitFor | SpawnOnCsv) for one in asked)
-        only_waits = all(tool in _WAITING_TOOLS for tool in life.open_calls.values())
+        only_waits = all(tool in _WAITING_TOOLS for tool in process.open_calls.values())
         # An input that it has not taken up ends a wait, but not a spawn that waits for a slot.
         goes_on = bool(life.pending_inputs) and any(isinstance(one, WaitFor) for one in asked)
-        return has_asked and only_waits and not life.responding and not goes_on
+        return has_asked and only_waits and not process.responding and not goes_on
 
-    async def free_slot(self, live: list[LiveAgent]) -> bool:
+    async def free_slot(self, live: list[Agent]) -> bool:
         """Free the slot of the agent nearest to the root that can do without a process.
 
         Agents that wait for others come before agents that wait for a slot: those need their
@@ -73,6 +74,6 @@ class BlockedAgents:
         return False
 
 
-def _suspend_cost(life: LiveAgent) -> tuple[bool, bool, int]:
-    stands_in_line = "spawn_agent" in life.open_calls.values()
-    return bool(life.unstarted_calls), stands_in_line, life.path.count("/")
+def _suspend_cost(life: Agent) -> tuple[bool, bool, int]:
+    waits_for_slot = "spawn_agent" in life.process.open_calls.values()
+    return bool(life.process.unstarted_calls), waits_for_slot, life.path.count("/")

@@ -16,7 +16,7 @@ from swarm.roles.narrow import narrow_limits
 from swarm.roles.role import Role
 from swarm.roles.role_loader import Roles, find_role
 
-from .live_agent import AgentPlan
+from .agent_record import AgentPlan
 
 GUARDIAN = "guardian"
 DEPTH_REACHED = "Agent depth limit reached. Solve the task yourself."

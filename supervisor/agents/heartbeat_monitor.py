@@ -20,7 +20,7 @@ _STUCK_S = 300.0
 
 
 async def monitor_heartbeats(
-    running: RunContext, control: AgentManager, services: Sequence[Service]
+    running: RunContext, agents: AgentManager, services: Sequence[Service]
 ) -> None:
     """Check every service and agent once a second, until cancelled.
 
@@ -38,19 +38,20 @@ async def monitor_heartbeats(
                 service.process.note_heartbeat()
             else:
                 service.check_alive()
-        for agent in list(control.agents.values()):
+        for agent in list(running.agents.live.values()):
+            process = agent.process
             if was_held_up:
-                agent.last_heartbeat = now
-            if not agent.hello.is_set() or agent.gone.is_set():
+                process.last_heartbeat = now
+            if not process.hello.is_set() or agent.gone.is_set():
                 continue
-            if now - agent.last_heartbeat > _HEARTBEAT_TIMEOUT_S:
-                control.kill_for_restart(
+            if now - process.last_heartbeat > _HEARTBEAT_TIMEOUT_S:
+                agents.kill_for_restart(
                     agent, f"it sent no heartbeat for {_HEARTBEAT_TIMEOUT_S:g} s"
                 )
-            elif agent.open_questions or agent.paused:
-                agent.progress_at = now  # it waits for a person, which is no fault of its own
-            elif agent.busy and now - agent.progress_at > _STUCK_S and not agent.reported_stuck:
-                agent.reported_stuck = True
+            elif agent.open_questions or running.agents.is_paused(agent):
+                process.progress_at = now  # it waits for a person, which is no fault of its own
+            elif process.is_newly_stuck(since=now - _STUCK_S):
+                process.reported_stuck = True
                 running.note(
                     Warned(message=f"{agent.path} lives but has made no progress for 5 minutes"),
                     agent=agent.path,

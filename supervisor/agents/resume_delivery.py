@@ -5,28 +5,28 @@ schema. Mail that arrived a moment later would start a second turn beside it, an
 would be answered twice.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from msgspec.structs import replace
 
 from swarm.mailbox.errors import PeerGone
-from swarm.mailbox.protocol.ops import Deliver, Mail, UserInput
+from swarm.mailbox.protocol.ops import Deliver, UserInput
 from swarm.mailbox.protocol.records import InputPosted
 
 from ..run_context import RunContext
-from .live_agent import LiveAgent
+from .agent_record import Agent
 
 InputSource = Literal["task", "person", "fan_out"]  # of records.InputPosted
 
 
-def input_record(words: UserInput, source: InputSource) -> InputPosted:
+def input_record(message: UserInput, source: InputSource) -> InputPosted:
     """The record of an input."""
     return InputPosted(
-        input_id=words.input_id,
-        parts=words.parts,
+        input_id=message.input_id,
+        parts=message.parts,
         source=source,
-        output_schema=words.output_schema,
+        output_schema=message.output_schema,
     )
 
 
@@ -38,13 +38,7 @@ def with_turn_schema(
     return (*first, *inputs[1:])
 
 
-async def deliver_unread_mail(
-    running: RunContext,
-    agent: LiveAgent,
-    is_written: Callable[[Mail], bool],
-    *,
-    joining: bool = False,
-) -> None:
+async def deliver_unread_mail(running: RunContext, agent: Agent, *, joining: bool = False) -> None:
     """Deliver its unread mail that is journaled; the rest is delivered once it is written.
 
     Args:
@@ -52,10 +46,10 @@ async def deliver_unread_mail(
             agent drops mail that it gets a second time.
     """
     for mail in tuple(agent.unread_mail.values()):
-        if not is_written(mail):
+        if mail.mail_id in agent.unwritten_mail:
             continue
-        letter = replace(mail, trigger_turn=False) if joining else mail
+        sent = replace(mail, trigger_turn=False) if joining else mail
         try:
-            await running.send(agent, Deliver(mail=letter))
+            await running.send(agent, Deliver(mail=sent))
         except PeerGone:
             return  # its next process gets them

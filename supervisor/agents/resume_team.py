@@ -15,28 +15,14 @@ from swarm.roles.role_loader import Roles, find_role
 from ..control_requests.settings_change import with_settings
 from ..journal.replay import AgentPast, RunPast
 from ..team.batch_job import JOB_WORKER
+from .agent_record import AgentPlan
 from .child_plan import child_brief
-from .live_agent import AgentPlan
-
-UNFINISHED = "unfinished"
 
 
-class RestoredAgent(msgspec.Struct):
-    """One agent of the run's earlier part."""
-
-    plan: AgentPlan
-    past: AgentPast
-
-    @property
-    def state(self) -> str:
-        ended = self.past.ended
-        return UNFINISHED if ended is None or ended.cut_off else ended.state
-
-
-def restore_team(past: RunPast, roles: Roles, root: AgentPlan) -> list[RestoredAgent]:
+def restore_team(past: RunPast, roles: Roles, root: AgentPlan) -> list[tuple[AgentPlan, AgentPast]]:
     """All agents but the root and the workers of fan-outs and jobs, parents before children."""
     plans: dict[str, AgentPlan] = {ROOT_PATH: root}
-    found: list[RestoredAgent] = []
+    found: list[tuple[AgentPlan, AgentPast]] = []
     items = past.plan.names if past.plan is not None else ()
     for path in sorted(past.agents):
         agent = past.agents[path]
@@ -44,7 +30,7 @@ def restore_team(past: RunPast, roles: Roles, root: AgentPlan) -> list[RestoredA
         if path == ROOT_PATH or parent is None or _is_item(path, items):
             continue
         plans[path] = plan = _plan_of(agent, parent, roles)
-        found.append(RestoredAgent(plan=plan, past=agent))
+        found.append((plan, agent))
     return found
 
 

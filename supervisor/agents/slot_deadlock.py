@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import trio
 
-from .live_agent import LiveAgent
+from .agent_record import Agent
 
 POLL_S = 0.05
 CONFIRM_AFTER_S = 1.0  # time for messages on their way to arrive
@@ -41,9 +41,9 @@ class DeadlockDetector:
         self,
         *,
         waiting: Callable[[], int],
-        live: Callable[[], list[LiveAgent]],
-        is_blocked: Callable[[LiveAgent], bool],
-        relieve: Callable[[list[LiveAgent]], Awaitable[bool]],
+        live: Callable[[], list[Agent]],
+        is_blocked: Callable[[Agent], bool],
+        relieve: Callable[[list[Agent]], Awaitable[bool]],
     ) -> None:
         self._waiting, self._live = waiting, live
         self._is_blocked, self._free_slot = is_blocked, relieve

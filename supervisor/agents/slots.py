@@ -6,6 +6,7 @@ The queue for slots is in `slot_scheduler.py`.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from ..processes.process_types import SpawnError
 
@@ -28,6 +29,13 @@ class PathTaken(SpawnError):
         self.path = path
 
 
+class PathOwners(Protocol):
+    """The archive of finished agents."""
+
+    def owner_of(self, path: str) -> str | None:
+        """The id of the agent that the path belongs to, if it knows one."""
+
+
 class Slot:
     """A reserved slot. Without `commit` it is free again when its `with` block ends."""
 
@@ -46,14 +54,22 @@ class Slot:
 class AgentRegistry:
     """Counts the live agent processes, the root included; knows every path of the run."""
 
-    def __init__(self, max_agents: int, *, bound: str = "") -> None:
-        """`bound`: why there are no more slots, if a person did not choose that number."""
+    def __init__(
+        self, max_agents: int, *, bound: str = "", archive: PathOwners | None = None
+    ) -> None:
+        """Make a registry without agents.
+
+        Args:
+            max_agents: The number of slots, ≥ 1.
+            bound: Why there are no more, if a person did not choose that number.
+            archive: Knows the owners of paths that were forgotten here.
+        """
         if max_agents < 1:
             raise ValueError("max_agents must be at least 1")
         self._max, self.limit_reason = max_agents, bound
         self._live: dict[str, int | None] = {}  # path → pid; None while it starts
         self._owners: dict[str, str] = {}  # path → agent id
-        self._find_archived_owner: Callable[[str], str | None] = lambda path: None
+        self._archive = archive
         self.on_free: Callable[[], None] | None = None  # called after a slot came free
 
     def __repr__(self) -> str:
@@ -112,16 +128,13 @@ class AgentRegistry:
         """Remember the owner of a path that the archive gave back."""
         self._owners[path] = agent_id
 
-    def set_owner_lookup(self, elsewhere: Callable[[str], str | None]) -> None:
-        """Look up the owner of a path there, too: ended agents are archived on disk."""
-        self._find_archived_owner = elsewhere
-
     def forget_owner(self, path: str) -> None:
         """Forget a path's owner: from now on the archive knows it."""
         self._owners.pop(path, None)
 
     def _owner(self, path: str) -> str | None:
-        return self._owners.get(path) or self._find_archived_owner(path)
+        owner = self._owners.get(path)
+        return owner or (self._archive.owner_of(path) if self._archive is not None else None)
 
     def release(self, path: str, pid: int) -> bool:
         """The process `pid` has ended. False if it holds no slot (any more): harmless."""

@@ -9,8 +9,8 @@ from swarm.mailbox.protocol.requests import AnyReply, RequestRefused, Spawn
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.roles.role_loader import Roles
 
+from .agent_record import AgentPlan
 from .child_plan import AgentRequestError, role_for
-from .live_agent import AgentPlan
 
 
 class SpawnLimits:
@@ -18,13 +18,19 @@ class SpawnLimits:
 
     Args:
         most: How many agents models may start in one run, its resumed parts included.
-        is_there: True for a path that an agent has or had.
+        is_known_path: True for a path that an agent has or had, also an archived one.
+        find_model: The run's model, once it is known.
     """
 
-    def __init__(self, *, most: int, is_there: Callable[[str], bool]) -> None:
-        self._max_spawns, self._is_known_path = most, is_there
+    def __init__(
+        self,
+        *,
+        most: int,
+        is_known_path: Callable[[str], bool],
+        find_model: Callable[[], ModelInfo | None],
+    ) -> None:
+        self._max_spawns, self._is_known_path, self.find_model = most, is_known_path, find_model
         self.started = 0  # including spawns in progress
-        self.model: Callable[[], ModelInfo | None] = lambda: None  # the run's model, once known
 
     def check(self, asker: AgentPlan, wish: Spawn, roles: Roles, *, provider: str | None) -> None:
         """Raises AgentRequestError that says what to do instead."""
@@ -36,7 +42,7 @@ class SpawnLimits:
                 "or solve the task yourself"
             )
         role = role_for(roles, wish.agent_type, provider=provider)
-        check_model(role.model or wish.model, asker, self.model())
+        check_model(role.model or wish.model, asker, self.find_model())
 
     async def count_spawn(self, path: str, grant: Callable[[], Awaitable[AnyReply]]) -> AnyReply:
         """Call `grant`, which starts an agent at `path`; count the spawn if it succeeded."""

@@ -5,7 +5,6 @@ leaves nothing. What the child shall read is journaled before its process starts
 """
 
 from collections.abc import Callable
-from functools import partial
 
 import msgspec
 import trio
@@ -22,15 +21,13 @@ from ..processes.process_types import SpawnError
 from ..run_context import RunContext
 from ..team.history_fork import fork_history, parse_fork_turns
 from ..team.mail_delivery import MailDelivery
-from ..team.team_members import TeamMembers
 from .agent_manager import AgentManager
+from .agent_record import Agent, AgentPlan
 from .agent_start import SlotWait
 from .child_plan import AgentRequestError, check_spawn_request, plan_child, role_for
-from .live_agent import AgentPlan, LiveAgent
 from .nicknames import DEFAULT_NICKNAMES, NicknamePool
 from .resume_unstarted import unread_input_warning
 from .slot_deadlock import DeadlockDetector
-from .team_agent import TeamAgent
 
 ONE_AGENT_ONLY = (
     "No other agent can run beside you here (max_agents is 1). Solve the task yourself."
@@ -44,23 +41,26 @@ class AgentSpawner:
         self,
         running: RunContext,
         control: AgentManager,
-        team: TeamMembers,
-        post: MailDelivery,
-        warden: DeadlockDetector,
+        mail: MailDelivery,
+        deadlock_detector: DeadlockDetector,
     ) -> None:
-        self._run, self._agents, self._team = running, control, team
-        self._mail, self._deadlock_detector = post, warden
+        self._run, self._agents, self._team = running, control, running.agents
+        self._mail, self._deadlock_detector = mail, deadlock_detector
         self.roles = _roles_of(running)
-        self.provider: Callable[[], str | None] = lambda: None
         self._nicknames = NicknamePool(running.entropy.rng)
 
+    @property
+    def provider(self) -> str | None:
+        """The run's only provider, once it is named."""
+        return self._run.request.provider
+
     async def spawn_child(
-        self, asker: TeamAgent, wish: Spawn, on_place: Callable[[int], None]
+        self, asker: Agent, wish: Spawn, on_place: Callable[[int], None]
     ) -> AnyReply:
         """Serve one request; returns by its deadline and the Hello deadline at the latest."""
         try:
             check_spawn_request(asker.plan, wish, pinned_model=self._run.request.held.model)
-            role = role_for(self.roles, wish.agent_type, provider=self.provider())
+            role = role_for(self.roles, wish.agent_type, provider=self.provider)
             turns = parse_fork_turns(wish.fork_turns)
             plan = plan_child(asker.plan, wish, role, agent_id=self._run.entropy.new_id())
             if self._run.registry.max_agents == 1:
@@ -71,8 +71,7 @@ class AgentSpawner:
         except (AgentRequestError, ValueError, SpawnError) as error:
             return RequestRefused(message=str(error))
         plan = self._with_nickname(plan, role)
-        member = self._team.add(plan, state="queued")
-        member.is_starting = True
+        member = self._team.add_queued(plan)
         began = trio.current_time()
         try:
             history = await self._forked_items(asker, turns)
@@ -102,7 +101,7 @@ class AgentSpawner:
         nickname = self._nicknames.take(role.nickname_candidates or DEFAULT_NICKNAMES)
         return msgspec.structs.replace(plan, nickname=nickname)
 
-    async def _forked_items(self, asker: TeamAgent, turns: int | None) -> list[AnyItem]:
+    async def _forked_items(self, asker: Agent, turns: int | None) -> list[AnyItem]:
         if turns == 0:
             return []
         await self._run.journal.flush()
@@ -113,7 +112,7 @@ class AgentSpawner:
         return list(items)
 
     def _journal_first_memory(
-        self, member: TeamAgent, asker: TeamAgent, wish: Spawn, history: list[AnyItem]
+        self, member: Agent, asker: Agent, wish: Spawn, history: list[AnyItem]
     ) -> AgentMemory:
         """Journal what the child starts with: its share of the parent's history, and its task."""
         if history:
@@ -130,33 +129,28 @@ class AgentSpawner:
 
     async def start_first_process(
         self,
-        member: TeamAgent,
+        member: Agent,
         memory: AgentMemory | None,
-        patience_s: float = float("inf"),
+        timeout_s: float = float("inf"),
         on_place: Callable[[int], None] | None = None,
-    ) -> LiveAgent:
+    ) -> None:
         """Start a member's first process. Raises SpawnError."""
-        plan = member.plan
-        life = LiveAgent(plan, epoch=1)
-        life.unread_mail, life.deaths = member.unread_mail, member.deaths
-        life.list_children = partial(self._team.open_children, plan.path)
+        member.renew_process()
         with self._deadlock_detector.track_spawn() as wish:
             member.start_scope = wish.scope
-            line = SlotWait(timeout_s=patience_s, on_position=on_place)
-            await self._agents.start_process(life, memory, line)
+            wait = SlotWait(timeout_s=timeout_s, on_position=on_place)
+            await self._agents.start_process(member, memory, wait)
         member.start_scope = None
-        is_born = self._agents.agents.get(plan.path) is life
-        if wish.reason and not is_born:
+        if wish.reason and not member.phase.has_process:
             raise SpawnError(wish.reason)
         if member.closed:
-            if is_born:
-                await self._agents.end(life)
-            raise SpawnError(f"{plan.path} was closed before it began")
-        return life
+            if member.phase.has_process:
+                await self._agents.end(member)
+            raise SpawnError(f"{member.path} was closed before it began")
 
-    def cancel_spawn(self, member: TeamAgent, why: str) -> None:
+    def cancel_spawn(self, member: Agent, why: str) -> None:
         """The spawn failed: free the name, mark its mail as dead, notify the authors."""
-        if member.live_agent is not None:
+        if member.phase.has_process:
             return
         self._mail.bounce_all(member, reason=f"{member.path} was never started: {why}")
         if member.undelivered_inputs:

@@ -13,7 +13,7 @@ from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.protocol.ops import Answer
 from swarm.mailbox.protocol.requests import Decided, RequestApproval
 
-from ..agents.live_agent import LiveAgent
+from ..agents.agent_record import Agent
 from ..run_context import RunContext
 from .approval_types import Decider
 from .refusal_texts import unavailable_text
@@ -34,7 +34,7 @@ class ApprovalEndpoint:
         self._run, self._decider, self._nursery = running, decider, nursery
         self._served: dict[_Process, dict[int, _ServedRequest]] = {}  # by request id
 
-    def serve(self, agent: LiveAgent, request_id: int, request: RequestApproval) -> None:
+    def serve(self, agent: Agent, request_id: int, request: RequestApproval) -> None:
         """Start serving one request. Never waits.
 
         A repeated request gets the answer of the first one. One that reuses an open number for
@@ -49,21 +49,19 @@ class ApprovalEndpoint:
             self._refuse(agent, request_id, request, why)
         else:
             served[request_id] = _ServedRequest(request, trio.CancelScope())
-            agent.open_questions += 1
+            agent.begin_question()
             self._nursery.start_soon(self._serve, agent, request_id, served[request_id])
 
-    def withdraw(self, agent: LiveAgent) -> None:
+    def withdraw(self, agent: Agent) -> None:
         """The agent's turn is over: cancel all its requests."""
         for one in self._served.get((agent.path, agent.epoch), {}).values():
             one.scope.cancel()
 
-    def _refuse(
-        self, agent: LiveAgent, request_id: int, request: RequestApproval, why: str
-    ) -> None:
+    def _refuse(self, agent: Agent, request_id: int, request: RequestApproval, why: str) -> None:
         refused = Decided(outcome="unavailable", text=unavailable_text(request.approval, why))
         self._nursery.start_soon(self._answer, agent, request_id, refused)
 
-    async def _serve(self, agent: LiveAgent, request_id: int, served: _ServedRequest) -> None:
+    async def _serve(self, agent: Agent, request_id: int, served: _ServedRequest) -> None:
         epoch, decided = agent.epoch, list[Decided]()
         try:
             with served.scope as scope:
@@ -72,20 +70,20 @@ class ApprovalEndpoint:
                     decided.append(await self._decider.decide(agent.path, served.request.approval))
                     nursery.cancel_scope.cancel()
         finally:
-            agent.open_questions -= 1
+            agent.end_question()
             self._forget((agent.path, epoch), request_id)
         if decided and agent.epoch == epoch:
             await self._answer(agent, request_id, decided[0])
 
-    async def _answer(self, agent: LiveAgent, request_id: int, decided: Decided) -> None:
+    async def _answer(self, agent: Agent, request_id: int, decided: Decided) -> None:
         try:
             await self._run.send(agent, Answer(request_id=request_id, reply=decided))
         except PeerGone:
             return  # it ended in the meantime; nobody waits
 
-    async def _cancel_when_ended(self, agent: LiveAgent, scope: trio.CancelScope) -> None:
-        if agent.child is not None:
-            await agent.child.wait_ended()
+    async def _cancel_when_ended(self, agent: Agent, scope: trio.CancelScope) -> None:
+        if agent.process.child is not None:
+            await agent.process.child.wait_ended()
             scope.cancel()
 
     def _forget(self, process: _Process, request_id: int) -> None:

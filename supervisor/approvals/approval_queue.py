@@ -17,7 +17,7 @@ from swarm.mailbox.protocol.ops import Notice
 from swarm.mailbox.protocol.records import AnyRecordBody, GrantGiven, Record
 
 from ..agents.agent_manager import AgentManager
-from ..agents.live_agent import AgentPlan, LiveAgent
+from ..agents.agent_record import Agent, AgentPlan
 from ..journal.journal_reader import run_records
 from ..run_context import RunContext
 from .approval_answers import AnswerEffects, ApprovalAnswers
@@ -82,7 +82,7 @@ def open_approval_queue(
     async def spread() -> None:
         await send_rules_to_all(running, tuple(agents.agents.values()))
 
-    async def send_notice(agent: LiveAgent, text: str) -> None:
+    async def send_notice(agent: Agent, text: str) -> None:
         try:
             await running.send(agent, Notice(notice_id=running.entropy.new_id(), text=text))
         except PeerGone:

@@ -15,7 +15,7 @@ from swarm.mailbox.protocol.approvals import ApprovalRequest, NetworkAction
 from swarm.mailbox.protocol.ops import LearnRule
 from swarm.mailbox.protocol.rules import RuleSet
 
-from ..agents.live_agent import LiveAgent
+from ..agents.agent_record import Agent
 from ..run_context import RunContext
 
 _SEND_TIMEOUT_S = 5.0  # a slow agent gets the rest with the next rule or process
@@ -37,33 +37,34 @@ def save_rule(folder: Path, request: ApprovalRequest) -> str:
     return str(path)
 
 
-def rules_for(running: RunContext, agent: LiveAgent) -> RuleSet:
+def rules_for(running: RunContext, agent: Agent) -> RuleSet:
     """The rules that a new agent process starts with."""
     rules, saved = running.request.rules, running.grants.prefixes
     for prefix in saved:
         rules = rules.allowing(prefix)
-    agent.rules_sent = len(saved)
+    agent.process.rules_sent = len(saved)
     return rules
 
 
-async def send_rules(running: RunContext, agent: LiveAgent) -> None:
+async def send_rules(running: RunContext, agent: Agent) -> None:
     """Send one process the rules saved since it started. Receiving a rule twice changes nothing."""
     if agent.plan.slotless:
         return
-    epoch, sent = agent.epoch, agent.rules_sent
+    process = agent.process
+    sent = process.rules_sent
     with trio.move_on_after(_SEND_TIMEOUT_S):
         for prefix in running.grants.prefixes[sent:]:
             try:
                 await running.send(agent, LearnRule(prefix=prefix))
             except PeerGone:
                 return  # the agent's next process starts with it
-            if agent.epoch != epoch:
+            if agent.process is not process:
                 return
             sent += 1
-            agent.rules_sent = max(sent, agent.rules_sent)
+            process.rules_sent = max(sent, process.rules_sent)
 
 
-async def send_rules_to_all(running: RunContext, agents: Iterable[LiveAgent]) -> None:
+async def send_rules_to_all(running: RunContext, agents: Iterable[Agent]) -> None:
     """Send to every process; returns when each has been sent its rules or is gone."""
     async with trio.open_nursery() as nursery:
         for agent in agents:

@@ -5,7 +5,7 @@ spent. Decisions wait for nothing; a request that only others' grants keep out i
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 import trio
@@ -27,7 +27,7 @@ from swarm.mailbox.protocol.limits import Budget
 from swarm.mailbox.protocol.ops import Notice
 from swarm.mailbox.protocol.records import BudgetSet, Record, Reserved
 
-from ..agents.live_agent import LiveAgent
+from ..agents.agent_record import Agent
 from ..run_context import RunContext
 from .budget_texts import budget_notice, budget_used_up_text, budget_warning
 from .ledger import (
@@ -60,14 +60,13 @@ class BudgetService:
         self._run, self._ledger = running, ledger
         self._waiting: list[_WaitingReserve] = []
         self._answers: deque[tuple[bytes, AnyGatewayOp]] = deque()
-        self._notices: deque[tuple[LiveAgent, Notice]] = deque()
+        self._notices: deque[tuple[Agent, Notice]] = deque()
         self._work = trio.Event()
         self._gateway = b""
         self._gateway_asks = False  # the present gateway asks before each request
         self._notified: set[tuple[str, bytes]] = set()  # (limited path, agent process identity)
         self._warned: set[tuple[str, str]] = set()  # (limited path, unit): people were warned
         self._unpriced = False
-        self.live_agents: Callable[[], Iterable[LiveAgent]] = tuple
 
     @property
     def ledger(self) -> Ledger:
@@ -124,7 +123,7 @@ class BudgetService:
             spent_requests=spent.requests,
         )
 
-    def forget_agent(self, agent: LiveAgent) -> None:
+    def forget_agent(self, agent: Agent) -> None:
         """Its process has ended. Whether it had its last grant stays in the ledger."""
         self._notified = {entry for entry in self._notified if entry[1] != agent.identity}
 
@@ -164,9 +163,9 @@ class BudgetService:
     def _add_spending(self, bill: ResponseBilled | ReservationReleased) -> None:
         """Add the price to the agent's spending, which outlasts its process."""
         if isinstance(bill, ResponseBilled):
-            payers = (one for one in self.live_agents() if one.plan.agent_id == bill.agent_id)
-            for agent in payers:
-                agent.spending.add(bill.usd)
+            for agent in self._run.agents.live.values():
+                if agent.plan.agent_id == bill.agent_id:
+                    agent.pay(bill.usd)
 
     def _decide(self, asked: _WaitingReserve, done: Callable[[], None]) -> bool:
         """Answer, or return False if the request has to wait."""
@@ -255,17 +254,17 @@ class BudgetService:
         if (share.path, share.unit) not in self._warned:
             self._warned.add((share.path, share.unit))
             self._run.note(Warned(message=budget_warning(share)))
-        for agent in self.live_agents():
+        for agent in self._run.agents.live.values():
             self._warn_agent(agent, share)
 
-    def _warn_agent(self, agent: LiveAgent, share: BudgetUsage) -> None:
+    def _warn_agent(self, agent: Agent, share: BudgetUsage) -> None:
         within = agent.path == share.path or agent.path.startswith(share.path + "/")
         mark = (share.path, agent.identity)
-        if within and mark not in self._notified and agent.hello.is_set():
+        if within and mark not in self._notified and agent.process.hello.is_set():
             self._notified.add(mark)
             self.notify(agent, budget_notice(share))
 
-    def notify(self, agent: LiveAgent, text: str) -> None:
+    def notify(self, agent: Agent, text: str) -> None:
         """Put a notice before the agent's next request. Never waits."""
         self._notices.append((agent, Notice(notice_id=self._run.entropy.new_id(), text=text)))
         self._work.set()
@@ -289,7 +288,7 @@ class BudgetService:
                     except PeerGone:
                         continue  # it is replaced, and what it held is written off
 
-    async def _send_notice(self, agent: LiveAgent, notice: Notice) -> None:
+    async def _send_notice(self, agent: Agent, notice: Notice) -> None:
         with trio.move_on_after(_NOTICE_LIMIT_S):
             try:
                 await self._run.send(agent, notice)

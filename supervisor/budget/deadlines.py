@@ -4,7 +4,6 @@
 the run as a whole is RunShutdown's; the root has the same one, so that it is warned in time.
 """
 
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Literal, Protocol
@@ -13,7 +12,8 @@ import trio
 
 from swarm.mailbox.protocol.base import Value
 
-from ..agents.live_agent import LiveAgent
+from ..agents.agent_record import Agent
+from ..run_context import RunContext
 from .budget_texts import deadline_notice
 
 NOTICE_AT = 0.9  # the share of its time after which an agent is warned
@@ -56,23 +56,18 @@ def next_deadline_step(
 class AgentStopper(Protocol):
     """What `AgentManager` can do to an agent whose time is over."""
 
-    async def interrupt(self, agents: list[LiveAgent], reason: str) -> None: ...
+    async def interrupt(self, agents: list[Agent], reason: str) -> None: ...
 
-    async def end(self, agent: LiveAgent) -> None: ...
+    async def end(self, agent: Agent) -> None: ...
 
 
 class DeadlineMonitor:
     """Enforces every live agent's deadline. Made once per run."""
 
     def __init__(
-        self,
-        control: AgentStopper,
-        live_agents: Callable[[], list[LiveAgent]],
-        tell: Callable[[LiveAgent, str], None],
-        *,
-        unix_s: Callable[[], float] = time.time,
+        self, running: RunContext, stopper: AgentStopper, notify: Callable[[Agent, str], None]
     ) -> None:
-        self._agents, self._live, self._notify, self._unix_s = control, live_agents, tell, unix_s
+        self._run, self._agents, self._notify = running, stopper, notify
         self._began: dict[str, float] = {}  # agent id → when it was first seen
         self._notified: set[bytes] = set()  # identities of agent processes
         self._interrupted: set[bytes] = set()
@@ -81,18 +76,21 @@ class DeadlineMonitor:
         """Run until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
-                agents = self._live()
+                agents = list(self._run.agents.live.values())
                 wait_s = _POLL_S
                 for agent in agents:
-                    if agent.plan.limits.deadline_unix_s is not None and agent.hello.is_set():
+                    if (
+                        agent.plan.limits.deadline_unix_s is not None
+                        and agent.process.hello.is_set()
+                    ):
                         wait_s = min(wait_s, self._check(nursery, agent))
                 self._forget(agents)
                 await trio.sleep(wait_s)
 
-    def _check(self, nursery: trio.Nursery, agent: LiveAgent) -> float:
+    def _check(self, nursery: trio.Nursery, agent: Agent) -> float:
         deadline = agent.plan.limits.deadline_unix_s
         assert deadline is not None
-        now, life = self._unix_s(), agent.identity
+        now, life = self._run.entropy.unix_s(), agent.identity
         hour = next_deadline_step(
             began=self._began.setdefault(agent.plan.agent_id, now),
             deadline=deadline,
@@ -108,13 +106,13 @@ class DeadlineMonitor:
                 self._interrupted.add(life)
                 nursery.start_soon(self._agents.interrupt, [agent], "deadline")
             case "end" if agent.wanted_end is None:
-                agent.wanted_end = "completed" if agent.done.is_set() else "deadline"
+                agent.request_end("completed" if agent.done.is_set() else "deadline")
                 nursery.start_soon(partial(self._agents.end, agent))
             case _:
                 pass
         return _POLL_S if hour.wait_s is None else hour.wait_s
 
-    def _forget(self, agents: list[LiveAgent]) -> None:
+    def _forget(self, agents: list[Agent]) -> None:
         """Forget agents that are gone."""
         if len(self._began) > len(agents):
             live = {agent.plan.agent_id for agent in agents}

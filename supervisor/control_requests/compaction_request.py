@@ -10,18 +10,15 @@ from swarm.mailbox.errors import MessageTooLarge, PeerGone
 from swarm.mailbox.protocol.control import AnyControlReply, CompactAgent, Done, Refused
 from swarm.mailbox.protocol.ops import AnyOp, Compact, UndoCompaction
 
-from ..agents.team_agent import TeamAgent
+from ..agents.agent_record import Agent
 from ..journal.compactions import find_compaction_undo
 from ..journal.journal_reader import read_records
 from ..run_context import RunContext
 
 
-async def compact_agent(
-    running: RunContext, member: TeamAgent, wish: CompactAgent
-) -> AnyControlReply:
+async def compact_agent(running: RunContext, member: Agent, wish: CompactAgent) -> AnyControlReply:
     """Send the request to the agent's present process."""
-    life = member.live_agent
-    if life is None or life.gone.is_set():
+    if not member.phase.has_process:
         words = "has no process now; its history is compacted by itself when it must be"
         return Refused(message=f"{member.path} {words}")
     op: AnyOp = Compact()
@@ -33,7 +30,7 @@ async def compact_agent(
         op = found
         done = f"{member.path} takes compaction {found.compaction_id} back before its next request"
     try:
-        await running.send(life, op)
+        await running.send(member, op)
     except PeerGone:
         return Refused(message=f"{member.path} has ended")
     except MessageTooLarge as error:

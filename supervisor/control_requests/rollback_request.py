@@ -13,13 +13,13 @@ from swarm.mailbox.protocol.items import encode_item
 from swarm.mailbox.protocol.ops import RollBackTurns
 from swarm.mailbox.protocol.records import ContextRecorded
 
-from ..agents.team_agent import TeamAgent
+from ..agents.agent_record import Agent
 from ..journal.journal_reader import read_records
 from ..journal.turn_boundaries import RolledBackHistory, drop_last_turns, fold_turns
 from ..run_context import RunContext
 
 
-async def roll_back(running: RunContext, member: TeamAgent, wish: RollBack) -> AnyControlReply:
+async def roll_back(running: RunContext, member: Agent, wish: RollBack) -> AnyControlReply:
     """Roll back, or say why not."""
     if wish.turns < 1:
         return Refused(message="at least one turn must be taken back", exit_code=2)
@@ -36,14 +36,13 @@ async def roll_back(running: RunContext, member: TeamAgent, wish: RollBack) -> A
         return Refused(
             message=f"{member.path} is at work; `swarm interrupt` it first, or wait for its end"
         )
-    life = member.live_agent
-    if life is None or life.gone.is_set():
+    if not member.phase.has_process:
         body = ContextRecorded(turn_id="", items=found.items, rolled_back=found.turns)
         await running.commit(body, agent=member.path, file=file)
     else:
         items = tuple(msgspec.Raw(encode_item(item)) for item in found.items)
         try:
-            await running.send(life, RollBackTurns(turns=found.turns, items=items))
+            await running.send(member, RollBackTurns(turns=found.turns, items=items))
         except PeerGone:
             return Refused(message=f"{member.path} is just ending; try again")
         except MessageTooLarge as error:

@@ -24,7 +24,7 @@ from swarm.mailbox.protocol.settings import AgentSettings, SandboxMode
 from swarm.roles.narrow import intersect_sandboxes, narrow_approval, narrow_sandbox
 from swarm.roles.role import Role
 
-from ..agents.live_agent import AgentPlan
+from ..agents.agent_record import AgentPlan
 from ..run_request import RequiredChoices
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")

@@ -18,7 +18,7 @@ from swarm.mailbox.protocol.ops import TextInput, UserInput
 from swarm.mailbox.protocol.records import AgentEnded, EndState, FanOutItemEnded, FanOutPlanned
 
 from ..agents.agent_manager import AgentManager
-from ..agents.live_agent import AgentPlan, LiveAgent
+from ..agents.agent_record import Agent, AgentPlan
 from ..journal.journal_reader import run_records
 from ..processes.process_types import SpawnError
 from ..run_context import RunContext
@@ -38,7 +38,7 @@ class _Begun:
 
     def __init__(self) -> None:
         self.path, self.attempt = "", 0
-        self.agent: LiveAgent | None = None  # of its last attempt, once started
+        self.agent: Agent | None = None  # of its last attempt, once started
 
 
 class ItemAnswer(Value):
@@ -165,7 +165,7 @@ class FanOutRunner:
     def close(self) -> None:
         """Every agent has ended: journal the ends of the items that the run's end cut off."""
         for index, begun in tuple(self._begun.items()):
-            outcome = begun.agent.outcome if begun.agent is not None else None
+            outcome = begun.agent.present_outcome if begun.agent is not None else None
             if outcome is None:
                 self._note_end(index, "interrupted", "the run ended before it was done")
             else:
@@ -187,10 +187,12 @@ class FanOutRunner:
     async def _attempt(self, index: int, begun: _Begun) -> tuple[EndState, str]:
         plan = self._plan(index, begun.attempt)
         begun.path, begun.agent = plan.path, None
+        agent = Agent(plan)
         try:
-            agent = begun.agent = await self._agents.spawn(plan)
+            await self._agents.spawn(agent)
         except SpawnError as error:
             return "crashed", str(error)
+        begun.agent = agent
         task = item_prompt(self._fan, index)
         words = UserInput(
             input_id=self._run.entropy.new_id(),
@@ -198,7 +200,7 @@ class FanOutRunner:
             output_schema=_schema(self._fan),
         )
         if self._is_stopping:  # the run was interrupted during its start
-            agent.wanted_end = "interrupted"
+            agent.request_end("interrupted")
         else:
             await self._agents.send_input(agent, words, source="fan_out")
             for said in self._unread_inputs.pop(task, ()):
@@ -206,12 +208,12 @@ class FanOutRunner:
                 await self._agents.send_input(agent, again, source="person")
         return _check_answer(await self._wait_outcome(agent), self._fan)
 
-    async def _wait_outcome(self, agent: LiveAgent) -> AgentEnded:
+    async def _wait_outcome(self, agent: Agent) -> AgentEnded:
         """The agent's outcome; its process has ended by then."""
         if agent.wanted_end is None:
-            while agent.outcome is None:  # a person's input may restart it before we wake
+            while not agent.done.is_set():  # a person's input may restart it before we wake
                 await agent.done.wait()
-        outcome = agent.outcome
+        outcome = agent.present_outcome
         await self._agents.end(agent)
         outcome = outcome or agent.outcome
         assert outcome is not None  # `end` sets it

@@ -18,7 +18,7 @@ from swarm.mailbox.protocol.limits import ReadOnly
 from swarm.mailbox.protocol.records import FilesChanged, WatchBegan
 from swarm.mailbox.protocol.requests import FilesWatched, RequestRefused, WatchFiles
 
-from ..agents.live_agent import LiveAgent
+from ..agents.agent_record import Agent
 from ..run_context import RunContext
 from ..run_request import RunRequest
 from .attribution import AttributedChanges, CallWindow, attribute_changes
@@ -41,7 +41,7 @@ _WHILE_OPEN_S = 5.0  # between scans while a call is open: the most that a crash
 class _OpenCall:
     """An open call window and the agent process that made the call."""
 
-    def __init__(self, window: CallWindow, life: LiveAgent) -> None:
+    def __init__(self, window: CallWindow, life: Agent) -> None:
         self.window, self.live_agent, self.epoch = window, life, life.epoch
         self.exact: tuple[FileEntry, ...] = ()  # paths that no scan covers, as they were before
 
@@ -50,7 +50,7 @@ class _OpenCall:
         """True if its process is gone or the session that it left running has ended."""
         life = self.live_agent
         is_dead = life.epoch != self.epoch or life.gone.is_set()
-        return is_dead or (self.window.detached and not life.has_detached_command)
+        return is_dead or (self.window.detached and not life.process.has_detached_command)
 
 
 class ChangeWatcher:
@@ -94,9 +94,7 @@ class ChangeWatcher:
         if self.tree.add_roots(roots_of(request.sandbox, request.cwd, request.add_dirs)):
             self._wake.set()
 
-    async def call_starting(
-        self, agent: LiveAgent, wish: WatchFiles
-    ) -> FilesWatched | RequestRefused:
+    async def call_starting(self, agent: Agent, wish: WatchFiles) -> FilesWatched | RequestRefused:
         """A call that may change files is about to run. Replies within about SCAN_WAIT_S."""
         if len(wish.paths) > _MAX_PATHS:
             return RequestRefused(message=f"more than {_MAX_PATHS} paths at once")
@@ -125,7 +123,7 @@ class ChangeWatcher:
             self._close(call_id)
         self._wake.set()
 
-    def turn_ended(self, agent: LiveAgent, turn_id: str) -> None:
+    def turn_ended(self, agent: Agent, turn_id: str) -> None:
         """The turn is over: the next scan records its diff. Never waits."""
         if self._diffs.is_open(agent.path, turn_id):
             plan = agent.plan

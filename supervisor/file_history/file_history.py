@@ -12,7 +12,7 @@ from swarm.mailbox.protocol.control import Done, Refused, UndoFiles
 from swarm.mailbox.protocol.records import SnapshotSettled, SnapshotTaken
 from swarm.mailbox.protocol.requests import ChangesReply, FilesKept, KeepFiles, RequestRefused
 
-from ..agents.live_agent import LiveAgent
+from ..agents.agent_record import Agent
 from ..journal.journal_reader import read_records
 from ..run_context import RunContext
 from .change_watcher import ChangeWatcher
@@ -32,12 +32,12 @@ class FileHistory:
     def __init__(self, running: RunContext, nursery: trio.Nursery) -> None:
         self._run, self._nursery = running, nursery
         self.store = ContentStore(running.paths.file_copies)
-        self._open: dict[str, tuple[str, str, LiveAgent]] = {}  # call id → snapshot, manifest
+        self._open: dict[str, tuple[str, str, Agent]] = {}  # call id → snapshot, manifest
         self._lock = trio.Lock()
         self.change_watcher = ChangeWatcher(running, self.store, self._lock)
         nursery.start_soon(self.change_watcher.run)
 
-    async def take_snapshot(self, agent: LiveAgent, wish: KeepFiles) -> FilesKept | RequestRefused:
+    async def take_snapshot(self, agent: Agent, wish: KeepFiles) -> FilesKept | RequestRefused:
         """Copy the files that the request names. The reply names those that could not be copied."""
         if len(wish.paths) > MAX_PATHS:
             return RequestRefused(message=f"more than {MAX_PATHS} paths at once")
@@ -64,7 +64,7 @@ class FileHistory:
         self._open[wish.call_id] = name, taken.manifest, agent
         return FilesKept(message=_left_out(taken))
 
-    async def list_changes(self, agent: LiveAgent) -> ChangesReply | RequestRefused:
+    async def list_changes(self, agent: Agent) -> ChangesReply | RequestRefused:
         """What this agent changed in all its processes, by the journal, after a scan."""
 
         def work() -> ChangesReply:
@@ -112,7 +112,7 @@ class FileHistory:
             return Refused(message="there is nothing to undo; `swarm undo RUN --list` shows it")
         return Done(message=describe_report(report, self._run.run_id))
 
-    async def _record_after(self, name: str, manifest: str, agent: LiveAgent) -> None:
+    async def _record_after(self, name: str, manifest: str, agent: Agent) -> None:
         def look() -> str:
             return self.store.write_current_manifest(self.store.read_manifest(manifest))
 

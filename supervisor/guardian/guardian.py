@@ -17,7 +17,7 @@ from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.records import Reviewed
 
 from ..agents.agent_manager import AgentManager
-from ..agents.live_agent import AgentPlan
+from ..agents.agent_record import AgentPlan
 from ..approvals.approval_types import ReviewVerdict
 from ..run_context import RunContext
 from ..run_request import ReviewSettings

@@ -20,7 +20,7 @@ from swarm.mailbox.protocol.records import (
     decode_record,
 )
 
-from ..agents.live_agent import AgentPlan
+from ..agents.agent_record import AgentPlan
 from ..run_context import RunContext
 from .review_transcript import Source, TranscriptEntry, TranscriptReader, make_entry
 

@@ -26,7 +26,7 @@ from swarm.mailbox.protocol.spec import RoleBrief
 from swarm.roles.role_loader import built_in_role
 
 from ..agents.agent_manager import AgentManager
-from ..agents.live_agent import AgentPlan, LiveAgent
+from ..agents.agent_record import Agent, AgentPlan
 from ..journal.journal_reader import read_records
 from ..journal.replay import AgentMemory, fold_agent
 from ..run_context import RunContext
@@ -116,12 +116,12 @@ class ReviewerSession:
             effort=profile.effort,
             slotless=True,
         )
-        self._live_agent = LiveAgent(plan, epoch=1)
+        self._agent = Agent(plan)
         self._tail = JournalTail(running.paths.journal / f"{plan.agent_id}.jsonl")
 
     @property
     def path(self) -> str:
-        return self._live_agent.path
+        return self._agent.path
 
     @property
     def progress(self) -> ReviewProgress:
@@ -130,7 +130,7 @@ class ReviewerSession:
 
     @property
     def is_alive(self) -> bool:
-        return not self._live_agent.gone.is_set() and self._live_agent.wanted_end is None
+        return not self._agent.gone.is_set() and self._agent.wanted_end is None
 
     async def start(self, history: tuple[AnyItem, ...] = ()) -> None:
         """Start the process. Raises SpawnError; if cancelled, the session counts as ended."""
@@ -139,12 +139,13 @@ class ReviewerSession:
             self._run.note(
                 ContextRecorded(turn_id="", items=history),
                 agent=self.path,
-                file=self._live_agent.plan.agent_id,
+                file=self._agent.plan.agent_id,
             )
+        self._agent.renew_process()
         try:
-            await self._agents.start_process(self._live_agent, memory)
+            await self._agents.start_process(self._agent, memory)
         except BaseException:
-            self._live_agent.gone.set()
+            self._agent.gone.set()
             raise
 
     async def ask(self, parts: tuple[str, ...], *, note: str = "") -> str:
@@ -154,7 +155,7 @@ class ReviewerSession:
             parts: The user's message; empty to let a failed turn continue.
             note: A developer message sent before it.
         """
-        agent = self._live_agent
+        agent = self._agent
         if note:
             try:
                 await self._run.send(agent, Notice(notice_id=self._run.entropy.new_id(), text=note))
@@ -212,7 +213,7 @@ class ReviewerSession:
         """Its history at the end of its latest completed review; () if there is none."""
         if not self.committed_turn:
             return ()
-        places, file, turn_id = self._run.paths, self._live_agent.plan.agent_id, self.committed_turn
+        places, file, turn_id = self._run.paths, self._agent.plan.agent_id, self.committed_turn
         await self._run.journal.flush()
         return await trio.to_thread.run_sync(
             lambda: items_at_end_of(list(read_records(places, file=file)), turn_id)
@@ -220,7 +221,7 @@ class ReviewerSession:
 
     async def interrupt(self) -> bool:
         """Interrupt its turn; True if the turn ended in time and the process can be asked again."""
-        agent = self._live_agent
+        agent = self._agent
         with trio.move_on_after(INTERRUPT_TIMEOUT_S):
             await self._agents.interrupt([agent], "the review is over")
             await agent.done.wait()
@@ -229,8 +230,8 @@ class ReviewerSession:
 
     async def end(self) -> None:
         """End the process; bounded in time."""
-        if self._live_agent.child is not None:
-            await self._agents.end(self._live_agent, grace_s=_END_GRACE_S)
+        if self._agent.process.child is not None:
+            await self._agents.end(self._agent, grace_s=_END_GRACE_S)
 
 
 def items_at_end_of(records: list[Record], turn_id: str) -> tuple[AnyItem, ...]:

@@ -26,7 +26,6 @@ from swarm.mailbox.protocol.proxy import (
 from swarm.mailbox.protocol.spec import ProxySpec
 from swarm.mailbox.proxy_environment import proxy_variables
 
-from ..agents.agent_manager import AgentManager
 from ..approvals.approval_types import Decider
 from ..processes.child_spec import ChildSpec
 from ..processes.process_types import Child, ProcessEnd, SpawnError
@@ -47,12 +46,11 @@ class ProxyManager:
         running: RunContext,
         nursery: trio.Nursery,
         decider: Decider,
-        agents: AgentManager,
         *,
         first_epoch: int,
     ) -> None:
         self._run, self._nursery, self._decider = running, nursery, decider
-        self._agents, self._epoch = agents, first_epoch
+        self._epoch = first_epoch
         child = ChildSpec(
             start=self._start,
             on_end=self._on_end,
@@ -158,7 +156,7 @@ class ProxyManager:
         target = event.target
         what = f"{target.protocol}://{target.host}:{target.port}"
         message = f"network access to {what} was blocked ({event.reason})"
-        if (agent := self._agents.agents.get(event.agent)) is not None:
+        if (agent := self._run.agents.live.get(event.agent)) is not None:
             file = agent.plan.agent_id
             self._run.note(Warned(message=message), agent=event.agent, file=file)
         else:

@@ -31,9 +31,8 @@ from swarm.mailbox.protocol.records import GatewayEnded, ProviderChosen, Record
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import GatewaySpec
 
-from ..agents.agent_manager import AgentManager
+from ..agents.agent_record import GatewayAddress
 from ..agents.agent_start import send_gateway_address
-from ..agents.live_agent import GatewayAddress
 from ..budget.budget_service import BudgetService
 from ..run_context import RunContext
 from .child_spec import ChildSpec
@@ -53,12 +52,11 @@ class GatewayManager:
         running: RunContext,
         address: GatewayAddress,
         budget: BudgetService,
-        agents: AgentManager,
         *,
         models_dir: str,
     ) -> None:
         self._run, self._address, self._models_dir = running, address, models_dir
-        self._budget, self._agents = budget, agents
+        self._budget = budget
         child = ChildSpec(
             start=self._start,
             after_start=self._send_address,
@@ -116,7 +114,7 @@ class GatewayManager:
         """
         with trio.move_on_after(_SEND_TIMEOUT_S):
             async with trio.open_nursery() as nursery:
-                for agent in list(self._agents.agents.values()):
+                for agent in list(self._run.agents.live.values()):
                     nursery.start_soon(send_gateway_address, self._run, agent, self._address)
 
     def _on_end(self) -> None:
@@ -189,9 +187,11 @@ class GatewayManager:
                 self._fail(event.message)
             case Reserve():
                 done = partial(self._run.mailbox.acknowledge, message)
-                self._budget.on_reserve(event, self._agents.path_of(AgentId(event.agent_id)), done)
+                self._budget.on_reserve(
+                    event, self._run.agents.path_of(AgentId(event.agent_id)), done
+                )
             case ResponseBilled() | ReservationReleased():
-                path = self._agents.path_of(AgentId(event.agent_id))
+                path = self._run.agents.path_of(AgentId(event.agent_id))
                 journal = partial(self._journal, event, path, message)
                 if not self._budget.on_bill(event, path, journal):
                     self._run.mailbox.acknowledge(message)

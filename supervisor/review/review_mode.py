@@ -17,9 +17,9 @@ from swarm.mailbox.protocol.requests import AnyReply, RequestRefused, Spawn, Spa
 from swarm.mailbox.protocol.review import EnteredReviewMode, ExitedReviewMode
 from swarm.roles.role_loader import REVIEW_ROLE
 
+from ..agents.agent_record import Agent
 from ..agents.child_plan import AgentRequestError
 from ..agents.end_states import GOOD_ENDS
-from ..agents.team_agent import TeamAgent
 from ..run_context import RunContext
 from ..team.team_service import TeamService
 from .review_output import NO_ANSWER, parse_review, render_review
@@ -55,7 +55,7 @@ async def start_child_review(
     running: RunContext,
     team: TeamService,
     nursery: trio.Nursery,
-    asker: TeamAgent,
+    asker: Agent,
     work: ReviewWork,
 ) -> AnyControlReply:
     """Start the review; a background task records its end."""
@@ -80,10 +80,10 @@ async def start_child_review(
     return Done(message=f"{reply.path} reviews: {work.hint}; {asker.path} gets its findings")
 
 
-async def _start(team: TeamService, asker: TeamAgent, spawn: Spawn) -> AnyReply:
+async def _start(team: TeamService, asker: Agent, spawn: Spawn) -> AnyReply:
     """Start the reviewer like a child that the agent itself spawns. Raises AgentRequestError."""
     spawner, limits, path = team.spawner, team.spawn_limits, f"{asker.path}/{spawn.task_name}"
-    limits.check(asker.plan, spawn, spawner.roles, provider=spawner.provider())
+    limits.check(asker.plan, spawn, spawner.roles, provider=spawner.provider)
     show = partial(team.lifecycle.show_position, path)
     return await limits.count_spawn(path, partial(spawner.spawn_child, asker, spawn, show))
 

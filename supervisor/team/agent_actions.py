@@ -27,12 +27,11 @@ from swarm.mailbox.protocol.requests import (
 from swarm.mailbox.protocol.requests import Team as TeamReply
 
 from ..agents.agent_manager import AgentManager
+from ..agents.agent_phases import AgentEvent, Effect
+from ..agents.agent_record import Agent
 from ..agents.child_plan import AgentRequestError, check_message
-from ..agents.lifecycle import AgentLifecycle
-from ..agents.team_agent import TeamAgent
 from ..run_context import RunContext
 from .mail_delivery import MAX_UNREAD, MailDelivery
-from .team_members import TeamMembers
 from .wait_calls import find_member
 
 CLOSE_GRACE_S = 5.0
@@ -48,23 +47,21 @@ class AgentActions:
         self,
         running: RunContext,
         control: AgentManager,
-        team: TeamMembers,
-        post: MailDelivery,
-        lives: AgentLifecycle,
+        mail: MailDelivery,
     ) -> None:
-        self._run, self._agents, self._team = running, control, team
-        self._mail, self._lifecycle = post, lives
+        self._run, self._agents, self._team = running, control, running.agents
+        self._mail = mail
 
     # --- mail ----------------------------------------------------------------------------------
 
-    async def send(self, asker: TeamAgent, wish: SendMail) -> AnyReply:
+    async def send(self, asker: Agent, wish: SendMail) -> AnyReply:
         """Send mail that starts no turn."""
         reader = self._recipient(asker, wish.target, wish.message)
         letter = self._mail.make_mail(asker.path, reader.path, wish.message)
         await self._mail.send_and_wait_written(reader, letter)
         return _sent(reader)
 
-    async def follow_up(self, asker: TeamAgent, wish: FollowUp) -> AnyReply:
+    async def follow_up(self, asker: Agent, wish: FollowUp) -> AnyReply:
         """Give a task to an existing agent, working or finished."""
         reader = self._recipient(asker, wish.target, wish.message)
         if reader.path == ROOT_PATH:
@@ -77,7 +74,7 @@ class AgentActions:
         await self._mail.send_and_wait_written(reader, letter)
         return _sent(reader)
 
-    def _recipient(self, asker: TeamAgent, target: str, message: str) -> TeamAgent:
+    def _recipient(self, asker: Agent, target: str, message: str) -> Agent:
         check_message(message)
         reader = find_member(self._team, asker, target)
         if reader is asker:
@@ -90,7 +87,7 @@ class AgentActions:
 
     # --- listing -------------------------------------------------------------------------------
 
-    def list_team(self, asker: TeamAgent, wish: ListAgents) -> AnyReply:
+    def list_team(self, asker: Agent, wish: ListAgents) -> AnyReply:
         """The root first, then by path; closed agents are left out."""
         prefix = ROOT_PATH
         if wish.path_prefix:
@@ -105,7 +102,7 @@ class AgentActions:
         ]
         return TeamReply(members=tuple(found))
 
-    def _list_entry(self, member: TeamAgent) -> TeamMember:
+    def _list_entry(self, member: Agent) -> TeamMember:
         told = member.as_reply()
         if member.path != ROOT_PATH:
             return told
@@ -114,69 +111,67 @@ class AgentActions:
     # --- ending --------------------------------------------------------------------------------
 
     async def halt(
-        self, asker: TeamAgent, wish: HaltAgent, abort_waiting: Callable[[TeamAgent], bool]
+        self, asker: Agent, wish: HaltAgent, abort_waiting: Callable[[Agent], bool]
     ) -> AnyReply:
         """Abort a turn; the agent stays. An unknown target is no error."""
         target = self._descendant(asker, wish.target, verb="interrupt")
         if target is None:
             return PreviousStatus(status=NOT_FOUND)
-        before = target.state
+        before = target.status
         if not abort_waiting(target):
             await self._interrupt(target, f"{asker.path} interrupted it")
         return PreviousStatus(status=before)
 
-    async def _interrupt(self, target: TeamAgent, reason: str) -> None:
-        if target.live_agent is None:
+    async def _interrupt(self, target: Agent, reason: str) -> None:
+        if not target.phase.has_process:
             return
         with trio.move_on_after(_HALT_LIMIT_S):
             try:
-                await self._run.send(target.live_agent, Interrupt(reason=reason))
+                await self._run.send(target, Interrupt(reason=reason))
             except PeerGone:
                 return
 
-    async def close(self, asker: TeamAgent, wish: CloseAgent) -> AnyReply:
+    async def close(self, asker: Agent, wish: CloseAgent) -> AnyReply:
         """End an agent and all its descendants for good."""
         target = self._descendant(asker, wish.target, verb="close")
         if target is None:
             return PreviousStatus(status=NOT_FOUND)
-        before = target.state
+        before = target.status
         await self.end_members(self._team.subtree(target.path))
         return PreviousStatus(status=before)
 
     async def end_members(
-        self, members: Sequence[TeamAgent], *, grace_s: float = CLOSE_GRACE_S
+        self, members: Sequence[Agent], *, grace_s: float = CLOSE_GRACE_S
     ) -> None:
         """End these in parallel and for good; those that wait for a slot give up waiting."""
+        required: list[tuple[Agent, frozenset[Effect]]] = []
         for member in members:
-            member.closed = True
+            required.append((member, self._team.apply(member, AgentEvent.CLOSED)))
             if (parent := self._team.members.get(member.plan.parent or "")) is not None:
                 parent.children.pop(member.path, None)
             self._mail.bounce_all(member, reason=f"{member.path} was ended for good")
         async with trio.open_nursery() as nursery:
-            for member in members:
-                if (life := member.live_agent) is not None and life.path in self._agents.agents:
-                    life.wanted_end = "killed"
-                    nursery.start_soon(partial(self._agents.end, life, grace_s=grace_s))
-                else:
+            for member, effects in required:
+                if Effect.END_PROCESS in effects:
+                    member.request_end("killed")
+                    nursery.start_soon(partial(self._agents.end, member, grace_s=grace_s))
+                elif Effect.RECORD_END in effects:
                     self._end_without_process(member)
         self._team.notify_change()
 
-    def _end_without_process(self, member: TeamAgent) -> None:
-        """End a member that is finished, suspended or queued; cancel a first start in progress."""
-        if not member.is_active:
-            return
+    def _end_without_process(self, member: Agent) -> None:
+        """End an agent that is suspended or queued; a first start in progress is cancelled."""
         if member.start_scope is not None:
             member.start_scope.cancel()
-        member.suspended, member.live_agent = None, None
+        member.suspended = None
         outcome = AgentEnded(
             agent_id=member.plan.agent_id, state="killed", message="it was ended for good"
         )
-        member.outcome = outcome
-        if member.epoch:
+        member.end_work(outcome)
+        if member.has_started:
             self._run.note(outcome, agent=member.path)
-        self._team.set_state(member, "killed")
 
-    def _descendant(self, asker: TeamAgent, target: str, *, verb: str) -> TeamAgent | None:
+    def _descendant(self, asker: Agent, target: str, *, verb: str) -> Agent | None:
         try:
             path = resolve_path(target, base=AgentPath(asker.path))
         except ValueError as error:
@@ -194,7 +189,7 @@ class AgentActions:
         return self._team.find(path)
 
 
-def _sent(reader: TeamAgent) -> AnyReply:
+def _sent(reader: Agent) -> AnyReply:
     if reader.closed:
         return RequestRefused(message=f"not delivered: {reader.path} was ended for good")
     return Sent()

@@ -9,14 +9,15 @@ import trio
 
 from swarm.mailbox.protocol.requests import AnyReply, JobEnded, SpawnOnCsv
 
+from ..agents.agent_manager import AgentManager
+from ..agents.agent_record import Agent
 from ..agents.child_plan import AgentRequestError
-from ..agents.team_agent import TeamAgent
+from ..agents.spawning import AgentSpawner
 from ..journal.journal_reader import run_records
 from ..run_context import RunContext
 from .job_history import UnfinishedJob, fold_jobs
 from .job_runner import JobRunner
 from .mail_delivery import MailDelivery
-from .team_members import TeamMembers
 
 _CONTINUES = (
     "Your batch job {job} over {table} was cut off. It has been taken up and goes on by itself; "
@@ -43,16 +44,15 @@ class DetachedJobs:
     def __init__(
         self,
         running: RunContext,
-        team: TeamMembers,
-        post: MailDelivery,
-        jobs: JobRunner,
+        agents: AgentManager,
+        spawner: AgentSpawner,
+        mail: MailDelivery,
         nursery: trio.Nursery,
     ) -> None:
-        self._run, self._team, self._mail = running, team, post
-        self._jobs, self._nursery = jobs, nursery
+        self._run, self._team, self._mail, self._nursery = running, running.agents, mail, nursery
+        self.jobs = JobRunner(running, agents, spawner, nursery, on_cut_off=self.start)
         self._running: dict[str, _DetachedJob] = {}
         self._announced: dict[str, _DetachedJob] = {}  # ended jobs, by the id of the mail about it
-        jobs.on_cut_off = self.start
 
     @property
     def is_idle(self) -> bool:
@@ -70,7 +70,7 @@ class DetachedJobs:
         going = self._running[job.began.job_id] = _DetachedJob(job)
         self._nursery.start_soon(self._continue, going)
 
-    async def join(self, asker: TeamAgent, wish: SpawnOnCsv) -> AnyReply:
+    async def join(self, asker: Agent, wish: SpawnOnCsv) -> AnyReply:
         """Serve the request; wait for the same job if it already runs."""
         for going in self._running.values():
             if (going.job.asker, going.job.began.wish) == (asker.path, wish):
@@ -80,7 +80,7 @@ class DetachedJobs:
             ended = self._announced.get(mail_id)
             if ended is not None and ended.job.began.wish == wish:
                 return _reply_of(ended)
-        return await self._jobs.run(asker, wish)
+        return await self.jobs.run(asker, wish)
 
     def cancel_jobs_of(self, asker: str) -> None:
         """Cancel the jobs of an agent that is gone for good."""
@@ -101,7 +101,7 @@ class DetachedJobs:
             going.joined -= 1
         return _reply_of(going)
 
-    def _forget_read(self, asker: TeamAgent) -> None:
+    def _forget_read(self, asker: Agent) -> None:
         for mail_id, going in tuple(self._announced.items()):
             if going.job.asker == asker.path and mail_id not in asker.unread_mail:
                 del self._announced[mail_id]
@@ -111,8 +111,8 @@ class DetachedJobs:
         try:
             with going.scope:
                 asker = await self._wait_for_asker(job.asker)
-                if asker.closed or asker.state in _LOST_STATES:
-                    self._jobs.close_job(job.asker, job.began.job_id, "cancelled")
+                if asker.closed or asker.status in _LOST_STATES:
+                    self.jobs.close_job(job.asker, job.began.job_id, "cancelled")
                     return
                 self._notify(asker, job, _CONTINUES)
                 await self._run_to_end(going, asker)
@@ -121,10 +121,10 @@ class DetachedJobs:
             going.ended.set()
             self._team.notify_change()  # the run may be over now
 
-    async def _run_to_end(self, going: _DetachedJob, asker: TeamAgent) -> None:
+    async def _run_to_end(self, going: _DetachedJob, asker: Agent) -> None:
         job = going.job
         try:
-            summary = await self._jobs.continue_job(asker, job)
+            summary = await self.jobs.continue_job(asker, job)
             going.reply = JobEnded(summary=summary)
             words = _ENDED.replace("{summary}", summary.decode(errors="replace"))
         except AgentRequestError as error:
@@ -134,15 +134,13 @@ class DetachedJobs:
             self._forget_read(asker)
             self._announced[self._notify(asker, job, words, wakes=True)] = going
 
-    async def _wait_for_asker(self, path: str) -> TeamAgent:
+    async def _wait_for_asker(self, path: str) -> Agent:
         """Wait for the asker's process: the root has none until it is restarted."""
-        while (asker := self._team.find(path)) is None or not asker.epoch:
+        while (asker := self._team.find(path)) is None or not asker.has_started:
             await self._team.wait_change()
         return asker
 
-    def _notify(
-        self, asker: TeamAgent, job: UnfinishedJob, words: str, *, wakes: bool = False
-    ) -> str:
+    def _notify(self, asker: Agent, job: UnfinishedJob, words: str, *, wakes: bool = False) -> str:
         began = job.began
         name = began.job_id[-8:]
         text = words.replace("{job}", name).replace("{table}", began.wish.csv_path)

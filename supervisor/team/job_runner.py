@@ -23,11 +23,10 @@ from swarm.mailbox.protocol.records import JobBegan, JobClosed
 from swarm.mailbox.protocol.requests import AnyReply, JobEnded, ReportJobResult, Spawn, SpawnOnCsv
 
 from ..agents.agent_manager import AgentManager
+from ..agents.agent_record import Agent
 from ..agents.agent_start import hidden_paths
 from ..agents.child_plan import AgentRequestError, plan_child, role_for
-from ..agents.live_agent import LiveAgent
 from ..agents.spawning import ONE_AGENT_ONLY, AgentSpawner
-from ..agents.team_agent import TeamAgent
 from ..journal.journal_reader import read_records
 from ..processes.process_types import SpawnError
 from ..run_context import RunContext
@@ -35,7 +34,6 @@ from .batch_job import BatchJob, JobFate, JobItem, JobStatus, open_job, report_r
 from .job_files import FileAccess, ResultsFile, TableFile
 from .job_history import UnfinishedJob, finished_rows
 from .job_table import JobResultSpool, JobRow, JobTable, check_table, output_path_for, write_results
-from .team_members import TeamMembers
 
 MAX_WORKERS = 64
 _DEFAULT_WORKERS = 16
@@ -51,18 +49,19 @@ class JobRunner:
         self,
         running: RunContext,
         control: AgentManager,
-        team: TeamMembers,
-        births: AgentSpawner,
+        spawner: AgentSpawner,
         nursery: trio.Nursery,
+        *,
+        on_cut_off: Callable[[UnfinishedJob], None],
     ) -> None:
-        self._run, self._agents, self._team = running, control, team
-        self._spawner, self._nursery = births, nursery
+        self._run, self._agents, self._team = running, control, running.agents
+        self._spawner, self._nursery = spawner, nursery
         request = running.request  # folders as of now: later a command may put links there
         self._roots = {one: os.path.realpath(one) for one in (request.cwd, *request.add_dirs)}
         self._jobs: dict[str, BatchJob] = {}
-        self.on_cut_off: Callable[[UnfinishedJob], None] = lambda job: None  # if its fate is `now`
+        self._on_cut_off = on_cut_off  # of a job whose fate is `now`
 
-    async def run(self, asker: TeamAgent, wish: SpawnOnCsv) -> AnyReply:
+    async def run(self, asker: Agent, wish: SpawnOnCsv) -> AnyReply:
         """Run a new job from table to results. AgentRequestError before anything is started."""
         if asker.plan.depth + 1 > asker.plan.limits.max_depth:
             raise AgentRequestError(_DEPTH)
@@ -84,7 +83,7 @@ class JobRunner:
             )
             return JobEnded(summary=await self._run_job(asker, began, table, file))
 
-    async def continue_job(self, asker: TeamAgent, cut_off: UnfinishedJob) -> bytes:
+    async def continue_job(self, asker: Agent, cut_off: UnfinishedJob) -> bytes:
         """Run the rest of a job; return its summary. AgentRequestError if its table changed."""
         began = cut_off.began
         try:
@@ -108,13 +107,13 @@ class JobRunner:
             if asker is None or (job.has_call and job.asker == asker):
                 job.set_fate(fate)
 
-    def report(self, asker: TeamAgent, wish: ReportJobResult) -> AnyReply:
+    def report(self, asker: Agent, wish: ReportJobResult) -> AnyReply:
         """Accept a worker's result."""
         return report_result(self._jobs, asker.path, wish)
 
     # --- one job -------------------------------------------------------------------------------
 
-    def _file_access(self, asker: TeamAgent) -> FileAccess:
+    def _file_access(self, asker: Agent) -> FileAccess:
         """What the asker's own commands may read and write."""
         plan = asker.plan
         folders = (plan.cwd, *plan.add_dirs)
@@ -126,14 +125,14 @@ class JobRunner:
         )
 
     async def _run_job(
-        self, asker: TeamAgent, began: JobBegan, table: JobTable, file: TableFile
+        self, asker: Agent, began: JobBegan, table: JobTable, file: TableFile
     ) -> bytes:
         with closing(ResultsFile(Path(began.output), self._file_access(asker))) as place:
             return await self._run_rows(asker, began, table, (file, place))
 
     async def _run_rows(
         self,
-        asker: TeamAgent,
+        asker: Agent,
         began: JobBegan,
         table: JobTable,
         files: tuple[TableFile, ResultsFile],
@@ -164,7 +163,7 @@ class JobRunner:
                 if is_over or job.fate == "cancelled":
                     self.close_job(asker.path, job.job_id, job.status if is_over else "cancelled")
                 elif job.fate == "now":
-                    self.on_cut_off(UnfinishedJob(began, asker.path))
+                    self._on_cut_off(UnfinishedJob(began, asker.path))
             return job.summary(place.path)
 
     def _restore_rows(self, job: BatchJob) -> None:
@@ -174,7 +173,7 @@ class JobRunner:
         """Journal that nothing of this job will run any more."""
         self._run.note(JobClosed(job_id=job_id, status=status), agent=asker)
 
-    async def _run_workers(self, asker: TeamAgent, job: BatchJob) -> None:
+    async def _run_workers(self, asker: Agent, job: BatchJob) -> None:
         most = self._run.registry.max_agents - 1
         workers = min(job.request.max_concurrency or _DEFAULT_WORKERS, MAX_WORKERS, most)
         rows = job.remaining_rows()
@@ -198,7 +197,7 @@ class JobRunner:
             return f"failed to write {place.path}: {error}"
         return None
 
-    async def _run_worker(self, asker: TeamAgent, job: BatchJob, rows: Iterator[JobRow]) -> None:
+    async def _run_worker(self, asker: Agent, job: BatchJob, rows: Iterator[JobRow]) -> None:
         for row in rows:
             if job.stopping:
                 return
@@ -209,14 +208,14 @@ class JobRunner:
 
     # --- one row -------------------------------------------------------------------------------
 
-    async def _run_row(self, asker: TeamAgent, job: BatchJob, item: JobItem) -> str | None:
+    async def _run_row(self, asker: Agent, job: BatchJob, item: JobItem) -> str | None:
         """Run one row; return why it failed, or None."""
         member = self._add_member(asker, job, item)
         limit_s = job.request.max_runtime_seconds or self._run.request.job_seconds or _RUNTIME_S
         ended_in_time = False
         try:
             show = partial(self._show_position, item.path)
-            life = await self._spawner.start_first_process(member, None, on_place=show)
+            await self._spawner.start_first_process(member, None, on_place=show)
         except BaseException as error:
             member.is_starting = False
             self._spawner.cancel_spawn(member, "it was never started")
@@ -225,18 +224,18 @@ class JobRunner:
             raise
         try:
             with trio.move_on_after(limit_s):
-                await self._agents.send_input(life, job.first_input(item), source="fan_out")
-                await life.done.wait()
+                await self._agents.send_input(member, job.first_input(item), source="fan_out")
+                await member.done.wait()
                 ended_in_time = True
         finally:
             member.is_starting = False
-            self._nursery.start_soon(self._end, life)
-        await life.gone.wait()
+            self._nursery.start_soon(self._end, member)
+        await member.gone.wait()
         if item.result is not None:
             return None
         if not ended_in_time:
             return f"worker exceeded max runtime of {limit_s}s"
-        outcome = life.outcome
+        outcome = member.present_outcome
         if outcome is not None and outcome.cut_off:
             await trio.sleep_forever()  # the run ends, and this job with it: a resume does the row
         if outcome is not None and outcome.state not in {"completed", "truncated"}:
@@ -246,22 +245,20 @@ class JobRunner:
     def _show_position(self, path: str, place: int) -> None:
         self._run.broadcast.state.set_agent_state(path, "queued", note=f"number {place} in line")
 
-    async def _end(self, life: LiveAgent) -> None:
+    async def _end(self, member: Agent) -> None:
         """Runs outside the job's own scope: if the job is cancelled, this still ends its worker."""
-        if life.path in self._agents.agents:
-            await self._agents.end(life)
+        if member.phase.has_process:
+            await self._agents.end(member)
 
-    def _add_member(self, asker: TeamAgent, job: BatchJob, item: JobItem) -> TeamAgent:
+    def _add_member(self, asker: Agent, job: BatchJob, item: JobItem) -> Agent:
         name = item.path.rpartition("/")[2]
         role = role_for(self._spawner.roles, None, provider=None)
         wish = Spawn(task_name=name, message="-")
         plan = plan_child(asker.plan, wish, role, agent_id=self._run.entropy.new_id())
         plan = msgspec.structs.replace(plan, job=job.job_id, reports=False)
-        member = self._team.add(plan, state="queued")
-        member.is_starting = True
-        return member
+        return self._team.add_queued(plan)
 
-    def _show_progress(self, asker: TeamAgent, job: BatchJob) -> None:
+    def _show_progress(self, asker: Agent, job: BatchJob) -> None:
         now = trio.current_time()
         if now - job.shown_at < 1:
             return

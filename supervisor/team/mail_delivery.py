@@ -14,13 +14,13 @@ from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.protocol.ops import Deliver, Mail
 from swarm.mailbox.protocol.records import AgentEnded, MailHandled, MailPosted, Record
 
+from ..agents.agent_phases import AgentEvent, Phase
+from ..agents.agent_record import Agent
 from ..agents.end_states import GOOD_ENDS
-from ..agents.live_agent import LiveAgent
-from ..agents.team_agent import TeamAgent
 from ..run_context import RunContext
-from .team_members import TeamMembers, preview
 
 _DELIVERY_TIMEOUT_S = 2.0
+_PREVIEW_CHARS = 500
 MAX_UNREAD = 1_000  # unread mail per reader; more is refused
 _SILENT_ENDS = frozenset({"interrupted"})  # somebody requested this end, so the parent is not woken
 
@@ -48,7 +48,7 @@ def make_mail(
 
 
 def make_report(
-    member: TeamAgent, outcome: AgentEnded, chances: EntropySources = SYSTEM_ENTROPY
+    member: Agent, outcome: AgentEnded, chances: EntropySources = SYSTEM_ENTROPY
 ) -> Mail | None:
     """The report to a parent that its child's work has ended; None if nobody gets one."""
     parent = member.plan.parent
@@ -73,13 +73,11 @@ class MailDelivery:
     def __init__(
         self,
         running: RunContext,
-        team: TeamMembers,
         nursery: trio.Nursery,
-        wake: Callable[[TeamAgent], None],
+        wake: Callable[[Agent], None],
     ) -> None:
-        self._run, self._team, self._nursery, self._wake = running, team, nursery, wake
+        self._run, self._team, self._nursery, self._wake = running, running.agents, nursery, wake
         self._delivering: dict[str, trio.Event] = {}
-        self._unwritten: set[str] = set()
         self.is_closed = False  # the run has ended: what is still written waits for a resume
 
     def make_mail(
@@ -95,9 +93,7 @@ class MailDelivery:
         chances = self._run.entropy
         return make_mail(author, reader, content, kind=kind, wakes=wakes, chances=chances)
 
-    def send(
-        self, reader: TeamAgent, mail: Mail, written: Callable[[], None] = lambda: None
-    ) -> None:
+    def send(self, reader: Agent, mail: Mail, written: Callable[[], None] = lambda: None) -> None:
         """Journal a mail, then deliver it; mail to a closed reader is dead at once. Never waits.
 
         `written` is called when the journal has it.
@@ -109,8 +105,8 @@ class MailDelivery:
         if mail.kind in {"new_task", "followup"}:
             reader.last_task = preview(mail.content)
         self._team.add_mail(reader, mail)
-        if mail.trigger_turn and not reader.is_active:
-            self._team.set_state(reader, "running" if reader.live_agent is not None else "queued")
+        if mail.trigger_turn:
+            self._team.apply(reader, AgentEvent.WAKING_MAIL)
 
         def carry() -> None:
             self._deliver(reader, mail)
@@ -118,28 +114,24 @@ class MailDelivery:
 
         self._journal(reader, mail, carry)
 
-    def is_written(self, mail: Mail) -> bool:
-        """False until the journal has it: before that nobody may get it."""
-        return mail.mail_id not in self._unwritten
-
-    async def send_and_wait_written(self, reader: TeamAgent, mail: Mail) -> None:
+    async def send_and_wait_written(self, reader: Agent, mail: Mail) -> None:
         """Like `send`; return once the mail is written."""
         written = trio.Event()
         self.send(reader, mail, written.set)
         await written.wait()
 
-    def _journal(self, reader: TeamAgent, mail: Mail, then: Callable[[], None]) -> None:
+    def _journal(self, reader: Agent, mail: Mail, then: Callable[[], None]) -> None:
         def written(record: Record) -> None:
             self._run.broadcast.publish_record(record)
-            self._unwritten.discard(mail.mail_id)
+            reader.unwritten_mail.discard(mail.mail_id)
             then()
 
-        self._unwritten.add(mail.mail_id)
+        reader.unwritten_mail.add(mail.mail_id)
         self._run.journal.write(
             MailPosted(mail=mail), agent=reader.path, file=reader.plan.agent_id, then=written
         )
 
-    def mark_dead(self, reader: TeamAgent, mail: Mail, *, reason: str) -> None:
+    def mark_dead(self, reader: Agent, mail: Mail, *, reason: str) -> None:
         """Journal that it can never be delivered."""
         self._run.note(
             MailHandled(mail_id=mail.mail_id, dead=True, reason=reason),
@@ -147,7 +139,7 @@ class MailDelivery:
             file=reader.plan.agent_id,
         )
 
-    def mark_answers_read(self, reader: TeamAgent, authors: frozenset[str]) -> None:
+    def mark_answers_read(self, reader: Agent, authors: frozenset[str]) -> None:
         """Mark the answers of these agents as read: a wait's output contains them whole.
 
         Else the mail, arriving a moment later, would start another turn about the same answer.
@@ -162,7 +154,7 @@ class MailDelivery:
                 )
         self._team.forget_read_mail(reader)
 
-    def bounce_all(self, reader: TeamAgent, *, reason: str) -> None:
+    def bounce_all(self, reader: Agent, *, reason: str) -> None:
         """The reader is gone: mark its mail as dead and notify the authors."""
         for mail in self._team.drop_mail(reader):
             self.mark_dead(reader, mail, reason=reason)
@@ -178,7 +170,7 @@ class MailDelivery:
             author, self.make_mail(mail.recipient, author.path, words + preview(mail.content))
         )
 
-    async def wait_delivered(self, reader: TeamAgent) -> None:
+    async def wait_delivered(self, reader: Agent) -> None:
         """Return once all mail sent to it so far is on its way, or after 2 s."""
         with trio.move_on_after(_DELIVERY_TIMEOUT_S):
             await self._run.journal.flush()
@@ -187,7 +179,7 @@ class MailDelivery:
 
     # --- delivery ------------------------------------------------------------------------------
 
-    def _deliver(self, reader: TeamAgent, mail: Mail) -> None:
+    def _deliver(self, reader: Agent, mail: Mail) -> None:
         if self.is_closed or reader.closed or mail.mail_id not in reader.unread_mail:
             return  # it is dead, or a new process already got it
         if reader.path in self._delivering:
@@ -197,7 +189,7 @@ class MailDelivery:
             self._delivering[reader.path] = trio.Event()
             self._nursery.start_soon(self._deliver_outbox, reader)
 
-    async def _deliver_outbox(self, reader: TeamAgent) -> None:
+    async def _deliver_outbox(self, reader: Agent) -> None:
         """Deliver the outbox; one task per reader keeps its mail in order."""
         try:
             while reader.outbox:
@@ -205,7 +197,7 @@ class MailDelivery:
         finally:
             self._delivering.pop(reader.path).set()
 
-    def _try_deliver(self, reader: TeamAgent, mail: Mail) -> bool:
+    def _try_deliver(self, reader: Agent, mail: Mail) -> bool:
         """True if this mail needs nothing more; False: the socket's queue is full."""
         life = self._receiving_agent(reader, mail)
         try:
@@ -213,16 +205,18 @@ class MailDelivery:
         except PeerGone:
             return True  # its next process gets all that was not read
 
-    def _receiving_agent(self, reader: TeamAgent, mail: Mail) -> LiveAgent | None:
+    def _receiving_agent(self, reader: Agent, mail: Mail) -> Agent | None:
         """The agent that takes its mail now; None: its next process gets all unread mail."""
-        life = reader.live_agent
-        if life is None and mail.trigger_turn:
-            self._wake(reader)
-        if life is None or not life.hello.is_set() or life.wanted_end or life.suspending:
+        if not reader.phase.has_process:
+            if mail.trigger_turn and reader.phase is not Phase.SUSPENDED:
+                self._wake(reader)
             return None
-        return life if life.is_redelivered else None  # first, it gets what its last process left
+        process = reader.process
+        if not process.hello.is_set() or reader.wanted_end or process.suspending:
+            return None
+        return reader if process.is_redelivered else None  # first, it gets what its last one left
 
-    async def _deliver_one(self, reader: TeamAgent, mail: Mail) -> None:
+    async def _deliver_one(self, reader: Agent, mail: Mail) -> None:
         life = self._receiving_agent(reader, mail)
         if life is None:
             return
@@ -230,3 +224,8 @@ class MailDelivery:
             await self._run.send(life, Deliver(mail=mail))
         except PeerGone:
             return  # its next process gets all that was not read
+
+
+def preview(text: str) -> str:
+    """The first 500 characters of a task, for lists."""
+    return text if len(text) <= _PREVIEW_CHARS else text[: _PREVIEW_CHARS - 1] + "…"

@@ -8,24 +8,23 @@ import msgspec
 
 from swarm.mailbox.protocol.records import AgentEnded, MailPosted
 
-from ..agents.team_agent import TeamAgent
+from ..agents.agent_record import Agent
 from ..journal.journal_reader import read_records
 from ..journal.replay import AgentPast, RunPast
 from ..run_context import RunContext
 from ..runs.paths import RunPaths
 from .mail_delivery import MailDelivery, make_report
-from .team_members import TeamMembers
 
 _LAST_RECORDS = 256  # more than one step writes
 
 
 def report_to_parent(
-    running: RunContext, team: TeamMembers, post: MailDelivery, end: tuple[TeamAgent, AgentEnded]
+    running: RunContext, post: MailDelivery, agent: Agent, outcome: AgentEnded
 ) -> None:
-    """Journal and deliver the mail that reports how a member's work ended."""
-    report = make_report(*end, running.entropy)
-    parent = team.members.get(end[0].plan.parent or "")
-    if end[1].cut_off:
+    """Journal and deliver the mail that reports how an agent's work ended."""
+    report = make_report(agent, outcome, running.entropy)
+    parent = running.agents.members.get(agent.plan.parent or "")
+    if outcome.cut_off:
         return  # a resume continues it
     if report is not None and not running.request.wake_parents:
         report = msgspec.structs.replace(report, trigger_turn=False)

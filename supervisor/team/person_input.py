@@ -9,11 +9,11 @@ from collections.abc import Callable
 from swarm.mailbox.protocol.ops import UserInput
 
 from ..agents.agent_manager import AgentManager
+from ..agents.agent_phases import Phase
+from ..agents.agent_record import Agent
 from ..agents.child_plan import AgentRequestError
 from ..agents.resume_delivery import input_record
-from ..agents.team_agent import TeamAgent
 from ..run_context import RunContext
-from .team_members import TeamMembers
 
 
 class PersonInput:
@@ -23,10 +23,9 @@ class PersonInput:
         self,
         running: RunContext,
         control: AgentManager,
-        team: TeamMembers,
-        wake: Callable[[TeamAgent], None],
+        wake: Callable[[Agent], None],
     ) -> None:
-        self._run, self._agents, self._team, self._wake = running, control, team, wake
+        self._run, self._agents, self._team, self._wake = running, control, running.agents, wake
         self._writing, self._is_closed = 0, False
 
     @property
@@ -38,7 +37,7 @@ class PersonInput:
         """The run ends: refuse further input."""
         self._is_closed = True
 
-    async def send(self, member: TeamAgent, words: UserInput) -> None:
+    async def send(self, member: Agent, words: UserInput) -> None:
         """Journaled on return. Raises AgentRequestError: no agent will read it in this run."""
         if self._is_closed:
             raise AgentRequestError("the run is ending; say it with `swarm resume`")
@@ -50,21 +49,22 @@ class PersonInput:
             # the end of the run, or a suspended turn, may wait for this
             self._team.notify_change()
 
-    async def _write_and_deliver(self, member: TeamAgent, words: UserInput) -> None:
+    async def _write_and_deliver(self, member: Agent, words: UserInput) -> None:
         posted = input_record(words, "person")
         await self._run.commit(posted, agent=member.path, file=member.plan.agent_id)
         if self._is_closed:
             raise AgentRequestError(
                 "the run ended meanwhile; `swarm resume` begins with these words"
             )
-        if not member.epoch and self._team.find(member.path) is not member:
+        if not member.has_started and self._team.find(member.path) is not member:
             raise AgentRequestError(
                 f"{member.path} was never started; nobody reads what was said to it"
             )
-        life = member.live_agent
-        if life is not None and life.wanted_end is None:
-            await self._agents.deliver_input(life, posted)
+        if member.phase.has_process and member.wanted_end is None:
+            await self._agents.deliver_input(member, posted)
         else:
             member.undelivered_inputs[posted.input_id] = posted
-        if member.live_agent is None or member.live_agent.wanted_end is not None:
+        if member.phase is Phase.SUSPENDED:
+            return  # the call that it waits in ends now
+        if not member.phase.has_process or member.wanted_end is not None:
             self._wake(member)  # after its end, if that has begun

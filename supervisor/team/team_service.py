@@ -12,7 +12,7 @@ import trio
 
 from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.ids import ROOT_PATH
-from swarm.mailbox.protocol.ops import Answer, Mail, UserInput
+from swarm.mailbox.protocol.ops import Answer, UserInput
 from swarm.mailbox.protocol.records import AgentEnded
 from swarm.mailbox.protocol.requests import (
     AnyReply,
@@ -32,28 +32,27 @@ from swarm.mailbox.protocol.requests import (
     WaitFor,
 )
 
+from ..agents.agent_hooks import AgentHooks
 from ..agents.agent_manager import AgentManager
+from ..agents.agent_phases import AgentEvent, Effect, Phase
+from ..agents.agent_record import Agent, AgentPlan, AgentProcess, GatewayAddress
 from ..agents.blocked_agents import BlockedAgents
 from ..agents.child_plan import AgentRequestError
-from ..agents.finished_agents import FinishedAgents
+from ..agents.end_states import GOOD_ENDS
 from ..agents.lifecycle import SUSPENDABLE_TOOLS, AgentLifecycle
-from ..agents.live_agent import AgentPlan, LiveAgent, Spending
 from ..agents.resume_continuation import continue_cut_off, has_work_after_end
 from ..agents.resume_team import restore_team
 from ..agents.resume_unstarted import close_unstarted
 from ..agents.slot_deadlock import DeadlockDetector
 from ..agents.spawn_limits import SpawnLimits
 from ..agents.spawning import AgentSpawner
-from ..agents.team_agent import IDLE, TeamAgent
-from ..journal.replay import RunPast
+from ..journal.replay import AgentPast, RunPast
 from ..run_context import RunContext
 from .agent_actions import AgentActions
 from .detached_jobs import DetachedJobs
-from .job_runner import JobRunner
 from .mail_delivery import MailDelivery
 from .parent_reports import report_to_parent, unreported_ends
 from .person_input import PersonInput
-from .team_members import TeamMembers
 from .wait_calls import WaitCalls
 
 MAX_OPEN_REQUESTS = 64  # per process at a time
@@ -62,86 +61,92 @@ _LIMIT_STATES = frozenset({"budget", "deadline"})  # a resume may raise these li
 
 
 class TeamService:
-    """One per run, made by `run_team_service`. Observes agents and serves their requests."""
+    """One per run, made by `run_team_service`. Serves agents' requests and follows their work."""
 
-    def __init__(self, running: RunContext, control: AgentManager, nursery: trio.Nursery) -> None:
-        self._run, self._agents, self._nursery = running, control, nursery
-        registry, self.finished = running.registry, FinishedAgents(running.paths.folder)
-        registry.set_owner_lookup(self.finished.owner_of)
-        self.team = TeamMembers(
-            self.finished, adopt=registry.set_owner, release=registry.forget_owner
-        )
-        self.lifecycle = AgentLifecycle(running, control, self.team, nursery, self._open_requests)
-        self.lifecycle.on_start_failed = self._on_start_failed
-        self.mail = MailDelivery(running, self.team, nursery, self._wake)
+    def __init__(
+        self,
+        running: RunContext,
+        nursery: trio.Nursery,
+        gateway: GatewayAddress,
+        hooks: AgentHooks = AgentHooks(),  # noqa: B008 — immutable
+    ) -> None:
+        self._run, self._nursery, self.team = running, nursery, running.agents
+        self.agents = AgentManager(running, nursery, gateway, hooks, listener=self)
         self._open: dict[str, dict[int, tuple[AnyRequest, trio.CancelScope]]] = {}
-        slack = BlockedAgents(running, control, self.lifecycle, self._open_requests)
+        self.lifecycle = AgentLifecycle(
+            running, self.agents, nursery, self._open_requests, self._on_start_failed
+        )
+        self.mail = MailDelivery(running, nursery, self._wake)
+        slack = BlockedAgents(running, self.agents, self.lifecycle, self._open_requests)
         self._deadlock_detector = DeadlockDetector(
             waiting=slack.waiting_count, live=slack.slot_holders, is_blocked=slack.is_blocked,
             relieve=slack.free_slot,
         )  # fmt: skip
         self.spawner = self._spawner = AgentSpawner(
-            running, control, self.team, self.mail, self._deadlock_detector
+            running, self.agents, self.mail, self._deadlock_detector
         )
-        self._spawner.provider = lambda: running.request.provider
         self.spawn_limits = SpawnLimits(
-            most=running.request.max_spawns, is_there=lambda path: path in self.team.members
+            most=running.request.max_spawns,
+            is_known_path=lambda path: self.team.find(path) is not None,
+            find_model=hooks.find_model or (lambda: None),
         )
-        self.actions = AgentActions(running, control, self.team, self.mail, self.lifecycle)
+        self.actions = AgentActions(running, self.agents, self.mail)
         self._wait_calls = WaitCalls(self.team, self.mail, self.lifecycle)
-        self._jobs = JobRunner(running, control, self.team, self._spawner, nursery)
-        self._detached_jobs = DetachedJobs(running, self.team, self.mail, self._jobs, nursery)
-        self._person_input = PersonInput(running, control, self.team, self._wake)
-        control.observer, control.is_mail_written = self, self.mail.is_written
+        self._detached_jobs = DetachedJobs(running, self.agents, self._spawner, self.mail, nursery)
+        self._jobs = self._detached_jobs.jobs
+        self._person_input = PersonInput(running, self.agents, self._wake)
         nursery.start_soon(self._deadlock_detector.run)
 
     async def wait_done(self) -> AgentEnded:
-        """Return how the root's work ended, once the run's work is done."""
-        return await self.team.wait_done(
-            lambda: self._detached_jobs.is_idle and self._person_input.is_idle
-        )
+        """Return how the root's work ended, once the run's work is done.
 
-    def plan_of(self, path: str) -> AgentPlan | None:
-        """The plan of the agent with this path, with or without a process."""
-        member = self.team.members.get(path)
-        return None if member is None else member.plan
+        That is when the root's turn has ended, no agent works or waits for a slot, and no mail will
+        wake one; or at once when the root failed or was stopped.
+        """
+        while True:
+            root = self.team.members.get(ROOT_PATH)
+            outcome = None if root is None else root.outcome
+            if root is not None and root.is_active and not (outcome and outcome.cut_off):
+                outcome = None  # else mail has started a turn while the run ends
+            is_done = (
+                self.team.is_idle and self._detached_jobs.is_idle and self._person_input.is_idle
+            )
+            if outcome is not None and (outcome.state not in GOOD_ENDS or is_done):
+                return outcome
+            await self.team.wait_change()
 
     def restore(self, past: RunPast, root: AgentPlan) -> None:
         """Restore a resumed run's team; its unfinished agents continue.
 
         The caller starts the root; mail that comes before its Hello waits for it.
         """
-        top = self.team.add(root, state=IDLE)  # so that its children can report to it
+        top = self.team.add(Agent(root))  # so that its children can report to it
         top.is_starting = True  # the caller starts it: no mail does
         known = {
             one.spawned.agent_id for one in past.agents.values()
         } | self._detached_jobs.restore()
-        for one in restore_team(past, self._spawner.roles, root):
-            is_unfinished = one.past.is_unfinished
-            member = self.team.add(one.plan, state=one.state)
-            member.epoch = one.past.spawned.epoch
-            member.outcome = None if is_unfinished else one.past.ended
-            member.spending, member.closed = Spending(one.past.usd), one.state == "killed"
-            self._run.registry.restore_path(member.path, agent_id=one.plan.agent_id)
+        for plan, agent_past in restore_team(past, self._spawner.roles, root):
+            agent = self.team.add(_restored_agent(plan, agent_past))
+            self._run.registry.restore_path(agent.path, agent_id=plan.agent_id)
             self.spawn_limits.started += 1
-            if is_unfinished:
-                continue_cut_off(self._run, one.past)
-                self._wake(member)
-            elif not member.closed and has_work_after_end(self._run.paths, one.past):
-                self._wake(member)
+            if agent_past.is_unfinished:
+                continue_cut_off(self._run, agent_past)
+                self._wake(agent)
+            elif not agent.closed and has_work_after_end(self._run.paths, agent_past):
+                self._wake(agent)
         for child in unreported_ends(self._run.paths, past):
             if (outcome := past.agents[child].ended) and (of := self.team.members.get(child)):
-                report_to_parent(self._run, self.team, self.mail, (of, outcome))
+                report_to_parent(self._run, self.mail, of, outcome)
         close_unstarted(self._run, self.mail, known)
 
-    async def send_input(self, member: TeamAgent, words: UserInput) -> None:
+    async def send_input(self, member: Agent, words: UserInput) -> None:
         """Send a person's input to an agent, with or without a process. Journaled on return.
 
         Raises AgentRequestError: no agent will read it in this run.
         """
         await self._person_input.send(member, words)
 
-    async def leave_message(self, member: TeamAgent, text: str) -> None:
+    async def leave_message(self, member: Agent, text: str) -> None:
         """A person's message that starts no turn: the agent reads it at its next turn, if any."""
         await self.mail.send_and_wait_written(
             member, self.mail.make_mail("person", member.path, text)
@@ -157,7 +162,7 @@ class TeamService:
                 scope.cancel()
         self._run.slot_scheduler.close("the run is ending; nothing new starts")
 
-    async def kill(self, members: Sequence[TeamAgent]) -> None:
+    async def kill(self, members: Sequence[Agent]) -> None:
         """A person's `swarm kill` of a subtree: at once, for good; its parent is told."""
         top = members[0]
         was_active, parent = top.is_active, self.team.members.get(top.plan.parent or "")
@@ -177,14 +182,14 @@ class TeamService:
         for member in tuple(self.team.members.values()):
             self.interrupt_suspended(member)
 
-    def interrupt_suspended(self, member: TeamAgent) -> bool:
+    def interrupt_suspended(self, member: Agent) -> bool:
         """Abort a suspended turn; False if there is none."""
         if not self.lifecycle.abort_suspended(member):
             return False
         self._cancel_requests(member.path)
         return True
 
-    def serve(self, agent: LiveAgent, request_id: int, request: AnyRequest) -> None:
+    def serve(self, agent: Agent, request_id: int, request: AnyRequest) -> None:
         """Serve one request beside the others. Never waits."""
         asked = self._open.setdefault(agent.path, {})
         member = self.team.members.get(agent.path)
@@ -196,7 +201,7 @@ class TeamService:
         asked[request_id] = request, scope
         self._nursery.start_soon(self._serve_one, agent, member, request_id)
 
-    async def _serve_one(self, agent: LiveAgent, member: TeamAgent, request_id: int) -> None:
+    async def _serve_one(self, agent: Agent, member: Agent, request_id: int) -> None:
         asked = self._open[agent.path]
         request, scope = asked[request_id]
         epoch, reply = agent.epoch, None
@@ -218,14 +223,14 @@ class TeamService:
             await self._reply(agent, request_id, reply)
 
     async def _handle(
-        self, agent: LiveAgent, member: TeamAgent, request_id: int, request: AnyRequest
+        self, agent: Agent, member: Agent, request_id: int, request: AnyRequest
     ) -> AnyReply:
         if isinstance(request, NonTeamRequest | RequestApproval):
             raise AgentRequestError("another room answers this")
         match request:
             case Spawn():
                 place = self._position_sender(agent, member, request_id, request.task_name)
-                roles, provider = self._spawner.roles, self._spawner.provider()
+                roles, provider = self._spawner.roles, self._spawner.provider
                 self.spawn_limits.check(member.plan, request, roles, provider=provider)
                 grant = partial(self._spawner.spawn_child, member, request, place)
                 return await self.spawn_limits.count_spawn(
@@ -251,7 +256,7 @@ class TeamService:
                 assert_never(request)
 
     def _position_sender(
-        self, agent: LiveAgent, member: TeamAgent, request_id: int, name: str
+        self, agent: Agent, member: Agent, request_id: int, name: str
     ) -> Callable[[int], None]:
         path = f"{member.path}/{name}"
 
@@ -262,7 +267,7 @@ class TeamService:
 
         return tell
 
-    async def _reply(self, agent: LiveAgent, request_id: int, reply: AnyReply) -> None:
+    async def _reply(self, agent: Agent, request_id: int, reply: AnyReply) -> None:
         try:
             await self._run.send(agent, Answer(request_id=request_id, reply=reply))
         except PeerGone:
@@ -275,94 +280,63 @@ class TeamService:
         for _, scope in tuple(self._open.get(path, {}).values()):
             scope.cancel()
 
-    def _wake(self, member: TeamAgent) -> None:
+    def _wake(self, member: Agent) -> None:
         self.lifecycle.wake(member)
         self._deadlock_detector.wake()
 
-    def on_process_started(self, agent: LiveAgent) -> None:
-        member = self.team.members.get(agent.path)
-        if member is None:
-            member = self.team.add(agent.plan, state=IDLE)
-        if agent.path == ROOT_PATH and not member.epoch:
-            member.is_starting = False
-        member.live_agent, member.epoch = agent, agent.epoch
-        for mail in agent.unread_mail.values():
-            if mail.mail_id not in member.unread_mail:
-                self.team.add_mail(member, mail)
-        agent.unread_mail = member.unread_mail
-        member.deaths, member.spending = agent.deaths, agent.spending
-        agent.undelivered_inputs |= member.undelivered_inputs
-        member.undelivered_inputs.clear()
-        agent.list_children = partial(self.team.open_children, agent.path)
-        if (parent := self.team.members.get(member.plan.parent or "")) and member.plan.reports:
-            parent.children[member.path] = member.plan.nickname
-        if member.state == "queued":
-            self.team.set_state(member, "starting")
-        self.team.notify_change()
+    # --- what happens to agents ----------------------------------------------------------------
 
-    def on_turn_started(self, agent: LiveAgent) -> None:
-        self._cancel_requests(agent.path)  # nobody waits for what the previous turn requested
-        if (member := self._member_of(agent)) is not None:
-            self.team.set_state(member, "running")
+    def on_agent_event(
+        self, agent: Agent, event: AgentEvent, effects: frozenset[Effect] = frozenset()
+    ) -> None:
+        """Called by the manager, for all agents but reviewers."""
+        match event:
+            case AgentEvent.TURN_STARTED:  # nobody waits for what the last turn requested
+                self._cancel_requests(agent.path)
+            case AgentEvent.WORK_ENDED:
+                self._on_work_ended(agent, effects)
+            case AgentEvent.PROCESS_ENDED:
+                if agent.wanted_end is None and not agent.process.said_goodbye:
+                    self._jobs.set_fate("now", asker=agent.path)  # it will be restarted
+                self._cancel_requests(agent.path)
+            case AgentEvent.PROCESS_GONE:
+                self._on_process_gone(agent)
+            case _:
+                pass
 
-    def on_input(self, agent: LiveAgent) -> None:
-        if (member := self._member_of(agent)) is not None:
-            self.team.set_state(member, "running")
-
-    def on_mail_read(self, agent: LiveAgent, mail: Mail) -> None:
-        if (member := self._member_of(agent)) is None:
+    def _on_work_ended(self, agent: Agent, effects: frozenset[Effect]) -> None:
+        outcome = agent.outcome
+        assert outcome is not None
+        if agent.process.turn is None and not agent.turn_ends_pending:
+            # Else the open requests are its next turn's. As if its turn were interrupted:
+            is_later = outcome.cut_off or outcome.state in _LIMIT_STATES
+            self._jobs.set_fate("later" if is_later else "cancelled", asker=agent.path)
+            self._cancel_requests(agent.path)
+        if self.team.members.get(agent.path) is not agent:
             return
-        child = self.team.members.get(mail.author)
-        if mail.kind == "final_answer" and child is not None:
-            self.team.mark_reported(member, child)
-        self.team.forget_read_mail(member)
-
-    def on_work_ended(self, agent: LiveAgent) -> None:
-        member, outcome = self._member_of(agent), agent.outcome
-        later = outcome is not None and (outcome.cut_off or outcome.state in _LIMIT_STATES)
-        # With a next turn, the open requests belong to that turn.
-        if agent.turn is None and not agent.turn_ends_pending:
-            self._jobs.set_fate("later" if later else "cancelled", asker=agent.path)
-            self._cancel_requests(agent.path)  # as if its turn were interrupted
-        if member is None or outcome is None:
-            return
-        member.outcome, member.last_turn_end = outcome, agent.last_turn_end
-        self._end_work(member, outcome)
-        if member.plan.parent is not None and agent.ends_with_work and not agent.gone.is_set():
+        self._report_end(agent, outcome, effects)
+        if agent.plan.parent is not None and agent.ends_with_work and not agent.gone.is_set():
             self._nursery.start_soon(self.lifecycle.retire, agent)
 
-    def on_process_ended(self, agent: LiveAgent) -> None:
-        if agent.suspending:
+    def _on_process_gone(self, agent: Agent) -> None:
+        if self.team.members.get(agent.path) is not agent:
             return
-        if agent.wanted_end is None and not agent.said_goodbye:
-            self._jobs.set_fate("now", asker=agent.path)  # it will be restarted
-        self._cancel_requests(agent.path)
-
-    def on_gone(self, agent: LiveAgent) -> None:
-        if (member := self._member_of(agent)) is None or agent.suspending:
+        if agent.process.suspending and not agent.closed:
             return
-        member.live_agent = None
-        state = agent.outcome.state if agent.outcome is not None else "crashed"
-        if agent.wanted_end == "killed":
-            member.closed, state = True, "killed"
-        if state in _CRASH_STATES or not member.plan.reports:
-            self._give_up(member, state)
-        elif self.team.has_waking_mail(member):
-            self._wake(member)
+        assert agent.outcome is not None  # its work has ended by now
+        state = "killed" if agent.closed else agent.outcome.state
+        if state in _CRASH_STATES or not agent.plan.reports:
+            self._give_up(agent, state)
+        elif agent.has_waking_mail:
+            self._wake(agent)
         self.team.notify_change()
 
-    def _member_of(self, agent: LiveAgent) -> TeamAgent | None:
-        """The member for this agent; None if its path now belongs to another agent id."""
-        member = self.team.members.get(agent.path)
-        same = member is not None and member.plan.agent_id == agent.plan.agent_id
-        return member if same else None
+    def _report_end(self, agent: Agent, outcome: AgentEnded, effects: frozenset[Effect]) -> None:
+        agent.end_count += 1
+        if Effect.REPORT_END in effects:
+            report_to_parent(self._run, self.mail, agent, outcome)
 
-    def _end_work(self, member: TeamAgent, outcome: AgentEnded) -> None:
-        member.end_count += 1
-        report_to_parent(self._run, self.team, self.mail, (member, outcome))
-        self.team.set_state(member, outcome.state)
-
-    def _give_up(self, member: TeamAgent, state: str) -> None:
+    def _give_up(self, member: Agent, state: str) -> None:
         """It gets no further process: its mail bounces, and its descendants end."""
         self._detached_jobs.cancel_jobs_of(member.path)
         self.mail.bounce_all(member, reason=f"{member.path} is {state}")
@@ -372,26 +346,41 @@ class TeamService:
         if not member.plan.reports:
             self.team.forget(member)
 
-    def _on_start_failed(self, member: TeamAgent, why: str) -> None:
-        member.live_agent = None
-        outcome = AgentEnded(agent_id=member.plan.agent_id, state="crashed", message=why)
-        member.outcome = outcome
-        self._run.note(outcome, agent=member.path)
-        self._end_work(member, outcome)
-        self._give_up(member, "crashed")
+    def _on_start_failed(self, agent: Agent, why: str) -> None:
+        if agent.closed:
+            return  # its end is written
+        outcome = AgentEnded(agent_id=agent.plan.agent_id, state="crashed", message=why)
+        agent.end_work(outcome)
+        self._run.note(outcome, agent=agent.path)
+        self._report_end(agent, outcome, self.team.apply(agent, AgentEvent.WORK_ENDED))
+        self._give_up(agent, "crashed")
+
+
+def _restored_agent(plan: AgentPlan, past: AgentPast) -> Agent:
+    """An agent of the run's earlier part; an unfinished one is about to be woken."""
+    ended = None if past.is_unfinished else past.ended
+    phase = Phase.ENDED
+    if ended is None:
+        phase = Phase.NEW
+    elif ended.state == "killed":
+        phase = Phase.CLOSED
+    agent = Agent(plan, phase=phase)
+    agent.process, agent.has_started = AgentProcess(past.spawned.epoch), True
+    agent.outcome, agent.usd = ended, past.usd
+    return agent
 
 
 async def run_team_service(
     running: RunContext,
-    control: AgentManager,
+    gateway: GatewayAddress,
+    hooks: AgentHooks = AgentHooks(),  # noqa: B008 — immutable
     task_status: trio.TaskStatus[TeamService] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run until cancelled; the started value is the TeamService."""
     async with trio.open_nursery() as nursery:
-        agency = TeamService(running, control, nursery)
-        task_status.started(agency)
+        service = TeamService(running, nursery, gateway, hooks)
+        task_status.started(service)
         try:
             await trio.sleep_forever()
         finally:
-            agency.mail.is_closed = True
-            agency.finished.close()
+            service.mail.is_closed = True

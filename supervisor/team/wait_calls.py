@@ -16,12 +16,12 @@ from swarm.mailbox.protocol.requests import (
 )
 from swarm.mailbox.team_tool_results import spawn_result, wait_result
 
+from ..agents.agent_directory import AgentDirectory
+from ..agents.agent_record import Agent
 from ..agents.child_plan import AgentRequestError
 from ..agents.lifecycle import AgentLifecycle
-from ..agents.team_agent import TeamAgent
 from ..fan_out.file_excerpts import split_evenly
 from .mail_delivery import MailDelivery
-from .team_members import TeamMembers
 from .wait_decision import decide_wait, result_at_timeout
 
 MAX_TIMEOUT_S = 3_600.0
@@ -33,10 +33,10 @@ _RESULT_BYTES = 36_000  # of all results in one output; the mail has them whole
 class WaitCalls:
     """Serves waits; one agent may have several at a time."""
 
-    def __init__(self, team: TeamMembers, post: MailDelivery, lives: AgentLifecycle) -> None:
+    def __init__(self, team: AgentDirectory, post: MailDelivery, lives: AgentLifecycle) -> None:
         self._team, self._mail, self._lifecycle = team, post, lives
 
-    async def wait(self, asker: TeamAgent, wish: WaitFor) -> Waited:
+    async def wait(self, asker: Agent, wish: WaitFor) -> Waited:
         """Return after `timeout_s` at the latest; 0 only looks. Raises AgentRequestError."""
         if not wish.timeout_s >= 0:  # also refuses NaN
             raise AgentRequestError("timeout_ms must be greater than zero")
@@ -54,13 +54,13 @@ class WaitCalls:
                 await self._team.wait_change()
         return result_at_timeout(self._team, asker, targets)
 
-    def _find(self, asker: TeamAgent, target: str) -> TeamAgent:
+    def _find(self, asker: Agent, target: str) -> Agent:
         member = find_member(self._team, asker, target)
         if member is asker:
             raise AgentRequestError("an agent cannot wait for itself")
         return member
 
-    def resume(self, member: TeamAgent, request: AnyRequest, reply: AnyReply) -> None:
+    def resume(self, member: Agent, request: AnyRequest, reply: AnyReply) -> None:
         """The asker has no process now: its next one gets the reply as the call's output."""
         if isinstance(request, Spawn) and isinstance(reply, Spawned):
             answer = spawn_result(request, reply, tells_wait=True)  # a suspended spawn has waited
@@ -76,7 +76,7 @@ class WaitCalls:
             self._lifecycle.resume(member, reply.message, success=False)
 
 
-def find_member(team: TeamMembers, asker: TeamAgent, reference: str) -> TeamAgent:
+def find_member(team: AgentDirectory, asker: Agent, reference: str) -> Agent:
     """The agent that `reference` names. Raises AgentRequestError: no valid path, or no agent."""
     try:
         path = resolve_path(reference, base=AgentPath(asker.path))

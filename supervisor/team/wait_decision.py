@@ -9,14 +9,14 @@ from typing import Literal
 
 from swarm.mailbox.protocol.requests import Waited
 
-from ..agents.team_agent import TeamAgent
-from .team_members import TeamMembers
+from ..agents.agent_directory import AgentDirectory
+from ..agents.agent_record import Agent
 
 
 def decide_wait(
-    team: TeamMembers,
-    asker: TeamAgent,
-    targets: Sequence[TeamAgent],
+    team: AgentDirectory,
+    asker: Agent,
+    targets: Sequence[Agent],
     mode: Literal["any", "all"],
 ) -> Waited | None:
     """The result now; None: keep waiting.
@@ -42,28 +42,26 @@ def decide_wait(
     return None
 
 
-def result_at_timeout(team: TeamMembers, asker: TeamAgent, targets: Sequence[TeamAgent]) -> Waited:
+def result_at_timeout(team: AgentDirectory, asker: Agent, targets: Sequence[Agent]) -> Waited:
     """The result at the timeout: who has finished all the same, and who still works."""
     watched = list(targets) if targets else list(team.children_of(asker.path))
     finished = [one for one in watched if not one.is_active] if targets else []
     return _make_result(team, asker, watched, finished, timed_out=True)
 
 
-def _has_person_input(asker: TeamAgent) -> bool:
-    return asker.live_agent is not None and bool(
-        asker.live_agent.pending_inputs or asker.live_agent.undelivered_inputs
-    )
+def _has_person_input(asker: Agent) -> bool:
+    return bool(asker.pending_inputs or asker.undelivered_inputs)
 
 
-def _has_message(asker: TeamAgent) -> bool:
+def _has_message(asker: Agent) -> bool:
     return any(mail.kind != "final_answer" for mail in asker.unread_mail.values())
 
 
 def _make_result(
-    team: TeamMembers,
-    asker: TeamAgent,
-    watched: Sequence[TeamAgent],
-    finished: Sequence[TeamAgent],
+    team: AgentDirectory,
+    asker: Agent,
+    watched: Sequence[Agent],
+    finished: Sequence[Agent],
     *,
     timed_out: bool,
 ) -> Waited:

@@ -20,8 +20,10 @@ from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import TextInput, UserInput
 from swarm.mailbox.protocol.records import AgentEnded, ProcessEnded
 from swarm.mailbox.protocol.spec import RoleBrief
+from swarm.supervisor.agents.agent_directory import AgentDirectory
 from swarm.supervisor.agents.agent_manager import AgentManager
-from swarm.supervisor.agents.live_agent import AgentPlan, GatewayAddress
+from swarm.supervisor.agents.agent_record import Agent, AgentPlan, GatewayAddress
+from swarm.supervisor.agents.finished_agents import FinishedAgents
 from swarm.supervisor.agents.slot_scheduler import SlotScheduler
 from swarm.supervisor.agents.slots import AgentRegistry
 from swarm.supervisor.approvals.approval_grants import ApprovalGrants
@@ -104,7 +106,7 @@ async def stage(tmp_path, *lives: Life) -> AsyncIterator[tuple[Stage, AgentManag
         trio.open_nursery() as nursery,
     ):
         on = Stage(office, nursery, list(lives))
-        registry = AgentRegistry(4)
+        registry, archive = AgentRegistry(4), FinishedAgents(tmp_path)
         running = RunContext(
             run_id=new_uuid7(),
             run_key=b"k" * 32,
@@ -116,6 +118,7 @@ async def stage(tmp_path, *lives: Life) -> AsyncIterator[tuple[Stage, AgentManag
             processes=on,
             registry=registry,
             slot_scheduler=SlotScheduler(registry),
+            agents=AgentDirectory(registry, archive),
             grants=ApprovalGrants(),
         )
         on.running = running
@@ -177,7 +180,7 @@ def bodies(on: Stage, kind: type) -> list:
 async def test_a_birth_without_a_true_hello_starts_nothing(tmp_path, life):
     async with stage(tmp_path, life) as (on, control):
         with trio.fail_after(LIMIT_S), pytest.raises(SpawnError):
-            await control.spawn(PLAN)
+            await control.spawn(Agent(PLAN))
         assert on.running.registry.used == 0
         assert control.agents == {}
         assert on.puppets[0]._ended.is_set()
@@ -186,7 +189,7 @@ async def test_a_birth_without_a_true_hello_starts_nothing(tmp_path, life):
 async def test_births_without_any_word_end_at_their_deadlines(tmp_path, autojump_clock):
     async with stage(tmp_path, silent) as (on, control):
         with trio.fail_after(4 * 11), pytest.raises(SpawnError, match="did not answer"):
-            await control.spawn(PLAN)  # the first, and three more by the rule of restarts
+            await control.spawn(Agent(PLAN))  # the first, and three more by the rule of restarts
         assert on.running.registry.used == 0
         assert [puppet.was_killed for puppet in on.puppets] == [True] * 4
 
@@ -194,8 +197,9 @@ async def test_births_without_any_word_end_at_their_deadlines(tmp_path, autojump
 async def test_a_second_hello_ends_the_life_and_the_agent_gets_another(tmp_path):
     async with stage(tmp_path, twice, honest) as (on, control):
         with trio.fail_after(LIMIT_S):
-            agent = await control.spawn(PLAN)
-            await until(lambda: agent.epoch == 2 and agent.hello.is_set())
+            agent = Agent(PLAN)
+            await control.spawn(agent)
+            await until(lambda: agent.epoch == 2 and agent.process.hello.is_set())
         assert [puppet.was_killed for puppet in on.puppets] == [True, False]
         assert control.agents == {"/root": agent}
         assert on.running.registry.used == 1
@@ -207,7 +211,7 @@ async def test_a_cancelled_birth_leaves_no_agent_no_slot_and_nobody_waiting(tmp_
     async with stage(tmp_path, silent) as (on, control):
         with trio.fail_after(LIMIT_S):
             with trio.move_on_after(0.05):
-                await control.spawn(PLAN)
+                await control.spawn(Agent(PLAN))
             assert on.puppets[0].was_killed
             assert (control.agents, on.running.registry.used) == ({}, 0)
             await control.end_all()
@@ -216,11 +220,13 @@ async def test_a_cancelled_birth_leaves_no_agent_no_slot_and_nobody_waiting(tmp_
 async def test_an_end_that_comes_during_a_rebirth_is_the_end(tmp_path):
     async with stage(tmp_path, honest, silent) as (on, control):
         with trio.fail_after(LIMIT_S):
-            agent = await control.spawn(PLAN)
+            agent = Agent(PLAN)
+            await control.spawn(agent)
             on.puppets[0].end("killed by SIGKILL", 9)
             await until(lambda: len(on.puppets) == 2)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(control.kill, [agent])
+                agent.request_end("killed")
+                nursery.start_soon(control.end, agent)
                 await until(lambda: agent.wanted_end == "killed")
                 await on.say(SimpleNamespace(**identity_of(on, agent)), on.puppets[1], {})
         assert agent.gone.is_set()
@@ -232,7 +238,8 @@ async def test_an_end_that_comes_during_a_rebirth_is_the_end(tmp_path):
 async def test_ctrl_c_between_two_lives_is_not_lost(tmp_path):
     async with stage(tmp_path, honest) as (on, control):
         with trio.fail_after(LIMIT_S):
-            agent = await control.spawn(PLAN)
+            agent = Agent(PLAN)
+            await control.spawn(agent)
             words = UserInput(input_id=new_uuid7(), parts=(TextInput(text="work"),))
             await control.send_input(agent, words)
             on.puppets[0].end("killed by SIGKILL", 9)

@@ -28,6 +28,7 @@ from swarm.mailbox.protocol.control import (
 from swarm.mailbox.protocol.events import CallBegan
 from swarm.mailbox.protocol.items import text_message
 from swarm.mailbox.protocol.records import ContextRecorded
+from swarm.supervisor.agents.agent_phases import AgentEvent
 from swarm.supervisor.control_server import ControlService
 
 LIMIT_S = 60
@@ -128,7 +129,8 @@ async def test_a_run_with_no_question_and_no_changed_file_says_so(tmp_path, auto
 
 async def test_an_agent_that_was_ended_for_good_is_not_spoken_to(tmp_path, autojump_clock):
     async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (team, server):
-        team.service.team.members["/root"].closed = True
+        agents = team.running.agents
+        agents.apply(agents.members["/root"], AgentEvent.CLOSED)
         reply = await server.ask(SendText(agent="/root", text="x"))
         assert reply == Refused(message="/root was ended for good; nothing reaches it")
         assert isinstance(await server.ask(ReviewWork(prompt="p", agent="/root")), Refused)

@@ -58,7 +58,7 @@ async def by_a_person(team):
 
 async def by_kill(team):
     await at_work(team)
-    await team.control.kill([team.control.agents["/root"]])
+    await team.service.kill([team.control.agents["/root"]])
 
 
 async def by_dying(team):

@@ -77,5 +77,8 @@ async def test_without_hurry_agents_end_first_and_the_gateway_after_them(autojum
 
 def _at_work() -> SimpleNamespace:
     return SimpleNamespace(
-        plan=SimpleNamespace(slotless=False), turn="t", turn_ends_pending=0, done=trio.Event()
+        plan=SimpleNamespace(slotless=False),
+        process=SimpleNamespace(turn="t"),
+        turn_ends_pending=0,
+        done=trio.Event(),
     )

@@ -30,7 +30,7 @@ from swarm.mailbox.protocol.records import (
     RunCompleted,
 )
 from swarm.mailbox.protocol.spec import RoleBrief
-from swarm.supervisor.agents.live_agent import AgentPlan
+from swarm.supervisor.agents.agent_record import AgentPlan
 from swarm.supervisor.approvals.approval_types import ReviewVerdict
 from swarm.supervisor.guardian.guardian import make_guardian
 from swarm.supervisor.journal.journal_reader import read_records

@@ -8,7 +8,7 @@ import json
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,8 +30,10 @@ from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import TextInput, UserInput
 from swarm.mailbox.protocol.records import AgentEnded, ItemRecorded, RunCompleted, RunStarted
 from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
+from swarm.supervisor.agents.agent_directory import AgentDirectory
 from swarm.supervisor.agents.agent_manager import AgentManager
-from swarm.supervisor.agents.live_agent import AgentPlan, GatewayAddress
+from swarm.supervisor.agents.agent_record import Agent, AgentPlan, GatewayAddress
+from swarm.supervisor.agents.finished_agents import FinishedAgents
 from swarm.supervisor.agents.slot_scheduler import SlotScheduler
 from swarm.supervisor.agents.slots import AgentRegistry
 from swarm.supervisor.approvals.approval_grants import ApprovalGrants
@@ -179,7 +181,8 @@ class TeamInMemory:
             limits=Limits(max_depth=9),
             cwd="/",
         )
-        root = await self.control.spawn(plan)
+        root = Agent(plan)
+        await self.control.spawn(root)
         words = UserInput(input_id=new_uuid7(), parts=(TextInput(text=text),), output_schema=schema)
         await self.control.send_input(root, words)
 
@@ -249,17 +252,22 @@ async def open_team(
             trio.open_nursery() as nursery,
         ):
             team = TeamInMemory(server, nursery, scripts)
-            await _set_up(team, run_request, run_paths, journal)
-            yield team
+            with closing(FinishedAgents(folder)) as archive:
+                await _set_up(team, run_request, run_paths, journal, archive)
+                yield team
             nursery.cancel_scope.cancel()
 
 
 async def _set_up(
-    team: TeamInMemory, run_request: RunRequest, run_paths: RunPaths, journal: Journal
+    team: TeamInMemory,
+    run_request: RunRequest,
+    run_paths: RunPaths,
+    journal: Journal,
+    archive: FinishedAgents,
 ) -> None:
     """What `supervisor/run.py` does, without gateway, budget service and display."""
     server, nursery = team.server, team.nursery
-    registry = AgentRegistry(run_request.max_agents)
+    registry = AgentRegistry(run_request.max_agents, archive=archive)
     view = SimpleNamespace(on_feed=lambda feed: None)
     team.running = RunContext(
         run_id=new_uuid7(),
@@ -274,12 +282,13 @@ async def _set_up(
         processes=team,
         registry=registry,
         slot_scheduler=SlotScheduler(registry),
+        agents=AgentDirectory(registry, archive),
         grants=ApprovalGrants(),
     )
-    team.control = AgentManager(team.running, nursery, GatewayAddress())
-    team.service = await nursery.start(run_team_service, team.running, team.control)
+    team.service = await nursery.start(run_team_service, team.running, GatewayAddress())
+    team.control = team.service.agents
     team.ending = RunShutdown(team.control, team.service, nursery)
-    plan_of = team.service.plan_of
+    plan_of = team.running.agents.plan_of
     queue = open_approval_queue(
         team.running, nursery, team.control, plan_of, config=run_paths.folder
     )

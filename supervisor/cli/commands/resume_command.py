@@ -16,7 +16,7 @@ from swarm.mailbox.protocol.limits import Budget, Limits
 from swarm.roles.config.config_loader import load_config
 from swarm.roles.config.quantities import parse_duration
 
-from ...agents.live_agent import AgentPlan
+from ...agents.agent_record import AgentPlan
 from ...console.terminal import ColorChoice, is_ci
 from ...control_requests.settings_change import changed_plan, check_requirements
 from ...run_request import RunRequest

@@ -8,13 +8,13 @@ from swarm.mailbox.protocol.requests import Spawn
 from swarm.mailbox.protocol.spec import RoleBrief
 from swarm.roles.role import Role
 from swarm.roles.role_loader import load_roles
+from swarm.supervisor.agents.agent_record import AgentPlan
 from swarm.supervisor.agents.child_plan import (
     AgentRequestError,
     check_spawn_request,
     plan_child,
     role_for,
 )
-from swarm.supervisor.agents.live_agent import AgentPlan
 
 ASKER = AgentPlan(
     path="/root/a",

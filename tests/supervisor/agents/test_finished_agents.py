@@ -8,77 +8,60 @@ from pathlib import Path
 
 import pytest
 
-from swarm.mailbox.protocol.events import TurnCompleted
-from swarm.mailbox.protocol.limits import Limits
-from swarm.mailbox.protocol.records import AgentEnded
-from swarm.mailbox.protocol.spec import RoleBrief
+from support.agent_records import add_working, end_work, plan_of
+from swarm.supervisor.agents.agent_directory import AgentDirectory
+from swarm.supervisor.agents.agent_phases import AgentEvent
 from swarm.supervisor.agents.finished_agents import (
     FinishedAgent,
     FinishedAgents,
     FinishedAgentsUnreadable,
 )
-from swarm.supervisor.agents.live_agent import AgentPlan
 from swarm.supervisor.agents.slots import AgentRegistry, PathTaken
 from swarm.supervisor.team.mail_delivery import make_mail
-from swarm.supervisor.team.team_members import TeamMembers
 from swarm.supervisor.team.wait_decision import decide_wait
 
 MANY = 300
 
 
-def plan_of(path, **more):
-    parent = path.rpartition("/")[0] or None
-    return AgentPlan(
-        path=path, agent_id=f"id {path}", role=RoleBrief(), limits=Limits(), cwd="/",
-        parent=parent, depth=path.count("/") - 1, nickname=f"nick {path}", **more,
-    )  # fmt: skip
-
-
-def live(team, path, **more):
-    member = team.add(plan_of(path, **more), state="running")
-    member.epoch = 1
-    return member
-
-
-def finish(team, member, *, told=True, state="completed"):
-    words = f"answer of {member.path}"
-    member.outcome = AgentEnded(agent_id=member.plan.agent_id, state=state, message=words)
-    member.last_turn_end = TurnCompleted(turn_id="t", last_message=words)
-    member.end_count += 1
-    team.set_state(member, state)
-    parent = team.find(member.plan.parent)
-    parent.children[member.path] = member.plan.nickname
+def finish(team, agent, *, told=True):
+    end_work(team, agent, message=f"answer of {agent.path}")
+    parent = team.find(agent.plan.parent)
+    parent.children[agent.path] = agent.plan.nickname
     if told:
-        team.mark_reported(parent, member)
+        team.mark_reported(parent, agent)
 
 
 def fill(team, parent="/root", *, many=MANY, told=True):
     """Agents that come and go, one after another."""
     for number in range(many):
-        finish(team, live(team, f"{parent}/a{number}"), told=told)
+        finish(team, add_working(team, f"{parent}/a{number}"), told=told)
     gc.collect()
 
 
 @pytest.fixture
-def registry():
-    return AgentRegistry(8)
+def archive(tmp_path):
+    with closing(FinishedAgents(tmp_path)) as archive:
+        yield archive
 
 
 @pytest.fixture
-def team(tmp_path, registry):
-    with closing(FinishedAgents(tmp_path)) as shelf:
-        registry.set_owner_lookup(shelf.owner_of)
-        team = TeamMembers(shelf, adopt=registry.set_owner, release=registry.forget_owner)
-        live(team, "/root")
-        yield team
+def registry(archive):
+    return AgentRegistry(8, archive=archive)
+
+
+@pytest.fixture
+def team(archive, registry):
+    team = AgentDirectory(registry, archive)
+    add_working(team, "/root")
+    return team
 
 
 def test_memory_holds_few_of_many_that_have_finished(team):
     fill(team)
-    few = len(team)
+    few = len(team.members)
     fill(team, many=MANY, parent="/root/a0")
     assert few < MANY / 2
-    assert len(team) < MANY / 2
+    assert len(team.members) < MANY / 2
 
 
 def test_each_is_found_with_all_that_it_came_to(team):
@@ -86,14 +69,14 @@ def test_each_is_found_with_all_that_it_came_to(team):
     for number in range(MANY):
         member = team.find(f"/root/a{number}")
         assert member.as_reply().result == f"answer of {member.path}"
-        assert (member.state, member.end_count, member.ends_reported, member.epoch) == (
+        assert (member.status, member.end_count, member.ends_reported, member.epoch) == (
             "completed",
             1,
             1,
             1,
         )
         assert member.plan == plan_of(member.path)
-        assert member.last_turn_end.last_message == member.result
+        assert member.last_turn_end.last_message == member.outcome.message
 
 
 def test_who_is_not_there_is_not_found(team):
@@ -103,7 +86,7 @@ def test_who_is_not_there_is_not_found(team):
 
 
 def test_who_holds_one_that_was_put_away_and_who_finds_it_hold_the_same(team):
-    held = live(team, "/root/held")
+    held = add_working(team, "/root/held")
     finish(team, held)
     fill(team)
     assert "/root/held" not in team.members
@@ -111,22 +94,24 @@ def test_who_holds_one_that_was_put_away_and_who_finds_it_hold_the_same(team):
 
 
 def test_one_that_was_put_away_comes_back_when_its_holder_changes_it(team):
-    first, second = live(team, "/root/one"), live(team, "/root/two")
+    first, second = add_working(team, "/root/one"), add_working(team, "/root/two")
     finish(team, first)
     finish(team, second)
     fill(team)
-    team.set_state(first, "queued")
+    team.apply(first, AgentEvent.PROCESS_REQUESTED)
     letter = make_mail("/root", "/root/two", "again", kind="followup", wakes=True)
     team.add_mail(second, letter)
     del first, second
     gc.collect()
-    assert team.find("/root/one").state == "queued"
-    assert team.has_waking_mail(team.find("/root/two"))
+    assert team.find("/root/one").status == "queued"
+    assert team.find("/root/two").has_waking_mail
 
 
 def test_who_works_has_unread_letters_or_company_below_stays(team):
-    works, reads, above = (live(team, f"/root/{name}") for name in ("works", "reads", "above"))
-    live(team, "/root/above/child")
+    works, reads, above = (
+        add_working(team, f"/root/{name}") for name in ("works", "reads", "above")
+    )
+    add_working(team, "/root/above/child")
     team.add_mail(reads, make_mail("/root", reads.path, "unread"))
     finish(team, reads)
     finish(team, above)
@@ -137,16 +122,16 @@ def test_who_works_has_unread_letters_or_company_below_stays(team):
 
 def test_an_end_that_its_parent_has_not_heard_of_is_kept_as_news(team):
     fill(team, told=False)
-    assert len(team) == MANY + 1
+    assert len(team.members) == MANY + 1
     root = team.find("/root")
     assert len(decide_wait(team, root, [], "any").finished) == MANY
     fill(team, many=3 * MANY, parent="/root/a0")
-    assert len(team) < MANY
+    assert len(team.members) < MANY
 
 
 def test_a_wait_for_all_children_tells_also_of_those_that_were_put_away(team):
     fill(team)
-    last = live(team, "/root/last")
+    last = add_working(team, "/root/last")
     root = team.find("/root")
     assert decide_wait(team, root, [], "all") is None
     finish(team, last, told=False)
@@ -156,7 +141,7 @@ def test_a_wait_for_all_children_tells_also_of_those_that_were_put_away(team):
 
 def test_a_wait_for_news_is_not_ended_by_what_was_heard_long_ago(team):
     fill(team)
-    live(team, "/root/last")
+    add_working(team, "/root/last")
     assert decide_wait(team, team.find("/root"), [], "any") is None
 
 
@@ -173,7 +158,7 @@ def test_the_subtree_is_whole_and_its_parents_come_with_a_child(team):
 def test_a_closed_one_stays_closed_and_is_nobodys_child(team):
     fill(team)
     closed = team.find("/root/a5")
-    closed.closed = True
+    team.apply(closed, AgentEvent.CLOSED)
     team.find("/root").children.pop("/root/a5")
     del closed
     fill(team, parent="/root/a6")
@@ -198,8 +183,8 @@ def test_a_path_stays_its_agents_also_when_memory_does_not_know_it(team, registr
 
 def test_a_forgotten_one_leaves_nothing_but_its_path(team, registry):
     for number in range(MANY):
-        member = live(team, f"/root/item{number}", reports=False)
-        team.set_state(member, "completed")
+        member = add_working(team, f"/root/item{number}", reports=False)
+        team.apply(member, AgentEvent.WORK_ENDED)
         team.forget(member)
     assert team.find("/root/item0") is None
     assert registry.is_known("/root/item0")
@@ -208,7 +193,7 @@ def test_a_forgotten_one_leaves_nothing_but_its_path(team, registry):
 
 
 def test_one_that_never_lived_leaves_its_name_free(team, registry):
-    member = team.add(plan_of("/root/refused"), state="queued")
+    member = team.add_queued(plan_of("/root/refused"))
     team.forget(member)
     fill(team)
     assert not registry.is_known("/root/refused")
@@ -216,7 +201,7 @@ def test_one_that_never_lived_leaves_its_name_free(team, registry):
 
 def test_one_is_found_by_its_last_step_wherever_it_lies(team):
     fill(team)
-    live(team, "/root/busy")
+    add_working(team, "/root/busy")
     assert [one.path for one in team.find_named("a17")] == ["/root/a17"]
     assert [one.path for one in team.find_named("busy")] == ["/root/busy"]
     assert team.find_named("17") == []
@@ -228,11 +213,11 @@ def test_the_file_has_no_name_that_could_be_left_behind(team, tmp_path):
 
 
 def test_a_disk_that_refuses_costs_memory_and_nobody(tmp_path):
-    team = TeamMembers(FinishedAgents(tmp_path / "missing"))
-    live(team, "/root")
+    team = AgentDirectory(AgentRegistry(8), FinishedAgents(tmp_path / "missing"))
+    add_working(team, "/root")
     fill(team)
-    assert len(team) == MANY + 1
-    assert team.find("/root/a0").result == "answer of /root/a0"
+    assert len(team.members) == MANY + 1
+    assert team.find("/root/a0").outcome.message == "answer of /root/a0"
 
 
 def test_a_shelf_that_cannot_be_read_says_so_and_nobody_is_silently_missing(tmp_path):

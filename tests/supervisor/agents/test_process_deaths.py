@@ -83,7 +83,7 @@ async def test_who_has_the_answer_to_a_wait_is_not_ended_as_one_that_only_waits(
         answered = 0
         for _ in range(1_000):  # all of it is done without the clock
             life = team.control.agents.get("/root")
-            if life is not None and list(life.open_calls.values()) == ["wait_agent"]:
+            if life is not None and list(life.process.open_calls.values()) == ["wait_agent"]:
                 is_open = bool(list(team.service._open_requests("/root")))
                 answered += not is_open
                 assert team.service.lifecycle.only_waits(life) == is_open

@@ -15,6 +15,7 @@ from swarm.mailbox.protocol.records import (
     ItemRecorded,
     MailPosted,
 )
+from swarm.supervisor.agents.agent_phases import AgentEvent
 from swarm.supervisor.agents.child_plan import AgentRequestError
 from swarm.supervisor.agents.resume_continuation import has_work_after_end
 from swarm.supervisor.journal.journal_reader import run_records
@@ -155,7 +156,8 @@ async def test_words_to_one_that_is_withdrawn_from_the_line_meanwhile_are_refuse
                 talk.start_soon(refused, team, member_of(team, "/root/b"))
                 await trio.sleep(0.1)  # the words are on their way to the disk
                 # Whoever asked for it is gone.
-                team.service.on_process_ended(team.control.agents["/root"])
+                root = team.control.agents["/root"]
+                team.service.on_agent_event(root, AgentEvent.PROCESS_ENDED)
             await team.until(lambda: "/root/a" in team.ends())
         assert "/root/b" not in team.children
 

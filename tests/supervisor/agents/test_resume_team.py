@@ -9,7 +9,7 @@ from swarm.mailbox.protocol.records import AgentSpawned, Record, RunStarted
 from swarm.mailbox.protocol.spec import RoleBrief
 from swarm.roles.role import Role
 from swarm.roles.role_loader import Roles
-from swarm.supervisor.agents.live_agent import AgentPlan
+from swarm.supervisor.agents.agent_record import AgentPlan
 from swarm.supervisor.agents.resume_team import restore_team
 from swarm.supervisor.journal.replay import fold_run
 
@@ -55,15 +55,15 @@ def test_the_bounds_of_a_resumed_child_are_its_roles_within_those_of_the_run_tod
 ):
     today = root(Limits(budget=Budget(tokens=50_000), deadline_unix_s=900.0))
     before = past(lived("/root/a", role=role, limits=had), lived("/root/a/b", limits=had))
-    child, grandchild = restore_team(before, ROLES, today)
-    assert child.plan.limits.budget == budget
-    assert child.plan.limits.deadline_unix_s == 900.0
-    assert grandchild.plan.limits.budget == budget, "handed down"
+    (child, _), (grandchild, _) = restore_team(before, ROLES, today)
+    assert child.limits.budget == budget
+    assert child.limits.deadline_unix_s == 900.0
+    assert grandchild.limits.budget == budget, "handed down"
 
 
 def test_a_run_that_goes_on_without_a_deadline_has_no_child_with_one():
-    (child,) = restore_team(past(lived("/root/a")), ROLES, root(Limits()))
-    assert child.plan.limits == Limits()
+    ((child, _),) = restore_team(past(lived("/root/a")), ROLES, root(Limits()))
+    assert child.limits == Limits()
 
 
 def test_what_an_agent_has_paid_is_the_sum_over_its_lives():

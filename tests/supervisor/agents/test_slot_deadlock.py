@@ -5,7 +5,7 @@ import trio.testing
 
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.spec import RoleBrief
-from swarm.supervisor.agents.live_agent import AgentPlan, LiveAgent
+from swarm.supervisor.agents.agent_record import Agent, AgentPlan
 from swarm.supervisor.agents.slot_deadlock import DEADLOCK_MESSAGE, DeadlockDetector
 
 
@@ -14,7 +14,7 @@ class Story:
 
     def __init__(self):
         plan = AgentPlan(path="/root", agent_id="1", role=RoleBrief(), limits=Limits(), cwd="/")
-        self.live = [LiveAgent(plan, epoch=1)]
+        self.live = [Agent(plan)]
         self.waiting = 0
         self.blocked = True
         self.can_relieve = False

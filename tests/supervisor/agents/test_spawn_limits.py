@@ -10,8 +10,8 @@ from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import RoleBrief
 from swarm.roles.role import Role
 from swarm.roles.role_loader import load_roles
+from swarm.supervisor.agents.agent_record import AgentPlan
 from swarm.supervisor.agents.child_plan import AgentRequestError
-from swarm.supervisor.agents.live_agent import AgentPlan
 from swarm.supervisor.agents.spawn_limits import SpawnLimits, check_model
 
 ASKER = AgentPlan(path="/root", agent_id="1", role=RoleBrief(), limits=Limits(), cwd="/", model="m")
@@ -35,8 +35,7 @@ def test_the_embedded_provider_has_one_model_and_the_refusal_names_it():
 
 
 def test_a_role_that_pins_a_model_that_there_is_not_is_refused_too():
-    gate = SpawnLimits(most=9, is_there=lambda path: True)
-    gate.model = lambda: LOCAL
+    gate = SpawnLimits(most=9, find_model=lambda: LOCAL, is_known_path=lambda path: True)
     known = ROLES.known | {"big": Role(name="big", model="huge")}
     roles = msgspec.structs.replace(ROLES, known=known)
     wish = msgspec.structs.replace(WISH, agent_type="big")
@@ -46,7 +45,7 @@ def test_a_role_that_pins_a_model_that_there_is_not_is_refused_too():
 
 async def test_only_what_came_to_be_counts():
     there: set[str] = set()
-    gate = SpawnLimits(most=2, is_there=there.__contains__)
+    gate = SpawnLimits(most=2, find_model=lambda: None, is_known_path=there.__contains__)
 
     async def granted():
         return Spawned(path="/root/a", nickname="n", model="m", effort="")
@@ -68,7 +67,7 @@ async def test_only_what_came_to_be_counts():
 
 
 async def test_those_under_way_count_so_that_many_wishes_at_once_cannot_pass_the_total(nursery):
-    gate = SpawnLimits(most=2, is_there=lambda path: False)
+    gate = SpawnLimits(most=2, find_model=lambda: None, is_known_path=lambda path: False)
     for name in "ab":
         nursery.start_soon(gate.count_spawn, f"/root/{name}", trio.sleep_forever)
     await trio.testing.wait_all_tasks_blocked()

@@ -6,8 +6,10 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from support.agent_records import plan_of
 from swarm.mailbox.protocol.approvals import ApprovalRequest, CommandAction
 from swarm.mailbox.protocol.requests import Decided, RequestApproval
+from swarm.supervisor.agents.agent_record import Agent, AgentProcess
 from swarm.supervisor.approvals import approval_endpoint
 from swarm.supervisor.approvals.approval_endpoint import ApprovalEndpoint
 
@@ -24,9 +26,9 @@ class Stage:
         self.asked: list[str] = []
         self.answers: list[tuple[int, str, str]] = []
         self.approve = trio.Event()
-        self.agent = SimpleNamespace(
-            path="/root", epoch=1, open_questions=0, child=SimpleNamespace(wait_ended=self._ended)
-        )
+        self.agent = Agent(plan_of("/root"))
+        self.agent.process = AgentProcess(1)
+        self.agent.process.child = SimpleNamespace(wait_ended=self._ended)
         self.end = trio.Event()
         self.endpoint = ApprovalEndpoint(SimpleNamespace(send=self._send), self, nursery)
 
@@ -86,7 +88,7 @@ async def test_a_request_beyond_the_limit_is_refused_and_says_why(stage, monkeyp
 
 async def test_the_next_process_may_use_the_numbers_of_the_last_one(stage):
     await stage.serve(1, "a")
-    stage.agent.epoch = 2
+    stage.agent.process = AgentProcess(2)
     await stage.serve(1, "b")
     stage.approve.set()
     await wait_all_tasks_blocked()

@@ -15,7 +15,7 @@ from swarm.mailbox.protocol.limits import (
     WorkspaceWrite,
 )
 from swarm.mailbox.protocol.spec import RoleBrief
-from swarm.supervisor.agents.live_agent import AgentPlan
+from swarm.supervisor.agents.agent_record import AgentPlan
 from swarm.supervisor.control_requests.settings_change import (
     changed_plan,
     describe_change,

@@ -11,7 +11,7 @@ from swarm.mailbox.protocol.records import FilesChanged, TurnDiff
 from swarm.mailbox.protocol.requests import WatchFiles
 from swarm.mailbox.protocol.spec import RoleBrief
 from swarm.mailbox.redact import Redactor
-from swarm.supervisor.agents.live_agent import AgentPlan, LiveAgent
+from swarm.supervisor.agents.agent_record import Agent, AgentPlan
 from swarm.supervisor.file_history.change_watcher import ChangeWatcher
 from swarm.supervisor.file_history.content_store import ContentStore
 from swarm.supervisor.runs.paths import RunPaths
@@ -41,10 +41,10 @@ def work(tmp_path):
     return tmp_path / "work"
 
 
-def agent_in(work, path="/root") -> LiveAgent:
+def agent_in(work, path="/root") -> Agent:
     limits = Limits(sandbox=DangerFullAccess())
     plan = AgentPlan(path=path, agent_id=path, role=RoleBrief(), limits=limits, cwd=str(work))
-    return LiveAgent(plan, epoch=1)
+    return Agent(plan)
 
 
 def wish(call, turn="t"):

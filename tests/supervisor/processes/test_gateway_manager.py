@@ -6,7 +6,7 @@ import pytest
 
 from support.team_in_memory import open_team
 from swarm.mailbox.errors import PeerGone
-from swarm.supervisor.agents.live_agent import GatewayAddress
+from swarm.supervisor.agents.agent_record import GatewayAddress
 from swarm.supervisor.processes.gateway_manager import GatewayManager
 from swarm.supervisor.processes.process_types import StartInterrupted
 
@@ -27,7 +27,7 @@ class LosingStarter:
 def gateway_loop(team, starter):
     budget = SimpleNamespace(on_gateway_start=lambda identity: False)
     running = team.running._replace(processes=starter)
-    manager = GatewayManager(running, GatewayAddress(), budget, team.control, models_dir="")
+    manager = GatewayManager(running, GatewayAddress(), budget, models_dir="")
     return manager.process.loop
 
 

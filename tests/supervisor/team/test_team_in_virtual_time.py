@@ -263,7 +263,7 @@ async def test_a_persons_words_end_a_wait_that_goes_on_without_a_process(tmp_pat
         await team.until(lambda: bool(team.bodies(CallBegan, "/root/a/b")))
         member = team.service.team.members["/root/a"]
         await team.until(lambda: len(team.bodies(CallBegan, "/root/a")) == 2)
-        assert await team.service.lifecycle.suspend(member.live_agent)
+        assert await team.service.lifecycle.suspend(member)
         began = trio.current_time()
         await team.service.send_input(member, words("hello"))
         await team.until(lambda: bool(heard(team, "/root/a")))

@@ -130,7 +130,7 @@ async def do(team, kind, path):
         await team.control.send_input(life, words)
     elif kind == "kill":
         team.children[path][-1].kill_group()
-    elif life.hello.is_set():
+    elif life.process.hello.is_set():
         await team.running.send(life, orders[kind])
 
 

@@ -3,33 +3,18 @@
 import pytest
 import trio
 
-from swarm.mailbox.protocol.limits import Limits
-from swarm.mailbox.protocol.records import AgentEnded
-from swarm.mailbox.protocol.spec import RoleBrief
-from swarm.supervisor.agents.live_agent import AgentPlan, LiveAgent
+from support.agent_records import add_working, end_work
+from swarm.supervisor.agents.agent_directory import AgentDirectory
+from swarm.supervisor.agents.finished_agents import FinishedAgents
+from swarm.supervisor.agents.slots import AgentRegistry
 from swarm.supervisor.team.mail_delivery import make_mail
-from swarm.supervisor.team.team_members import TeamMembers
 from swarm.supervisor.team.wait_decision import decide_wait, result_at_timeout
 
 
-def join(team, path, state="running"):
-    parent = path.rpartition("/")[0] or None
-    plan = AgentPlan(
-        path=path, agent_id=path, role=RoleBrief(), limits=Limits(), cwd="/", parent=parent
-    )
-    return team.add(plan, state=state)
-
-
-def end(team, member, state="completed", message="done"):
-    member.outcome = AgentEnded(agent_id=member.path, state=state, message=message)
-    member.end_count += 1
-    team.set_state(member, state)
-
-
 @pytest.fixture
-def tree():
-    team = TeamMembers()
-    return team, *(join(team, path) for path in ("/root", "/root/a", "/root/b"))
+def tree(tmp_path):
+    team = AgentDirectory(AgentRegistry(8), FinishedAgents(tmp_path))
+    return team, *(add_working(team, path) for path in ("/root", "/root/a", "/root/b"))
 
 
 def finished(waited):
@@ -44,14 +29,14 @@ def test_nothing_is_told_while_nothing_has_happened(tree):
 
 def test_any_is_over_with_the_first_and_all_with_the_last(tree):
     team, root, a, b = tree
-    end(team, a)
+    end_work(team, a)
     waited = decide_wait(team, root, [a, b], "any")
     assert (finished(waited), waited.still_running) == (
         [("/root/a", "completed", "done")],
         (b.path,),
     )
     assert decide_wait(team, root, [a, b], "all") is None
-    end(team, b, "failed", "why")
+    end_work(team, b, "failed", "why")
     assert finished(decide_wait(team, root, [a, b], "all"))[1] == ("/root/b", "failed", "why")
     assert decide_wait(team, root, [], "all").still_running == ()
 
@@ -59,16 +44,16 @@ def test_any_is_over_with_the_first_and_all_with_the_last(tree):
 @pytest.mark.parametrize("state", ["killed", "crashed", "interrupted", "budget", "deadline"])
 def test_however_an_agent_ended_the_wait_for_it_is_over(tree, state):
     team, root, a, _ = tree
-    end(team, a, state)
+    end_work(team, a, state)
     assert finished(decide_wait(team, root, [a], "all"))[0][1] == state
 
 
 def test_without_targets_each_end_is_news_once(tree):
     team, root, a, _ = tree
-    end(team, a)
+    end_work(team, a)
     assert finished(decide_wait(team, root, [], "any")) == [("/root/a", "completed", "done")]
     assert decide_wait(team, root, [], "any") is None
-    end(team, a, message="again")
+    end_work(team, a, message="again")
     assert finished(decide_wait(team, root, [], "any")) == [("/root/a", "completed", "again")]
 
 
@@ -84,22 +69,20 @@ def test_a_message_ends_every_wait_and_anothers_answer_only_one_without_targets(
 
 async def test_a_persons_word_ends_a_wait(tree):
     team, root, a, _ = tree
-    root.live_agent = LiveAgent(root.plan, epoch=1)
-    root.live_agent.pending_inputs.add("input")
+    root.expect_turn("input", is_continue=False)
     assert decide_wait(team, root, [a], "all").still_running == (a.path,)
 
 
 def test_a_wait_that_nobody_can_end_is_over_at_once(tree):
     team, root, a, b = tree
-    end(team, a)
-    end(team, b)
-    root.heard = {a.path: 1, b.path: 1}
+    end_work(team, a)
+    end_work(team, b)
     assert len(decide_wait(team, root, [], "any").finished) == 2
 
 
 def test_when_time_is_up_those_who_finished_all_the_same_are_told(tree):
     team, root, a, b = tree
-    end(team, a)
+    end_work(team, a)
     waited = result_at_timeout(team, root, [a, b])
     assert (waited.timed_out, len(waited.finished), waited.still_running) == (True, 1, (b.path,))
 
@@ -107,7 +90,7 @@ def test_when_time_is_up_those_who_finished_all_the_same_are_told(tree):
 def test_the_tree_is_at_rest_when_nobody_works_and_no_letter_will_wake_anybody(tree):
     team, root, a, b = tree
     for member in (root, a, b):
-        end(team, member)
+        end_work(team, member)
     assert team.is_idle
     letter = make_mail("/root/a", "/root", "wake up", wakes=True)
     team.add_mail(root, letter)
@@ -128,6 +111,6 @@ async def test_the_bell_wakes_everybody_who_waits_for_a_change(tree, nursery):
     nursery.start_soon(watch, 1)
     nursery.start_soon(watch, 2)
     await trio.testing.wait_all_tasks_blocked()
-    end(team, a)
+    end_work(team, a)
     await trio.testing.wait_all_tasks_blocked()
     assert sorted(woken) == [1, 2]

@@ -24,8 +24,8 @@ from swarm.roles.config.requirements import NO_REQUIREMENTS
 from swarm.roles.proxy_policy import apply_network_requirements
 from swarm.roles.role import Role
 from swarm.roles.role_loader import Roles
+from swarm.supervisor.agents.agent_record import AgentPlan
 from swarm.supervisor.agents.child_plan import AgentRequestError, check_spawn_request
-from swarm.supervisor.agents.live_agent import AgentPlan
 from swarm.supervisor.cli.main import run_cli
 from swarm.supervisor.cli.run_setup.requirements import (
     apply_requirements,

@@ -11,10 +11,9 @@ from swarm.mailbox.protocol.ops import TextInput
 from swarm.mailbox.protocol.records import InputPosted, Record
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import RoleBrief
-from swarm.supervisor.agents.live_agent import AgentPlan, LiveAgent
-from swarm.supervisor.agents.turn_end import on_turn_end
+from swarm.supervisor.agents.agent_manager import AgentManager
+from swarm.supervisor.agents.agent_record import Agent, AgentPlan, GatewayAddress
 from swarm.supervisor.journal.replay import AgentMemory, fold_agent
-from swarm.supervisor.run_end import RunEnd
 
 MODEL = ModelInfo(slug="m", provider="p", wire="scripted", context_window=1_000)
 PLAN = AgentPlan(path="/root", agent_id="a", role=RoleBrief(), limits=Limits(), cwd="/")
@@ -25,17 +24,17 @@ OVER = TurnCompleted(turn_id="letter", last_message="done")
 
 
 async def test_a_turn_that_a_letter_began_fulfils_the_wish_but_leaves_words_to_be_read():
-    agent = LiveAgent(PLAN, epoch=2)
-    agent.expect_turn("wish", is_wish=True)
-    agent.expect_turn("words", is_wish=False)
+    agent = Agent(PLAN)
+    agent.expect_turn("wish", is_continue=True)
+    agent.expect_turn("words", is_continue=False)
     agent.begin_turn("letter")
     assert agent.pending_inputs == {"words"}
 
 
 async def test_a_wish_that_comes_while_a_turn_runs_is_not_waited_for():
-    agent = LiveAgent(PLAN, epoch=2)
+    agent = Agent(PLAN)
     agent.begin_turn("letter")
-    agent.expect_turn("wish", is_wish=True)
+    agent.expect_turn("wish", is_continue=True)
     assert not agent.pending_inputs
 
 
@@ -52,23 +51,37 @@ def test_a_wish_that_no_turn_has_taken_up_is_remembered():
     assert list(remembered(BY_LETTER, WISH).inputs) == ["wish"]
 
 
-def concluded(agent, *, is_ending: bool) -> list[str]:
-    """The end states that the end of its turn makes of its work."""
-    states: list[str] = []
-    control = SimpleNamespace(
-        run_end=RunEnd(), end_work=lambda agent, state, *_: states.append(state)
+def manager_of(*, is_ending: bool) -> AgentManager:
+    directory = SimpleNamespace(live={}, apply=lambda agent, event: frozenset())
+    manager = AgentManager(
+        SimpleNamespace(agents=directory, note=lambda *_, **__: None, deadline_unix_s=None),
+        None,
+        GatewayAddress(),
     )
-    control.run_end.has_begun = is_ending
+    if is_ending:
+        manager.run_end.begin()
+    return manager
+
+
+def end_turn(agent, *, is_ending: bool) -> str | None:
+    """The end state that the end of its turn makes of its work; None: it goes on."""
+    agent.begin_work()
     agent.turn_ends_pending = 1
-    on_turn_end(control, agent, OVER)
-    return states
+    manager_of(is_ending=is_ending).on_turn_end(agent, OVER)
+    return agent.present_outcome and agent.present_outcome.state
 
 
-async def test_words_that_no_turn_has_read_keep_an_agent_at_work_but_no_run_that_is_ending():
-    agent = LiveAgent(PLAN, epoch=1)
-    agent.begin_turn("letter")
-    agent.turn = None
-    assert concluded(agent, is_ending=False) == ["completed"]
-    agent.expect_turn("words", is_wish=False)
-    assert concluded(agent, is_ending=False) == []
-    assert concluded(agent, is_ending=True) == ["interrupted"]
+async def test_input_that_no_turn_has_read_keeps_an_agent_at_work_but_no_run_that_is_ending():
+    agent = Agent(PLAN)
+    assert end_turn(agent, is_ending=False) == "completed"
+    agent.begin_work()
+    agent.expect_turn("words", is_continue=False)
+    assert end_turn(agent, is_ending=False) is None
+    assert end_turn(agent, is_ending=True) == "interrupted"
+
+
+async def test_the_end_of_a_turn_that_is_written_late_opens_no_work_of_an_agent_that_is_gone():
+    agent = Agent(PLAN)
+    agent.begin_turn("next")
+    agent.gone.set()
+    assert end_turn(agent, is_ending=False) == "completed"
