@@ -137,8 +137,8 @@ class ApprovalAnswers:
     ) -> AnyControlReply:
         """Answer a model's questions; every question needs an answer."""
         if answer.scope != "once":
-            words = "an answer to a question is for that question alone"
-            return Refused(message=f"{entry.approval_id}: {words}", exit_code=2)
+            why = "an answer to a question is for that question alone"
+            return Refused(message=f"{entry.approval_id}: {why}", exit_code=2)
         known = {one.id for one in action.questions}
         strange = sorted(set(answer.answers) - known)
         missing = [one for one in action.questions if not answer.answers.get(one.id)]

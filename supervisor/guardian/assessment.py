@@ -75,35 +75,36 @@ class _ReviewerAnswer(msgspec.Struct, forbid_unknown_fields=True):
 
 def assess(message: str) -> Assessment:
     """Parse a reviewer's last message. Raises only AssessmentUnreadable, for any text."""
-    said = _read(message)
-    allows = said.outcome == "allow"
-    bare = said.risk_level is said.user_authorization is said.rationale is msgspec.UNSET
-    if allows and not bare and said.risk_level is msgspec.UNSET:
+    answer = _read(message)
+    allows = answer.outcome == "allow"
+    bare = answer.risk_level is answer.user_authorization is answer.rationale is msgspec.UNSET
+    if allows and not bare and answer.risk_level is msgspec.UNSET:
         raise AssessmentUnreadable(
             f"{NOT_JSON}: it allows more than a bare allow does, and names no risk"
         )
-    rationale = cut_middle((said.rationale or "").strip(), limit_tokens=_RATIONALE_TOKENS)
+    rationale = cut_middle((answer.rationale or "").strip(), limit_tokens=_RATIONALE_TOKENS)
     return _deny_forbidden(
         Assessment(
-            outcome=said.outcome,
-            risk=said.risk_level or ("low" if allows else "high"),
-            authorization=said.user_authorization or "unknown",
+            outcome=answer.outcome,
+            risk=answer.risk_level or ("low" if allows else "high"),
+            authorization=answer.user_authorization or "unknown",
             rationale=rationale or (_ALLOWED if allows else _DENIED),
         )
     )
 
 
-def _deny_forbidden(said: Assessment) -> Assessment:
+def _deny_forbidden(assessment: Assessment) -> Assessment:
     """Return the assessment, or a denial if it allows what the named risk forbids."""
-    if said.outcome == "deny" or said.authorization not in _FORBIDDEN[said.risk]:
-        return said
+    if assessment.outcome == "deny" or assessment.authorization not in _FORBIDDEN[assessment.risk]:
+        return assessment
     why = (
-        f"The reviewer's answer contradicts itself: it allows an action of {said.risk} risk with "
-        f"{said.authorization} authorization by the user, which the policy denies."
+        "The reviewer's answer contradicts itself: it allows an action of "
+        f"{assessment.risk} risk with {assessment.authorization} authorization by the user, "
+        "which the policy denies."
     )
-    if said.rationale != _ALLOWED:
-        why += f" It said: {said.rationale}"
-    return msgspec.structs.replace(said, outcome="deny", rationale=why)
+    if assessment.rationale != _ALLOWED:
+        why += f" It said: {assessment.rationale}"
+    return msgspec.structs.replace(assessment, outcome="deny", rationale=why)
 
 
 def _read(message: str) -> _ReviewerAnswer:
@@ -116,11 +117,11 @@ def _read(message: str) -> _ReviewerAnswer:
     if not text.startswith("{"):
         raise AssessmentUnreadable(f"{NOT_JSON}: it is not one object alone")
     try:
-        said = msgspec.json.decode(text.encode(), type=_ReviewerAnswer)
+        answer = msgspec.json.decode(text.encode(), type=_ReviewerAnswer)
         json.loads(text, object_pairs_hook=_refuse_double_keys, parse_constant=_refuse_constant)
     except (ValueError, msgspec.DecodeError, RecursionError) as error:
         raise AssessmentUnreadable(f"{NOT_JSON}: {error}") from None
-    return said
+    return answer
 
 
 def _refuse_double_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:

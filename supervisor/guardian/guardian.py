@@ -249,16 +249,16 @@ class Guardian:
         bill = ReviewUsage()
         with trio.move_on_after(_USAGE_TIMEOUT_S, shield=True):
             bill = await attempt.session.read_usage()
-        said = attempt.assessment
-        why = attempt.why if said is None else said.rationale
+        assessment = attempt.assessment
+        why = attempt.why if assessment is None else assessment.rationale
         reviewed = Reviewed(
             review_id=review.review_id,
             approval_id=review.pending.approval_id,
             outcome=attempt.outcome,
             rationale=why,
             duration_s=duration_s,
-            risk="" if said is None else said.risk,
-            authorization="" if said is None else said.authorization,
+            risk="" if assessment is None else assessment.risk,
+            authorization="" if assessment is None else assessment.authorization,
             attempt=attempt.number,
             session=attempt.session.path,
             delta=attempt.delta,
@@ -277,11 +277,11 @@ def _verdict(assessment: Assessment) -> ReviewVerdict:
 
 
 def make_guardian(
-    running: RunContext, control: AgentManager, nursery: trio.Nursery, plan_of: PlanOf
+    running: RunContext, agents: AgentManager, nursery: trio.Nursery, plan_of: PlanOf
 ) -> Guardian:
     """The guardian of a run; no process of it starts before the first review.
 
-    Its processes end with the run (`control.end_all`), its background tasks with the nursery.
+    Its processes end with the run (`agents.end_all`), its background tasks with the nursery.
     """
-    pool = ReviewerPool(running, control, nursery)
+    pool = ReviewerPool(running, agents, nursery)
     return Guardian(running, pool, plan_of, settings=running.request.auto_review)

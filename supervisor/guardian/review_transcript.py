@@ -195,8 +195,8 @@ def _kind(entries: Sequence[TranscriptEntry | None], index: int) -> Kind:
 
 def person_entries_for_child(entries: Iterable[TranscriptEntry]) -> tuple[TranscriptEntry, ...]:
     """The person's first and latest messages to the root, for the review of an agent below it."""
-    said = [entry for entry in entries if entry.kind == "user"]
-    picked = said if len(said) < 2 else [said[0], said[-1]]
+    messages = [entry for entry in entries if entry.kind == "user"]
+    picked = messages if len(messages) < 2 else [messages[0], messages[-1]]
     return tuple(
         TranscriptEntry(kind="user", role="user to /root", text=one.text) for one in picked
     )

@@ -31,7 +31,7 @@ class ReviewerPool:
 
     Args:
         running: The run.
-        control: Starts and ends processes.
+        agents: Starts and ends processes.
         nursery: Ends and interrupts processes in the background.
         alone: Every review gets a new process without history (for measuring).
     """
@@ -39,12 +39,12 @@ class ReviewerPool:
     def __init__(
         self,
         running: RunContext,
-        control: AgentManager,
+        agents: AgentManager,
         nursery: trio.Nursery,
         *,
         alone: bool = False,
     ) -> None:
-        self._run, self._agents, self._nursery = running, control, nursery
+        self._run, self._agents, self._nursery = running, agents, nursery
         self._alone = alone
         self._trunk: ReviewerSession | None = None
         self._forks = self._stopping = 0

@@ -89,14 +89,14 @@ class ReviewerSession:
     def __init__(
         self,
         running: RunContext,
-        control: AgentManager,
+        agents: AgentManager,
         *,
         profile: ReviewerProfile,
         path: str,
         after: ReviewProgress | None = None,
     ) -> None:
         """`after`: what the history that it starts with has shown it."""
-        self._run, self._agents = running, control
+        self._run, self._agents = running, agents
         self.profile = profile
         # Reviewed agent → how far it was shown.
         self.cursors = dict[str, ReadCursor]() if after is None else after.cursors

@@ -7,7 +7,6 @@ refused. A restarted proxy has no earlier answers and asks again.
 import logging
 from collections import deque
 
-import msgspec
 import trio
 
 from swarm.mailbox.interfaces import ReceivedMessage
@@ -57,7 +56,7 @@ class ProxyManager:
             on_crash=self._on_crash,
             on_give_up=self._on_give_up,
         )
-        self.process = ServiceProcess(running, child, prefix="n")
+        self.process = ServiceProcess(running, "network proxy", child, prefix="n")
         self._open_questions: dict[int, trio.CancelScope] = {}
         self.ready = trio.Event()
         self.blocked = deque[NetworkBlocked](maxlen=MAX_BLOCKED_KEPT)
@@ -112,16 +111,9 @@ class ProxyManager:
 
     def on_message(self, message: ReceivedMessage) -> None:
         """Handle one message of the proxy; never waits."""
-        self.process.note_heartbeat()
-        self._run.mailbox.acknowledge(message)
-        try:
-            event = decode_proxy_event(message.body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            _log.warning("a message of the network proxy could not be read: %s", error)
-            return
-        if isinstance(event, Hello):
-            self.process.check_hello(event)
-        elif self.process.trusted:
+        event = self.process.read(message, decode_proxy_event)
+        if event is not None:
+            self._run.mailbox.acknowledge(message)
             self._on_event(event)
 
     def _on_event(self, event: AnyProxyEvent) -> None:

@@ -1,10 +1,8 @@
 """Manages the gateway process: writes its spec, handles its messages, tells agents its address."""
 
-import logging
 from functools import partial
 from pathlib import Path
 
-import msgspec
 import trio
 
 from swarm.mailbox.ids import AgentId
@@ -39,7 +37,6 @@ from .child_spec import ChildSpec
 from .process_types import Child, ProcessEnd, SpawnError, StartInterrupted
 from .service_process import ServiceProcess
 
-_log = logging.getLogger("swarm.gateway_manager")
 _SEND_TIMEOUT_S = 12.0  # longer than the silence after which an agent is killed
 _STOP_GRACE_S = 2.0
 
@@ -66,7 +63,7 @@ class GatewayManager:
             ask_to_stop=self._ask_to_stop,
             grace_s=_STOP_GRACE_S,
         )
-        self.process = ServiceProcess(running, child, prefix="g")
+        self.process = ServiceProcess(running, "gateway", child, prefix="g")
         self._known_socket = ""  # its socket, if the file existed
         self.ready = trio.Event()
         self.model: ModelInfo | None = None
@@ -155,20 +152,12 @@ class GatewayManager:
 
     def on_message(self, message: ReceivedMessage) -> None:
         """Handle one message of the gateway; never waits."""
-        self.process.note_heartbeat()
-        try:
-            event = decode_gateway_event(message.body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            _log.warning("a message of the gateway could not be read: %s", error)
-            self._run.mailbox.acknowledge(message)
+        event = self.process.read(message, decode_gateway_event)
+        if event is None:
             return
-        if isinstance(event, Hello):
-            self.process.check_hello(event)
-        elif self.process.trusted:
-            self._on_event(event, message)
-            if isinstance(event, Reserve | ResponseBilled | ReservationReleased | Warned):
-                return  # acknowledged once it is journaled
-        self._run.mailbox.acknowledge(message)
+        self._on_event(event, message)
+        if not isinstance(event, Reserve | ResponseBilled | ReservationReleased | Warned):
+            self._run.mailbox.acknowledge(message)  # the others once they are journaled
 
     def _on_event(self, event: AnyGatewayEvent, message: ReceivedMessage) -> None:
         match event:

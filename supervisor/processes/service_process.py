@@ -1,7 +1,10 @@
 """A process that a run has once, such as the gateway: its child loop and its end of the mailbox."""
 
-from typing import Protocol
+import logging
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
+import msgspec
 import trio
 
 from swarm.mailbox.errors import PeerGone
@@ -12,6 +15,8 @@ from ..run_context import RunContext
 from .child_loop import ChildLoop
 from .child_spec import ChildSpec
 
+_log = logging.getLogger("swarm.services")
+_Event = TypeVar("_Event")
 HEARTBEAT_TIMEOUT_S = 10.0
 _START_TIMEOUT_S = 30.0  # before its Hello it is importing and may be slow
 
@@ -19,9 +24,9 @@ _START_TIMEOUT_S = 30.0  # before its Hello it is importing and may be slow
 class ServiceProcess:
     """Each process of the service has an identity and an epoch of its own."""
 
-    def __init__(self, running: RunContext, child: ChildSpec, *, prefix: str) -> None:
+    def __init__(self, running: RunContext, name: str, child: ChildSpec, *, prefix: str) -> None:
         """`prefix` begins its identities: "g" for the gateway, "n" for the network proxy."""
-        self._run, self._prefix = running, prefix
+        self._run, self._name, self._prefix = running, name, prefix
         self.loop = ChildLoop(child)
         self.identity = b""  # of the present process; empty while there is none
         self.trusted = False  # its Hello proved that this supervisor started it
@@ -44,7 +49,24 @@ class ServiceProcess:
         """It sent a message, or this process itself was held up and could not read any."""
         self._last_heartbeat = trio.current_time()
 
-    def check_hello(self, hello: Hello) -> None:
+    def read(
+        self, message: ReceivedMessage, decode: Callable[[bytes], _Event | Hello]
+    ) -> _Event | None:
+        """The event, which the caller acknowledges. None: the message needs nothing more."""
+        self.note_heartbeat()
+        try:
+            event = decode(message.body)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            _log.warning("a message of the %s could not be read: %s", self._name, error)
+        else:
+            if isinstance(event, Hello):
+                self._check_hello(event)
+            elif self.trusted:
+                return event
+        self._run.mailbox.acknowledge(message)
+        return None
+
+    def _check_hello(self, hello: Hello) -> None:
         """Trust the process after its first Hello; SIGKILL it on any other."""
         if self._run.is_proven(self.identity, hello) and not self.trusted:
             self.trusted = True

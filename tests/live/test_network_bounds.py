@@ -36,9 +36,9 @@ async def test_a_head_over_64_kib_is_refused_wherever_its_bytes_stand(how):
             for size, reached in ((60_000, True), (100_000, False)):
                 script = f"{CODE} {how.format(long=LONG.format(size=size), url=url)} 2>&1"
                 _, said, _ = await testbed.run(script, local("index.test"))
-                assert bool(server.heard) is reached, (size, said)
+                assert bool(server.received) is reached, (size, said)
                 assert reached or "431" in said
-                del server.heard[:]
+                del server.received[:]
 
 
 async def test_blanks_count_for_a_head_as_much_as_letters():
@@ -61,7 +61,7 @@ async def test_after_an_answer_the_next_head_has_its_whole_64_kib():
             script = f'{CODE} -H "X-Pad: {pad}" {url}/a --next {CODE[5:]} -H "X-Pad: {pad}" {url}/b'
             _, said, _ = await testbed.run(script, local("index.test"))
     assert said.split() == ["200", "200"]
-    assert server.heard == ["GET /a", "GET /b"]
+    assert server.received == ["GET /a", "GET /b"]
 
 
 BODIES = [
@@ -85,7 +85,7 @@ async def test_limited_mode_carries_no_body_and_no_method_in_disguise(words, ans
             script = f"curl -sS {words} {url}/a; echo; curl -sS {url}/b"
             _, said, blocked = await testbed.run(script, local("index.test", mode="limited"))
     assert answer in said
-    assert server.heard == ["GET /b"]
+    assert server.received == ["GET /b"]
     assert len(blocked) == 1
 
 
@@ -104,7 +104,7 @@ async def test_within_an_opened_tunnel_it_carries_none_either(words, answer, mon
             _, said, _ = await testbed.run(script, policy)
     assert answer in said
     assert "431" in said
-    assert server.heard == ["GET /b"]
+    assert server.received == ["GET /b"]
 
 
 async def test_an_allowed_host_is_asked_about_again_for_a_port_that_nobody_named():
@@ -118,4 +118,4 @@ async def test_an_allowed_host_is_asked_about_again_for_a_port_that_nobody_named
             _, _, blocked = await testbed.run(script, policy, asks=True)
             assert testbed.asked == [("/root", "index.test")]
             assert blocked == [("index.test", "not_allowed")]
-    assert (server.heard, other.heard) == (["GET /"], [])
+    assert (server.received, other.received) == (["GET /"], [])

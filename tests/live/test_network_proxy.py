@@ -43,7 +43,7 @@ async def test_an_allowed_host_is_reached_by_http_and_socks_and_keeps_the_connec
             )
             code, said, blocked = await testbed.run(script, local("index.test"))
             assert (code, said, blocked) == (0, f"1\nGET /s host=index.test:{port}", [])
-            assert server.heard == ["POST /a", "POST /b", "GET /s"]
+            assert server.received == ["POST /a", "POST /b", "GET /s"]
 
 
 async def test_tls_goes_through_untouched_and_is_not_opened():
@@ -127,7 +127,7 @@ async def test_limited_mode_reads_and_does_nothing_else():
             assert [reason for _, reason in blocked] == [
                 "method_not_allowed", "mitm_required", "method_not_allowed"
             ]  # fmt: skip
-            assert server.heard == ["GET /"]
+            assert server.received == ["GET /"]
 
 
 async def test_without_the_proxy_nothing_gets_out():
@@ -144,7 +144,7 @@ async def test_without_the_proxy_nothing_gets_out():
             _, said, _ = await testbed.run(script, local("index.test"))
             codes = [line for line in said.splitlines() if line.isdigit()]
             assert codes[:4] == ["7", "7", "1", "2"], said
-            assert server.heard == []
+            assert server.received == []
 
 
 SOCKETS = """
@@ -210,7 +210,7 @@ async def test_two_agents_who_want_a_host_ask_once():
                 nursery.start_soon(fetch, "/root/a")
                 nursery.start_soon(fetch, "/root/b")
             assert [code for code, _, _ in got] == [0, 0]
-            assert len(server.heard) == 2
+            assert len(server.received) == 2
             assert len(testbed.asked) == 1
 
 

@@ -91,7 +91,7 @@ async def test_a_no_reaches_the_model_with_its_reason(rig):
         (asked,) = await rig.wait(lambda: rig.bodies(ApprovalRequested))
         await (await rig.start("deny", asked.approval_id)).wait_end()
         assert (await started.wait_end()).code == 0
-        assert server.heard == []
+        assert server.received == []
     port = server.server_address[1]
     assert f'Network access to "127.0.0.1:{port}" was blocked' in rig.outputs()[0]
 
@@ -165,7 +165,7 @@ async def test_a_child_of_a_reading_role_has_no_way_to_the_network(rig):
             {"agent": "/root/a", "text": "none"},
         ]
         ended = await (await run(rig, *turns, words=("--allow-domain", "127.0.0.1:*"))).wait_end()
-        assert server.heard == []
+        assert server.received == []
     assert ended.code == 0, ended.err
     assert [one.limits.network for one in rig.lives("/root/a")] == [None]
     assert rig.lives("/root")[0].limits.network is not None

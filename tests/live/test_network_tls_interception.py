@@ -58,7 +58,7 @@ async def test_reading_goes_through_an_opened_tunnel_and_writing_does_not(truste
     assert "x-proxy-error: blocked-by-method-policy" in said
     assert said.count("Method not allowed in limited mode.") == 2
     assert blocked == [("index.test", "method_not_allowed")]
-    assert server.heard == ["GET /a", "GET /b"]
+    assert server.received == ["GET /a", "GET /b"]
 
 
 async def test_a_body_comes_down_whole_and_an_early_end_is_an_error(trusted):
@@ -93,7 +93,7 @@ async def test_a_server_that_this_machine_does_not_trust_is_not_reached(monkeypa
             )
             _, said, _ = await testbed.run(script, limited("**.test"))
     assert said.count("its certificate cannot be trusted") == 2
-    assert server.heard == []
+    assert server.received == []
 
 
 async def test_a_certificate_for_another_name_is_not_enough(trusted):
@@ -103,7 +103,7 @@ async def test_a_certificate_for_another_name_is_not_enough(trusted):
             url = f"https://wrong.test:{server.server_address[1]}/"
             _, said, _ = await testbed.run(f"curl -sS {url}", limited("**.test"))
     assert "its certificate cannot be trusted: Hostname mismatch" in said
-    assert server.heard == []
+    assert server.received == []
 
 
 async def test_a_host_that_is_not_allowed_is_refused_before_the_tunnel_and_once_approved_open(
@@ -130,7 +130,7 @@ async def test_a_request_for_another_server_than_the_tunnels_is_refused(trusted)
             script = f"curl -sS -H 'Host: other.test' {url}; curl -sS -H 'Host:' --http1.0 {url}"
             _, said, _ = await testbed.run(script, limited("index.test"))
     assert "this tunnel leads to index.test" in said
-    assert server.heard == []
+    assert server.received == []
 
 
 async def test_what_is_no_tls_is_not_let_through(trusted):
@@ -145,7 +145,7 @@ async def test_what_is_no_tls_is_not_let_through(trusted):
                 "timeout 5 cat <&3"
             )
             await testbed.run(script, limited("index.test"))
-    assert server.heard == []
+    assert server.received == []
 
 
 async def test_in_full_mode_tunnels_stay_closed(trusted):
@@ -201,5 +201,5 @@ async def test_in_a_run_it_is_set_up_told_to_programs_and_its_key_is_out_of_sigh
     with trio.fail_after(30):
         looked = await (await rig.start("sandbox", "--", "cat", str(key))).wait_end()
     assert (looked.out, "Permission denied" in looked.err) == ("", True)
-    assert server.heard == ["GET /a"]
+    assert server.received == ["GET /a"]
     assert not [one for one in rig.bodies(Warned) if "tunnels" in one.message]

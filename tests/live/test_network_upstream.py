@@ -70,7 +70,7 @@ class Upstream(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def is_refused(self):
-        self.server.heard.append(f"{self.command} {self.path}")
+        self.server.received.append(f"{self.command} {self.path}")
         if self.headers["proxy-authorization"] == LOGIN:
             return False
         self.send_response(407)
@@ -87,14 +87,14 @@ class Upstream(BaseHTTPRequestHandler):
 def upstream(*, password=PASSWORD, **more):
     """The proxy, and the variables that name it."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Upstream)
-    server.heard = []
+    server.received = []
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     secret = password.replace("/", "%2F")
     url = f"http://me:{secret}@127.0.0.1:{server.server_address[1]}"
     try:
-        yield server.heard, {"HTTP_PROXY": url, "https_proxy": url, **more}
+        yield server.received, {"HTTP_PROXY": url, "https_proxy": url, **more}
     finally:
         server.shutdown()
         thread.join()
@@ -191,7 +191,7 @@ async def test_its_refusal_is_told_in_our_words_and_nothing_goes_around_it():
             )
             _, said, _ = await testbed.run(script, through("index.test"))
     assert len(heard) == 2
-    assert server.heard == []
+    assert server.received == []
     assert said.startswith("HTTP/1.1 502")
     assert "the upstream proxy wants other credentials than the environment's" in said
     assert "secret place" not in said
@@ -213,7 +213,7 @@ async def test_one_that_cannot_be_used_closes_the_way(url, words):
             _, said, _ = await testbed.run(f"curl -sS {at}", through("index.test"))
             warned = [one.message for one in testbed.events if isinstance(one, Warned)]
     assert words in said
-    assert server.heard == []
+    assert server.received == []
     assert bool(warned) == url.startswith("socks5")
     assert "hush" not in said + "".join(warned)
 

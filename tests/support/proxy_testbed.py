@@ -45,7 +45,7 @@ class Page(BaseHTTPRequestHandler):
         self.answer(b"POST " + self.rfile.read(size))
 
     def answer(self, body):
-        self.server.heard.append(f"{self.command} {self.path}")
+        self.server.received.append(f"{self.command} {self.path}")
         self.send_response(200)
         self.send_header("content-length", str(len(body)))
         self.end_headers()
@@ -57,9 +57,9 @@ class Page(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(handler=Page, *, tls=None):
-    """A real HTTP server on loopback; `heard` on it lists what it was asked."""
+    """A real HTTP server on loopback; `received` on it lists what it was asked."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.heard = []
+    server.received = []
     server.daemon_threads = True
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
@@ -76,8 +76,8 @@ def serving(handler=Page, *, tls=None):
 class ProxyTestbed:
     """What a test holds: it runs commands, and answers what the proxy asks."""
 
-    def __init__(self, launcher, office, home):
-        self.launcher, self.office, self.home = launcher, office, home
+    def __init__(self, launcher, supervisor, home):
+        self.launcher, self.supervisor, self.home = launcher, supervisor, home
         self.names = {}  # what the resolver knows
         self.asked, self.events = [], []
         self.answers = {}  # host → NetworkAnswered without its number
@@ -86,17 +86,17 @@ class ProxyTestbed:
     async def resolve(self, host, port):
         return tuple(self.names.get(host, ()))
 
-    async def hear(self):
+    async def handle_events(self):
         while True:
-            letter = await self.office.receive()
-            self.office.acknowledge(letter)
-            event = decode_proxy_event(letter.body)
+            message = await self.supervisor.receive()
+            self.supervisor.acknowledge(message)
+            event = decode_proxy_event(message.body)
             self.events.append(event)
             if isinstance(event, NetworkAsked):
                 self.asked.append((event.agent, event.target.host))
                 said = self.answers.get(event.target.host, {"allow": False})
                 answer = NetworkAnswered(question=event.question, **said)
-                await self.office.post(ME, encode_proxy_op(answer))
+                await self.supervisor.post(ME, encode_proxy_op(answer))
 
     async def start(self, script, policy, *, agent="/root", asks=False, tty=False, argv=None):
         plan = plan_sandbox(
@@ -135,19 +135,19 @@ async def open_proxy_testbed(upstream=None, *, opens=False):
     try:
         with trio.fail_after(30):
             async with (
-                open_pair_server() as office,
+                open_pair_server() as supervisor,
                 open_test_launcher() as (launcher, _),
                 trio.open_nursery() as nursery,
             ):
-                testbed = ProxyTestbed(launcher, office, home)
-                office.admit(ME, epoch=1)
+                testbed = ProxyTestbed(launcher, supervisor, home)
+                supervisor.admit(ME, epoch=1)
                 spec = ProxySpec(
                     run_id="run", epoch=1, endpoint="", identity=ME, secret=b"s",
                     bind=testbed.door, ticket_key=KEY, upstream=upstream or {},
                     authority=str(home / "authority") if opens else "",
                 )  # fmt: skip
-                post = office.connect(ME, epoch=1)
-                nursery.start_soon(testbed.hear)
+                post = supervisor.connect(ME, epoch=1)
+                nursery.start_soon(testbed.handle_events)
                 nursery.start_soon(serve_proxy, spec, post, testbed.resolve)
                 while not any(type(event).__name__ == "ProxyReady" for event in testbed.events):
                     await trio.lowlevel.checkpoint()

@@ -43,8 +43,8 @@ async def server_pid(manager: ProcessManager, *, but: int = 0) -> int:
     return manager.server_pid or 0
 
 
-async def wait_said(child: Child, words: str) -> None:
-    await wait_until(lambda: words in child.stderr_text)
+async def wait_said(child: Child, text: str) -> None:
+    await wait_until(lambda: text in child.stderr_text)
 
 
 def living_daemons(token: str) -> list[int]:
@@ -57,17 +57,17 @@ def open_fds() -> int:
 
 async def ends(early: EarlyProcesses, token: str) -> object:
     """How five children end, and what they said."""
-    told = {}
+    facts = {}
     async with open_process_manager(early, grace_s=0.5) as manager:
         await server_pid(manager)
         for role in ("leave_with_three", "crash", "talk_much", "crash_with_daemon"):
             child = await manager.start(agent_spec(role, token=token), title=role)
-            told[role] = msgspec.to_builtins(await child.wait_ended()) | {"warm": child.warm}
-        told["left"] = living_daemons(token)
-    return told
+            facts[role] = msgspec.to_builtins(await child.wait_ended()) | {"warm": child.warm}
+        facts["left"] = living_daemons(token)
+    return facts
 
 
-async def ladder(early: EarlyProcesses, token: str) -> object:
+async def graceful_stops(early: EarlyProcesses, token: str) -> object:
     """A child that ignores SIGTERM, and one that obeys."""
     async with open_process_manager(early, grace_s=0.5) as manager:
         await server_pid(manager)
@@ -295,7 +295,7 @@ async def supervise(early: EarlyProcesses, token: str) -> object:
 
 SCENARIOS = (
     ends,
-    ladder,
+    graceful_stops,
     adoption,
     no_server,
     silent_server,

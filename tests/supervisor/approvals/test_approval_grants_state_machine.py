@@ -43,7 +43,7 @@ def commands(draw) -> ApprovalRequest:
 
 
 @st.composite
-def wishes(draw) -> ApprovalRequest:
+def permission_requests(draw) -> ApprovalRequest:
     wanted = ExtraPermissions(
         network=draw(st.booleans()),
         read=tuple(draw(st.sets(FOLDERS, max_size=1))),
@@ -52,14 +52,14 @@ def wishes(draw) -> ApprovalRequest:
     return ApprovalRequest(action=PermissionsAction(permissions=wanted), cause="permissions")
 
 
-REQUESTS = st.one_of(commands(), wishes())
+REQUESTS = st.one_of(commands(), permission_requests())
 
 
 class Yeses(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.grants = ApprovalGrants()
-        self.given: list[ApprovalGrant] = []  # that hold, as told
+        self.given: list[ApprovalGrant] = []  # that hold
         self.journal: list[Record] = []
 
     def note(self, grant: ApprovalGrant, *, used_up: bool = False) -> None:

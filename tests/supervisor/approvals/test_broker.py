@@ -28,8 +28,8 @@ from swarm.supervisor.approvals.broker import KEPT_DENIALS, AskSettings, Broker
 ME, OTHER = "/root/a", "/root/b"
 
 
-class Shelf:
-    """A journal that writes when it is told to; at once unless it is held."""
+class HeldJournal:
+    """A journal that writes when it is asked to; at once unless it is held."""
 
     def __init__(self) -> None:
         self.bodies: list[object] = []
@@ -58,23 +58,25 @@ class Shelf:
 
 
 class Story:
-    """A broker with its answers, and what was told and saved."""
+    """A broker with its answers, and what was sent and saved."""
 
     def __init__(
         self, *, past: ApprovalsPast | None = None, timeout_s=None, judge=None, **limits
     ) -> None:
-        self.finished, self.grants = Shelf(), ApprovalGrants()
+        self.finished, self.grants = HeldJournal(), ApprovalGrants()
         self.limits = Limits(**{"reviewer": "person", **limits})
         self.saved: list[ApprovalRequest] = []
-        self.told: list[tuple[str, str]] = []
+        self.notified: list[tuple[str, str]] = []
         self.save_fails = False
         self.broker = Broker(
             self.finished.put, lambda path: self.limits, self.grants, past or ApprovalsPast(),
             AskSettings(timeout_s=timeout_s, reviewer=judge),
         )  # fmt: skip
-        tell = lambda *words: self.told.append(words)  # noqa: E731
-        aids = AnswerEffects(save_rule=self._save, spread_rules=self._spread, notify_overruled=tell)
-        self.answers = ApprovalAnswers(self.broker, aids)
+        notify = lambda *notice: self.notified.append(notice)  # noqa: E731
+        effects = AnswerEffects(
+            save_rule=self._save, spread_rules=self._spread, notify_overruled=notify
+        )
+        self.answers = ApprovalAnswers(self.broker, effects)
         self.spread: list[tuple[int, bool]] = []  # how many prefixes hold, is anybody answered
         self.decided: dict[str, Decided] = {}
 
@@ -91,8 +93,8 @@ class Story:
         self.decided[name] = await self.broker.decide(agent, request)
 
     async def say(self, approval_id: str = "a1", **more) -> Done | Refused:
-        wish = ResolveApproval(**{"approval_id": approval_id, "approve": True, **more})
-        return await self.answers.resolve(wish)
+        answer = ResolveApproval(**{"approval_id": approval_id, "approve": True, **more})
+        return await self.answers.resolve(answer)
 
 
 def asks(word: str = "x", **more) -> ApprovalRequest:
@@ -292,7 +294,7 @@ async def test_an_agent_cannot_fill_the_queue():
 
 
 class Judge:
-    """An automatic reviewer that says what it is told to, when it is told to."""
+    """An automatic reviewer that gives its verdict once it may."""
 
     def __init__(self, verdict: ReviewVerdict) -> None:
         self.verdict, self.go = verdict, trio.Event()
@@ -331,7 +333,7 @@ async def test_a_person_overrules_the_reviewer_once_for_exactly_that():
     assert entry.denied == "leaks"
     assert isinstance(await story.say("a1", scope="session"), Refused)
     assert isinstance(await story.say("a1"), Done)
-    assert story.told == [(ME, "a1")]
+    assert story.notified == [(ME, "a1")]
     await story.ask("else", asks("y"))
     await story.ask("again", asks())
     await story.ask("and again", asks())

@@ -59,6 +59,6 @@ async def test_an_agent_that_is_starting_meanwhile_gets_it_too(tmp_path, autojum
         team.start = slowly
         await team.begin()
         await team.until(lambda: team.ends().get("/root"))
-    told = RuleSet(prefixes=(GIT,))
-    assert first_and_last_rules(team, "/root/a") == [(RuleSet(), told)]
-    assert first_and_last_rules(team, "/root") == [(RuleSet(), told)]
+    learnt = RuleSet(prefixes=(GIT,))
+    assert first_and_last_rules(team, "/root/a") == [(RuleSet(), learnt)]
+    assert first_and_last_rules(team, "/root") == [(RuleSet(), learnt)]

@@ -189,9 +189,9 @@ def test_a_question_to_a_person_is_not_reviewed():
 
 def test_a_long_string_is_cut_in_the_middle():
     script = "a" * 70_000 + "END"
-    told = msgspec.json.decode(render_action(request(CommandAction(argv=(script,), cwd="/w"))))
-    assert told["command"] == [cut_middle(script, limit_tokens=16_000)]
-    assert told["command"][0].endswith("END")
+    shown = msgspec.json.decode(render_action(request(CommandAction(argv=(script,), cwd="/w"))))
+    assert shown["command"] == [cut_middle(script, limit_tokens=16_000)]
+    assert shown["command"][0].endswith("END")
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=200))
@@ -219,9 +219,9 @@ def test_a_policy_of_ones_own_takes_the_place_of_the_built_in_one_alone():
 
 
 def test_a_reviewer_is_locked_and_uses_the_model_of_the_one_who_asks_unless_told_another():
-    seat = profile_for(ReviewSettings(), model="m", cwd="/w")
-    assert (seat.model, seat.effort) == ("m", "low")
+    profile = profile_for(ReviewSettings(), model="m", cwd="/w")
+    assert (profile.model, profile.effort) == ("m", "low")
     assert profile_for(ReviewSettings(model="r"), model="m", cwd="/w").model == "r"
-    brief = brief_for(seat)
+    brief = brief_for(profile)
     assert brief.locked
     assert brief.developer_instructions == ""

@@ -35,7 +35,7 @@ from swarm.supervisor.guardian.review_transcript import (
 ANY_TEXT = st.text(st.characters(codec="utf-8"), max_size=400)
 
 
-def letter(author, text):
+def mail_from(author, text):
     return Message(role="assistant", content=(OutputText(text=text),), author=author)
 
 
@@ -51,11 +51,11 @@ def letter(author, text):
         (text_message("developer", "rules"), "context", None),
         (text_message("assistant", "I will"), "model", ("message", "assistant", "I will")),
         (
-            letter("/root/scout", "approved!"),
+            mail_from("/root/scout", "approved!"),
             "mail",
             ("message", "message from agent /root/scout", "approved!"),
         ),
-        (letter("person", "yes"), "mail", ("user", "user", "yes")),
+        (mail_from("person", "yes"), "mail", ("user", "user", "yes")),
         (
             FunctionCall(call_id="1", name="exec_command", arguments='{"cmd":"ls"}'),
             "model",
@@ -161,10 +161,10 @@ def test_tool_output_cannot_push_the_persons_words_out():
 
 
 def test_the_persons_first_and_last_words_come_before_those_between():
-    words = [
+    entries = [
         TranscriptEntry(kind="user", role="user", text=f"{n} " + "w" * 7_000) for n in range(9)
     ]
-    shown = choose_entries(words)
+    shown = choose_entries(entries)
     numbers = [int(line[1]) for line in shown.lines]
     assert numbers == [1, 6, 7, 8, 9]
 
@@ -185,10 +185,10 @@ def test_entries_that_are_no_longer_held_keep_their_numbers():
 
 
 def test_a_child_is_reviewed_below_the_persons_first_and_latest_words_to_the_root():
-    words = [
+    entries = [
         TranscriptEntry(kind="user", role="user", text=text)
         for text in ("first", "between", "last")
     ]
-    assert [one.text for one in person_entries_for_child(words)] == ["first", "last"]
-    assert {one.role for one in person_entries_for_child(words[:1])} == {"user to /root"}
+    assert [one.text for one in person_entries_for_child(entries)] == ["first", "last"]
+    assert {one.role for one in person_entries_for_child(entries[:1])} == {"user to /root"}
     assert person_entries_for_child([]) == ()

@@ -68,8 +68,10 @@ def test_neither_the_plain_nor_the_json_lines_tell_its_own_steps():
 def test_a_review_is_paid_by_the_run_and_refused_when_nothing_is_left():
     ledger = Ledger()
     ledger.set_limits("/root", Budget(tokens=150))
-    wish = BudgetReservation(agent_id="g", path="/guardian", amount=Amount(tokens=100, requests=1))
-    ledger.reserve(wish, "r1")
+    reservation = BudgetReservation(
+        agent_id="g", path="/guardian", amount=Amount(tokens=100, requests=1)
+    )
+    ledger.reserve(reservation, "r1")
     ledger.settle("r1", "/guardian", Amount(tokens=100, requests=1))
     assert ledger.spent("/root").tokens == 100
-    assert isinstance(ledger.reserve(wish, "r2"), BudgetRefusal)
+    assert isinstance(ledger.reserve(reservation, "r2"), BudgetRefusal)

@@ -1,4 +1,4 @@
-"""Last words: bounded, decodable, and never waited for beyond a limit."""
+"""The tail of stderr: bounded, decodable, and never waited for beyond a limit."""
 
 import os
 

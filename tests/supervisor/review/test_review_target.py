@@ -10,10 +10,10 @@ from swarm.supervisor.review.review_target import ReviewTargetOptions, find_targ
 
 @pytest.fixture
 def repo(tmp_path):
-    def git(*words):
+    def git(*arguments):
         who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main")
         done = subprocess.run(
-            ["git", *who, *words], cwd=tmp_path, check=True, capture_output=True, text=True
+            ["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True, text=True
         )
         return done.stdout.strip()
 
@@ -24,14 +24,14 @@ def repo(tmp_path):
     return tmp_path, git
 
 
-def find(folder, **wish):
+def find(folder, **options):
     def look(script):
         done = subprocess.run(
             ["/bin/sh", "-c", script], cwd=folder, check=True, capture_output=True, text=True
         )
         return done.stdout
 
-    return find_target(ReviewTargetOptions(**wish), look)
+    return find_target(ReviewTargetOptions(**options), look)
 
 
 def test_uncommitted_changes_and_new_files_are_found(repo):
@@ -74,7 +74,7 @@ def test_words_alone_are_the_target_and_beside_one_are_added(repo):
 
 
 @pytest.mark.parametrize(
-    ("wish", "words"),
+    ("options", "message"),
     [
         ({}, "nothing to review"),
         ({"uncommitted": True}, "nothing to review"),
@@ -88,10 +88,10 @@ def test_words_alone_are_the_target_and_beside_one_are_added(repo):
         ({"base": " "}, "no name"),
     ],
 )
-def test_what_cannot_be_reviewed_is_an_error(repo, wish, words):
+def test_what_cannot_be_reviewed_is_an_error(repo, options, message):
     folder, _ = repo
-    with pytest.raises(UsageError, match=words.replace("(", "\\(").replace("$", "\\$")):
-        find(folder, **wish)
+    with pytest.raises(UsageError, match=message.replace("(", "\\(").replace("$", "\\$")):
+        find(folder, **options)
     assert not (folder / "evil").exists()
 
 

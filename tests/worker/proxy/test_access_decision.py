@@ -27,7 +27,7 @@ NO_SOCKS = NetworkPolicy(allow=("*",), enable_socks5=False)
 GET, POST, TUNNEL, SOCKS = ("request", "GET"), ("request", "POST"), ("tunnel", ""), ("socks", "")
 
 
-def wish(host, kind="tunnel", method=""):
+def request_for(host, kind="tunnel", method=""):
     target = NetworkTarget(host=host, port=443, protocol=PROTOCOLS[kind])
     return NetworkRequest(target=target, kind=kind, method=method)
 
@@ -70,7 +70,7 @@ def wish(host, kind="tunnel", method=""):
     ],
 )
 def test_the_order_of_reasons(policy, host, how, reason):
-    judged = judge_request(wish(host, *how), policy)
+    judged = judge_request(request_for(host, *how), policy)
     assert (judged.reason if isinstance(judged, Blocked) else None) == reason
 
 
@@ -175,7 +175,7 @@ def test_no_loopback_address_is_public(address):
 )
 def test_only_what_is_listed_passes_and_nothing_local_unless_named(host, allow, kind):
     policy = NetworkPolicy(allow=tuple(allow), deny=("*.bad.com",))
-    judged = judge_request(wish(host, kind, "GET"), policy)
+    judged = judge_request(request_for(host, kind, "GET"), policy)
     if isinstance(judged, Allowed):
         assert allow
         assert host != "a.bad.com"

@@ -16,7 +16,7 @@ from swarm.worker.proxy.http_proxy import HttpProxyConnection
 from swarm.worker.proxy.socks import serve_socks
 
 
-async def nowhere(wish):
+async def nowhere(request):
     raise Unreachable("nobody there")
 
 

@@ -14,74 +14,74 @@ from swarm.worker.proxy.network_questions import MOST_OPEN_OF_AGENT, NetworkQues
 HOST = NetworkTarget(host="a.com", port=443, protocol="https")
 
 
-class Desk:
-    """What was said to the supervisor, and what those who asked were told."""
+class Stage:
+    """What was sent to the supervisor, and the answers of those who asked."""
 
     def __init__(self):
-        self.said, self.told = [], []
-        self.questions = NetworkQuestions(self.said.append)
+        self.sent, self.answers = [], []
+        self.questions = NetworkQuestions(self.sent.append)
 
     async def ask(self, agent, target=HOST):
-        self.told.append((agent, await self.questions.ask(agent, target, "curl")))
+        self.answers.append((agent, await self.questions.ask(agent, target, "curl")))
 
 
 async def test_two_agents_who_want_one_host_share_one_question_and_its_answer():
-    desk = Desk()
+    stage = Stage()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(desk.ask, "/root/a")
-        nursery.start_soon(desk.ask, "/root/b")
+        nursery.start_soon(stage.ask, "/root/a")
+        nursery.start_soon(stage.ask, "/root/b")
         await wait_all_tasks_blocked()
-        assert len(desk.said) == 1
-        desk.questions.answer(NetworkAnswered(question=1, allow=True))
-    assert sorted(desk.told) == [("/root/a", True), ("/root/b", True)]
+        assert len(stage.sent) == 1
+        stage.questions.answer(NetworkAnswered(question=1, allow=True))
+    assert sorted(stage.answers) == [("/root/a", True), ("/root/b", True)]
 
 
 async def test_a_yes_for_once_is_asked_again_by_the_next():
-    desk = Desk()
+    stage = Stage()
     for number in (1, 2):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(desk.ask, "/root")
+            nursery.start_soon(stage.ask, "/root")
             await wait_all_tasks_blocked()
-            desk.questions.answer(NetworkAnswered(question=number, allow=True))
-    assert [one.question for one in desk.said] == [1, 2]
+            stage.questions.answer(NetworkAnswered(question=number, allow=True))
+    assert [one.question for one in stage.sent] == [1, 2]
 
 
 async def test_an_answer_for_the_run_is_remembered_for_all_a_subtrees_for_those_below():
-    desk = Desk()
+    stage = Stage()
     for allow, below, who in ((True, "/root/a", "/root/a/b"), (False, "", "/root/c")):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(desk.ask, who)
+            nursery.start_soon(stage.ask, who)
             await wait_all_tasks_blocked()
-            number = desk.said[-1].question
+            number = stage.sent[-1].question
             answer = NetworkAnswered(question=number, allow=allow, remember=True, below=below)
-            desk.questions.answer(answer)
-    asked = len(desk.said)
+            stage.questions.answer(answer)
+    asked = len(stage.sent)
     for who in ("/root/a", "/root/a/b/c", "/root/ab", "/root"):
-        await desk.ask(who)
-    assert len(desk.said) == asked
-    assert desk.told[2:] == [
+        await stage.ask(who)
+    assert len(stage.sent) == asked
+    assert stage.answers[2:] == [
         ("/root/a", True), ("/root/a/b/c", True), ("/root/ab", False), ("/root", False)
     ]  # fmt: skip
 
 
 async def test_a_question_nobody_waits_for_is_withdrawn():
-    desk = Desk()
+    stage = Stage()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(desk.ask, "/root")
+        nursery.start_soon(stage.ask, "/root")
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
-    assert desk.said[1:] == [NetworkWithdrawn(question=1)]
-    desk.questions.answer(NetworkAnswered(question=1, allow=True))  # too late: nothing happens
-    assert desk.told == []
+    assert stage.sent[1:] == [NetworkWithdrawn(question=1)]
+    stage.questions.answer(NetworkAnswered(question=1, allow=True))  # too late: nothing happens
+    assert stage.answers == []
 
 
 async def test_a_command_that_invents_names_does_not_bury_a_person():
-    desk = Desk()
+    stage = Stage()
     async with trio.open_nursery() as nursery:
         for number in range(MOST_OPEN_OF_AGENT + 5):
             target = NetworkTarget(host=f"{number}.com", port=1, protocol="http")
-            nursery.start_soon(desk.ask, "/root", target)
+            nursery.start_soon(stage.ask, "/root", target)
         await wait_all_tasks_blocked()
-        assert sum(isinstance(one, NetworkAsked) for one in desk.said) == MOST_OPEN_OF_AGENT
-        assert desk.told == [("/root", False)] * 5
+        assert sum(isinstance(one, NetworkAsked) for one in stage.sent) == MOST_OPEN_OF_AGENT
+        assert stage.answers == [("/root", False)] * 5
         nursery.cancel_scope.cancel()

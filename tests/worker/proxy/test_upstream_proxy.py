@@ -80,7 +80,7 @@ def test_an_address_is_read_or_said_to_be_unreadable_without_its_words(url):
 
 
 @pytest.mark.parametrize(
-    ("url", "words"),
+    ("url", "why"),
     [
         ("socks5://me:s3cret@one.test:1", "HTTPS_PROXY names another kind of proxy than http://"),
         ("https://me:s3cret@one.test:1", "HTTPS_PROXY names another kind of proxy than http://"),
@@ -88,11 +88,11 @@ def test_an_address_is_read_or_said_to_be_unreadable_without_its_words(url):
         ("http://me:s3cret@:80", "HTTPS_PROXY holds no address of a proxy"),
     ],
 )
-def test_one_that_cannot_be_followed_closes_the_way_rather_than_opening_another(url, words):
+def test_one_that_cannot_be_followed_is_refused_and_never_bypassed(url, why):
     read = read_upstreams({"HTTPS_PROXY": url})
-    assert read.secure == InvalidUpstream(why=words)
-    assert read.faults == (words,)
-    with pytest.raises(UpstreamFailed, match=words):
+    assert read.secure == InvalidUpstream(why=why)
+    assert read.faults == (why,)
+    with pytest.raises(UpstreamFailed, match=why):
         upstream_for(NetworkTarget(host="a.org", port=443, protocol="https"), read)
 
 
@@ -119,10 +119,10 @@ async def test_after_the_tunnel_the_first_byte_is_the_targets(answer, fault, at_
     ours, theirs = trio.socket.socketpair()
     with ours, theirs, trio.fail_after(10):
         async with trio.open_nursery() as nursery:
-            heard = []
+            received = []
 
             async def play():
-                heard.append(await theirs.recv(4096))
+                received.append(await theirs.recv(4096))
                 for part in [answer] if at_once else [answer[i : i + 7] for i in range(0, 60, 7)]:
                     if part:
                         await theirs.send(part)
@@ -143,6 +143,6 @@ async def test_after_the_tunnel_the_first_byte_is_the_targets(answer, fault, at_
             else:
                 with pytest.raises(UpstreamFailed, match=fault):
                     await ask_for_tunnel(ours, target, upstream)
-    assert heard[0].split(b"\r\n")[:3] == [
+    assert received[0].split(b"\r\n")[:3] == [
         b"CONNECT [2606::1]:22 HTTP/1.1", b"Host: [2606::1]:22", b"Proxy-Authorization: Basic eA=="
     ]  # fmt: skip
