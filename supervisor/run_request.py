@@ -97,6 +97,7 @@ class RunRequest(Value):
     budget: Budget = Budget()
     deadline_s: float | None = None
     output_schema: dict[str, Any] | None = None
+    accept_truncated: bool = False  # an answer cut at an output limit completes the run
     review: CodeReview | None = None
     fan_out: FanOut | None = None
     fan_role: RoleBrief = RoleBrief(name="explorer")

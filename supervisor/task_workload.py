@@ -110,7 +110,9 @@ class TaskWorkload:
         # A review run's answer is parsed as a review, not by a schema.
         schema = None if self._run.request.review else self._run.request.output_schema
         end = self._team_service.team.members[ROOT_PATH].last_turn_end
-        completed = run_result(outcome, end, schema=schema)
+        completed = run_result(
+            outcome, end, schema=schema, accept_truncated=self._run.request.accept_truncated
+        )
         if self._agents.run_end.cut_off_work:
             return as_interrupted(completed)
         return completed

@@ -322,7 +322,7 @@ class JobClosed(Tagged):
 
 class RunCompleted(Tagged):
     status: Literal[
-        "completed", "failed", "refused", "budget", "deadline", "provider", "sandbox",
+        "completed", "truncated", "failed", "refused", "budget", "deadline", "provider", "sandbox",
         "interrupted", "terminated",
     ]  # fmt: skip
     result: str | None = None

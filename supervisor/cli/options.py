@@ -44,6 +44,7 @@ class RunOptions(Value):
     budget_requests: int | None = None
     deadline: str | None = None
     output_schema: str | None = None
+    accept_truncated: bool = False
     require_sandbox: str | None = None
     ephemeral: bool = False
     record: str | None = None

@@ -31,6 +31,7 @@ from .run_notifier import RunNotifier, TurnNotifier, open_notifier, open_turn_no
 
 EXIT_CODES = {
     "completed": 0,
+    "truncated": 1,
     "failed": 1,
     "refused": 3,
     "budget": 4,

@@ -1,7 +1,7 @@
 """A run's status from the end of its root agent. No I/O.
 
-A run is completed only if its root's work ended well and its answer fits the schema. A provider
-that did not answer, or refused for good, has a status of its own.
+A run is completed only if its root's work ended well, its answer is whole, and it fits the schema.
+A provider that did not answer, or refused for good, has a status of its own.
 """
 
 from typing import Literal
@@ -13,9 +13,14 @@ from swarm.mailbox.protocol.records import AgentEnded, RunCompleted
 from swarm.mailbox.schema_check import find_schema_violation
 
 RunStatus = Literal[
-    "completed", "failed", "refused", "budget", "deadline", "provider", "sandbox",
+    "completed", "truncated", "failed", "refused", "budget", "deadline", "provider", "sandbox",
     "interrupted", "terminated",
 ]  # fmt: skip
+
+_TRUNCATED = (
+    'the answer is cut: the model stopped at its output limit. `swarm resume RUN -p "go on"` '
+    "continues it; --accept-truncated takes such an answer"
+)
 
 PROVIDER_FAULTS = frozenset(
     {
@@ -31,6 +36,7 @@ def run_result(
     end: TurnCompleted | TurnFailed | TurnAborted | None,
     *,
     schema: dict[str, object] | None,
+    accept_truncated: bool = False,
 ) -> RunCompleted:
     """The outcome of the run.
 
@@ -38,8 +44,12 @@ def run_result(
         outcome: How the root ended.
         end: Its last turn's end, if there was one since the last start or resume of the run.
         schema: The JSON schema that the answer must fit.
+        accept_truncated: An answer that the model's output limit cut counts as an answer.
     """
     status = _status_of(outcome, end)
+    if status == "truncated" and not accept_truncated:
+        return RunCompleted(status=status, result=outcome.message, message=_TRUNCATED)
+    status = "completed" if status == "truncated" else status
     if status == "budget" and isinstance(end, TurnCompleted):
         why = "the budget was used up; the answer is the best the root had by then"
         return RunCompleted(status=status, result=outcome.message, message=why)
@@ -62,9 +72,7 @@ def _status_of(
     outcome: AgentEnded, end: TurnCompleted | TurnFailed | TurnAborted | None
 ) -> RunStatus:
     match outcome.state:
-        case "completed" | "truncated":
-            return "completed"
-        case "interrupted" | "budget" | "deadline" | "refused":
+        case "completed" | "truncated" | "interrupted" | "budget" | "deadline" | "refused":
             return outcome.state
         case "failed" | "crashed" | "killed":
             of_provider = isinstance(end, TurnFailed) and end.kind in PROVIDER_FAULTS

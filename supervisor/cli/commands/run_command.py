@@ -36,6 +36,7 @@ from .trust_command import ask_project_trust, ask_task_trust
 @agent_options
 @limit_options
 @click.option("--output-schema", metavar="FILE", help="JSON schema that the answer must fit.")
+@click.option("--accept-truncated", is_flag=True, help="An answer cut by the model is an answer.")
 @show_options
 @click.option("--ephemeral", is_flag=True, help="Keep nothing after the end.")
 @click.option("--record", metavar="FILE", help="Save all model traffic of the tree.")

@@ -146,6 +146,7 @@ def build_request(
         budget=narrow_budget(run_budget(config), role.budget),
         deadline_s=_seconds(config.deadline),
         output_schema=_output_schema(options, settings),
+        accept_truncated=options.accept_truncated,
         shell_environment=msgspec.convert(
             config.shell_environment_policy, ShellEnvironmentPolicy, from_attributes=True
         ),
