@@ -43,8 +43,7 @@ from .agents.agent_record import Agent
 from .agents.child_plan import AgentRequestError
 from .approvals.approval_answers import ApprovalAnswers
 from .control_requests.caller_rights import refusal_for
-from .control_requests.compaction_request import compact_agent
-from .control_requests.rollback_request import roll_back
+from .control_requests.history_requests import compact_agent, roll_back
 from .control_requests.settings_requests import SettingsRequests
 from .file_history.file_history import FileHistory
 from .run_context import RunContext

@@ -42,7 +42,7 @@ from .control_server import ControlledParts, ControlService
 from .dependencies import REAL_DEPENDENCIES, RunDependencies
 from .event_broadcast import EventBroadcast
 from .event_router import EventRouter
-from .exception_groups import first_swarm_error
+from .exception_groups import first_error
 from .journal.journal import open_journal
 from .journal.journal_files import repair_tail
 from .journal.journal_reader import BadLine, last_seq, run_records
@@ -65,7 +65,7 @@ from .runs.run_metadata import (
     save_request,
     write_metadata,
 )
-from .task_workload import TaskWorkload, network_warning
+from .task_workload import TaskWorkload
 from .team.team_service import TeamService, run_team_service
 from .version import VERSION
 
@@ -119,7 +119,7 @@ async def run_to_end(  # noqa: PLR0917 - the two last ones are the simulation's
                             remove_tree(here.folder)
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
-        if (fault := first_swarm_error(group)) is not None:
+        if (fault := first_error(group)) is not None:
             raise fault from None
         raise
     if request.ephemeral:
@@ -295,7 +295,9 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
         nursery.start_soon(monitor_heartbeats, running, control, services)
         nursery.start_soon(view.draw, running.broadcast.current_view)
         if (kind := network_filesystem_of(running.paths.folder)) is not None:
-            running.note(network_warning(str(running.paths.folder), kind))
+            text = f"{running.paths.folder} lies on {kind}: locks are unsafe there; "
+            text += "set SWARM_HOME or XDG_STATE_HOME to a local folder"
+            running.note(Warned(message=text))
         async with held.dependencies.open_control(running.paths.control_endpoint) as server:
             parts = ControlledParts(control, agency, ending, queue.answers, router.file_history)
             nursery.start_soon(ControlService(running, server, parts).serve)

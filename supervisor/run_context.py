@@ -24,7 +24,8 @@ from .agents.slot_scheduler import SlotScheduler
 from .agents.slots import AgentRegistry
 from .approvals.approval_grants import ApprovalGrants
 from .event_broadcast import EventBroadcast
-from .journal.journal import RUN_FILE, Journal
+from .journal.journal import Journal
+from .journal.journal_files import RUN_FILE
 from .processes.process_types import ProcessStarter
 from .run_request import RunRequest
 from .runs.paths import RunPaths

@@ -265,11 +265,3 @@ def read_agent_memory(running: RunContext, plan: AgentPlan) -> AgentMemory:
     for call in memory.open_calls.values():
         running.note(interrupted_end(call), agent=plan.path, file=file)
     return memory
-
-
-def network_warning(folder: str, kind: str) -> Warned:
-    """The warning for a state folder on a network file system."""
-    return Warned(
-        message=f"{folder} lies on {kind}: locks are unsafe there; "
-        "set SWARM_HOME or XDG_STATE_HOME to a local folder"
-    )

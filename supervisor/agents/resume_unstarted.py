@@ -11,7 +11,7 @@ from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.ops import Mail
 from swarm.mailbox.protocol.records import InputPosted, MailHandled, MailPosted
 
-from ..journal.journal import RUN_FILE
+from ..journal.journal_files import RUN_FILE
 from ..journal.journal_reader import read_records
 from ..run_context import RunContext
 from ..team.mail_delivery import MailDelivery

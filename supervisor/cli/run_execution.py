@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
 
 import click
 import msgspec
@@ -19,6 +18,7 @@ from swarm.mailbox.protocol.control import AnyFeed, RunView
 from swarm.mailbox.protocol.records import RunCompleted
 
 from ..console.terminal import choose_display, is_terminal
+from ..exception_groups import first_error
 from ..processes.early_start import EarlyProcesses, start_early
 from ..run_display import RunDisplay
 from ..run_request import RunRequest
@@ -122,7 +122,7 @@ def run_in_process(
         try:
             completed = trio.run(run_to_end, request, view, processes, places)
         except BaseExceptionGroup as group:
-            error = single_expected_error(group)
+            error = first_error(group, (SwarmError, KeyboardInterrupt))
             if error is None:
                 raise
             _finish_json_lines(view, show, error)
@@ -136,19 +136,6 @@ def run_in_process(
     if notifier is not None:
         notifier.finish(completed)
     return EXIT_CODES[completed.status]
-
-
-def single_expected_error(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
-    """The first error of the group if it holds only expected errors; else None."""
-    wanted = (SwarmError, KeyboardInterrupt)
-    _, rest = group.split(wanted)
-    if rest is not None:
-        return None
-    for inner in group.exceptions:
-        if isinstance(inner, BaseExceptionGroup):
-            return single_expected_error(cast("BaseExceptionGroup[BaseException]", inner))
-        return inner
-    return None
 
 
 def _finish_json_lines(view: "_NotifyingDisplay", show: ShowOptions, error: BaseException) -> None:

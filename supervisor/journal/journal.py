@@ -31,9 +31,9 @@ from swarm.mailbox.redact import Counts, Redactor
 from swarm.mailbox.redact_structs import redact_encoded
 
 from ..runs.paths import RunPaths
-from .journal_files import JournalFiles
+from .journal_files import RUN_FILE, JournalFiles, repair_tail
+from .journal_reader import last_seq
 
-RUN_FILE = "run"  # the supervisor's own records; agents' files are named by their ids
 _SYNCED = (
     RunStarted,
     AgentSpawned,
@@ -210,3 +210,15 @@ async def open_journal(
         finally:
             nursery.cancel_scope.cancel()
     journal.finish()
+
+
+@asynccontextmanager
+async def reopen_journal(places: RunPaths) -> AsyncIterator[Journal]:
+    """Open the journal of an ended run to append to it: torn last lines are cut, numbers continue.
+
+    The caller holds the run's lock.
+    """
+    for file in places.journal.glob("*.jsonl"):
+        repair_tail(file)
+    async with open_journal(places, last_seq=last_seq(places)) as journal:
+        yield journal

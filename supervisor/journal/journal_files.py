@@ -11,6 +11,7 @@ from pathlib import Path
 
 from swarm.mailbox.errors import SwarmError
 
+RUN_FILE = "run"  # the supervisor's own records; agents' files are named by their ids
 _MAX_OPEN, _FEWEST_OPEN = 256, 8  # descriptors; the least recently written one is closed first
 _OPEN_FILES_DIVISOR = 16  # at most a sixteenth of what this process may open
 

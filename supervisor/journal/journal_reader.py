@@ -21,7 +21,7 @@ from swarm.mailbox.protocol.base import SCHEMA_VERSION, Value
 from swarm.mailbox.protocol.records import AnyRecordBody, Record, decode_record
 
 from ..runs.paths import RunPaths
-from .journal import RUN_FILE
+from .journal_files import RUN_FILE
 
 _log = logging.getLogger("swarm.journal")
 MAX_LINE_BYTES = 64 * 1024 * 1024  # far more than any line that is written

@@ -5,6 +5,7 @@ reads one agent's file and is called only for an agent that is started again.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,8 +19,15 @@ from swarm.mailbox.protocol.events import (
     TurnStarted,
 )
 from swarm.mailbox.protocol.gateway import ResponseBilled
-from swarm.mailbox.protocol.items import AnyItem, AnyOutput, Message, TokenUsage, text_of
-from swarm.mailbox.protocol.ops import Mail
+from swarm.mailbox.protocol.items import (
+    AnyItem,
+    AnyOutput,
+    Message,
+    TokenUsage,
+    encode_item,
+    text_of,
+)
+from swarm.mailbox.protocol.ops import Mail, UndoCompaction
 from swarm.mailbox.protocol.records import (
     AgentEnded,
     AgentSpawned,
@@ -36,6 +44,7 @@ from swarm.mailbox.protocol.records import (
     RunStarted,
     SettingsChanged,
 )
+from swarm.mailbox.protocol.sampling import chain_digest
 from swarm.mailbox.protocol.settings import AgentSettings
 
 
@@ -220,3 +229,41 @@ def _close_turn(memory: AgentMemory) -> None:
 def _drop_continue_inputs(memory: AgentMemory) -> None:
     """Drop inputs that only mean "continue": any turn satisfies them, and no item shows them."""
     memory.inputs = {name: one for name, one in memory.inputs.items() if one.parts}
+
+
+class _CompactionMade(NamedTuple):
+    compaction_id: str
+    before: tuple[AnyItem, ...]
+    after: tuple[AnyItem, ...]
+
+
+def find_compaction_undo(records: Iterable[Record]) -> UndoCompaction | None:
+    """The op that undoes the latest compaction; None if there is none, or it cannot be undone.
+
+    It can be undone only if the history still begins with the items of that compaction: a rollback
+    or a removed image may have replaced them since.
+    """
+    made: list[_CompactionMade] = []
+
+    def note(memory: AgentMemory, record: Record) -> None:
+        match record.body:
+            case ContextRecorded(shortened=None, undoes=undone) if undone:
+                while made and made.pop().compaction_id != undone:
+                    pass
+            case ContextRecorded(shortened=done) as body if done is not None:
+                made.append(_CompactionMade(done.compaction_id, tuple(memory.items), body.items))
+            case _:
+                pass
+
+    items = tuple(fold_agent(records, before=note).items)
+    if not made or items[: len(made[-1].after)] != made[-1].after:
+        return None
+    last, digest = made[-1], b""
+    for item in last.after:
+        digest = chain_digest(digest, encode_item(item))
+    return UndoCompaction(
+        compaction_id=last.compaction_id,
+        base_count=len(last.after),
+        base_digest=digest,
+        items=tuple(msgspec.Raw(encode_item(item)) for item in last.before),
+    )

@@ -183,7 +183,7 @@ def find_run(places: UserPaths, wanted: str | None, *, broken: bool = False) -> 
     if wanted in known or len(fits) == 1:
         return RunId(wanted if wanted in known else fits[0])
     if not fits:
-        from .run_label import find_runs_named  # rare: opens a file per run
+        from .run_metadata import find_runs_named  # rare: opens a file per run
 
         fits = find_runs_named((places.runs / run for run in known), wanted)
         if len(fits) == 1:

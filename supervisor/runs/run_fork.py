@@ -41,20 +41,20 @@ from swarm.mailbox.protocol.records import (
     encode_record,
 )
 
-from ..journal.journal import RUN_FILE
-from ..journal.journal_files import JournalFiles
+from ..journal.journal_files import RUN_FILE, JournalFiles
 from ..journal.journal_reader import read_records, run_records
-from ..journal.past_turns import PastTurn, find_turn, list_turns
 from ..journal.replay import RunPast, fold_agent, fold_run
+from ..journal.turns import PastTurn, find_turn, list_turns
 from ..version import VERSION
 from .paths import RunPaths, make_private_folder
-from .run_label import RunLabel, write_label
 from .run_metadata import (
+    RunLabel,
     RunMetadata,
     load_request,
     lock_run,
     read_metadata,
     save_request,
+    write_label,
     write_metadata,
 )
 

@@ -18,8 +18,7 @@ from swarm.mailbox.remove_tree import remove_tree
 from swarm.mailbox.safe_open import FOLDER_FLAGS, open_beneath, open_canonical
 
 from .paths import RunPaths, UserPaths, paths_of_run
-from .run_label import RunLabel, read_label
-from .run_metadata import RunMetadata, is_run_alive, read_metadata
+from .run_metadata import RunLabel, RunMetadata, is_run_alive, read_label, read_metadata
 
 
 class RunSummary(Value):

@@ -1,9 +1,9 @@
-"""A run's metadata on disk: `run.json`, the saved request, and the lock of the folder."""
+"""A run's metadata on disk: `run.json`, its label, the saved request, the folder's lock."""
 
 import fcntl
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from swarm.mailbox.redact import Redactor
 from ..run_request import RunRequest
 from .paths import RunPaths, make_private_folder
 
+MAX_NAME_CHARS = 80
 _NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p"}
 _MOUNT_ESCAPE = re.compile(r"\\([0-7]{3})")  # escaped space, tab, newline or backslash
 
@@ -90,6 +91,43 @@ def load_request(places: RunPaths) -> RunRequest:
         return msgspec.json.decode(path.read_bytes(), type=RunRequest)
     except (OSError, msgspec.DecodeError) as error:
         raise UsageError(f"this run cannot be resumed: {path} cannot be read: {error}") from error
+
+
+class RunLabel(Value):
+    """Every field has a default: most runs have no file."""
+
+    name: str = ""
+    archived: bool = False
+    forked_from: str = ""  # a run's id
+
+
+def read_label(places: RunPaths) -> RunLabel:
+    """The run's label. An unreadable file counts as none: nothing of the run depends on it."""
+    with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return msgspec.json.decode((places.folder / "label.json").read_bytes(), type=RunLabel)
+    return RunLabel()
+
+
+def write_label(places: RunPaths, label: RunLabel) -> None:
+    """Replace the file in one step. Raises SwarmError if the folder cannot be written."""
+    _write_atomically(places.folder / "label.json", msgspec.json.encode(label))
+
+
+def find_runs_named(folders: Iterable[Path], name: str) -> list[str]:
+    """Ids of the runs that have this name."""
+    return [
+        folder.name
+        for folder in folders
+        if read_label(RunPaths(folder=folder, sockets=folder)).name == name
+    ]
+
+
+def check_run_name(name: str) -> str:
+    """The name with normalised blanks. Raises UsageError if it is too long or unprintable."""
+    short = " ".join(name.split())
+    if len(short) > MAX_NAME_CHARS or not short.isprintable():
+        raise UsageError(f"a name has at most {MAX_NAME_CHARS} characters, all of them printable")
+    return short
 
 
 @contextmanager
@@ -175,7 +213,7 @@ def find_network_filesystem(path: str, mounts: str) -> str | None:
 
 
 def _write_atomically(path: Path, data: bytes) -> None:
-    fresh = path.with_suffix(".new")
+    fresh = path.with_suffix(f".{os.getpid()}")
     try:
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb") as file:

@@ -10,11 +10,11 @@ from swarm.mailbox.ids import ROOT_PATH, short_id
 from swarm.mailbox.protocol.control import RollBack, UndoFiles
 from swarm.mailbox.protocol.records import ContextRecorded
 
-from ...control_requests.rollback_request import describe_rollback
+from ...control_requests.history_requests import describe_rollback
 from ...file_history.snapshots import FileSnapshot, choose_snapshots
+from ...journal.journal import reopen_journal
 from ...journal.journal_reader import read_records
-from ...journal.journal_reopen import reopen_journal
-from ...journal.turn_boundaries import RolledBackHistory, drop_last_turns, fold_turns
+from ...journal.turns import RolledBackHistory, drop_last_turns, fold_turns
 from ...runs.paths import RunPaths
 from ...runs.run_metadata import is_run_alive, lock_run, read_metadata
 from ..control_client import resolve_run, send_request_for_message

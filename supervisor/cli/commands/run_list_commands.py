@@ -13,9 +13,8 @@ from swarm.roles.config.quantities import parse_duration
 
 from ...console.number_format import render_age, render_bytes, render_count, render_usd
 from ...runs.paths import RunPaths, find_run, find_user_paths, paths_of_run
-from ...runs.run_label import check_run_name, read_label, write_label
 from ...runs.run_list import RunFilter, RunSummary, choose_runs_to_prune, list_runs, remove_run
-from ...runs.run_metadata import read_metadata
+from ...runs.run_metadata import check_run_name, read_label, read_metadata, write_label
 from ..lazy_commands import ColorCommand
 from ..printing import print_columns, print_json
 

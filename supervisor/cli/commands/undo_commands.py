@@ -25,9 +25,9 @@ from ...file_history.net_changes import NetChange, compose_changes, others_of
 from ...file_history.snapshots import FileSnapshot, FilesPast, choose_snapshots, fold_files
 from ...file_history.undo_report import describe_report
 from ...file_history.unified_diff import count_diff, diff_lines
+from ...journal.journal import reopen_journal
 from ...journal.journal_reader import read_records, run_records
-from ...journal.journal_reopen import reopen_journal
-from ...journal.past_turns import find_turn, list_turns
+from ...journal.turns import find_turn, list_turns
 from ...runs.paths import RunPaths
 from ...runs.run_metadata import is_run_alive, lock_run, read_metadata
 from ..control_client import resolve_run, send_request_for_message

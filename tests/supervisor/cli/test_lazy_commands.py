@@ -12,7 +12,8 @@ from support.paths import ROOT
 from swarm.mailbox.errors import SwarmError
 from swarm.supervisor.cli.lazy_commands import LAZY_COMMANDS
 from swarm.supervisor.cli.main import cli, explain_shadowed_package, run_cli
-from swarm.supervisor.cli.run_execution import EXIT_CODES, single_expected_error
+from swarm.supervisor.cli.run_execution import EXIT_CODES
+from swarm.supervisor.exception_groups import first_error
 
 DOCS = ROOT / "docs" / "commands.md"
 HEAVY = {
@@ -173,10 +174,8 @@ def test_the_exit_codes_are_those_of_the_contract():
 
 def test_only_errors_raised_on_purpose_are_taken_out_of_a_group():
     error = SwarmError("full")
-    assert (
-        single_expected_error(BaseExceptionGroup("g", [BaseExceptionGroup("h", [error])])) is error
-    )
-    assert single_expected_error(BaseExceptionGroup("g", [error, ValueError("bug")])) is None
+    assert first_error(BaseExceptionGroup("g", [BaseExceptionGroup("h", [error])])) is error
+    assert first_error(BaseExceptionGroup("g", [error, ValueError("bug")])) is None
 
 
 def test_colour_may_stand_on_either_side(tmp_path):

@@ -6,7 +6,7 @@ from swarm.mailbox.protocol.changes import CompactionInfo
 from swarm.mailbox.protocol.items import encode_item, text_message
 from swarm.mailbox.protocol.records import ContextRecorded, ItemRecorded, Record
 from swarm.mailbox.protocol.sampling import chain_digest
-from swarm.supervisor.journal.compactions import find_compaction_undo
+from swarm.supervisor.journal.replay import find_compaction_undo
 
 A, B, C, D = (text_message("user", name) for name in "abcd")
 

@@ -14,9 +14,14 @@ from swarm.mailbox.redact import Redactor
 from swarm.supervisor.cli.main import run_cli
 from swarm.supervisor.runs.paths import find_run, find_user_paths, make_private_folder, paths_of_run
 from swarm.supervisor.runs.run_export import export_run, secret_values
-from swarm.supervisor.runs.run_label import RunLabel, read_label
 from swarm.supervisor.runs.run_list import choose_runs_to_prune, list_runs
-from swarm.supervisor.runs.run_metadata import RunMetadata, lock_run, write_metadata
+from swarm.supervisor.runs.run_metadata import (
+    RunLabel,
+    RunMetadata,
+    lock_run,
+    read_label,
+    write_metadata,
+)
 
 
 @pytest.fixture

@@ -10,9 +10,8 @@ from swarm.mailbox.protocol.events import TurnAborted, TurnCompleted, TurnStarte
 from swarm.mailbox.protocol.items import FunctionCall, FunctionCallOutput, text_message
 from swarm.mailbox.protocol.records import ContextRecorded, ItemRecorded, Record
 from swarm.mailbox.protocol.sampling import ModelInfo
-from swarm.supervisor.journal.past_turns import find_turn, list_turns
 from swarm.supervisor.journal.replay import fold_agent
-from swarm.supervisor.journal.turn_boundaries import drop_last_turns, fold_turns
+from swarm.supervisor.journal.turns import drop_last_turns, find_turn, fold_turns, list_turns
 
 MODEL = ModelInfo(slug="m", provider="p", wire="responses")
 
