@@ -4,8 +4,7 @@ An answer that cannot be carried out as given is refused with a message that say
 the approval then stays open.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -30,12 +29,20 @@ _MAX_REASON = 2_000
 _MAX_ANSWER = 8_000
 
 
-class AnswerEffects(NamedTuple):
+class AnswerEffects(Protocol):
     """Side effects that carrying out an answer needs."""
 
-    save_rule: Callable[[ApprovalRequest], Awaitable[str]]  # the file's path; raises SwarmError
-    spread_rules: Callable[[], Awaitable[None]]  # send the saved rules to every live agent
-    notify_overruled: Callable[[str, str], None]  # (agent, approval id): it may try again
+    async def save_rule(self, request: ApprovalRequest) -> str:
+        """Save the rule that "always" stands for; returns the file's path. Raises SwarmError."""
+        ...
+
+    async def spread_rules(self) -> None:
+        """Send the saved rules to every live agent."""
+        ...
+
+    def notify_overruled(self, path: str, approval_id: str) -> None:
+        """Tell the agent that it may try again. Never waits; one that is gone gets no notice."""
+        ...
 
 
 class ApprovalAnswers:

@@ -4,6 +4,7 @@ Only a person's answer has an effect outside the run: it can save a rule.
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from ..agents.agent_manager import AgentManager
 from ..agents.agent_record import Agent, AgentPlan
 from ..journal.journal_reader import run_records
 from ..run_context import RunContext
-from .approval_answers import AnswerEffects, ApprovalAnswers
+from .approval_answers import ApprovalAnswers
 from .approval_endpoint import ApprovalEndpoint
 from .approval_grants import ANY_REPOSITORY, ApprovalsPast, fold_approvals
 from .approval_types import AutoReviewer
@@ -66,40 +67,56 @@ def open_approval_queue(
         plan = plan_of(path)
         return None if plan is None else plan.limits
 
-    def write(
-        body: AnyRecordBody, *, agent: str, then: Callable[[Record], None] | None = None
-    ) -> None:
-        def written(record: Record) -> None:
-            running.broadcast.publish_record(record)
-            if then is not None:
-                then(record)
-
-        running.journal.write(body, agent=agent, then=written)
-
-    async def save(approved: ApprovalRequest) -> str:
-        return await trio.to_thread.run_sync(save_rule, config / "rules", approved)
-
-    async def spread() -> None:
-        await send_rules_to_all(running, tuple(agents.agents.values()))
-
-    async def send_notice(agent: Agent, text: str) -> None:
-        try:
-            await running.send(agent, Notice(notice_id=running.entropy.new_id(), text=text))
-        except PeerGone:
-            return
-
-    def notify_overruled(path: str, approval_id: str) -> None:
-        if (agent := agents.agents.get(path)) is not None:
-            nursery.start_soon(send_notice, agent, granted_notice(approval_id))
-
     _add_initial_grants(running)
+    write = partial(_write_record, running)
     broker = Broker(write, limits_of, running.grants, past, settings)
-    effects = AnswerEffects(save_rule=save, spread_rules=spread, notify_overruled=notify_overruled)
+    effects = _RunEffects(running, nursery, agents, config / "rules")
     return ApprovalQueue(
         broker=broker,
         answers=ApprovalAnswers(broker, effects),
         endpoint=ApprovalEndpoint(running, broker, nursery),
     )
+
+
+class _RunEffects:
+    """The `AnswerEffects` of a run."""
+
+    def __init__(
+        self, running: RunContext, nursery: trio.Nursery, agents: AgentManager, rules: Path
+    ) -> None:
+        self._run, self._nursery, self._agents, self._rules = running, nursery, agents, rules
+
+    async def save_rule(self, request: ApprovalRequest) -> str:
+        return await trio.to_thread.run_sync(save_rule, self._rules, request)
+
+    async def spread_rules(self) -> None:
+        await send_rules_to_all(self._run, tuple(self._agents.agents.values()))
+
+    def notify_overruled(self, path: str, approval_id: str) -> None:
+        if (agent := self._agents.agents.get(path)) is not None:
+            self._nursery.start_soon(self._send_notice, agent, granted_notice(approval_id))
+
+    async def _send_notice(self, agent: Agent, text: str) -> None:
+        try:
+            notice = Notice(notice_id=self._run.entropy.new_id(), text=text)
+            await self._run.send(agent, notice)
+        except PeerGone:
+            return
+
+
+def _write_record(
+    running: RunContext,
+    body: AnyRecordBody,
+    *,
+    agent: str,
+    then: Callable[[Record], None] | None = None,
+) -> None:
+    def written(record: Record) -> None:
+        running.broadcast.publish_record(record)
+        if then is not None:
+            then(record)
+
+    running.journal.write(body, agent=agent, then=written)
 
 
 def _add_initial_grants(running: RunContext) -> None:

@@ -19,7 +19,7 @@ from swarm.mailbox.protocol.control import Done, Refused, ResolveApproval
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.records import ApprovalRequested, ApprovalResolved, GrantGiven, Record
 from swarm.mailbox.protocol.requests import Decided
-from swarm.supervisor.approvals.approval_answers import AnswerEffects, ApprovalAnswers
+from swarm.supervisor.approvals.approval_answers import ApprovalAnswers
 from swarm.supervisor.approvals.approval_grants import ApprovalGrants, ApprovalsPast
 from swarm.supervisor.approvals.approval_limits import MAX_OPEN
 from swarm.supervisor.approvals.approval_types import ReviewVerdict
@@ -72,22 +72,21 @@ class Story:
             self.finished.put, lambda path: self.limits, self.grants, past or ApprovalsPast(),
             AskSettings(timeout_s=timeout_s, reviewer=judge),
         )  # fmt: skip
-        notify = lambda *notice: self.notified.append(notice)  # noqa: E731
-        effects = AnswerEffects(
-            save_rule=self._save, spread_rules=self._spread, notify_overruled=notify
-        )
-        self.answers = ApprovalAnswers(self.broker, effects)
+        self.answers = ApprovalAnswers(self.broker, self)
         self.spread: list[tuple[int, bool]] = []  # how many prefixes hold, is anybody answered
         self.decided: dict[str, Decided] = {}
 
-    async def _save(self, request: ApprovalRequest) -> str:
+    async def save_rule(self, request: ApprovalRequest) -> str:
         if self.save_fails:
             raise SwarmError("others may write it")
         self.saved.append(request)
         return "/home/rules"
 
-    async def _spread(self) -> None:
+    async def spread_rules(self) -> None:
         self.spread.append((len(self.grants.prefixes), bool(self.decided)))
+
+    def notify_overruled(self, path: str, approval_id: str) -> None:
+        self.notified.append((path, approval_id))
 
     async def ask(self, name: str, request: ApprovalRequest, agent: str = ME) -> None:
         self.decided[name] = await self.broker.decide(agent, request)
