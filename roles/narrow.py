@@ -23,9 +23,9 @@ from swarm.mailbox.protocol.limits import (
     WorkspaceWrite,
 )
 
-from .proxy_policy import narrow_network
+from .proxy_policy import intersect_networks
 from .role import Role
-from .unix_sockets import narrow_sockets
+from .unix_sockets import intersect_sockets
 
 BoundPolicy = ReadOnly | WorkspaceWrite | ProfilePolicy
 _N = TypeVar("_N", int, float)
@@ -54,16 +54,21 @@ def narrow_limits(parent: Limits, role: Role) -> Limits:
 
 def narrow_role_sockets(parent: UnixSockets, role: Role) -> UnixSockets:
     """Which sockets of other programs an agent of this role may connect to."""
-    return narrow_sockets(
-        parent, mode=role.sandbox_mode, table=role.unix_sockets, wants_network=_wants_network(role)
-    )
+    if role.unix_sockets is not None:
+        return intersect_sockets(parent, role.unix_sockets)
+    return parent if _keeps_network(role) else UnixSockets()
 
 
 def narrow_role_network(parent: NetworkPolicy | None, role: Role) -> NetworkPolicy | None:
     """What an agent of this role may reach through the proxy; None: no proxy."""
-    return narrow_network(
-        parent, mode=role.sandbox_mode, table=role.network, wants_network=_wants_network(role)
-    )
+    if parent is not None and role.network is not None:
+        return intersect_networks(parent, role.network)
+    return parent if _keeps_network(role) else None
+
+
+def _keeps_network(role: Role) -> bool:
+    """False for a read-only role, unless its workspace table asks for network access."""
+    return role.sandbox_mode != "read-only" or _wants_network(role)
 
 
 def without_direct_network(policy: SandboxPolicy) -> SandboxPolicy:

@@ -11,7 +11,7 @@ from swarm.mailbox.host_patterns import InvalidHost, intersect_patterns, normali
 from swarm.mailbox.protocol.limits import NetworkPolicy
 
 from .config.requirements import NetworkRequirements
-from .config.schema import Config, NetworkTable, SandboxMode
+from .config.schema import Config, NetworkTable
 
 MAX_PATTERNS = 1_000
 
@@ -52,28 +52,6 @@ def read_network_table(table: NetworkTable, place: str) -> NetworkPolicy | None:
         mitm=table.mitm,
         upstream=table.allow_upstream_proxy,
     )
-
-
-def narrow_network(
-    parent: NetworkPolicy | None,
-    *,
-    mode: SandboxMode | None,
-    table: NetworkPolicy | None,
-    wants_network: bool,
-) -> NetworkPolicy | None:
-    """What an agent of a role may reach under this parent.
-
-    Args:
-        parent: The parent's policy.
-        mode: The role's sandbox mode.
-        table: The role's own network policy.
-        wants_network: The role's workspace table asks for network access.
-    """
-    if parent is None:
-        return None
-    if table is not None:
-        return intersect_networks(parent, table)
-    return None if mode == "read-only" and not wants_network else parent
 
 
 def intersect_networks(one: NetworkPolicy, other: NetworkPolicy) -> NetworkPolicy:

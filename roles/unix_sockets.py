@@ -13,7 +13,7 @@ from swarm.mailbox.path_rules import SANDBOX_TREES, is_within
 from swarm.mailbox.protocol.limits import UnixSockets
 
 from .config.requirements import NetworkRequirements
-from .config.schema import Config, NetworkTable, SandboxMode
+from .config.schema import Config, NetworkTable
 
 MAX_SOCKETS = 100
 
@@ -58,19 +58,6 @@ def socket_path(path: str, place: str) -> str:
     if real == "/" or any(is_within(real, tree) for tree in SANDBOX_TREES):
         raise UsageError(f"{place}: `{path}` cannot be shown, a sandbox has its own there")
     return real
-
-
-def narrow_sockets(
-    parent: UnixSockets,
-    *,
-    mode: SandboxMode | None,
-    table: UnixSockets | None,
-    wants_network: bool,
-) -> UnixSockets:
-    """What an agent of a role may connect to under this parent; works like `narrow_network`."""
-    if table is not None:
-        return intersect_sockets(parent, table)
-    return UnixSockets() if mode == "read-only" and not wants_network else parent
 
 
 def intersect_sockets(one: UnixSockets, other: UnixSockets) -> UnixSockets:

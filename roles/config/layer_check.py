@@ -39,9 +39,11 @@ def check_layer(layer: Layer) -> None:
     values = layer.values
     if "profile" in values:
         name = values["profile"]
-        raise UsageError(
-            f'{describe_place(layer, "profile")}: `profile = "{name}"` is not supported; use '
-            f"`--profile {name}` with {name}.config.toml beside config.toml"
+        raise error_at(
+            layer,
+            "profile",
+            f'`profile = "{name}"` is not supported; use '
+            f"`--profile {name}` with {name}.config.toml beside config.toml",
         )
     providers = as_table(values.get("model_providers"))
     tables = {name: _typed(layer, ("model_providers", name), table, ProviderTable)
@@ -53,15 +55,13 @@ def check_layer(layer: Layer) -> None:
     fixed = _typed(layer, ("agents",), agents, AgentsTable)
     config = _typed(layer, (), values, Config)
     for path, text in find_shell_table_errors(config.shell_environment_policy):
-        raise UsageError(f"{describe_place(layer, ('shell_environment_policy', *path))}: {text}")
+        raise error_at(layer, ("shell_environment_policy", *path), text)
     for key in ("max_threads", "max_concurrent_threads_per_session", "max_depth", "max_total"):
         number = getattr(fixed, key)
         if number is not None and number < 0:
-            raise UsageError(f"{describe_place(layer, f'agents.{key}')}: must not be negative")
+            raise error_at(layer, f"agents.{key}", "must not be negative")
     if fixed.job_max_runtime_seconds is not None and fixed.job_max_runtime_seconds < 1:
-        raise UsageError(
-            f"{describe_place(layer, 'agents.job_max_runtime_seconds')}: must be at least 1"
-        )
+        raise error_at(layer, "agents.job_max_runtime_seconds", "must be at least 1")
     for name, provider in tables.items():
         _check_provider(layer, name, provider)
 
@@ -76,10 +76,10 @@ def _typed(layer: Layer, above: KeyPath, table: object, kind: type[_T]) -> _T:
 
 def _check_provider(layer: Layer, name: str, provider: ProviderTable) -> None:
     if name in RESERVED_PROVIDERS:
-        raise UsageError(
-            f"{describe_place(layer, ('model_providers', name))}: built-in providers "
-            "cannot be redefined; "
-            f"rename it, for example to {name}-custom"
+        raise error_at(
+            layer,
+            ("model_providers", name),
+            f"built-in providers cannot be redefined; rename it, for example to {name}-custom",
         )
     if (problem := key_source_problem(provider)) is not None:
         key, why = problem
@@ -98,6 +98,11 @@ def explain_error(layer: Layer, error: msgspec.ValidationError, above: KeyPath =
     steps = found[1].replace("[...]", f".{ANY_KEY}").split(".") if found else []
     path = (*above, *(re.sub(r"\[\d+\]", "", step) for step in steps if step))
     return f"{describe_place(layer, path)}: {text[: found.start()] if found else text}"
+
+
+def error_at(layer: Layer, key: str | KeyPath, problem: str) -> UsageError:
+    """An error that names file, line and key."""
+    return UsageError(f"{describe_place(layer, key)}: {problem}")
 
 
 def describe_place(layer: Layer, key: str | KeyPath) -> str:

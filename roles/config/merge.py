@@ -36,11 +36,6 @@ class ValueOrigin(Value):
     file: str = ""
     line: int = 0  # if known already; else it is looked up in the layer's text
 
-    @property
-    def label(self) -> str:
-        """`user (/path/config.toml)`, or only the layer's name."""
-        return f"{self.layer} ({self.file})" if self.file else self.layer
-
 
 class MergedConfig(Value):
     """The merged values of all layers; `origins` maps the path of each leaf to its layer."""

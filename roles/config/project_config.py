@@ -64,17 +64,8 @@ DecideTrust = Callable[[Sequence[ProjectFolder]], Sequence[str]]
 # For each folder the reason why it is ignored; "" if it is used.
 
 
-def trust_nothing(folders: Sequence[ProjectFolder]) -> Sequence[str]:
-    """Trusts no folder; for callers that cannot ask and know no decisions."""
-    return [f"project configuration is not trusted{_problem_suffix(one)}" for one in folders]
-
-
-def _problem_suffix(one: ProjectFolder) -> str:
-    return f": {one.problem}" if one.problem else ""
-
-
 def project_layers(
-    cwd: Path, below: Toml, *, config_folder: Path, decide: DecideTrust = trust_nothing
+    cwd: Path, below: Toml, *, config_folder: Path, decide: DecideTrust
 ) -> tuple[Layer, ...]:
     """The project's layers from its root to `cwd`, the nearest last.
 

@@ -22,7 +22,7 @@ from swarm.mailbox.protocol.rules import PrefixRule
 
 from .file_reading import decode_text, parse_toml
 from .key_positions import KeyPath
-from .layer_check import check_layer, describe_place, explain_error, find_key_position
+from .layer_check import check_layer, error_at, explain_error, find_key_position
 from .merge import Layer, leaves
 from .requirements import NetworkRequirements, Requirements, ReviewerName, SandboxModeName
 from .schema import GranularPolicy, Toml
@@ -120,10 +120,7 @@ def read_requirements_file(path: Path, data: bytes) -> Requirements:
     known = RequirementsFile.__struct_fields__
     for key in layer.values:
         if key not in known:
-            raise UsageError(
-                f"{describe_place(layer, (key,))}: unknown requirement; known are "
-                f"{', '.join(known)}"
-            )
+            raise error_at(layer, (key,), f"unknown requirement; known are {', '.join(known)}")
     try:
         file = msgspec.convert(layer.values, RequirementsFile)
     except msgspec.ValidationError as error:
@@ -145,26 +142,19 @@ def _place(layer: Layer, path: KeyPath) -> str:
 
 def _translate(file: RequirementsFile, layer: Layer) -> Requirements:
     if file.enforce_residency is not None:
-        raise UsageError(
-            f"{describe_place(layer, 'enforce_residency')}: cannot be honoured: no "
-            "provider here promises it"
+        raise error_at(
+            layer, "enforce_residency", "cannot be honoured: no provider here promises it"
         )
     for key in ("allowed_approval_policies", "allowed_permission_profiles"):
         if getattr(file, key) == ():
-            raise UsageError(f"{describe_place(layer, key)}: field `{key}` cannot be empty")
+            raise error_at(layer, key, f"field `{key}` cannot be empty")
     if file.features is not None and file.feature_requirements is not None:
-        raise UsageError(
-            f"{describe_place(layer, 'feature_requirements')}: the same as `features`; "
-            "give one of them"
-        )
+        raise error_at(layer, "feature_requirements", "the same as `features`; give one of them")
     modes = _sandbox_modes(file, layer)
     deny_read = file.permissions.filesystem.deny_read if file.permissions else ()
     for path in deny_read:
         if not path.startswith("/") or ".." in path.split("/"):
-            raise UsageError(
-                f"{describe_place(layer, 'permissions.filesystem.deny_read')}: {path!r} "
-                "must be absolute"
-            )
+            raise error_at(layer, "permissions.filesystem.deny_read", f"{path!r} must be absolute")
     return Requirements(
         approvals=file.allowed_approval_policies,
         reviewers=_reviewers(file.allowed_approvals_reviewers),
@@ -198,10 +188,7 @@ def _sandbox_modes(file: RequirementsFile, layer: Layer) -> tuple[SandboxModeNam
                 modes, key = remote.allowed_sandbox_modes, "remote_sandbox_config"
                 break
     if modes is not None and "read-only" not in modes:
-        raise UsageError(
-            f"{describe_place(layer, key)}: must include `read-only`, which every run may "
-            "narrow itself to"
-        )
+        raise error_at(layer, key, "must include `read-only`, which every run may narrow itself to")
     return modes
 
 
@@ -221,16 +208,14 @@ def _prefix_rules(rules: _Rules | None, layer: Layer) -> tuple[PrefixRule, ...]:
         for one in rule.pattern:
             alternatives = one.any_of if one.token is None else (one.token,)
             if (one.token is None) == (one.any_of is None) or not alternatives:
-                raise UsageError(
-                    f"{describe_place(layer, ('rules', 'prefix_rules', 'pattern'))}: each "
-                    "element is either "
-                    "`token` or a non-empty `any_of`"
+                raise error_at(
+                    layer,
+                    ("rules", "prefix_rules", "pattern"),
+                    "each element is either `token` or a non-empty `any_of`",
                 )
             pattern.append(alternatives)
         if not pattern:
-            raise UsageError(
-                f"{describe_place(layer, ('rules', 'prefix_rules', 'pattern'))}: cannot be empty"
-            )
+            raise error_at(layer, ("rules", "prefix_rules", "pattern"), "cannot be empty")
         found.append(
             PrefixRule(
                 pattern=tuple(pattern), decision=rule.decision, justification=rule.justification
@@ -245,14 +230,9 @@ def _network(table: _Network | None, layer: Layer) -> NetworkRequirements | None
     key = "experimental_network"
     lists = (table.allowed_domains, table.denied_domains)
     if table.domains is not None and lists != (None, None):
-        raise UsageError(
-            f"{describe_place(layer, key)}: give `domains`, or `allowed_domains` and "
-            "`denied_domains`"
-        )
+        raise error_at(layer, key, "give `domains`, or `allowed_domains` and `denied_domains`")
     if table.unix_sockets is not None and table.allow_unix_sockets is not None:
-        raise UsageError(
-            f"{describe_place(layer, key)}: give `unix_sockets` or `allow_unix_sockets`"
-        )
+        raise error_at(layer, key, "give `unix_sockets` or `allow_unix_sockets`")
     domains: dict[str, _Switch] = dict(table.domains or {})
     domains |= dict.fromkeys(table.allowed_domains or (), "allow")
     domains |= dict.fromkeys(table.denied_domains or (), "deny")
@@ -260,7 +240,7 @@ def _network(table: _Network | None, layer: Layer) -> NetworkRequirements | None
         try:
             normalize_pattern(pattern, denies=word == "deny")
         except InvalidHost as error:
-            raise UsageError(f"{describe_place(layer, (key, 'domains'))}: {error}") from error
+            raise error_at(layer, (key, "domains"), str(error)) from error
     return NetworkRequirements(
         enabled=table.enabled,
         domains=domains,
@@ -279,9 +259,7 @@ def _sockets(table: _Network, layer: Layer) -> dict[str, Literal["allow", "none"
     listed |= dict.fromkeys(table.allow_unix_sockets or (), "allow")
     for path in listed:
         if not path.startswith("/"):
-            raise UsageError(
-                f"{describe_place(layer, ('experimental_network',))}: `{path}` is no absolute path"
-            )
+            raise error_at(layer, ("experimental_network",), f"`{path}` is no absolute path")
     return listed
 
 
@@ -291,9 +269,8 @@ def _pins(pins: Toml | None, layer: Layer) -> Toml:
         return {}
     for path, _ in leaves(pins):
         if ".".join(path) not in PINNABLE:
-            raise UsageError(
-                f"{describe_place(layer, ('pins', *path))}: cannot be pinned; these can: "
-                f"{', '.join(PINNABLE)}"
+            raise error_at(
+                layer, ("pins", *path), f"cannot be pinned; these can: {', '.join(PINNABLE)}"
             )
     check_layer(Layer(name="pins", source=layer.source, values=pins))
     return pins

@@ -70,13 +70,8 @@ def load_layer_rules(
     )
 
 
-def load_folder_rules(folders: Sequence[Path]) -> LoadedRules:
-    """Read `*.rules` of every folder. Raises UsageError, with the path, for an unreadable one."""
-    return load_files([path for folder in folders for path in _files_in(folder)])
-
-
 def load_files(paths: Sequence[Path]) -> LoadedRules:
-    """As `load_folder_rules`, for exactly these files. Raises UsageError for an unreadable one."""
+    """The rules of exactly these files. Raises UsageError, with the path, for an unreadable one."""
     return load_texts({path: _read(path) for path in paths})
 
 

@@ -6,7 +6,6 @@ patches are shown as diffs. Lines are Rich texts of cleaned text, so the plain f
 
 from collections.abc import Iterable, Iterator
 
-import msgspec
 from rich.style import Style
 from rich.text import Text
 
@@ -51,36 +50,21 @@ from .record_description import (
 from .safe_text import clean_block, clean_line
 from .theme import BAD, BUSY, DIM, GOOD, HEAD, PLAIN, STATE_STYLES, WARN
 
-
-class TranscriptOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of long parts; None = no limit."""
-
-    output_lines: int | None = 12
-    diff_lines: int | None = 60
-    with_reasoning: bool = True
-    with_context: bool = False  # also the context that the program gave the model
+_OUTPUT_LINES, _DIFF_LINES = 12, 60  # shown of an output and of a diff
 
 
-def transcript_lines(
-    records: Iterable[Record], path: str, *, options: TranscriptOptions | None = None
-) -> Iterator[Text]:
-    """The lines of one agent's transcript.
-
-    Args:
-        records: Of the whole run or of this agent, in order; other agents' records are skipped.
-        path: The agent.
-        options: Limits of long parts.
-    """
-    story = AgentTranscript(path, options)
+def transcript_lines(records: Iterable[Record], path: str) -> Iterator[Text]:
+    """The transcript of the agent at `path`; records of other agents are skipped."""
+    transcript = AgentTranscript(path)
     for record in records:
-        yield from story.add_record(record)
+        yield from transcript.add_record(record)
 
 
 class AgentTranscript:
     """The transcript of one agent as it grows: call `add_record` once per record, in order."""
 
-    def __init__(self, path: str, options: TranscriptOptions | None = None) -> None:
-        self._path, self._options = path, options or TranscriptOptions()
+    def __init__(self, path: str) -> None:
+        self._path = path
         self._agent_id = ""
         self._turns = 0
         self._count: TokenCount | None = None
@@ -124,7 +108,7 @@ class AgentTranscript:
                 yield from self._call(record.body)
             case ContextRecorded() as body:
                 yield Text(f"— {describe_replaced(body)} —", style=DIM)
-                yield from _indented(body.summary, DIM, limit=self._options.output_lines)
+                yield from _indented(body.summary, DIM, limit=_OUTPUT_LINES)
             case TokenCount() as body:
                 self._count = body
             case TurnDiff() as body:
@@ -133,7 +117,7 @@ class AgentTranscript:
                 yield _line(f"warning: {message}", WARN)
             case ProcessEnded(orderly=False) as body:
                 yield _line(f"process {body.pid} ended: {body.reason}", BAD)
-                yield from _indented(body.stderr_tail, DIM, limit=self._options.output_lines)
+                yield from _indented(body.stderr_tail, DIM, limit=_OUTPUT_LINES)
             case AgentEnded() as body:
                 yield Text()
                 yield _line(f"ended: {body.state}", STATE_STYLES.get(body.state, PLAIN))
@@ -172,9 +156,7 @@ class AgentTranscript:
                     yield from _block("agent", text, GOOD)
                 elif body.source == "note":
                     yield from _block("note", text, WARN)
-                elif body.source == "context" and self._options.with_context:
-                    yield from _block(f"context ({message.role})", text, DIM)
-            case Reasoning() as reasoning if self._options.with_reasoning:
+            case Reasoning() as reasoning:
                 text = "\n".join(reasoning.summary or reasoning.content)
                 yield from _block("reasoning", text, DIM)
             case _:
@@ -197,8 +179,8 @@ class AgentTranscript:
                     yield _line(f"{body.tool} {describe_call(detail)}", HEAD)
         elif isinstance(body, CallEnded):
             changes = body.changes or self._patches.pop(body.call_id, ())
-            yield from _diff(changes, limit=self._options.diff_lines)
-            yield from _indented(body.output, DIM, limit=self._options.output_lines)
+            yield from _diff(changes, limit=_DIFF_LINES)
+            yield from _indented(body.output, DIM, limit=_OUTPUT_LINES)
             good = body.status == "completed" and not body.exit_code
             yield Text(f"  ({describe_end(body)})", style=DIM if good else BAD)
 

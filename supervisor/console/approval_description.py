@@ -59,7 +59,7 @@ def action_kind(action: AnyAction) -> str:
             assert_never(action)
 
 
-def describe_action(action: AnyAction, *, limit: int = 200) -> str:
+def describe_action(action: AnyAction) -> str:
     """The action on one line."""
     match action:
         case CommandAction():
@@ -74,7 +74,7 @@ def describe_action(action: AnyAction, *, limit: int = 200) -> str:
             text = "; ".join(one.question for one in questions)
         case _:
             assert_never(action)
-    return clean_line(text, limit=limit)
+    return clean_line(text, limit=200)
 
 
 def describe_permissions(permissions: ExtraPermissions) -> str:

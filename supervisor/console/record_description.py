@@ -44,35 +44,36 @@ from swarm.mailbox.protocol.records import ContextRecorded, InputPosted, MailPos
 from .number_format import render_count, render_span
 from .safe_text import clean_line, first_line
 
+_LIMIT = 200  # characters of one description
 _CHANGE_LETTERS = {"add": "A", "delete": "D", "update": "M"}
 
 
-def describe_call(detail: AnyCallDetail, *, limit: int = 200) -> str:
+def describe_call(detail: AnyCallDetail) -> str:
     """The most telling argument: the script, the keys typed, the files, the current step."""
     match detail:
         case CommandCall():
-            return clean_line(detail.script or shlex.join(detail.argv), limit=limit)
+            return clean_line(detail.script or shlex.join(detail.argv), limit=_LIMIT)
         case StdinCall():
-            typed = clean_line(repr(detail.chars)[1:-1], limit=limit) if detail.chars else "wait"
-            return clean_line(f"session {detail.session_id}: {typed}", limit=limit)
+            typed = clean_line(repr(detail.chars)[1:-1], limit=_LIMIT) if detail.chars else "wait"
+            return clean_line(f"session {detail.session_id}: {typed}", limit=_LIMIT)
         case PatchCall():
-            return clean_line(describe_changes(detail.changes), limit=limit)
+            return clean_line(describe_changes(detail.changes), limit=_LIMIT)
         case PlanCall():
             done = sum(step.status == "completed" for step in detail.plan)
             current = [step.step for step in detail.plan if step.status == "in_progress"]
             head = f"{done}/{len(detail.plan)}"
-            return clean_line(f"{head} {current[0]}" if current else head, limit=limit)
+            return clean_line(f"{head} {current[0]}" if current else head, limit=_LIMIT)
         case OtherCall():
-            return clean_line(detail.argument, limit=limit)
+            return clean_line(detail.argument, limit=_LIMIT)
         case _:
             assert_never(detail)
 
 
-def describe_doing(detail: AnyCallDetail, *, limit: int = 200) -> str:
+def describe_doing(detail: AnyCallDetail) -> str:
     """`Read a.py, b.py; Search foo in src` for a command that only reads; else ""."""
     if not isinstance(detail, CommandCall):
         return ""
-    return describe_meanings(detail.parsed_cmd, limit=limit)
+    return describe_meanings(detail.parsed_cmd)
 
 
 def describe_shortly(detail: AnyCallDetail) -> str:
@@ -80,7 +81,7 @@ def describe_shortly(detail: AnyCallDetail) -> str:
     return describe_doing(detail) or describe_call(detail)
 
 
-def describe_meanings(meanings: tuple[ParsedCommand, ...], *, limit: int = 200) -> str:
+def describe_meanings(meanings: tuple[ParsedCommand, ...]) -> str:
     """What a command reads, lists and searches; "" for none."""
     text = ""
     before: ParsedCommand | None = None
@@ -88,7 +89,7 @@ def describe_meanings(meanings: tuple[ParsedCommand, ...], *, limit: int = 200) 
         more = isinstance(one, ReadFile) and isinstance(before, ReadFile)
         text += f"{', ' if more else '; ' if text else ''}{_meaning(one, is_more=more)}"
         before = one
-    return clean_line(text, limit=limit)
+    return clean_line(text, limit=_LIMIT)
 
 
 def _meaning(meaning: ParsedCommand, *, is_more: bool) -> str:
@@ -209,21 +210,21 @@ def describe_turn_diff(body: TurnDiff) -> str:
     return text
 
 
-def describe_item(item: AnyItem, *, limit: int = 200) -> str:
+def describe_item(item: AnyItem) -> str:
     """The first words of a history item."""
     match item:
         case Message():
-            text = f"{item.role}: {first_line(text_of(item.content), limit=limit)}"
+            text = f"{item.role}: {first_line(text_of(item.content), limit=_LIMIT)}"
         case Reasoning():
-            text = f"reasoning: {first_line(' '.join(item.summary), limit=limit) or '(hidden)'}"
+            text = f"reasoning: {first_line(' '.join(item.summary), limit=_LIMIT) or '(hidden)'}"
         case FunctionCall():
             text = f"call {item.name} {item.arguments}"
         case CustomToolCall():
             text = f"call {item.name} {item.input}"
         case FunctionCallOutput() | CustomToolCallOutput():
-            text = f"output: {first_line(text_of(item.output), limit=limit)}"
+            text = f"output: {first_line(text_of(item.output), limit=_LIMIT)}"
         case Compaction():
             text = "compaction: (sealed by the provider)"
         case _:
             assert_never(item)
-    return clean_line(text, limit=limit)
+    return clean_line(text, limit=_LIMIT)

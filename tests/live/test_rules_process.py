@@ -11,7 +11,7 @@ import pytest
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.rules import RuleSet
 from swarm.roles.config.merge import Layer
-from swarm.roles.rules.rule_loader import MAX_BYTES, load_files, load_folder_rules, load_layer_rules
+from swarm.roles.rules.rule_loader import MAX_BYTES, load_files, load_layer_rules
 
 pytestmark = pytest.mark.live
 PROGRAM = "import sys; from swarm.supervisor.cli.entry import main; main()"
@@ -32,13 +32,21 @@ def write(folder: Path, name: str, text: str) -> Path:
     return path
 
 
+def layers_in(tmp_path: Path, *names: str) -> list[Layer]:
+    return [Layer(name=name, source=str(tmp_path / name / "config.toml")) for name in names]
+
+
 def test_files_of_all_folders_count_in_order(tmp_path):
-    write(tmp_path / "low", "b.rules", 'prefix_rule(pattern=["b"])')
-    write(tmp_path / "low", "a.rules", 'prefix_rule(pattern=["a"])')
-    write(tmp_path / "low", "notes.txt", "not rules")
-    (tmp_path / "low" / "c.rules").mkdir()
-    write(tmp_path / "high", "z.rules", '\ufeffprefix_rule(pattern=["z"], decision="forbidden")')
-    loaded = load_folder_rules([tmp_path / "low", tmp_path / "absent", tmp_path / "high"])
+    write(tmp_path / "low" / "rules", "b.rules", 'prefix_rule(pattern=["b"])')
+    write(tmp_path / "low" / "rules", "a.rules", 'prefix_rule(pattern=["a"])')
+    write(tmp_path / "low" / "rules", "notes.txt", "not rules")
+    (tmp_path / "low" / "rules" / "c.rules").mkdir()
+    write(
+        tmp_path / "high" / "rules",
+        "z.rules",
+        '\ufeffprefix_rule(pattern=["z"], decision="forbidden")',
+    )
+    loaded = load_layer_rules(layers_in(tmp_path, "low", "absent", "high"))
     assert [one.pattern[0][0] for one in loaded.rules.prefixes] == ["a", "b", "z"]
     assert [Path(name).name for name in loaded.files] == ["a.rules", "b.rules", "z.rules"]
     assert loaded.warnings == ()
@@ -46,7 +54,7 @@ def test_files_of_all_folders_count_in_order(tmp_path):
 
 def test_no_file_starts_no_process(tmp_path, monkeypatch):
     monkeypatch.setattr(subprocess, "run", None)
-    assert load_folder_rules([tmp_path]).rules == RuleSet()
+    assert load_layer_rules(layers_in(tmp_path, "absent")).rules == RuleSet()
 
 
 def test_one_broken_file_and_no_rule_is_known(tmp_path):

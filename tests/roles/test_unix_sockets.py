@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.limits import UnixSockets
 from swarm.roles.config.requirements import NetworkRequirements
-from swarm.roles.config.schema import Config, NetworkTable
+from swarm.roles.config.schema import Config, NetworkTable, WorkspaceTable
+from swarm.roles.narrow import narrow_role_sockets
+from swarm.roles.role import Role
 from swarm.roles.unix_sockets import (
     apply_socket_requirements,
     intersect_sockets,
-    narrow_sockets,
     read_socket_table,
     run_socket_rules,
 )
@@ -68,7 +69,9 @@ def test_a_role_has_no_more_than_its_parent_and_a_reading_one_what_it_names(
     mode, table, wants_network, expected
 ):
     parent = UnixSockets(allow=PATHS)
-    own = narrow_sockets(parent, mode=mode, table=table, wants_network=wants_network)
+    workspace = WorkspaceTable(network_access=True) if wants_network else None
+    role = Role(name="r", sandbox_mode=mode, unix_sockets=table, workspace=workspace)
+    own = narrow_role_sockets(parent, role)
     assert own.allow == expected
 
 

@@ -59,26 +59,16 @@ def provider_problem(name: str, table: ProviderTable) -> str | None:
 
 
 def _spec(name: str, table: ProviderTable, key: str | None) -> ProviderSpec:
-    return ProviderSpec(
-        id=name,
-        name=table.name or name,
-        base_url=table.base_url,
-        wire_api=table.wire_api,
-        env_key=key,
-        env_key_instructions=table.env_key_instructions,
-        query_params=table.query_params,
-        http_headers=table.http_headers,
-        env_http_headers=table.env_http_headers,
-        request_max_retries=min(table.request_max_retries, 100),
-        stream_max_retries=min(table.stream_max_retries, 100),
-        stream_idle_timeout_ms=table.stream_idle_timeout_ms,
-        tolerant_tool_calls=table.tolerant_tool_calls,
-        remote_compaction=table.remote_compaction,
-        continues_text=table.continues_text,
-        key_header=table.key_header,
-        key_file=table.key_file or "",
-        key_command=_command(name, table),
-    )
+    fields = msgspec.structs.asdict(table) | {
+        "id": name,
+        "name": table.name or name,
+        "env_key": key,
+        "request_max_retries": min(table.request_max_retries, 100),
+        "stream_max_retries": min(table.stream_max_retries, 100),
+        "key_file": table.key_file or "",
+        "key_command": _command(name, table),
+    }
+    return ProviderSpec(**{name: fields[name] for name in ProviderSpec.__struct_fields__})
 
 
 def key_source_field(table: ProviderTable) -> str | None:

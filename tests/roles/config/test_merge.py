@@ -63,7 +63,7 @@ def test_the_origin_of_a_leaf_is_the_highest_layer_that_said_it():
         ("model",): ValueOrigin(layer="user"),
         ("agents", "x"): ValueOrigin(layer="system", file="/etc/c.toml"),
     }
-    assert merged.origins["agents", "x"].label == "system (/etc/c.toml)"
+    assert merged.origins["agents", "x"] == ValueOrigin(layer="system", file="/etc/c.toml")
 
 
 @pytest.mark.parametrize(

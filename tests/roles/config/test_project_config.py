@@ -203,7 +203,7 @@ def test_the_nearest_folder_wins_and_paths_are_relative_to_their_own(repo):
 
 def test_what_is_not_trusted_says_nothing_and_that_is_told(repo):
     write(repo, config="sandbox_mode = 'danger-full-access'\nx = [", agents__scout=ROLE)
-    refused = project_layers(repo, {}, config_folder=Path("/nonexistent"))
+    refused = layers(repo, judge=lambda folders: ["not trusted" for _ in folders])
     loaded = load_config(refused)
     assert loaded.config.sandbox_mode == "workspace-write"
     assert ["not trusted" in words for words in loaded.warnings] == [True]

@@ -29,7 +29,7 @@ from swarm.mailbox.protocol.records import (
     decode_record,
 )
 from swarm.mailbox.protocol.sampling import ModelInfo
-from swarm.supervisor.console.agent_transcript import TranscriptOptions, transcript_lines
+from swarm.supervisor.console.agent_transcript import transcript_lines
 from swarm.supervisor.console.log_lines import LogFilter, log_line, matches_filter
 
 SCOUT = "/root/scout"
@@ -72,7 +72,7 @@ STORY = numbered(
             status="completed",
             exit_code=0,
             duration_s=0.25,
-            output="one\ntwo\x1b[2J\nthree\nfour\n",
+            output="one\ntwo\x1b[2J\n" + "more\n" * 12,
         ),
     ),
     ("/root", MailPosted(mail=LETTER)),
@@ -103,8 +103,7 @@ STORY = numbered(
 
 
 def test_a_transcript_tells_task_turns_commands_patches_and_messages_in_order():
-    options = TranscriptOptions(output_lines=2)
-    lines = transcript_lines(STORY, SCOUT, options=options)
+    lines = transcript_lines(STORY, SCOUT)
     assert [line.plain for line in lines] == [
         "/root/scout [explorer]",
         "read-only, /w",
@@ -123,6 +122,7 @@ def test_a_transcript_tells_task_turns_commands_patches_and_messages_in_order():
         "  in /w, bwrap",
         "  one",
         "  two",
+        *["  more"] * 10,
         "  … 2 more lines",
         "  (exit code 0 after 0.2 s)",
         "",
