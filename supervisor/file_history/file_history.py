@@ -18,9 +18,8 @@ from ..run_context import RunContext
 from .change_watcher import ChangeWatcher
 from .changed_files import list_changed_files
 from .content_store import ContentStore, SnapshotResult
-from .file_undo import SnapshotRecord, UndoReport, new_snapshot_id, undo_changes
+from .file_undo import SnapshotRecord, UndoReport, describe_report, new_snapshot_id, undo_changes
 from .snapshots import choose_snapshots, fold_snapshots
-from .undo_report import describe_report
 
 MAX_PATHS = 2_000
 _EXCLUDED_FOLDERS = ("/proc", "/sys", "/dev")

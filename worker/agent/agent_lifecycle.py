@@ -22,9 +22,8 @@ from ..current_spec import CurrentSpec
 from ..exec.exec_sessions import EnvironmentSource
 from ..sandbox.role_lock import lock_gap
 from ..tools.approval_requester import ApprovalRequester
-from ..tools.orchestrator import Orchestrator
+from ..tools.orchestrator import Orchestrator, ToolRegistry
 from ..tools.team_client import TeamClient
-from ..tools.tool_registry import ToolRegistry
 from .agent_session import AgentSession
 from .agent_state import AgentState
 from .reporter import Reporter

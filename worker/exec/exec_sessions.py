@@ -2,7 +2,7 @@
 
 No session outlives the block that opened it. A call returns at the end of its yield time or when
 its command ends, whichever comes first, with no fixed pauses. A session is not closed while a call
-waits for it (`session_slots`).
+waits for it (`SessionSlots`).
 """
 
 import random
@@ -22,8 +22,7 @@ from ..current_spec import CurrentSpec
 from ..proxy.blocked_texts import blocked_texts
 from ..sandbox.denial_detection import is_sandbox_denial
 from ..sandbox.sandbox_plan import SandboxPlan
-from .command_environment import FORCED_VARIABLES, command_environment
-from .command_plan import check_workdir, plan_command
+from .command_plan import FORCED_VARIABLES, check_workdir, command_environment, plan_command
 from .command_route import RouteRequest
 from .command_state import LauncherGone
 from .exec_outcome import (
@@ -43,11 +42,10 @@ from .exec_outcome import (
     waited_text,
     write_yield_s,
 )
-from .exec_session import ExecSession, OnOutput
+from .exec_session import ExecSession, OnOutput, SessionSlots, choose_session_to_close
 from .launcher_client import LauncherClient
 from .prewarmed_sandbox import PrewarmedSandbox
 from .running_command import CommandRequest, InputClosed, start_command
-from .session_slots import SessionSlots, choose_session_to_close
 
 EnvironmentSource = Callable[[], Awaitable[Mapping[str, str]]]
 _SYSTEM_RANDOM = random.SystemRandom()  # has no state, so a fork may share it

@@ -6,8 +6,12 @@ The files of a command never leak: `start_command` or `RunningCommand.close` clo
 
 import contextlib
 import errno
+import fcntl
 import os
+import pty
 import signal
+import struct
+import termios
 
 import trio
 
@@ -21,10 +25,10 @@ from .command_route import CommandRoute, RouteRequest
 from .command_state import CommandNotStarted, ExitStatus, LauncherGone
 from .launcher_client import LauncherClient
 from .launcher_protocol import CommandLaunched, CommandLimits, LaunchOrder
-from .pseudo_terminal import open_terminal
 
 _CHUNK_BYTES = 64 * 1024
 _KILL_LIMIT_S = 5.0
+_WINDOW_SIZE = struct.pack("HHHH", 24, 80, 0, 0)  # of a new terminal: rows, columns
 
 
 class CommandRequest(Value):
@@ -223,10 +227,13 @@ async def _launch(
 
 
 def _open_stdio(*, tty: bool) -> tuple[int, int, int]:
-    """Our end, the child's input, the child's output and error."""
+    """Our end, the child's input, the child's output and error. Raises OSError."""
     if tty:
-        terminal = open_terminal()
-        return terminal.master, terminal.slave, terminal.slave
+        ours, taken = pty.openpty()
+        os.set_blocking(ours, False)
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(ours, termios.TIOCSWINSZ, _WINDOW_SIZE)
+        return ours, taken, taken
     given = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     ours, taken = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(ours, False)

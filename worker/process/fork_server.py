@@ -62,7 +62,7 @@ PRELOADED_MODULES = (
     "msgspec",
     "swarm.worker.agent.agent_process",
     "swarm.worker.exec.launcher_client",
-    "swarm.worker.tools.tool_registry",
+    "swarm.worker.tools.orchestrator",
     "swarm.worker.policy.command_decision",
     "swarm.worker.patch.apply",
     "swarm.worker.sandbox.sandbox_plan",

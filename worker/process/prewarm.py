@@ -43,7 +43,7 @@ from swarm.mailbox.protocol.spec import (
 from ..agent.agent_lifecycle import run_agent_lifecycle
 from ..agent.agent_process import agent_lock_rules
 from ..current_spec import CurrentSpec
-from ..exec.command_environment import command_environment
+from ..exec.command_plan import command_environment
 from ..exec.exec_sessions import open_exec_sessions
 from ..exec.launcher_client import LauncherClient
 from ..policy.shell_parser import load_shell_grammar

@@ -25,7 +25,7 @@ from swarm.mailbox.proxy_environment import without_proxy_variables
 from swarm.mailbox.remove_tree import remove_tree
 
 from ..exec.brokered_spawn import wait_for_brokers
-from ..exec.command_environment import command_environment
+from ..exec.command_plan import command_environment
 from ..exec.command_spawn import SpawnFailed, set_process_limits, spawn_command
 from ..exec.launcher_protocol import CommandLimits, LaunchOrder
 from ..process.boot import set_title

@@ -66,9 +66,9 @@ from ..agent.agent_lifecycle import run_agent_lifecycle
 from ..agent.reporter import Reporter
 from ..current_spec import CurrentSpec
 from ..exec.exec_sessions import EnvironmentSource
+from ..tools.orchestrator import ToolRegistry
 from ..tools.team_client import TeamClient
 from ..tools.tool_interface import Tool
-from ..tools.tool_registry import ToolRegistry
 
 ReplyStep = AnySampleEvent | float  # an event (its request_id is filled in), or seconds of silence
 FakeReply = Sequence[ReplyStep]

@@ -5,6 +5,7 @@ approval request follows the begin in the same message stream. A call that needs
 none is refused with an output that the model reads; the run continues.
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -17,7 +18,8 @@ from swarm.mailbox.protocol.events import (
     OtherCall,
     OutputArrived,
 )
-from swarm.mailbox.protocol.items import AnyCall, FunctionCall
+from swarm.mailbox.protocol.items import AnyCall, CustomToolCall, FunctionCall
+from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 
 from ..agent.context.truncate import truncate_middle
 from ..agent.reporter import Reporter
@@ -28,16 +30,59 @@ from .tool_interface import (
     Invocation,
     RetriableInvocation,
     SupervisorRequestOnly,
+    Tool,
     ToolFailed,
     ToolResult,
 )
-from .tool_registry import ToolRegistry
 
 EndStatus = Literal["completed", "failed", "declined", "interrupted"]
 SHOWN_BYTES = 10_000  # of an output, to people and the journal
 FIRST_TRY_BYTES = 8_000  # of a command's output in the sandbox, when it was run again outside
 _REASON_BYTES = 2_000  # of the same output, for the approver
 _ARGUMENT_CHARS = 200
+# A small model chooses among few tools; each further one costs its attention and 100 tokens.
+_FOR_SMALL_MODELS = frozenset({"exec_command", "edit_file"})
+
+
+class ToolRegistry:
+    """The tools of one agent, in the order in which they are described to models.
+
+    Order and bytes of the list never change during a conversation (prompt caches). `on_turn` is
+    called with the turn id before each call is prepared.
+    """
+
+    def __init__(
+        self, tools: tuple[Tool, ...], *, on_turn: Callable[[str], None] | None = None
+    ) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._on_turn = on_turn
+
+    def enter_turn(self, turn_id: str) -> None:
+        """Note that a call of this turn is about to be prepared."""
+        if self._on_turn is not None:
+            self._on_turn(turn_id)
+
+    def find(self, name: str) -> Tool | None:
+        """Return the tool of this name, even if it was not offered to this model."""
+        return self._tools.get(name)
+
+    def tool_for(self, call: AnyCall) -> Tool:
+        """Return the tool for this call. Raises ToolFailed: unknown name, or wrong kind of call."""
+        tool = self._tools.get(call.name)
+        if tool is None:
+            kind = "unsupported custom tool call" if isinstance(call, CustomToolCall) else None
+            raise ToolFailed(f"{kind or 'unsupported call'}: {call.name}")
+        if not tool.accepts(call):
+            raise ToolFailed(f"tool {call.name} invoked with incompatible payload")
+        return tool
+
+    def specs(self, model: ModelInfo) -> tuple[ToolSpec, ...]:
+        """Return the specs for this model; none if it cannot call tools."""
+        if not model.can_call_tools:
+            return ()
+        offered = _FOR_SMALL_MODELS if model.constrained_calls else self._tools.keys()
+        told = (tool.describe(model) for name, tool in self._tools.items() if name in offered)
+        return tuple(spec for spec in told if spec is not None)
 
 
 class _Call(msgspec.Struct, frozen=True):

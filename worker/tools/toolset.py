@@ -9,6 +9,7 @@ from .csv_job import ReportAgentJobResultTool, SpawnAgentsOnCsvTool
 from .edit_file import EditFileTool
 from .exec_command import ExecCommandTool
 from .list_dir import ListDirTool
+from .orchestrator import ToolRegistry
 from .request_permissions import RequestPermissionsTool
 from .request_user_input import RequestUserInputTool
 from .spawn_agent import SpawnAgentTool
@@ -22,7 +23,6 @@ from .team_tools import (
 )
 from .tool_context import ToolContext
 from .tool_interface import Tool
-from .tool_registry import ToolRegistry
 from .update_plan import UpdatePlanTool
 from .view_image import ViewImageTool
 from .wait_agent import WaitAgentTool

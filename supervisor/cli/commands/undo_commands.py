@@ -18,12 +18,12 @@ from ...file_history.content_store import ContentStore
 from ...file_history.file_undo import (
     SnapshotRecord,
     UndoReport,
+    describe_report,
     recorded_changes,
     undo_changes,
 )
 from ...file_history.net_changes import NetChange, compose_changes, others_of
 from ...file_history.snapshots import FileSnapshot, FilesPast, choose_snapshots, fold_files
-from ...file_history.undo_report import describe_report
 from ...file_history.unified_diff import count_diff, diff_lines
 from ...journal.journal import reopen_journal
 from ...journal.journal_reader import read_records, run_records

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from swarm.mailbox.protocol.spec import ShellEnvironmentPolicy
 from swarm.mailbox.proxy_environment import without_proxy_variables
-from swarm.worker.exec.command_environment import FORCED_VARIABLES, command_environment
+from swarm.worker.exec.command_plan import FORCED_VARIABLES, command_environment
 
 P = ShellEnvironmentPolicy
 

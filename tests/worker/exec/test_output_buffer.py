@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.worker.exec.output_buffer import HeadTailBuffer
+from swarm.worker.exec.exec_session import HeadTailBuffer
 
 CHUNKS = st.lists(st.binary(max_size=40), max_size=30)
 

@@ -13,7 +13,7 @@ from swarm.worker.exec.exec_outcome import (
     closed_text,
     waited_text,
 )
-from swarm.worker.exec.session_slots import MAX_QUEUED_CALLS, SessionSlots, choose_session_to_close
+from swarm.worker.exec.exec_session import MAX_QUEUED_CALLS, SessionSlots, choose_session_to_close
 
 
 class One(msgspec.Struct, frozen=True):

@@ -19,9 +19,9 @@ from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC, FakeTool
 from swarm.worker.tools.apply_patch import ApplyPatchTool
 from swarm.worker.tools.exec_command import MAY_BE_SANDBOX, ExecCommandTool, exec_result
 from swarm.worker.tools.function_tool import decode_arguments
+from swarm.worker.tools.orchestrator import ToolRegistry
 from swarm.worker.tools.tool_context import ToolContext
 from swarm.worker.tools.tool_interface import ToolFailed
-from swarm.worker.tools.tool_registry import ToolRegistry
 from swarm.worker.tools.toolset import Toolset
 from swarm.worker.tools.write_stdin import WriteStdinArguments
 
