@@ -10,6 +10,7 @@ ENVIRONMENT_START, ENVIRONMENT_END = "<environment_context>", "</environment_con
 ABORTED_START, ABORTED_END = "<turn_aborted>", "</turn_aborted>"
 GUIDANCE_START = "# AGENTS.md instructions for "
 SUMMARY_START, SUMMARY_END = "<compacted_history>", "</compacted_history>"
+SPAWNED_START, SPAWNED_END = "<spawned_agent_context>", "</spawned_agent_context>"
 STATE_START, STATE_END = "<kept_state>", "</kept_state>"
 CONTEXT_STARTS = (
     ENVIRONMENT_START,
@@ -17,6 +18,7 @@ CONTEXT_STARTS = (
     GUIDANCE_START,
     SUMMARY_START,
     STATE_START,
+    SPAWNED_START,
     "<user_instructions>",
     "<skill>",
     "<permissions instructions>",

@@ -1,7 +1,8 @@
 """On the raw bytes of each wire: every request begins with the one before, whatever comes between.
 
 So a provider's prompt cache holds: over tool calls, guidance that joins, a refused and a broken
-answer, words and a letter in between, an interrupt, and another life.
+answer, words and a letter in between, an interrupt, and another life. And siblings share what
+comes before their own paths and tasks.
 """
 
 from itertools import pairwise
@@ -140,3 +141,40 @@ async def test_every_request_begins_with_the_bytes_of_the_one_before(rig, model_
     for words in (b"Use tabs.", b"mind the tests", b"a zephyr", b"<turn_aborted>", b"quokka"):
         assert last.count(words) == 1
     assert {one.source for one in rig.bodies(ItemRecorded)} >= {"context", "user", "mail", "tool"}
+
+
+@pytest.mark.parametrize("name", ["responses", "chat", "messages"])
+@pytest.mark.parametrize("role", ["default", "explorer"])
+async def test_the_first_requests_of_siblings_share_nearly_all_their_bytes(
+    rig, model_server, name, role
+):
+    (rig.work / "AGENTS.md").write_text("Use tabs.\n")
+    task = rig.work / "task.md"
+    task.write_text(
+        "---\nfan_out:\n  each: {lines: 'seq 3'}\n  prompt: 'look into part {item}'\n"
+        f"  role: {role}\n---\njoin them\n"
+    )
+    answers = {
+        "responses": model_server.responses(model_server.message("done")),
+        "chat": model_server.chat({"content": "done"}),
+        "messages": model_server.messages({"type": "text", "text": "done"}),
+    }
+    model_server.default = model_server.reply(answers[name])
+    (rig.home / "config.toml").write_text(
+        f'model = "some-model"\nmodel_provider = "b"\n[model_providers.b]\nname = "b"\n'
+        f'base_url = "{model_server.url}"\nwire_api = "{name}"\n'
+    )
+    with trio.fail_after(LIMIT_S):
+        run = await rig.start("run", str(task), "-s", "danger-full-access", "--plain")
+        ended = await run.wait_end()
+    assert ended.code == 0, ended.err
+    bodies = [one.body for one in model_server.requests if b"look into part" in one.body]
+    siblings = [body for body in bodies if b"<spawned_agent_context>" in body]
+    assert len(siblings) == 3
+    for one, other in pairwise(siblings):
+        shared = next(at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+        assert shared >= 0.95 * len(one)
+    if name == "chat":
+        for body in siblings:
+            (system, *_) = msgspec.json.decode(body)["messages"]
+            assert "<spawned_agent_context>" not in system["content"]

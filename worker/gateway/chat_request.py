@@ -86,7 +86,8 @@ class _ResponseFormat(msgspec.Struct, tag_field="type", tag="json_schema"):
     json_schema: _Schema
 
 
-class _After(msgspec.Struct, omit_defaults=True):
+class _Head(msgspec.Struct, omit_defaults=True):
+    model: str
     stream: bool | None = None
     stream_options: dict[str, bool] | None = None
     tools: tuple[_Tool, ...] = ()
@@ -107,7 +108,7 @@ def encode_tool(tool: ToolSpec) -> _Tool:
 
 
 def encode_head(key: HeadKey) -> RequestHead:
-    """`before` holds the model; the store adds the system message, which depends on the
+    """All but the messages comes first. The store adds the system message, which depends on the
     conversation.
     """
     model = key.model
@@ -117,7 +118,8 @@ def encode_head(key: HeadKey) -> RequestHead:
         raw = msgspec.Raw(key.output_schema)
         strict = is_strict(key.output_schema)
         schema = _ResponseFormat(json_schema=_Schema(name="output", strict=strict, schema=raw))
-    after = _After(
+    head = _Head(
+        model=model.slug,
         stream=True,
         stream_options={"include_usage": True},
         tools=tuple(map(encode_tool, key.tools)) if model.can_call_tools else (),
@@ -128,8 +130,7 @@ def encode_head(key: HeadKey) -> RequestHead:
         temperature=_EMBEDDED_TEMPERATURE if is_embedded else None,
         seed=1 if is_embedded else None,  # the same question gets the same answer
     )
-    before = b'{"model":' + to_json(model.slug) + b',"messages":['
-    return RequestHead(before=before, after=b"]," + to_json(after)[1:])
+    return RequestHead(before=to_json(head)[:-1] + b',"messages":[', after=b"]}")
 
 
 class _Group:

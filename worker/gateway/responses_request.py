@@ -1,6 +1,6 @@
 """The request body of the Responses wire: items, head and tail as JSON bytes.
 
-The key order is that of Codex 0.169, with `instructions` as its own field. Fields that strict
+What agents share comes first, `instructions` as a field of its own. Fields that strict
 servers reject (item ids, author, success, client metadata) are never sent. Mail from other agents
 has the role user, unless the model's catalogue entry says that it was trained on another form.
 """
@@ -76,19 +76,19 @@ class _Text(msgspec.Struct, omit_defaults=True):
     format: _Format | None = None
 
 
-class _Before(msgspec.Struct, omit_defaults=True):
+class _Head(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """All but the items and the cache key; unset fields are left out."""
+
     model: str
     instructions: str = ""
     stream: bool | None = None
-
-
-class _After(msgspec.Struct):
     tools: tuple[_Function | _Custom, ...]
-    tool_choice: str
+    tool_choice: str | msgspec.UnsetType = msgspec.UNSET
     parallel_tool_calls: bool
-    reasoning: _Effort | None
-    store: bool
-    include: tuple[str, ...]
+    reasoning: _Effort | msgspec.UnsetType | None = msgspec.UNSET
+    store: bool | msgspec.UnsetType = msgspec.UNSET
+    include: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    text: _Text | msgspec.UnsetType = msgspec.UNSET
 
 
 def encode_tool(tool: ToolSpec, *, freeform: bool) -> _Function | _Custom:
@@ -105,47 +105,35 @@ def encode_tool(tool: ToolSpec, *, freeform: bool) -> _Function | _Custom:
 
 
 def encode_head(key: HeadKey) -> RequestHead:
-    """Everything except the items and the fields of a single agent."""
-    if key.compacts:
-        return _compaction_head(key)
+    """Everything except the items and the fields of a single agent, which come last."""
     model = key.model
     tools = key.tools if model.can_call_tools else ()
-    summary = None if key.summary == "none" else key.summary
-    effort = _Effort(effort=key.effort or model.default_effort, summary=summary)
-    after = _After(
+    effort = _Effort(effort=key.effort or model.default_effort)
+    head = _Head(
+        model=model.slug,
+        instructions=key.instructions,
         tools=tuple(encode_tool(tool, freeform=model.freeform_tools) for tool in tools),
-        tool_choice="auto",
         parallel_tool_calls=model.parallel_tool_calls,
-        reasoning=effort if model.reasoning else None,
-        store=False,
-        include=("reasoning.encrypted_content",) if model.reasoning else (),
+        reasoning=effort if model.reasoning else msgspec.UNSET,
     )
-    before = _Before(model=model.slug, instructions=key.instructions, stream=True)
+    if not key.compacts:  # `/responses/compact` takes no settings of an answer
+        _add_answer_settings(head, key)
+    return RequestHead(before=to_json(head)[:-1] + b',"input":[', after=b"]")
+
+
+def _add_answer_settings(head: _Head, key: HeadKey) -> None:
+    head.stream, head.tool_choice, head.store = True, "auto", False
+    head.include = ("reasoning.encrypted_content",) if key.model.reasoning else ()
+    if isinstance(head.reasoning, _Effort):
+        head.reasoning.summary = None if key.summary == "none" else key.summary
+    else:
+        head.reasoning = None
     form = None
     if key.output_schema is not None:
         strict, schema = is_strict(key.output_schema), msgspec.Raw(key.output_schema)
         form = _Format(strict=strict, schema=schema, name="output_schema")
-    settings = _Text(verbosity=key.verbosity, format=form)
-    text = b"" if settings == _Text() else b',"text":' + to_json(settings)
-    # The cache key goes between `after` and `text`; NUL, which JSON cannot hold, marks its place.
-    return RequestHead(
-        before=to_json(before)[:-1] + b',"input":[',
-        after=b"]," + to_json(after)[1:-1] + b"\0" + text + b"}",
-    )
-
-
-def _compaction_head(key: HeadKey) -> RequestHead:
-    """The head for `/responses/compact`: no stream, no answer settings, no cache key."""
-    model = key.model
-    effort = _Effort(effort=key.effort or model.default_effort)
-    tools = tuple(encode_tool(tool, freeform=model.freeform_tools) for tool in key.tools)
-    after = {
-        "tools": tools if model.can_call_tools else (),
-        "parallel_tool_calls": model.parallel_tool_calls,
-        **({"reasoning": effort} if model.reasoning else {}),
-    }
-    before = to_json(_Before(model=model.slug, instructions=key.instructions))
-    return RequestHead(before=before[:-1] + b',"input":[', after=b"]," + to_json(after)[1:])
+    if key.verbosity or form:
+        head.text = _Text(verbosity=key.verbosity, format=form)
 
 
 class ResponsesStore(EncodedItemStore):
@@ -173,11 +161,8 @@ class ResponsesStore(EncodedItemStore):
 
     def body(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
         head = self._heads.get(key)
-        if key.compacts:
-            return (head.before, bytes(self._buffer), head.after)
-        after, _, text = head.after.partition(b"\0")
-        own = b',"prompt_cache_key":' + to_json(cache_key)
-        return (head.before, bytes(self._buffer), after, own, text)
+        own = b"" if key.compacts else b',"prompt_cache_key":' + to_json(cache_key)
+        return (head.before, bytes(self._buffer), head.after, own, b"}")
 
     def _encode(self, item: AnyItem) -> bytes:
         match item:

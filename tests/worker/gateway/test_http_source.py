@@ -116,15 +116,17 @@ async def test_a_response_streams_its_text_and_ends_with_items_and_usage(model_s
     assert last.first_byte_s is not None
 
 
-async def test_the_request_has_the_keys_of_the_reference_in_their_order(model_server):
+async def test_the_request_has_the_keys_of_the_reference_and_what_agents_share_comes_first(
+    model_server,
+):
     model_server.add_responses(model_server.message("ok"))
     await ask(model_server)
     (seen,) = model_server.requests
     assert seen.target == "/v1/responses"
     assert seen.headers["authorization"] == f"Bearer {KEY}"
     assert list(seen.json) == [
-        *("model", "instructions", "stream", "input", "tools", "tool_choice"),
-        *("parallel_tool_calls", "reasoning", "store", "include", "prompt_cache_key"),
+        *("model", "instructions", "stream", "tools", "tool_choice", "parallel_tool_calls"),
+        *("reasoning", "store", "include", "input", "prompt_cache_key"),
     ]
     assert seen.json["prompt_cache_key"] == "agent-1"
     assert seen.json["include"] == ["reasoning.encrypted_content"]

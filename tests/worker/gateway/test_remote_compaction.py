@@ -58,7 +58,7 @@ def test_it_is_asked_with_the_same_items_and_tools_and_none_of_an_answers_settin
     asked = msgspec.json.decode(b"".join(body(compacts=True)))
     usual = msgspec.json.decode(b"".join(body()))
     assert list(asked) == [
-        "model", "instructions", "input", "tools", "parallel_tool_calls", "reasoning",
+        "model", "instructions", "tools", "parallel_tool_calls", "reasoning", "input",
     ]  # fmt: skip
     assert {key: asked[key] for key in ("input", "tools", "instructions")} == {
         key: usual[key] for key in ("input", "tools", "instructions")

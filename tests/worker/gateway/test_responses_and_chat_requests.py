@@ -99,7 +99,7 @@ def test_each_request_begins_with_the_bytes_of_the_one_before():
         store.append(text_message("user", f"text {number}"))
         bodies.append(b"".join(store.body(HeadKey(model=MODEL, instructions="I"), "a")))
     for before, after in itertools.pairwise(bodies):
-        common = before.index(b'],"tools"')
+        common = before.index(b'],"prompt_cache_key"')
         assert after[:common] == before[:common]
 
 
@@ -129,7 +129,7 @@ def test_tools_schema_and_effort_have_their_places():
     ]
     assert body["reasoning"] == {"effort": "high", "summary": "auto"}
     assert body["text"]["format"]["type"] == "json_schema"
-    assert list(body)[-2:] == ["prompt_cache_key", "text"]
+    assert list(body)[-3:] == ["text", "input", "prompt_cache_key"]
 
 
 def test_a_model_that_cannot_call_tools_is_offered_none():

@@ -12,6 +12,8 @@ from swarm.mailbox.context_markers import (
     ENVIRONMENT_END,
     ENVIRONMENT_START,
     GUIDANCE_START,
+    SPAWNED_END,
+    SPAWNED_START,
 )
 from swarm.mailbox.ids import ROOT_PATH, AgentPath, parent_path
 from swarm.mailbox.path_rules import denies_reading
@@ -57,7 +59,6 @@ _MAIL_TYPES = {
 }
 PERMISSIONS_START, PERMISSIONS_END = "<permissions instructions>", "</permissions instructions>"
 TEAM_START, TEAM_END = "<team>", "</team>"
-SPAWNED_START, SPAWNED_END = "<spawned_agent_context>", "</spawned_agent_context>"
 RESULT_KNOWN = "(wait_agent has given you this answer already)"
 
 # Children named in the environment block; without a limit each turn could name a thousand.
@@ -181,24 +182,35 @@ def guidance_text(instructions: str, *, cwd: str, replaces: bool = False) -> str
 def team_text(spec: AgentSpec) -> str:
     """Return what an agent is told about its team; "" for an agent without a team.
 
-    A child's block names the child's path, so the block in a history taken over from its parent is
-    not taken for the child's own.
+    It is the same for all children of one parent, so that they share it in a prompt cache.
     """
-    may_grow = spec.may_spawn
-    is_child = spec.depth > 0
+    may_grow, is_child = spec.may_spawn, spec.depth > 0
     if not (may_grow or is_child):
         return ""
-    parts: list[str] = []
-    if is_child:
-        parent = parent_path(AgentPath(spec.path)) or ROOT_PATH
-        parts.append(_TEXTS["team_child"].format(path=spec.path, parent=parent))
+    parts = [_TEXTS["team_child"]] if is_child else []
     if may_grow:
         parts += [_TEXTS["team_grow" if is_child else "team_root"], _TEXTS["team_rules"]]
         if spec.max_agents:
             parts.append(_TEXTS["team_places"].format(count=spec.max_agents))
     parts.append(_TEXTS["team_letters"])
-    start, end = (SPAWNED_START, SPAWNED_END) if is_child else (TEAM_START, TEAM_END)
-    return "\n".join((start, *parts, end))
+    return "\n".join((TEAM_START, *parts, TEAM_END))
+
+
+def spawned_text(spec: AgentSpec) -> str:
+    """Return what tells a child apart from its siblings; "" for the root.
+
+    It names the child's path, so the block in a history taken over from its parent is not taken
+    for the child's own.
+    """
+    if spec.depth == 0:
+        return ""
+    parent = parent_path(AgentPath(spec.path)) or ROOT_PATH
+    return f"{spawned_start(spec)}; `{parent}` started you.\n{SPAWNED_END}"
+
+
+def spawned_start(spec: AgentSpec) -> str:
+    """Return the start of a child's own block."""
+    return f"{SPAWNED_START}\nYou are `{spec.path}`"
 
 
 def turn_aborted_message(*, commands_ended: bool = False) -> Message:

@@ -6,7 +6,7 @@ permissions, date or working directory is appended before the next user message.
 
 from collections.abc import Iterable
 
-from swarm.mailbox.context_markers import ENVIRONMENT_START, GUIDANCE_START
+from swarm.mailbox.context_markers import ENVIRONMENT_START, GUIDANCE_START, SPAWNED_START
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.items import AnyItem, InputText, Message, text_message
 from swarm.mailbox.protocol.sampling import ModelInfo
@@ -14,12 +14,13 @@ from swarm.mailbox.protocol.spec import AgentSpec
 
 from .context_blocks import (
     PERMISSIONS_START,
-    SPAWNED_START,
     EnvironmentFacts,
     base_instructions,
     environment_text,
     guidance_text,
     permissions_text,
+    spawned_start,
+    spawned_text,
     team_text,
 )
 
@@ -30,7 +31,7 @@ class ToldContext(Value):
     permissions: str | None = None
     environment: str | None = None
     guidance: str | None = None  # the text alone, of the working directory
-    team: str | None = None  # of a child, which contains its path
+    spawned: str | None = None  # of a child: the block that contains its path
     begun: bool = False  # the initial context was sent (it may be empty for a small model)
 
 
@@ -52,7 +53,9 @@ def find_told_context(items: Iterable[AnyItem], *, cwd: str) -> ToldContext:
             or told.permissions,
             environment=_text_starting_with(item, "user", ENVIRONMENT_START) or told.environment,
             guidance=guidance,
-            team=_text_starting_with(item, "developer", SPAWNED_START) or told.team,
+            spawned=_text_starting_with(item, "user", SPAWNED_START)
+            or _text_starting_with(item, "developer", SPAWNED_START)  # of older journals
+            or told.spawned,
             begun=True,
         )
     return told
@@ -64,16 +67,18 @@ def context_items(
     """Return the messages to add before a user's message, and the context told with them.
 
     First: one developer message (permissions, the team, the role's instructions) and one user
-    message (AGENTS.md, environment). Later: only what changed. A child that took over its parent's
+    message (AGENTS.md, environment, and last a child's own path, so that all before it is the same
+    for all children of one parent). Later: only what changed. A child that took over its parent's
     history gets its own initial context too. A model with the short prompt gets only the role's
     instructions, and none at all if it can call no tools: they are about tools, and each line costs
     attention that a small model lacks.
     """
-    team = team_text(spec)
+    team, spawned = team_text(spec), spawned_text(spec)
+    is_told = spec.depth == 0 or (told.spawned or "").startswith(spawned_start(spec))
+    begun = told.begun and is_told
     if model.short_prompt:
-        begun = told.begun and (spec.epoch > 1 or spec.depth == 0 or told.team == team)
-        return _short_context(spec, model, begun=begun), ToldContext(team=team, begun=True)
-    begun = told.begun and (spec.depth == 0 or told.team == team)
+        short = _short_context(spec, model, begun=begun or (told.begun and spec.epoch > 1))
+        return short, ToldContext(spawned=spawned, begun=True)
     permissions = permissions_text(spec.limits, cwd=spec.cwd, is_locked=spec.role.locked)
     environment = environment_text(place)
     rules, guidance = spec.context, spec.user_instructions
@@ -85,6 +90,8 @@ def context_items(
         is_change = told.guidance is not None and begun
         if is_change or guidance:
             user.insert(0, guidance_text(guidance, cwd=spec.cwd, replaces=is_change))
+    if spawned and not begun:
+        user.append(spawned)
     messages: list[Message] = []
     if developer:
         messages.append(text_message("developer", *developer))
@@ -94,7 +101,7 @@ def context_items(
         permissions=permissions,
         environment=environment,
         guidance=guidance if guidance or told.guidance is not None else None,
-        team=team if spec.depth else None,
+        spawned=spawned or None,
         begun=True,
     )
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from swarm.mailbox.protocol.items import Message, OutputText, text_message
+from swarm.mailbox.context_markers import is_harness_message
+from swarm.mailbox.protocol.items import Message, OutputText, text_message, text_of
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import RoleBrief
@@ -15,6 +16,7 @@ from swarm.worker.agent.context.context_blocks import (
     EnvironmentFacts,
     environment_text,
     permissions_text,
+    spawned_text,
     team_text,
 )
 from swarm.worker.agent.context.prompt_context import ToldContext, context_items, find_told_context
@@ -39,13 +41,9 @@ CHILD = msgspec.structs.replace(
     ("spec", "start", "may_grow"),
     [
         (ROOT, "<team>\nYou are `/root`", True),
-        (CHILD, "<spawned_agent_context>\nYou are `/root/a`", True),
-        (
-            msgspec.structs.replace(CHILD, path="/root/a/b/c", depth=3),
-            "<spawned_agent_context>\nYou are `/root/a/b/c`",
-            False,
-        ),
-        (msgspec.structs.replace(CHILD, can_spawn=False), "<spawned_agent_context>", False),
+        (CHILD, "<team>\nYou are an agent newly started", True),
+        (msgspec.structs.replace(CHILD, path="/root/a/b/c", depth=3), "<team>\nYou are an", False),
+        (msgspec.structs.replace(CHILD, can_spawn=False), "<team>\nYou are an agent newly", False),
         (msgspec.structs.replace(ROOT, limits=Limits(max_depth=0)), "", False),
         (FAKE_AGENT_SPEC, "", False),
     ],
@@ -60,11 +58,15 @@ def test_what_is_told_depends_on_the_position_in_the_tree(spec, start, may_grow)
     assert len(text) < 2_200
 
 
-def test_the_teams_text_stands_between_the_rights_and_the_role():
+def test_the_teams_text_stands_between_the_rights_and_the_role_and_the_own_path_comes_last():
     items, told = context_items(CHILD, place=PLACE, model=MODEL, told=ToldContext())
     permissions = permissions_text(CHILD.limits, cwd="/w")
     assert items[0] == text_message("developer", permissions, team_text(CHILD), "DEV")
-    assert "`/root` started you" in team_text(CHILD)
+    assert items[1].role == "user"
+    assert items[1].content[-1].text == (
+        "<spawned_agent_context>\nYou are `/root/a`; `/root` started you.\n</spawned_agent_context>"
+    )
+    assert is_harness_message(items[1])
     assert find_told_context(items, cwd="/w") == told
     assert context_items(CHILD, place=PLACE, model=MODEL, told=told) == ((), told)
 
@@ -75,13 +77,25 @@ def test_a_child_with_its_parents_history_begins_all_the_same_and_repeats_nothin
     items, told = context_items(
         CHILD, place=PLACE, model=MODEL, told=find_told_context(taken_over, cwd="/w")
     )
-    assert items == (text_message("developer", team_text(CHILD), "DEV"),)
+    own = text_message("user", spawned_text(CHILD))
+    assert items == (text_message("developer", team_text(CHILD), "DEV"), own)
     deeper = msgspec.structs.replace(CHILD, path="/root/a/b", depth=2)
     again, _ = context_items(
         deeper, place=PLACE, model=MODEL, told=find_told_context((*taken_over, *items), cwd="/w")
     )
-    assert again == (text_message("developer", team_text(deeper), "DEV"),)
+    own = text_message("user", spawned_text(deeper))
+    assert again == (text_message("developer", team_text(deeper), "DEV"), own)
     assert context_items(CHILD, place=PLACE, model=MODEL, told=told)[0] == ()
+
+
+def test_a_child_of_an_older_journal_is_not_told_again_who_it_is():
+    block = "<spawned_agent_context>\nYou are `/root/a`, an agent newly started in a team.\n…"
+    told = find_told_context((text_message("developer", "P", block, "DEV"),), cwd="/w")
+    items, _ = context_items(CHILD, place=PLACE, model=MODEL, told=told)
+    assert not any("DEV" in text_of(item.content) for item in items)
+    sibling = msgspec.structs.replace(CHILD, path="/root/ab")
+    items, _ = context_items(sibling, place=PLACE, model=MODEL, told=told)
+    assert any("DEV" in text_of(item.content) for item in items)
 
 
 def test_a_small_model_is_told_nothing_of_teams():
