@@ -245,7 +245,7 @@ class MemoryProcessManager:
 class MemoryChild:
     """A process that is a task: a real agent, or the real gateway."""
 
-    pidfd, warm, stderr_text = -1, True, ""
+    warm = True
 
     def __init__(self, world: SimulatedWorld, spec: AnySpec, *, is_mute: bool) -> None:
         self._world, self.spec, self._is_mute = world, spec, is_mute

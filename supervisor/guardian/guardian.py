@@ -93,11 +93,6 @@ class Guardian:
         self._histories = ReviewedHistories(running)
         self._breakers: dict[str, CircuitBreaker] = {}  # by agent path
 
-    @property
-    def is_stopping(self) -> bool:
-        """True while an interrupted review is being stopped; other reviews use forks."""
-        return self._pool.is_stopping
-
     async def review(self, pending: PendingApproval) -> ReviewVerdict:
         """Judge one action by the deadline; raises nothing but Cancelled."""
         verdict = await self.review_case(pending, self._gather)

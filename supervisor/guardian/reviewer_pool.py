@@ -47,7 +47,7 @@ class ReviewerPool:
         self._run, self._agents, self._nursery = running, agents, nursery
         self._alone = alone
         self._trunk: ReviewerSession | None = None
-        self._forks = self._stopping = 0
+        self._forks = 0
         self.limiter = trio.CapacityLimiter(1 + MAX_FORKS)
 
     async def lease(self, profile: ReviewerProfile) -> ReviewerLease:
@@ -100,11 +100,6 @@ class ReviewerPool:
         self._forks += 1
         return f"{TRUNK_PATH}/{self._forks}"
 
-    @property
-    def is_stopping(self) -> bool:
-        """True while an interrupted review is being stopped."""
-        return self._stopping > 0
-
     # --- giving back ---------------------------------------------------------------------------
 
     def release(self, lease: ReviewerLease) -> None:
@@ -124,17 +119,13 @@ class ReviewerPool:
         if lease.fork:
             self._end_session(lease.session)
         else:
-            self._stopping += 1
             self._nursery.start_soon(self._interrupt, lease.session)
 
     async def _interrupt(self, session: ReviewerSession) -> None:
-        try:
-            if await session.interrupt():
-                session.busy = False
-            else:
-                self._end_session(session)
-        finally:
-            self._stopping -= 1
+        if await session.interrupt():
+            session.busy = False
+        else:
+            self._end_session(session)
 
     def _end_session(self, session: ReviewerSession) -> None:
         if self._trunk is session:

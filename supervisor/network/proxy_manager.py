@@ -5,7 +5,6 @@ refused. A restarted proxy has no earlier answers and asks again.
 """
 
 import logging
-from collections import deque
 
 import trio
 
@@ -32,7 +31,6 @@ from ..processes.service_process import ServiceProcess
 from ..run_context import RunContext
 from .network_policy import approval_request, network_answer
 
-MAX_BLOCKED_KEPT = 200
 _READY_TIMEOUT_S = 10.0
 _log = logging.getLogger("swarm.network")
 
@@ -59,7 +57,6 @@ class ProxyManager:
         self.process = ServiceProcess(running, "network proxy", child, prefix="n")
         self._open_questions: dict[int, trio.CancelScope] = {}
         self.ready = trio.Event()
-        self.blocked = deque[NetworkBlocked](maxlen=MAX_BLOCKED_KEPT)
 
     async def run(self) -> None:
         """Keep a proxy running until cancelled, ended or given up; return if none is needed."""
@@ -144,7 +141,6 @@ class ProxyManager:
                 del self._open_questions[asked.question]
 
     def _on_blocked(self, event: NetworkBlocked) -> None:
-        self.blocked.append(event)
         target = event.target
         what = f"{target.protocol}://{target.host}:{target.port}"
         message = f"network access to {what} was blocked ({event.reason})"

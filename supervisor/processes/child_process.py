@@ -89,11 +89,6 @@ class ChildProcess:
         return self._ended is None
 
     @property
-    def stderr_text(self) -> str:
-        """Its stderr so far, the last 64 KiB."""
-        return self._stderr.text
-
-    @property
     def is_own_child(self) -> bool:
         """True if this process is its parent, from the start or by adoption."""
         return self._report is None or self._report.is_lost

@@ -60,7 +60,6 @@ class ForkServerClient:
         self.ended = trio.Event()  # it takes no more orders
         self.gone = trio.Event()  # reaped; only now are its children ours
         self.ready = trio.Event()  # all is imported, or it ended
-        self.preload_s: float | None = None  # None until it is ready
         self._last_report_at = trio.current_time()
         self._socket = trio.socket.from_stdlib_socket(launched.channel)
         self._sending = trio.Lock()
@@ -196,8 +195,7 @@ class ForkServerClient:
                     exit_report = self._reports.pop(pid)
                     exit_report.status = status
                     exit_report.received.set()
-                case ServerReady(preload_s=preload_s):
-                    self.preload_s = preload_s
+                case ServerReady():
                     self.ready.set()
 
     def _resolve(self, request: int, outcome: ForkedProcess | StartFailed) -> None:

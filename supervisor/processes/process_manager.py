@@ -60,11 +60,6 @@ class ProcessManager:
         self._closing = False
 
     @property
-    def children(self) -> tuple[Child, ...]:
-        """The living processes, oldest first."""
-        return tuple(self._children.values())
-
-    @property
     def server_pid(self) -> int | None:
         """The pid of the fork-server that takes orders now; None: starts are cold."""
         return self._server.pid if self._server and not self._server.ended.is_set() else None

@@ -63,18 +63,8 @@ class Child(RunningProcess, Protocol):
     """A process that runs a spec."""
 
     @property
-    def pidfd(self) -> int:
-        """Readable once it has ended and closed soon after, so use it only before the end."""
-        ...
-
-    @property
     def warm(self) -> bool:
         """True if it was forked, False if it was started cold."""
-        ...
-
-    @property
-    def stderr_text(self) -> str:
-        """Its stderr so far, the last 64 KiB."""
         ...
 
 

@@ -44,7 +44,7 @@ LIMIT_S = 10
 class Puppet:
     """A Child that is no process."""
 
-    pidfd, warm, stderr_text = -1, True, ""
+    warm = True
 
     def __init__(self, pid: int) -> None:
         self.pid, self.was_killed = pid, False

@@ -211,7 +211,8 @@ async def given_up(workload: GuardianWorkload) -> object:
             await workload.until(workload.prompts)
             await workload.until(workload.is_reviewing)
             scope.cancel()
-    await workload.until(lambda: not workload.guardian.is_stopping)
+    pool = workload.guardian._pool
+    await workload.until(lambda: pool._trunk is None or not pool._trunk.busy)
     return {"verdicts": as_plain(await workload.review())}
 
 

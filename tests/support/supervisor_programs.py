@@ -44,7 +44,7 @@ async def server_pid(manager: ProcessManager, *, but: int = 0) -> int:
 
 
 async def wait_said(child: Child, text: str) -> None:
-    await wait_until(lambda: text in child.stderr_text)
+    await wait_until(lambda: text in child._stderr.text)
 
 
 def living_daemons(token: str) -> list[int]:
@@ -137,7 +137,7 @@ async def silent_server(early: EarlyProcesses, token: str) -> object:
         child = await manager.start(agent_spec("leave_with_three"), title="another")
         end = await child.wait_ended()
         new = await server_pid(manager, but=old)
-        lives = sleeper in manager.children
+        lives = sleeper.is_alive
     return {"lost": lost, "code": end.exit_code, "new": new != old, "lives": lives}
 
 

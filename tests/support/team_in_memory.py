@@ -82,7 +82,7 @@ def without_threads(disk_s: float = 0.0) -> Iterator[None]:
 class TaskChild:
     """A `Child` that is a task."""
 
-    pidfd, warm, stderr_text = -1, True, ""
+    warm = True
 
     def __init__(self) -> None:
         self.pid = os.getpid()  # an agent tells its real one
