@@ -50,7 +50,7 @@ from .run_context import RunContext
 from .run_shutdown import RunShutdown
 from .team.team_service import TeamService
 
-_log = logging.getLogger("swarm.doorman")
+_log = logging.getLogger("swarm.control_server")
 
 
 class ControlledParts(NamedTuple):
@@ -72,9 +72,7 @@ class ControlService:
         self._shutdown, self._file_history = parts.shutdown, parts.file_history
         self._approval_answers = parts.approval_answers
         self._tasks: trio.Nursery | None = None  # for tasks that outlast a reply
-        self._settings_requests = SettingsRequests(
-            running, parts.agents, parts.team_service, self._find_member
-        )
+        self._settings_requests = SettingsRequests(running, parts.team_service, self._find_agent)
 
     async def serve(self) -> None:
         """Serve each request in its own task, so that a slow one does not delay the others."""
@@ -87,87 +85,87 @@ class ControlService:
     async def _serve_one(self, call: ControlRequest) -> None:
         reply: AnyControlReply
         try:
-            wish = decode_control(call.body)
+            request = decode_control(call.body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             reply = Refused(message=f"that request cannot be read: {error}", exit_code=2)
         else:
-            reply = await self._handle(wish, call.peer_pid)
+            reply = await self._handle(request, call.peer_pid)
         try:
             self._server.reply(call, encode_control(reply))
         except MessageTooLarge as error:
             refused = Refused(message=f"the answer is too large to be told: {error}")
             self._server.reply(call, encode_control(refused))
 
-    async def _handle(self, wish: AnyControl, peer_pid: int | None) -> AnyControlReply:
+    async def _handle(self, request: AnyControl, peer_pid: int | None) -> AnyControlReply:
         if why := refusal_for(peer_pid):
             _log.warning("process %s asked to steer this run and was refused: %s", peer_pid, why)
             return Refused(message=why, exit_code=3)
-        match wish:
+        match request:
             case GetSnapshot():
                 return Snapshot(view=self._run.broadcast.current_view())
             case SendText():
-                return await self._send(wish)
+                return await self._send(request)
             case InterruptAgent():
-                return await self._interrupt(wish.agent, keep_commands=wish.keep_commands)
+                return await self._interrupt(request.agent, keep_commands=request.keep_commands)
             case ChangeSettings():
-                return await self._settings_requests.change_settings(wish)
+                return await self._settings_requests.change_settings(request)
             case ReviewWork():
-                return await self._review(wish)
+                return await self._review(request)
             case PauseAgent(agent=path):
                 return await self._settings_requests.set_paused(path, paused=True)
             case ContinueAgent(agent=path):
                 return await self._settings_requests.set_paused(path, paused=False)
             case KillAgent():
-                return await self._kill(wish.agent)
+                return await self._kill(request.agent)
             case ListApprovals():
                 return Approvals(entries=self._approval_answers.entries())
             case ResolveApproval():
-                return await self._approval_answers.resolve(wish)
+                return await self._approval_answers.resolve(request)
             case UndoFiles():
-                return await self._file_history.undo(wish)
+                return await self._file_history.undo(request)
             case CompactAgent():
-                return await self._compact(wish)
+                return await self._compact(request)
             case RollBack():
-                return await self._roll_back(wish)
+                return await self._roll_back(request)
             case _:
-                assert_never(wish)
+                assert_never(request)
 
-    async def _send(self, wish: SendText) -> AnyControlReply:
-        found = self._find_member(wish.agent or ROOT_PATH)
+    async def _send(self, request: SendText) -> AnyControlReply:
+        found = self._find_agent(request.agent or ROOT_PATH)
         if isinstance(found, Refused):
             return found
         if found.closed:
             return Refused(message=f"{found.path} was ended for good; nothing reaches it")
-        if not wish.wake:
-            await self._team_service.leave_message(found, wish.text)
+        if not request.wake:
+            await self._team_service.leave_message(found, request.text)
             return Done(message=f"left for {found.path}; it is read at its next turn")
-        words = UserInput(
+        user_input = UserInput(
             input_id=self._run.entropy.new_id(),
-            parts=(TextInput(text=wish.text),),
+            parts=(TextInput(text=request.text),),
             output_schema=self._run.request.answer_schema if found.path == ROOT_PATH else None,
         )
         try:
-            await self._team_service.send_input(found, words)
+            await self._team_service.send_input(found, user_input)
         except AgentRequestError as error:
             return Refused(message=str(error))
         return Done(message=f"sent to {found.path}")
 
-    async def _review(self, wish: ReviewWork) -> AnyControlReply:
+    async def _review(self, request: ReviewWork) -> AnyControlReply:
         from .review.review_mode import start_child_review  # rarely needed
 
-        found = self._find_member(wish.agent or ROOT_PATH)
+        found = self._find_agent(request.agent or ROOT_PATH)
         if isinstance(found, Refused):
             return found
         if found.closed or self._tasks is None:
             return Refused(message=f"{found.path} was ended for good")
-        return await start_child_review(self._run, self._team_service, self._tasks, found, wish)
+        return await start_child_review(self._run, self._team_service, self._tasks, found, request)
 
     async def _interrupt(self, path: str, *, keep_commands: bool) -> AnyControlReply:
         why = "a person interrupted it"
         if not path:
             count = await self._shutdown.interrupt_all(why, keep_commands=keep_commands)
             return Done(message=f"interrupted {_agent_count(count)}")
-        found = self._find_member(path)
+        found = self._find_agent(path)
         if isinstance(found, Refused):
             return found
         if self._team_service.interrupt_suspended(found):
@@ -180,26 +178,26 @@ class ControlService:
         if not path or path == ROOT_PATH:
             self._shutdown.terminate()
             return Done(message="the run is being ended")
-        member = self._find_member(path)
+        member = self._find_agent(path)
         if isinstance(member, Refused):
             return member
         below = self._team_service.team.subtree(member.path)
         await self._team_service.kill(below)
         return Done(message=f"ended {_agent_count(len(below))}")
 
-    async def _compact(self, wish: CompactAgent) -> AnyControlReply:
-        found = self._find_member(wish.agent or ROOT_PATH)
+    async def _compact(self, request: CompactAgent) -> AnyControlReply:
+        found = self._find_agent(request.agent or ROOT_PATH)
         if isinstance(found, Refused):
             return found
-        return await compact_agent(self._run, found, wish)
+        return await compact_agent(self._run, found, request)
 
-    async def _roll_back(self, wish: RollBack) -> AnyControlReply:
-        found = self._find_member(wish.agent or ROOT_PATH)
+    async def _roll_back(self, request: RollBack) -> AnyControlReply:
+        found = self._find_agent(request.agent or ROOT_PATH)
         if isinstance(found, Refused):
             return found
-        return await roll_back(self._run, found, wish)
+        return await roll_back(self._run, found, request)
 
-    def _find_member(self, path: str) -> Agent | Refused:
+    def _find_agent(self, path: str) -> Agent | Refused:
         """Find by full path, or by the path's last step when only one agent has it."""
         team = self._team_service.team
         if (exact := team.find(path)) is not None:

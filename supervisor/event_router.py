@@ -64,7 +64,7 @@ from .run_context import RunContext
 from .runs.image_blobs import store_blob
 from .team.team_service import TeamService
 
-_log = logging.getLogger("swarm.dispatch")
+_log = logging.getLogger("swarm.event_router")
 
 
 class EventRouter:
@@ -73,14 +73,14 @@ class EventRouter:
     def __init__(  # noqa: PLR0917 - the services that take the messages
         self,
         running: RunContext,
-        control: AgentManager,
+        agents: AgentManager,
         services: Sequence[Service],
-        agency: TeamService,
-        desk: ApprovalEndpoint,
+        team_service: TeamService,
+        approvals: ApprovalEndpoint,
         nursery: trio.Nursery,
     ) -> None:
-        self._run, self._agents, self._services, self._nursery = running, control, services, nursery
-        self._team_service, self._approvals = agency, desk
+        self._run, self._agents, self._services, self._nursery = running, agents, services, nursery
+        self._team_service, self._approvals = team_service, approvals
         self.file_history = FileHistory(running, nursery)
         self.unreadable_count = 0
         self._warned_of_landlock = False
@@ -98,28 +98,28 @@ class EventRouter:
         """Handle messages as they arrive, until cancelled."""
         await self._run.mailbox.consume(self._route)
 
-    def _route(self, letter: ReceivedMessage) -> bool:
+    def _route(self, message: ReceivedMessage) -> bool:
         for service in self._services:
-            if service.process.identity == letter.peer:
-                service.on_message(letter)
+            if service.process.identity == message.peer:
+                service.on_message(message)
                 return False
-        if (agent := self._agents.find_by_peer(letter.peer)) is not None:
+        if (agent := self._agents.find_by_peer(message.peer)) is not None:
             try:
-                event = decode_event(letter.body)
+                event = decode_event(message.body)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                self._on_unreadable(letter, error)
+                self._on_unreadable(message, error)
             else:
-                self._on_event(agent, event, letter)
+                self._on_event(agent, event, message)
         # else its process has ended; what it sent and saw acknowledged is in the journal
         return False
 
-    def _on_unreadable(self, letter: ReceivedMessage, error: Exception) -> None:
+    def _on_unreadable(self, message: ReceivedMessage, error: Exception) -> None:
         self.unreadable_count += 1
         if self.unreadable_count == 1:
-            _log.warning("a message of %r could not be read: %s", letter.peer, error)
-        self._run.mailbox.acknowledge(letter)
+            _log.warning("a message of %r could not be read: %s", message.peer, error)
+        self._run.mailbox.acknowledge(message)
 
-    def _on_event(self, agent: Agent, event: AnyEvent, letter: ReceivedMessage) -> None:
+    def _on_event(self, agent: Agent, event: AnyEvent, message: ReceivedMessage) -> None:
         agent.process.last_heartbeat = trio.current_time()
         match event:
             case Heartbeat():
@@ -130,27 +130,27 @@ class EventRouter:
                 self._run.broadcast.publish_transient(TransientEvent(agent=agent.path, event=event))
                 return
             case Hello():
-                self._on_hello(agent, event, letter)
+                self._on_hello(agent, event, message)
                 return
             case _ if not agent.process.hello.is_set():
-                self._run.mailbox.acknowledge(letter)  # events before the Hello are dropped
+                self._run.mailbox.acknowledge(message)  # events before the Hello are dropped
                 return
             case RequestSent():
-                self._on_request(agent, event, letter)
+                self._on_request(agent, event, message)
                 return
             case Goodbye():
                 agent.process.said_goodbye = True
-                self._run.mailbox.acknowledge(letter)
+                self._run.mailbox.acknowledge(message)
                 return
             case _:
                 agent.process.note_progress(trio.current_time())
-                self._journal_event(agent, event, letter)
+                self._journal_event(agent, event, message)
 
-    def _journal_event(self, agent: Agent, event: AnyEvent, letter: ReceivedMessage) -> None:
+    def _journal_event(self, agent: Agent, event: AnyEvent, message: ReceivedMessage) -> None:
         try:
             body, follow = self._record_for(agent, event)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            self._on_unreadable(letter, error)
+            self._on_unreadable(message, error)
             return
 
         # These two need an urgent acknowledgement (as Goodbye does): the agent waits for it before
@@ -158,7 +158,7 @@ class EventRouter:
         soon = _is_output(event) or (isinstance(event, CallBegan) and event.watch is None)
 
         def written(record: Record) -> None:
-            self._run.mailbox.acknowledge(letter, soon=soon)
+            self._run.mailbox.acknowledge(message, soon=soon)
             self._run.broadcast.publish_record(record)
             if follow is not None:
                 follow()
@@ -225,7 +225,7 @@ class EventRouter:
             case _:
                 assert_never(event)
 
-    def _on_hello(self, agent: Agent, hello: Hello, letter: ReceivedMessage) -> None:
+    def _on_hello(self, agent: Agent, hello: Hello, message: ReceivedMessage) -> None:
         """Accept the first Hello with this process's secret and pid; kill the process on others."""
         process = agent.process
         is_ours = self._run.is_proven(agent.identity, hello)
@@ -236,7 +236,7 @@ class EventRouter:
         else:
             process.hello.set()
             self._warn_of_landlock(hello)
-        self._run.mailbox.acknowledge(letter)
+        self._run.mailbox.acknowledge(message)
 
     def _warn_of_landlock(self, hello: Hello) -> None:
         """Warn once per run: all its processes are on one machine."""
@@ -248,19 +248,19 @@ class EventRouter:
         if agent.process.take_heartbeat(beat, now=trio.current_time()):
             self.file_history.change_watcher.commands_ended()
         self._run.broadcast.state.set_process_usage(agent.path, rss_bytes=beat.rss_bytes)
-        bound = self._run.request.resources.agent_memory_bytes
-        if bound is not None and beat.rss_bytes > bound:
-            used, allowed = beat.rss_bytes >> 20, bound >> 20
-            words = f"its process used {used} MiB of {allowed} MiB (limits.agent_memory)"
-            self._agents.kill_for_restart(agent, words)
+        limit_bytes = self._run.request.resources.agent_memory_bytes
+        if limit_bytes is not None and beat.rss_bytes > limit_bytes:
+            used, allowed = beat.rss_bytes >> 20, limit_bytes >> 20
+            reason = f"its process used {used} MiB of {allowed} MiB (limits.agent_memory)"
+            self._agents.kill_for_restart(agent, reason)
 
-    def _on_request(self, agent: Agent, asked: RequestSent, letter: ReceivedMessage) -> None:
+    def _on_request(self, agent: Agent, asked: RequestSent, message: ReceivedMessage) -> None:
         """Acknowledge the request on arrival: a slow one must not delay the messages behind it.
 
         If the agent's process ends, its request is dropped.
         """
         agent.process.note_progress(trio.current_time())
-        self._run.mailbox.acknowledge(letter, soon=False)
+        self._run.mailbox.acknowledge(message, soon=False)
         if isinstance(asked.request, NonTeamRequest):
             self._nursery.start_soon(self._serve_request, agent, asked.request_id, asked.request)
         elif isinstance(asked.request, RequestApproval):

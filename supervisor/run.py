@@ -91,10 +91,10 @@ MakeWorkload = Callable[
 async def run_to_end(  # noqa: PLR0917 - the two last ones are the simulation's
     request: RunRequest,
     view: RunDisplay,
-    ignition: EarlyProcesses,
-    places: UserPaths,
-    work: MakeWorkload = TaskWorkload,
-    around: RunDependencies = REAL_DEPENDENCIES,
+    early: EarlyProcesses,
+    user_paths: UserPaths,
+    make_workload: MakeWorkload = TaskWorkload,
+    dependencies: RunDependencies = REAL_DEPENDENCIES,
 ) -> RunCompleted:
     """Run, or resume when `request.resumes`. Returns when every process of the run has ended.
 
@@ -102,21 +102,23 @@ async def run_to_end(  # noqa: PLR0917 - the two last ones are the simulation's
     Raises UsageError before anything is started (another process already runs it, or it is of
     another version), and SwarmError when the journal or the state folder cannot be written.
     """
-    here = paths_of_run(places, request.run_id or around.entropy.new_id())
+    run_paths = paths_of_run(user_paths, request.run_id or dependencies.entropy.new_id())
     if request.resumes:
-        read_metadata(here)  # raises if this is no run, or one of another version
+        read_metadata(run_paths)  # raises if this is no run, or one of another version
     try:
         async with trio.open_nursery() as nursery:
             signals: SignalBuffer = await nursery.start(receive_signals)
-            with lock_run(here) as lock_fd:
+            with lock_run(run_paths) as lock_fd:
                 try:
-                    held = _LockedRun(here, places, ignition, work, around, signals, lock_fd)
-                    completed = await _run_locked(request, view, held)
+                    locked = _LockedRun(
+                        run_paths, user_paths, early, make_workload, dependencies, signals, lock_fd
+                    )
+                    completed = await _run_locked(request, view, locked)
                 finally:
-                    shutil.rmtree(here.sockets, ignore_errors=True)
-                    if is_empty_run(here):  # an empty folder would be listed as a run
+                    shutil.rmtree(run_paths.sockets, ignore_errors=True)
+                    if is_empty_run(run_paths):  # an empty folder would be listed as a run
                         with suppress(OSError):
-                            remove_tree(here.folder)
+                            remove_tree(run_paths.folder)
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         if (fault := first_error(group)) is not None:
@@ -124,7 +126,7 @@ async def run_to_end(  # noqa: PLR0917 - the two last ones are the simulation's
         raise
     if request.ephemeral:
         with suppress(OSError):
-            remove_tree(here.folder)
+            remove_tree(run_paths.folder)
     view.finish(completed)
     return completed
 
@@ -141,15 +143,15 @@ class _LockedRun(NamedTuple):
     lock_fd: int
 
 
-async def _run_locked(request: RunRequest, view: RunDisplay, held: _LockedRun) -> RunCompleted:
-    here = held.run_paths
-    past = _prepare(request, here)
-    write_owner(here, held.lock_fd)
+async def _run_locked(request: RunRequest, view: RunDisplay, locked: _LockedRun) -> RunCompleted:
+    run_paths = locked.run_paths
+    past = _prepare(request, run_paths)
+    write_owner(run_paths, locked.lock_fd)
     started = trio.current_time()
     async with AsyncExitStack() as stack:
-        running = await _open_context(stack, request, view, held, past)
+        running = await _open_context(stack, request, view, locked, past)
         about = _record_start(running, past)
-        completed = await _run_parts(running, past, held, view)
+        completed = await _run_parts(running, past, locked, view)
         await running.journal.flush()  # so that its last redactions are counted
         completed = _with_totals(running, completed, trio.current_time() - started)
         record = await running.commit(completed)
@@ -165,25 +167,33 @@ async def _run_locked(request: RunRequest, view: RunDisplay, held: _LockedRun) -
         usd=completed.usd,
         agents=completed.agents,
     )
-    write_metadata(here, after)
+    write_metadata(run_paths, after)
     return completed
 
 
-def _prepare(request: RunRequest, here: RunPaths) -> RunPast:
+def _prepare(request: RunRequest, run_paths: RunPaths) -> RunPast:
     """Make the folders; read the past of a resumed run from its journal."""
-    if len(here.gateway_endpoint(_GATEWAY_EPOCHS_PER_START)) > _SOCKET_PATH_BYTES:
-        raise UsageError(f"{here.sockets} is too long for a socket; set XDG_RUNTIME_DIR or TMPDIR")
-    for folder in (here.journal, here.blobs, here.tmp, here.sockets.parent, here.sockets):
+    if len(run_paths.gateway_endpoint(_GATEWAY_EPOCHS_PER_START)) > _SOCKET_PATH_BYTES:
+        raise UsageError(
+            f"{run_paths.sockets} is too long for a socket; set XDG_RUNTIME_DIR or TMPDIR"
+        )
+    for folder in (
+        run_paths.journal,
+        run_paths.blobs,
+        run_paths.tmp,
+        run_paths.sockets.parent,
+        run_paths.sockets,
+    ):
         make_private_folder(folder)
-    save_request(here, request)  # also on a resume: a raised limit stays raised
+    save_request(run_paths, request)  # also on a resume: a raised limit stays raised
     if not request.resumes:
         return RunPast()
-    for file in here.journal.glob("*.jsonl"):
+    for file in run_paths.journal.glob("*.jsonl"):
         repair_tail(file)  # a line torn by a power loss would end up in the middle
     bad: list[BadLine] = []
-    past = fold_run(run_records(here, bad.append))
+    past = fold_run(run_records(run_paths, bad.append))
     past.bad_lines = tuple(str(line) for line in bad)
-    past.last_seq = last_seq(here)
+    past.last_seq = last_seq(run_paths)
     return past
 
 
@@ -191,40 +201,42 @@ async def _open_context(
     stack: AsyncExitStack,
     request: RunRequest,
     view: RunDisplay,
-    held: _LockedRun,
+    locked: _LockedRun,
     past: RunPast,
 ) -> RunContext:
-    here, around = held.run_paths, held.dependencies
-    office = await stack.enter_async_context(around.open_mailbox(here.mailbox_endpoint))
-    feed = await stack.enter_async_context(around.open_feed(here.feed_endpoint))
+    run_paths, dependencies = locked.run_paths, locked.dependencies
+    mailbox = await stack.enter_async_context(dependencies.open_mailbox(run_paths.mailbox_endpoint))
+    feed = await stack.enter_async_context(dependencies.open_feed(run_paths.feed_endpoint))
     journal = await stack.enter_async_context(
         open_journal(
-            here,
+            run_paths,
             last_seq=past.last_seq,
             redactor=Redactor(request.keys.values()),
-            unix_s=around.entropy.unix_s,
+            unix_s=dependencies.entropy.unix_s,
         )
     )
-    household = await stack.enter_async_context(around.open_processes(held.early))
-    most, bound = limit_by_descriptors(request.max_agents)
-    archive = FinishedAgents(here.folder)
+    processes = await stack.enter_async_context(dependencies.open_processes(locked.early))
+    max_agents, limit_reason = limit_by_descriptors(request.max_agents)
+    archive = FinishedAgents(run_paths.folder)
     stack.callback(archive.close)
-    registry = AgentRegistry(most, bound=bound, archive=archive)
+    registry = AgentRegistry(max_agents, bound=limit_reason, archive=archive)
     return RunContext(
-        run_id=RunId(here.folder.name),
-        run_key=around.entropy.random_bytes(32),
+        run_id=RunId(run_paths.folder.name),
+        run_key=dependencies.entropy.random_bytes(32),
         request=request,
-        paths=here,
-        mailbox=office,
+        paths=run_paths,
+        mailbox=mailbox,
         journal=journal,
-        broadcast=EventBroadcast(RunState(slots_max=most), view, feed, redactor=journal.redactor),
-        processes=household,
+        broadcast=EventBroadcast(
+            RunState(slots_max=max_agents), view, feed, redactor=journal.redactor
+        ),
+        processes=processes,
         registry=registry,
         slot_scheduler=SlotScheduler(registry),
         agents=AgentDirectory(registry, archive),
         grants=ApprovalGrants(),
-        entropy=around.entropy,
-        began_s=around.entropy.unix_s(),
+        entropy=dependencies.entropy,
+        began_s=dependencies.entropy.unix_s(),
     )
 
 
@@ -264,13 +276,13 @@ def _record_start(running: RunContext, past: RunPast) -> RunMetadata:
 
 
 async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
-    running: RunContext, past: RunPast, held: _LockedRun, view: RunDisplay
+    running: RunContext, past: RunPast, locked: _LockedRun, view: RunDisplay
 ) -> RunCompleted:
     """Run the workload, and beside it every other part of the run."""
-    bound = GatewayAddress(epoch=past.starts * _GATEWAY_EPOCHS_PER_START)
+    gateway_address = GatewayAddress(epoch=past.starts * _GATEWAY_EPOCHS_PER_START)
     budget = _open_budget(running, past)
-    models = str(held.user_paths.models)
-    gateway = GatewayManager(running, bound, budget, models_dir=models)
+    models = str(locked.user_paths.models)
+    gateway = GatewayManager(running, gateway_address, budget, models_dir=models)
     async with trio.open_nursery() as nursery:
 
         def forget(agent: Agent) -> None:
@@ -279,41 +291,45 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
 
         hooks = AgentHooks(budget.admit, forget, find_model=lambda: gateway.model)
         nursery.start_soon(budget.run)
-        agency: TeamService = await nursery.start(run_team_service, running, bound, hooks)
-        control = agency.agents
-        hours = DeadlineMonitor(running, control, budget.notify)
-        nursery.start_soon(hours.run)
-        ending = RunShutdown(control, agency, nursery)
-        queue = _open_approvals(running, control, agency, nursery, held.user_paths)
-        proxy = ProxyManager(running, nursery, queue.broker, first_epoch=bound.epoch)
+        team_service: TeamService = await nursery.start(
+            run_team_service, running, gateway_address, hooks
+        )
+        agents = team_service.agents
+        deadlines = DeadlineMonitor(running, agents, budget.notify)
+        nursery.start_soon(deadlines.run)
+        shutdown = RunShutdown(agents, team_service, nursery)
+        queue = _open_approvals(running, agents, team_service, nursery, locked.user_paths)
+        proxy = ProxyManager(running, nursery, queue.broker, first_epoch=gateway_address.epoch)
         services = (gateway, proxy)
-        router = EventRouter(running, control, services, agency, queue.endpoint, nursery)
+        router = EventRouter(running, agents, services, team_service, queue.endpoint, nursery)
         nursery.start_soon(proxy.run)
         nursery.start_soon(router.run)
-        held.signals.set_handler(ending.handle_signal)
-        nursery.start_soon(watch_folders, running.paths, held.lock_fd)
-        nursery.start_soon(monitor_heartbeats, running, control, services)
+        locked.signals.set_handler(shutdown.handle_signal)
+        nursery.start_soon(watch_folders, running.paths, locked.lock_fd)
+        nursery.start_soon(monitor_heartbeats, running, agents, services)
         nursery.start_soon(view.draw, running.broadcast.current_view)
         if (kind := network_filesystem_of(running.paths.folder)) is not None:
             text = f"{running.paths.folder} lies on {kind}: locks are unsafe there; "
             text += "set SWARM_HOME or XDG_STATE_HOME to a local folder"
             running.note(Warned(message=text))
-        async with held.dependencies.open_control(running.paths.control_endpoint) as server:
-            parts = ControlledParts(control, agency, ending, queue.answers, router.file_history)
+        async with locked.dependencies.open_control(running.paths.control_endpoint) as server:
+            parts = ControlledParts(
+                agents, team_service, shutdown, queue.answers, router.file_history
+            )
             nursery.start_soon(ControlService(running, server, parts).serve)
             await gateway.process.loop.start()
             nursery.start_soon(gateway.process.loop.run)
             router.file_history.change_watcher.scan_baseline(running.request)
             await proxy.wait_ready()
-            work = held.make_workload(running, control, agency, gateway, ending, past)
-            completed = await work.run()
-            control.run_end.begin()  # agents that still work continue after a resume
-            agency.close()
+            workload = locked.make_workload(running, agents, team_service, gateway, shutdown, past)
+            completed = await workload.run()
+            agents.run_end.begin()  # agents that still work continue after a resume
+            team_service.close()
             proxy.process.loop.expect_end()
-            await ending.carry_out(
+            await shutdown.carry_out(
                 gateway.process.loop.stop, partial(running.processes.close, grace_s=0.0)
             )
-            work.close()
+            workload.close()
             await router.file_history.change_watcher.finish()
             nursery.cancel_scope.cancel()
     return completed
@@ -321,21 +337,26 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
 
 def _open_approvals(
     running: RunContext,
-    control: AgentManager,
-    agency: TeamService,
+    agents: AgentManager,
+    team_service: TeamService,
     nursery: trio.Nursery,
-    places: UserPaths,
+    user_paths: UserPaths,
 ) -> ApprovalQueue:
     """Open the queue of approval requests."""
 
     def make_reviewer() -> AutoReviewer:
         from .guardian.guardian import make_guardian  # takes milliseconds; not needed at the start
 
-        return make_guardian(running, control, nursery, running.agents.plan_of)
+        return make_guardian(running, agents, nursery, running.agents.plan_of)
 
     reviewer = LazyReviewer(make_reviewer)
     return open_approval_queue(
-        running, nursery, control, running.agents.plan_of, config=places.config, reviewer=reviewer
+        running,
+        nursery,
+        agents,
+        running.agents.plan_of,
+        config=user_paths.config,
+        reviewer=reviewer,
     )
 
 

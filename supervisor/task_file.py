@@ -168,11 +168,11 @@ def parse_task(text: str, *, name: str, task: str) -> Task:
     end = next((n for n, line in enumerate(lines[1:], 1) if line.rstrip() in {"---", "..."}), None)
     if end is None:
         raise UsageError(f"{name}, line 1: the front matter is not closed by a line `---`")
-    front, places = parse_front("".join(lines[1:end]), name=name)
+    front, key_lines = parse_front("".join(lines[1:end]), name=name)
     body = "".join(lines[end + 1 :]).strip()
     if not body:
         raise UsageError(f"{name}, line {end + 1}: no task below the front matter")
-    return Task(name=task, body=body, front=front, text=text, lines=places)
+    return Task(name=task, body=body, front=front, text=text, lines=key_lines)
 
 
 def parse_front(text: str, *, name: str) -> tuple[FrontMatter, dict[str, int]]:
@@ -181,18 +181,18 @@ def parse_front(text: str, *, name: str) -> tuple[FrontMatter, dict[str, int]]:
 
     if len(text.encode()) > _MAX_FRONT_BYTES:
         raise UsageError(f"{name}: the front matter is over 64 KiB")
-    value, places = load_front_yaml(text, name=name)
+    value, key_lines = load_front_yaml(text, name=name)
     if not isinstance(value, dict):
         raise UsageError(f"{name}, line 2: the front matter must be `key: value` lines")
     try:
         front = msgspec.convert(value, FrontMatter)
     except msgspec.ValidationError as error:
-        raise UsageError(_describe_error(error, places, name)) from error
-    _check_numbers(front, places, name)
-    return front, places
+        raise UsageError(_describe_error(error, key_lines, name)) from error
+    _check_numbers(front, key_lines, name)
+    return front, key_lines
 
 
-def _describe_error(error: msgspec.ValidationError, places: dict[str, int], name: str) -> str:
+def _describe_error(error: msgspec.ValidationError, key_lines: dict[str, int], name: str) -> str:
     text = str(error)
     at = _AT.search(text)
     key, sentence = (at[1], text[: at.start()]) if at else ("", text)
@@ -201,8 +201,8 @@ def _describe_error(error: msgspec.ValidationError, places: dict[str, int], name
         inner = f"{key}.{field[1]}" if key else field[1]
         near = get_close_matches(field[1], _fields_at(key), n=1)
         hint = f"; did you mean `{near[0]}`?" if near else ""
-        return f"{name}, line {_line_of(inner, places)}, key {inner}: unknown key{hint}"
-    return f"{name}, line {_line_of(key, places)}, key {key or '(all)'}: {sentence}"
+        return f"{name}, line {_line_of(inner, key_lines)}, key {inner}: unknown key{hint}"
+    return f"{name}, line {_line_of(key, key_lines)}, key {key or '(all)'}: {sentence}"
 
 
 def _fields_at(key: str) -> tuple[str, ...]:
@@ -214,18 +214,18 @@ def _fields_at(key: str) -> tuple[str, ...]:
     return tables[key].__struct_fields__ if key in tables else ()
 
 
-def _line_of(key: str, places: dict[str, int]) -> int:
+def _line_of(key: str, key_lines: dict[str, int]) -> int:
     """The line of a key, or of its nearest known parent key."""
     while key:
-        if key in places:
-            return places[key]
+        if key in key_lines:
+            return key_lines[key]
         key = key.rpartition("[")[0] if key.endswith("]") else key.rpartition(".")[0]
     return 2
 
 
-def _check_numbers(front: FrontMatter, places: dict[str, int], name: str) -> None:
-    def complain(key: str, words: str) -> None:
-        raise UsageError(f"{name}, line {_line_of(key, places)}, key {key}: {words}")
+def _check_numbers(front: FrontMatter, key_lines: dict[str, int], name: str) -> None:
+    def complain(key: str, text: str) -> None:
+        raise UsageError(f"{name}, line {_line_of(key, key_lines)}, key {key}: {text}")
 
     if front.max_agents is not None and front.max_agents < 1:
         complain("max_agents", "must be at least 1")

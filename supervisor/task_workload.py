@@ -42,24 +42,24 @@ class TaskWorkload:
     def __init__(  # noqa: PLR0917 - as `MakeWorkload` of supervisor/run.py
         self,
         running: RunContext,
-        control: AgentManager,
-        agency: TeamService,
-        keeper: GatewayManager,
-        ending: RunShutdown,
+        agents: AgentManager,
+        team_service: TeamService,
+        gateway: GatewayManager,
+        shutdown: RunShutdown,
         past: RunPast,
     ) -> None:
-        self._run, self._agents, self._gateway = running, control, keeper
-        self._team_service = agency
-        self._shutdown, self._past = ending, past
+        self._run, self._agents, self._gateway = running, agents, gateway
+        self._team_service = team_service
+        self._shutdown, self._past = shutdown, past
         self._fan_out: FanOutRunner | None = None
-        life, plan = past.agents.get(ROOT_PATH), past.plan
-        known = life.spawned.agent_id if life else plan.root_id if plan else ""
+        agent_past, plan = past.agents.get(ROOT_PATH), past.plan
+        known = agent_past.spawned.agent_id if agent_past else plan.root_id if plan else ""
         self._root_id = known or running.entropy.new_id()
 
     async def run(self) -> RunCompleted:
         """Do the work; the caller fills in the totals of the result."""
-        for path, life in self._past.agents.items():
-            self._run.registry.restore_path(path, agent_id=life.spawned.agent_id)
+        for path, agent_past in self._past.agents.items():
+            self._run.registry.restore_path(path, agent_id=agent_past.spawned.agent_id)
         found: list[RunCompleted] = []
         async with trio.open_nursery() as nursery:
 
@@ -147,9 +147,9 @@ class TaskWorkload:
 
     def _root_has_input(self) -> bool:
         """True if the root's file has an input: the root may have died before it got one."""
-        if (life := self._past.agents.get(ROOT_PATH)) is None:
+        if (agent_past := self._past.agents.get(ROOT_PATH)) is None:
             return False
-        records = read_records(self._run.paths, file=life.spawned.agent_id)
+        records = read_records(self._run.paths, file=agent_past.spawned.agent_id)
         return any(isinstance(record.body, InputPosted) for record in records)
 
     def _answers_limit_bytes(self, answers: list[ItemAnswer]) -> int:
@@ -160,7 +160,7 @@ class TaskWorkload:
 
     async def _start_root(self, body: str) -> None:
         request = self._run.request
-        life = self._past.agents.get(ROOT_PATH)
+        agent_past = self._past.agents.get(ROOT_PATH)
         fresh_plan = AgentPlan(
             path=ROOT_PATH,
             agent_id=self._root_id,
@@ -172,7 +172,7 @@ class TaskWorkload:
             summary=request.summary,
             verbosity=request.verbosity,
         )
-        plan = with_settings(fresh_plan, life.settings if life else None)
+        plan = with_settings(fresh_plan, agent_past.settings if agent_past else None)
         if request.next_settings is not None:
             plan = changed_plan(plan, request.next_settings)
             changed = SettingsChanged(agent_id=plan.agent_id, settings=settings_of(plan))
@@ -183,24 +183,24 @@ class TaskWorkload:
             return
         enter_review(self._run)
         root = Agent(plan)
-        await self._agents.spawn(root, memory=AgentMemory() if life else None)
+        await self._agents.spawn(root, memory=AgentMemory() if agent_past else None)
         if self._agents.run_end.has_begun:  # the run was interrupted during its start
             self._agents.end_work(root, "interrupted", "it was interrupted")
         else:
             await self._agents.send_input(root, await self._first_input(body))
 
-    async def _resume_root(self, plan: AgentPlan, words: str | None) -> None:
+    async def _resume_root(self, plan: AgentPlan, text: str | None) -> None:
         """Restart the root from its journal file; then send it the next input, if there is one."""
         self._team_service.restore(self._past, plan)
         for member in tuple(self._team_service.team.members.values()):  # today's limits apply
             await self._agents.admit(member)
         memory = read_agent_memory(self._run, plan)
-        verdict = self._prepare_continuation(plan, memory) if words is None else None
+        verdict = self._prepare_continuation(plan, memory) if text is None else None
         root, past = self._run.agents.members[ROOT_PATH], self._past.agents.get(ROOT_PATH)
         root.pay(past.usd if past is not None else None)
         await self._agents.spawn(root, memory=memory)
-        if words is not None:
-            await self._agents.send_input(root, self._make_input(TextInput(text=words)))
+        if text is not None:
+            await self._agents.send_input(root, self._make_input(TextInput(text=text)))
         elif isinstance(verdict, WorkEnded):
             self._agents.end_work(root, verdict.state, verdict.message)
 
@@ -214,10 +214,10 @@ class TaskWorkload:
         verdict = decide_resume(self._past.agents.get(ROOT_PATH), memory)
         if isinstance(verdict, WorkEnded):
             return verdict
-        who, schema = (plan.path, plan.agent_id), self._run.request.answer_schema
-        told, wish = journal_continuation(self._run, who, verdict.note, schema=schema)
-        memory.items += [told.item] if told is not None else []
-        memory.inputs[wish.input_id] = wish
+        agent_names, schema = (plan.path, plan.agent_id), self._run.request.answer_schema
+        note, posted = journal_continuation(self._run, agent_names, verdict.note, schema=schema)
+        memory.items += [note.item] if note is not None else []
+        memory.inputs[posted.input_id] = posted
         return None
 
     async def _first_input(self, body: str) -> UserInput:
@@ -258,10 +258,10 @@ def read_agent_memory(running: RunContext, plan: AgentPlan) -> AgentMemory:
     """Fold the agent's file; journal calls that its process's death cut off as interrupted."""
     file = plan.agent_id
 
-    def tell(bad: BadLine) -> None:
+    def warn(bad: BadLine) -> None:
         running.note(Warned(message=str(bad)), agent=plan.path)
 
-    memory = fold_agent(read_records(running.paths, file=file, heed=tell))
+    memory = fold_agent(read_records(running.paths, file=file, on_bad_line=warn))
     for call in memory.open_calls.values():
         running.note(interrupted_end(call), agent=plan.path, file=file)
     return memory

@@ -56,7 +56,7 @@ class Evaluation:
         self,
         running: RunContext,
         control: AgentManager,
-        agency: TeamService,
+        team_service: TeamService,
         keeper: GatewayManager,
         ending: RunShutdown,
         past: RunPast,

@@ -33,23 +33,23 @@ _READ_ONLY_NAMES = frozenset({".git", ".swarm", ".agents", ".codex", ".aws"})
 _MAX_NAME_CHARS = 200
 
 
-def changed_plan(plan: AgentPlan, wish: ChangeSettings) -> AgentPlan:
-    """The plan with all changes of `wish`. Raises UsageError; then nothing is changed."""
-    model = plan.model if wish.model is None else _name(wish.model)
-    if wish.effort is not None and wish.effort not in ("", *EFFORTS):
-        raise UsageError(f"effort {wish.effort!r} is not known; there are {', '.join(EFFORTS)}")
+def changed_plan(plan: AgentPlan, request: ChangeSettings) -> AgentPlan:
+    """The plan with all changes of `request`. Raises UsageError; then nothing is changed."""
+    model = plan.model if request.model is None else _name(request.model)
+    if request.effort is not None and request.effort not in ("", *EFFORTS):
+        raise UsageError(f"effort {request.effort!r} is not known; there are {', '.join(EFFORTS)}")
     limits = plan.limits
-    if wish.sandbox is not None:
-        limits = msgspec.structs.replace(limits, sandbox=_narrowed(plan, wish.sandbox))
-    if wish.approval is not None:
-        limits = _with_approval(limits, wish.approval)
-    cwd = plan.cwd if wish.cwd is None else _folder(plan, limits.sandbox, wish.cwd)
+    if request.sandbox is not None:
+        limits = msgspec.structs.replace(limits, sandbox=_narrowed(plan, request.sandbox))
+    if request.approval is not None:
+        limits = _with_approval(limits, request.approval)
+    cwd = plan.cwd if request.cwd is None else _folder(plan, limits.sandbox, request.cwd)
     return msgspec.structs.replace(
         plan,
         model=model or None,
-        effort=plan.effort if wish.effort is None else wish.effort or None,
-        summary=wish.summary or plan.summary,
-        verbosity=wish.verbosity or plan.verbosity,
+        effort=plan.effort if request.effort is None else request.effort or None,
+        summary=request.summary or plan.summary,
+        verbosity=request.verbosity or plan.verbosity,
         limits=limits,
         cwd=cwd,
     )
@@ -90,12 +90,13 @@ def with_settings(plan: AgentPlan, settings: AgentSettings | None) -> AgentPlan:
     )
 
 
-def check_requirements(before: AgentPlan, after: AgentPlan, held: RequiredChoices) -> None:
+def check_requirements(before: AgentPlan, after: AgentPlan, choices: RequiredChoices) -> None:
     """Raises UsageError for a change that the administrator's requirements do not allow."""
+    old_mode, new_mode = _mode(before.limits.sandbox), _mode(after.limits.sandbox)
     for name, value, old, allowed in (
-        ("model", after.model, before.model, None if held.model is None else (held.model,)),
-        ("approval", after.limits.approval, before.limits.approval, held.approvals),
-        ("sandbox", _mode(after.limits.sandbox), _mode(before.limits.sandbox), held.sandbox_modes),
+        ("model", after.model, before.model, None if choices.model is None else (choices.model,)),
+        ("approval", after.limits.approval, before.limits.approval, choices.approvals),
+        ("sandbox", new_mode, old_mode, choices.sandbox_modes),
     ):
         if value != old and allowed is not None and value not in allowed:
             raise UsageError(
@@ -106,7 +107,7 @@ def check_requirements(before: AgentPlan, after: AgentPlan, held: RequiredChoice
 
 def describe_change(before: AgentPlan, after: AgentPlan) -> str:
     """The changes in words, for a person; "" if there are none."""
-    words = [
+    changes = [
         f"{name} {value or 'default'}"
         for name, value, old in (
             ("model", after.model, before.model),
@@ -119,7 +120,7 @@ def describe_change(before: AgentPlan, after: AgentPlan) -> str:
         )
         if value != old
     ]
-    return ", ".join(words)
+    return ", ".join(changes)
 
 
 def _name(text: str) -> str:

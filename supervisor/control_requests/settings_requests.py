@@ -14,7 +14,6 @@ from swarm.mailbox.protocol.control import AnyControlReply, ChangeSettings, Done
 from swarm.mailbox.protocol.ops import AnyOp, ApplySettings, Continue, Pause
 from swarm.mailbox.protocol.records import PauseSet, SettingsChanged
 
-from ..agents.agent_manager import AgentManager
 from ..agents.agent_record import Agent
 from ..agents.child_plan import AgentRequestError
 from ..agents.spawn_limits import check_model
@@ -26,46 +25,40 @@ _SEND_TIMEOUT_S = 5.0
 
 
 class SettingsRequests:
-    """Serves these requests. `find` is the control server's: path or its last step → member."""
+    """Serves these requests. `find` is the control server's: path or its last step → agent."""
 
     def __init__(
         self,
         running: RunContext,
-        control: AgentManager,
-        agency: TeamService,
+        team_service: TeamService,
         find: Callable[[str], Agent | Refused],
     ) -> None:
-        self._run, self._agents, self._team_service, self._find_member = (
-            running,
-            control,
-            agency,
-            find,
-        )
+        self._run, self._team_service, self._find_agent = running, team_service, find
 
-    async def change_settings(self, wish: ChangeSettings) -> AnyControlReply:
+    async def change_settings(self, request: ChangeSettings) -> AnyControlReply:
         """Change settings from the next turn on; the change survives restarts and resumes."""
-        member = self._find_member(wish.agent)
-        if isinstance(member, Refused):
-            return member
-        if member.closed:
-            return Refused(message=f"{member.path} was ended for good")
-        before = member.plan
+        agent = self._find_agent(request.agent)
+        if isinstance(agent, Refused):
+            return agent
+        if agent.closed:
+            return Refused(message=f"{agent.path} was ended for good")
+        before = agent.plan
         try:
-            plan = changed_plan(before, wish)
+            plan = changed_plan(before, request)
             check_requirements(before, plan, self._run.request.held)
             if plan.model != before.model:
                 check_model(plan.model, before, self._team_service.spawn_limits.find_model())
         except (UsageError, AgentRequestError) as error:
             return Refused(message=str(error), exit_code=2)
-        words = describe_change(before, plan)
-        if not words:
-            return Done(message=f"{member.path} works like that already")
+        text = describe_change(before, plan)
+        if not text:
+            return Done(message=f"{agent.path} works like that already")
         settings = settings_of(plan)
-        member.plan = plan
+        agent.plan = plan
         record = SettingsChanged(agent_id=plan.agent_id, settings=settings)
-        await self._run.commit(record, agent=member.path)
-        await self._send_op(member, ApplySettings(settings=settings))
-        return Done(message=f"{member.path} from its next turn on: {words}")
+        await self._run.commit(record, agent=agent.path)
+        await self._send_op(agent, ApplySettings(settings=settings))
+        return Done(message=f"{agent.path} from its next turn on: {text}")
 
     async def set_paused(self, path: str, *, paused: bool) -> AnyControlReply:
         """Pause or continue one agent or the whole run; the run's deadline does not wait.
@@ -79,12 +72,12 @@ class SettingsRequests:
             await self._run.commit(PauseSet(paused=paused))
             reached = [one for one in agents.members.values() if not one.plan.paused]
         else:
-            found = self._find_member(path)
+            found = self._find_agent(path)
             if isinstance(found, Refused):
                 return found
             if not paused and agents.all_paused:
-                words = "the whole run is paused; `swarm continue RUN` lets all of it go on"
-                return Refused(message=words)
+                text = "the whole run is paused; `swarm continue RUN` lets all of it go on"
+                return Refused(message=text)
             await self._run.commit(PauseSet(paused=paused), agent=found.path)
             found.plan = msgspec.structs.replace(found.plan, paused=paused)
             reached = [found]

@@ -180,7 +180,7 @@ def _run_callbacks(entries: list[_QueuedRecord]) -> None:
 
 @asynccontextmanager
 async def open_journal(
-    places: RunPaths,
+    run_paths: RunPaths,
     *,
     last_seq: int = 0,
     redactor: Redactor | None = None,
@@ -189,14 +189,14 @@ async def open_journal(
     """Open the run's journal for writing; the caller holds the run's lock.
 
     Args:
-        places: Its folder exists already.
+        run_paths: Its folder exists already.
         last_seq: The highest number in use, from a fold; 0 for a new run.
         redactor: Knows the run's keys; without one only well-known shapes are redacted.
         unix_s: The clock that dates records.
     """
-    places.journal.mkdir(mode=0o700, exist_ok=True)
+    run_paths.journal.mkdir(mode=0o700, exist_ok=True)
     journal = Journal(
-        JournalFiles(places.journal),
+        JournalFiles(run_paths.journal),
         last_seq=last_seq,
         redactor=redactor or Redactor(()),
         unix_s=unix_s,
@@ -213,12 +213,12 @@ async def open_journal(
 
 
 @asynccontextmanager
-async def reopen_journal(places: RunPaths) -> AsyncIterator[Journal]:
+async def reopen_journal(run_paths: RunPaths) -> AsyncIterator[Journal]:
     """Open the journal of an ended run to append to it: torn last lines are cut, numbers continue.
 
     The caller holds the run's lock.
     """
-    for file in places.journal.glob("*.jsonl"):
+    for file in run_paths.journal.glob("*.jsonl"):
         repair_tail(file)
-    async with open_journal(places, last_seq=last_seq(places)) as journal:
+    async with open_journal(run_paths, last_seq=last_seq(run_paths)) as journal:
         yield journal

@@ -69,56 +69,58 @@ class _Head(Value):
 _decode_head = msgspec.json.Decoder(_Head).decode
 
 
-def read_file(path: Path, heed: BadLineHandler = log_bad_line) -> Iterator[Record]:
+def read_file(path: Path, on_bad_line: BadLineHandler = log_bad_line) -> Iterator[Record]:
     """The records of one file. A last line without its newline is a torn write: left out.
 
     Args:
         path: The file.
-        heed: Called with every other line that is no record; the rest is read all the same.
+        on_bad_line: Called with every other line that is no record; the rest is read all the same.
 
     Raises JournalUnreadable for a record of a newer version.
     """
     with path.open("rb") as file:
-        yield from _records(path, _lines(file.readline), heed)
+        yield from _records(path, _lines(file.readline), on_bad_line)
 
 
 def read_records(
-    places: RunPaths, *, file: str | None = None, heed: BadLineHandler = log_bad_line
+    run_paths: RunPaths, *, file: str | None = None, on_bad_line: BadLineHandler = log_bad_line
 ) -> Iterator[Record]:
     """All records of a run in order of seq, or those of one file (an agent's id, or "run").
 
     A file that does not exist has no records.
     """
     if file is not None:
-        path = places.journal / f"{file}.jsonl"
+        path = run_paths.journal / f"{file}.jsonl"
         if path.exists():
-            yield from read_file(path, heed)
+            yield from read_file(path, on_bad_line)
         return
-    paths = sorted(places.journal.glob("*.jsonl"))
+    paths = sorted(run_paths.journal.glob("*.jsonl"))
     with ExitStack() as stack:
         if len(paths) > _OPEN_AT_ONCE:
             chunk = _CHUNKS_BYTES // len(paths)
-            streams = [_records(path, _lines_by_chunk(path, chunk), heed) for path in paths]
+            streams = [_records(path, _lines_by_chunk(path, chunk), on_bad_line) for path in paths]
         else:
-            streams = [read_file(path, heed) for path in paths]
+            streams = [read_file(path, on_bad_line) for path in paths]
         for stream in streams:
             stack.callback(stream.close)  # type: ignore[attr-defined]
         yield from heapq.merge(*streams, key=lambda record: record.seq)
 
 
-def run_records(places: RunPaths, heed: BadLineHandler = log_bad_line) -> Iterator[Record]:
+def run_records(
+    run_paths: RunPaths, on_bad_line: BadLineHandler = log_bad_line
+) -> Iterator[Record]:
     """The supervisor's own records: enough to list a run's agents and how they ended."""
-    return read_records(places, file=RUN_FILE, heed=heed)
+    return read_records(run_paths, file=RUN_FILE, on_bad_line=on_bad_line)
 
 
-def last_seq(places: RunPaths) -> int:
+def last_seq(run_paths: RunPaths) -> int:
     """The highest number in use, from the ends of the files: quick also for a long journal."""
-    return max((_last_seq_of(path) for path in places.journal.glob("*.jsonl")), default=0)
+    return max((_last_seq_of(path) for path in run_paths.journal.glob("*.jsonl")), default=0)
 
 
-def records_after(places: RunPaths, file: str, seq: int) -> list[Record]:
+def records_after(run_paths: RunPaths, file: str, seq: int) -> list[Record]:
     """The records of one file after this number, read from its end: few, as a rule."""
-    path = places.journal / f"{file}.jsonl"
+    path = run_paths.journal / f"{file}.jsonl"
     if not path.exists():
         return []
     with path.open("rb") as stream:
@@ -152,7 +154,7 @@ def _last_seq_of(path: Path) -> int:
     return 0
 
 
-def _records(path: Path, lines: Iterable[bytes], heed: BadLineHandler) -> Iterator[Record]:
+def _records(path: Path, lines: Iterable[bytes], on_bad_line: BadLineHandler) -> Iterator[Record]:
     skipping = False
     number = 0
     for line in lines:
@@ -161,13 +163,13 @@ def _records(path: Path, lines: Iterable[bytes], heed: BadLineHandler) -> Iterat
             if len(line) < MAX_LINE_BYTES:
                 return
             if not skipping:
-                heed(BadLine(path=str(path), number=number, why="it is too long"))
+                on_bad_line(BadLine(path=str(path), number=number, why="it is too long"))
             skipping = True
             continue
         if skipping:
             skipping = False  # this is the end of the line that was too long
             continue
-        record = _decoded(line, partial(_where, path, number), heed)
+        record = _decoded(line, partial(_where, path, number), on_bad_line)
         if record is not None:
             yield record
 
@@ -177,15 +179,15 @@ def _where(path: Path, number: int, why: str) -> BadLine:
 
 
 def _decoded(
-    line: bytes, where: Callable[[str], BadLine], heed: BadLineHandler | None = None
+    line: bytes, where: Callable[[str], BadLine], on_bad_line: BadLineHandler | None = None
 ) -> Record | None:
     """None for what is no record. Raises JournalUnreadable for one of a newer version."""
     try:
         record = decode_record(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         _refuse_newer(line, where)
-        if heed is not None:
-            heed(where(str(error)))
+        if on_bad_line is not None:
+            on_bad_line(where(str(error)))
         return None
     if record.schema_version != SCHEMA_VERSION:
         _refuse_newer(line, where)

@@ -171,8 +171,8 @@ def _fold_one(memory: AgentMemory, record: Record) -> None:  # noqa: C901, PLR09
             memory.items.append(body.item)
             if isinstance(body.item, AnyOutput):
                 memory.ended_calls.pop(body.item.call_id, None)
-            if (words := memory.inputs.pop(body.item_id, None)) is not None:
-                memory.output_schema = words.output_schema or memory.output_schema
+            if (posted := memory.inputs.pop(body.item_id, None)) is not None:
+                memory.output_schema = posted.output_schema or memory.output_schema
             memory.mails.pop(body.item_id, None)
         case ContextRecorded() as body:
             memory.items = list(body.items)
@@ -181,8 +181,8 @@ def _fold_one(memory: AgentMemory, record: Record) -> None:  # noqa: C901, PLR09
                 memory.last_message = last_answer(body.items)
         case TurnStarted() as body:
             memory.open_turn = body.turn_id
-            if (words := memory.inputs.get(body.turn_id)) is not None and words.parts:
-                memory.output_schema = words.output_schema
+            if (posted := memory.inputs.get(body.turn_id)) is not None and posted.parts:
+                memory.output_schema = posted.output_schema
             _drop_continue_inputs(memory)
         case TurnCompleted() as body:
             _close_turn(memory)

@@ -34,21 +34,21 @@ class RunOwner(Value):
     inode: int  # of its lock
 
 
-def write_owner(places: RunPaths, lock_fd: int) -> None:
+def write_owner(run_paths: RunPaths, lock_fd: int) -> None:
     """Write which process holds this run. Raises SwarmError."""
     facts = os.fstat(lock_fd)
     owner = RunOwner(
         pid=os.getpid(),
         started=process_start_ticks(os.getpid()),
-        folder=str(places.folder),
+        folder=str(run_paths.folder),
         device=facts.st_dev,
         inode=facts.st_ino,
     )
     try:
-        places.owner_file.write_bytes(msgspec.json.encode(owner))
+        run_paths.owner_file.write_bytes(msgspec.json.encode(owner))
     except OSError as error:
         raise SwarmError(
-            f"cannot write {places.owner_file}: {error.strerror}; free some space there, or set "
+            f"cannot write {run_paths.owner_file}: {error.strerror}; free some space there, or set "
             "XDG_RUNTIME_DIR to another folder"
         ) from error
 
@@ -83,20 +83,20 @@ def process_start_ticks(pid: int) -> int:
     return int(stat.rpartition(b") ")[2].split()[_START_TIME_FIELD])
 
 
-async def watch_folders(places: RunPaths, lock_fd: int) -> None:
+async def watch_folders(run_paths: RunPaths, lock_fd: int) -> None:
     """Run until cancelled. Raises FolderGone."""
     ours = os.fstat(lock_fd)
-    post = Path(places.mailbox_endpoint.removeprefix("ipc://"))
+    post = Path(run_paths.mailbox_endpoint.removeprefix("ipc://"))
     was_open = exists(post)
     while True:
         await trio.sleep(_ROUND_S)
-        if is_lock_gone(places.lock, ours.st_dev, ours.st_ino):
+        if is_lock_gone(run_paths.lock, ours.st_dev, ours.st_ino):
             raise FolderGone(
-                f"{places.folder}, the folder of this run, was deleted or moved away: nothing more "
-                "can be written there, so everything of this run is ended"
+                f"{run_paths.folder}, the folder of this run, was deleted or moved away: nothing "
+                "more can be written there, so everything of this run is ended"
             )
         if was_open and not exists(post):
             raise FolderGone(
                 f"{post}, by which agents reach this run, was deleted: no other can start, so the "
-                f"run is ended; `swarm resume {short_id(places.folder.name)}` goes on"
+                f"run is ended; `swarm resume {short_id(run_paths.folder.name)}` goes on"
             )

@@ -64,18 +64,18 @@ def _read_image(path: Path, *, is_canonical: bool) -> tuple[bytes, str]:
     return data, mime
 
 
-def store_blob(blobs: Path, wish: StoreBlob, redactor: Redactor) -> BlobStored | RequestRefused:
+def store_blob(blobs: Path, request: StoreBlob, redactor: Redactor) -> BlobStored | RequestRefused:
     """Store an image that an agent looked at; never raises."""
-    digest = hashlib.sha256(wish.data).hexdigest()
-    if digest != wish.sha256 or len(wish.data) > _MAX_BLOB_BYTES:
+    digest = hashlib.sha256(request.data).hexdigest()
+    if digest != request.sha256 or len(request.data) > _MAX_BLOB_BYTES:
         return RequestRefused(message="the bytes do not fit their sha256, or are over 32 MiB")
-    if image_mime(wish.data[:16]) is None:
+    if image_mime(request.data[:16]) is None:
         return RequestRefused(message="it is no PNG, JPEG, GIF or WebP picture")
-    if redactor.holds_known_secret(wish.data):
+    if redactor.holds_known_secret(request.data):
         return RequestRefused(message="a key of this run stands in the file")
     path = blobs / digest
     try:
-        _write_once(path, wish.data)
+        _write_once(path, request.data)
     except OSError as error:
         return RequestRefused(message=f"cannot store it: {error.strerror}")
     return BlobStored(path=str(path))

@@ -49,42 +49,42 @@ class Leftovers(Value):
     folders: tuple[str, ...] = ()  # socket folders of runs that nobody holds
 
 
-def find_leftovers(places: UserPaths) -> Leftovers:
+def find_leftovers(user_paths: UserPaths) -> Leftovers:
     """Search /proc and the runtime folder. Changes nothing."""
-    folders = _stale_socket_folders(places)
-    return Leftovers(processes=tuple(_find_processes(places)), folders=folders)
+    folders = _stale_socket_folders(user_paths)
+    return Leftovers(processes=tuple(_find_processes(user_paths)), folders=folders)
 
 
-def end_leftovers(found: Leftovers, places: UserPaths) -> Leftovers:
+def end_leftovers(found: Leftovers, user_paths: UserPaths) -> Leftovers:
     """End what is still as it was found; return what was ended and removed."""
-    processes = tuple(one for one in found.processes if _end(one, places))
-    still = set(_stale_socket_folders(places))
+    processes = tuple(one for one in found.processes if _end(one, user_paths))
+    still = set(_stale_socket_folders(user_paths))
     folders = tuple(name for name in found.folders if name in still)
     for name in folders:
         shutil.rmtree(name, ignore_errors=True)
     return Leftovers(processes=processes, folders=folders)
 
 
-def _find_processes(places: UserPaths) -> list[Leftover]:
+def _find_processes(user_paths: UserPaths) -> list[Leftover]:
     ours = _ancestors(os.getpid())
     found: list[Leftover] = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) not in ours:
-            leftover = _find_leftover(int(entry.name), places)
+            leftover = _find_leftover(int(entry.name), user_paths)
             if leftover is not None:
                 found.append(leftover)
     known = {one.pid for one in found}
-    found += [one for one in _lost_supervisors(places) if one.pid not in known | {*ours}]
+    found += [one for one in _lost_supervisors(user_paths) if one.pid not in known | {*ours}]
     return sorted(found, key=lambda one: one.pid)
 
 
-def _lost_supervisors(places: UserPaths) -> Iterator[Leftover]:
+def _lost_supervisors(user_paths: UserPaths) -> Iterator[Leftover]:
     """Supervisors whose run's folder is gone: nobody sees them, and nobody else can end them.
 
     The owner file in the socket folder and the process's start time prove it: no command can write
     there. A title proves nothing.
     """
-    for folder in _socket_folders(places):
+    for folder in _socket_folders(user_paths):
         owner = read_owner(folder / "owner")
         if owner is not None and (lost := _lost_supervisor(owner, run=folder.name)) is not None:
             yield lost
@@ -103,7 +103,7 @@ def _lost_supervisor(owner: RunOwner, *, run: str) -> Leftover | None:
     return Leftover(pid=owner.pid, started=owner.started, title=f"supervisor of {run}", run=run)
 
 
-def _find_leftover(pid: int, places: UserPaths) -> Leftover | None:
+def _find_leftover(pid: int, user_paths: UserPaths) -> Leftover | None:
     """The leftover with this pid, or None. A process that cannot be read belongs to others."""
     try:
         if not _is_our_user(pid) or is_zombie(pid):
@@ -112,7 +112,7 @@ def _find_leftover(pid: int, places: UserPaths) -> Leftover | None:
         match = _TITLE.match(title)
         if match:
             run = match[1] or ""
-            dead = _is_run_dead(run, lambda: _is_orphan(pid), places)
+            dead = _is_run_dead(run, lambda: _is_orphan(pid), user_paths)
             return Leftover(pid=pid, started=started, title=title, run=run) if dead else None
         if _is_command(pid) and not any(_TITLE.match(_title(one)) for one in _ancestors(pid)):
             return Leftover(pid=pid, started=started, title=title)
@@ -121,9 +121,9 @@ def _find_leftover(pid: int, places: UserPaths) -> Leftover | None:
     return None
 
 
-def _is_run_dead(run: str, is_orphan: Callable[[], bool], places: UserPaths) -> bool:
+def _is_run_dead(run: str, is_orphan: Callable[[], bool], user_paths: UserPaths) -> bool:
     """A known run is dead when nobody holds its lock; for an unknown one `is_orphan` decides."""
-    folders = [one for one in _run_folders(places) if run and short_id(one.name) == run]
+    folders = [one for one in _run_folders(user_paths) if run and short_id(one.name) == run]
     if folders:
         return not any(_is_locked(folder) for folder in folders)
     return is_orphan()
@@ -140,13 +140,16 @@ def _is_orphan(pid: int) -> bool:
     return parent < 1 or _stat(parent, _SESSION) != _stat(top, _SESSION)
 
 
-def _end(leftover: Leftover, places: UserPaths) -> bool:
+def _end(leftover: Leftover, user_paths: UserPaths) -> bool:
     try:
         pidfd = os.pidfd_open(leftover.pid)
     except OSError:
         return False
     try:  # pinned: from here on the pid cannot be reused
-        if leftover not in (_find_leftover(leftover.pid, places), *_lost_supervisors(places)):
+        if leftover not in (
+            _find_leftover(leftover.pid, user_paths),
+            *_lost_supervisors(user_paths),
+        ):
             return False
         signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
         kill_descendants(leftover.pid)
@@ -158,12 +161,12 @@ def _end(leftover: Leftover, places: UserPaths) -> bool:
     return True
 
 
-def _stale_socket_folders(places: UserPaths) -> tuple[str, ...]:
-    held = {short_id(one.name) for one in _run_folders(places) if _is_locked(one)}
-    known = {short_id(one.name) for one in _run_folders(places)}
+def _stale_socket_folders(user_paths: UserPaths) -> tuple[str, ...]:
+    held = {short_id(one.name) for one in _run_folders(user_paths) if _is_locked(one)}
+    known = {short_id(one.name) for one in _run_folders(user_paths)}
     return tuple(
         str(folder)
-        for folder in _socket_folders(places)
+        for folder in _socket_folders(user_paths)
         if folder.name in known - held or (folder.name not in known and _has_lost_owner(folder))
     ) + tuple(map(str, _model_folders()))
 
@@ -202,9 +205,9 @@ def _has_lost_owner(folder: Path) -> bool:
     return _lost_supervisor(owner, run=folder.name) is not None
 
 
-def _socket_folders(places: UserPaths) -> list[Path]:
+def _socket_folders(user_paths: UserPaths) -> list[Path]:
     try:
-        return [one for one in sorted(places.runtime.iterdir()) if _is_our_folder(one)]
+        return [one for one in sorted(user_paths.runtime.iterdir()) if _is_our_folder(one)]
     except OSError:
         return []
 
@@ -214,9 +217,9 @@ def _is_our_folder(folder: Path) -> bool:
     return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid()
 
 
-def _run_folders(places: UserPaths) -> list[Path]:
+def _run_folders(user_paths: UserPaths) -> list[Path]:
     try:
-        return [entry for entry in places.runs.iterdir() if entry.is_dir()]
+        return [entry for entry in user_paths.runs.iterdir() if entry.is_dir()]
     except OSError:
         return []
 

@@ -141,9 +141,9 @@ class RunPaths(msgspec.Struct, frozen=True, kw_only=True):
         return f"ipc://{self.sockets}/g{epoch}"
 
 
-def paths_of_run(places: UserPaths, run_id: RunId | str) -> RunPaths:
+def paths_of_run(user_paths: UserPaths, run_id: RunId | str) -> RunPaths:
     """The paths of a run; nothing is created."""
-    return RunPaths(folder=places.runs / run_id, sockets=places.runtime / short_id(run_id))
+    return RunPaths(folder=user_paths.runs / run_id, sockets=user_paths.runtime / short_id(run_id))
 
 
 def make_private_folder(folder: Path) -> Path:
@@ -166,13 +166,13 @@ def make_private_folder(folder: Path) -> Path:
     return folder
 
 
-def find_run(places: UserPaths, wanted: str | None, *, broken: bool = False) -> RunId:
+def find_run(user_paths: UserPaths, wanted: str | None, *, broken: bool = False) -> RunId:
     """Find a run by full id, by a unique head or tail of one, by name, or None for the newest.
 
     `broken`: also consider folders without `run.json`, as `ps` lists them. Raises UsageError when
     none or several fit, and says how to list them.
     """
-    folders = places.runs.iterdir() if places.runs.is_dir() else ()
+    folders = user_paths.runs.iterdir() if user_paths.runs.is_dir() else ()
     known = sorted(entry.name for entry in folders
                    if (broken and entry.is_dir()) or (entry / "run.json").exists())  # fmt: skip
     if not known:
@@ -185,7 +185,7 @@ def find_run(places: UserPaths, wanted: str | None, *, broken: bool = False) -> 
     if not fits:
         from .run_metadata import find_runs_named  # rare: opens a file per run
 
-        fits = find_runs_named((places.runs / run for run in known), wanted)
+        fits = find_runs_named((user_paths.runs / run for run in known), wanted)
         if len(fits) == 1:
             return RunId(fits[0])
     if not fits:

@@ -9,6 +9,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -58,7 +59,7 @@ from .run_metadata import (
     write_metadata,
 )
 
-_LINES_PER_WRITE = 500  # lines per write
+_LINES_PER_WRITE = 500
 FORKED = "forked"  # the status of a copy that has not started
 _CUT_OFF = "interrupted: this conversation was branched off while the call ran"
 _NOTE = Path(__file__).with_name("forked.md")
@@ -153,34 +154,37 @@ def _opening_records(
         forked_from=about.run_id,
     )
     provider = () if past.provider is None else (past.provider,)
-    born = msgspec.structs.replace(spawned, agent_id=agent_id, epoch=1, pid=0)
+    new_root = msgspec.structs.replace(spawned, agent_id=agent_id, epoch=1, pid=0)
     settings = past.agents[ROOT_PATH].settings  # what a person had changed
     changed = () if settings is None else (SettingsChanged(agent_id=agent_id, settings=settings),)
-    return (started, *provider, born, *changed)
+    return (started, *provider, new_root, *changed)
 
 
 def _write_journal(
     source: RunPaths, target: RunPaths, opening: tuple[AnyRecordBody, ...], cut: ForkPoint
 ) -> None:
-    (born,) = (one for one in opening if isinstance(one, AgentSpawned))
+    (new_root,) = (one for one in opening if isinstance(one, AgentSpawned))
     old = fold_run(run_records(source)).agents[ROOT_PATH].spawned.agent_id
     files = JournalFiles(target.journal)
     try:
         seq = len(opening)
         head = [_line(n, body, "") for n, body in enumerate(opening, 1)]
         files.append(RUN_FILE, head)
-        for lines in _chunks(_copied_records(source, old, cut)):
-            files.append(born.agent_id, [_line(seq + n, *one) for n, one in enumerate(lines, 1)])
+        copied = _copied_records(source, old, cut)
+        while lines := list(islice(copied, _LINES_PER_WRITE)):
+            files.append(
+                new_root.agent_id, [_line(seq + n, *one) for n, one in enumerate(lines, 1)]
+            )
             seq += len(lines)
-        memory = fold_agent(read_records(target, file=born.agent_id))
+        memory = fold_agent(read_records(target, file=new_root.agent_id))
         ended = AgentEnded(
-            agent_id=born.agent_id,
+            agent_id=new_root.agent_id,
             state="interrupted" if cut.open_turn else "completed",
             message=memory.last_message or "",
             usage=memory.usage,
         )
         files.append(RUN_FILE, [_line(seq + 1, ended, ROOT_PATH)])
-        files.sync(born.agent_id)
+        files.sync(new_root.agent_id)
         files.sync(RUN_FILE)
     finally:
         files.close()
@@ -208,14 +212,14 @@ def _copied_records(
         yield _note(cut, "user", _NOTE.read_text(), name="fork"), ROOT_PATH
         yield TurnAborted(turn_id=cut.open_turn), ROOT_PATH
     if cut.left:
-        words = _AGENTS_NOTE.read_text().format(agents=describe_agents_left_out(cut.left))
-        yield _note(cut, "developer", words, name="fork-agents"), ROOT_PATH
+        text = _AGENTS_NOTE.read_text().format(agents=describe_agents_left_out(cut.left))
+        yield _note(cut, "developer", text, name="fork-agents"), ROOT_PATH
 
 
 def _note(
-    cut: ForkPoint, role: Literal["user", "developer"], words: str, *, name: str
+    cut: ForkPoint, role: Literal["user", "developer"], text: str, *, name: str
 ) -> ItemRecorded:
-    item = text_message(role, words.strip())
+    item = text_message(role, text.strip())
     name = f"{name}-{cut.last_seq}"
     return ItemRecorded(turn_id=cut.open_turn, item=item, item_id=name, source="note")
 
@@ -242,19 +246,6 @@ def _missing_outputs(
 
 def _until(source: RunPaths, file: str, cut: ForkPoint) -> Iterator[Record]:
     return (one for one in read_records(source, file=file) if one.seq <= cut.last_seq)
-
-
-def _chunks(
-    bodies: Iterable[tuple[AnyRecordBody, str]],
-) -> Iterator[list[tuple[AnyRecordBody, str]]]:
-    lines: list[tuple[AnyRecordBody, str]] = []
-    for one in bodies:
-        lines.append(one)
-        if len(lines) >= _LINES_PER_WRITE:
-            yield lines
-            lines = []
-    if lines:
-        yield lines
 
 
 def _line(seq: int, body: AnyRecordBody, agent: str) -> bytes:

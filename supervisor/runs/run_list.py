@@ -55,13 +55,13 @@ _ALL_RUNS = RunFilter()
 _MOST_COUNTED = 1_000_000
 
 
-def list_runs(places: UserPaths, wanted: RunFilter = _ALL_RUNS) -> tuple[RunSummary, ...]:
+def list_runs(user_paths: UserPaths, wanted: RunFilter = _ALL_RUNS) -> tuple[RunSummary, ...]:
     """Runs, newest first. A folder that cannot be read is a row that says why."""
     try:
         names = sorted(
             (
                 entry.name
-                for entry in os.scandir(places.runs)
+                for entry in os.scandir(user_paths.runs)
                 if entry.is_dir(follow_symlinks=False)
             ),
             reverse=True,
@@ -69,29 +69,29 @@ def list_runs(places: UserPaths, wanted: RunFilter = _ALL_RUNS) -> tuple[RunSumm
     except FileNotFoundError:
         return ()
     except OSError as error:
-        raise SwarmError(f"cannot read {places.runs}: {error.strerror}") from error
-    here = (paths_of_run(places, name) for name in names
+        raise SwarmError(f"cannot read {user_paths.runs}: {error.strerror}") from error
+    run_paths = (paths_of_run(user_paths, name) for name in names
             if wanted.before is None or name < wanted.before)  # fmt: skip
-    seen = (one for one in here if wanted.with_archived or not read_label(one).archived)
+    seen = (one for one in run_paths if wanted.with_archived or not read_label(one).archived)
     return tuple(summarize(one, with_size=wanted.with_sizes) for one in islice(seen, wanted.limit))
 
 
-def summarize(here: RunPaths, *, with_size: bool = False) -> RunSummary:
+def summarize(run_paths: RunPaths, *, with_size: bool = False) -> RunSummary:
     """The summary of one run. Faults in its folder never raise."""
-    run_id = here.folder.name
-    size = folder_size(here.folder) if with_size else 0
-    label = read_label(here)
+    run_id = run_paths.folder.name
+    size = folder_size(run_paths.folder) if with_size else 0
+    label = read_label(run_paths)
     try:
-        about = read_metadata(here)
+        about = read_metadata(run_paths)
     except UsageError as error:
-        state = "running" if is_run_alive(here) else "unreadable"
+        state = "running" if is_run_alive(run_paths) else "unreadable"
         return RunSummary(run_id=run_id, state=state, size_bytes=size, note=str(error))
-    return _summary_of(about, run_state(about, here), size, label)
+    return _summary_of(about, run_state(about, run_paths), size, label)
 
 
-def run_state(about: RunMetadata, here: RunPaths) -> str:
+def run_state(about: RunMetadata, run_paths: RunPaths) -> str:
     """The run's status; "running" only if its process lives, else "stopped"."""
-    if is_run_alive(here):
+    if is_run_alive(run_paths):
         return "running"
     return "stopped" if about.status == "running" else about.status
 
@@ -155,22 +155,22 @@ def _sizes_in(fd: int, path: str, waiting: list[str]) -> Iterator[int]:
         os.close(fd)
 
 
-def remove_run(places: UserPaths, run_id: str) -> None:
+def remove_run(user_paths: UserPaths, run_id: str) -> None:
     """Delete a run's folder and what is left of its sockets.
 
     Raises UsageError if it is alive, SwarmError if it cannot be deleted.
     """
-    here = paths_of_run(places, run_id)
-    if "/" in run_id or run_id in {"", ".", ".."} or here.folder.is_symlink():
+    run_paths = paths_of_run(user_paths, run_id)
+    if "/" in run_id or run_id in {"", ".", ".."} or run_paths.folder.is_symlink():
         raise UsageError(f"{run_id!r} is not a run")
-    if is_run_alive(here):
+    if is_run_alive(run_paths):
         short = short_id(run_id)
         raise UsageError(f"run {short} is alive; end it first: swarm kill {short}")
     try:
-        remove_tree(here.folder)
+        remove_tree(run_paths.folder)
     except OSError as error:
-        raise SwarmError(f"cannot delete {here.folder}: {error.strerror}") from error
-    shutil.rmtree(here.sockets, ignore_errors=True)
+        raise SwarmError(f"cannot delete {run_paths.folder}: {error.strerror}") from error
+    shutil.rmtree(run_paths.sockets, ignore_errors=True)
 
 
 def choose_runs_to_prune(

@@ -44,29 +44,30 @@ class RunMetadata(Value):
     agents: int = 0
 
 
-def write_metadata(places: RunPaths, about: RunMetadata) -> None:
+def write_metadata(run_paths: RunPaths, about: RunMetadata) -> None:
     """Replace `run.json` in one step. Raises SwarmError if the folder cannot be written."""
-    _write_atomically(places.metadata, msgspec.json.format(msgspec.json.encode(about)))
+    _write_atomically(run_paths.metadata, msgspec.json.format(msgspec.json.encode(about)))
 
 
-def read_metadata(places: RunPaths) -> RunMetadata:
+def read_metadata(run_paths: RunPaths) -> RunMetadata:
     """Raises UsageError for a folder that is no run, or of another version, and says which."""
     try:
-        raw = places.metadata.read_bytes()
+        raw = run_paths.metadata.read_bytes()
         version = msgspec.json.decode(raw, type=dict[str, object]).get("schema_version")
         if version != SCHEMA_VERSION:
             raise UsageError(
-                f"{places.folder} was made by another version of swarm (schema {version}, this is "
-                f"{SCHEMA_VERSION}); use that version, or `swarm rm {short_id(places.folder.name)}`"
+                f"{run_paths.folder} was made by another version of swarm (schema {version}, this "
+                f"is {SCHEMA_VERSION}); use that version, or `swarm rm "
+                f"{short_id(run_paths.folder.name)}`"
             )
         return msgspec.json.decode(raw, type=RunMetadata)
     except FileNotFoundError as error:
-        raise UsageError(f"{places.folder} is not a run: it has no run.json") from error
+        raise UsageError(f"{run_paths.folder} is not a run: it has no run.json") from error
     except (OSError, msgspec.DecodeError) as error:
-        raise UsageError(f"{places.metadata} cannot be read: {error}") from error
+        raise UsageError(f"{run_paths.metadata} cannot be read: {error}") from error
 
 
-def save_request(places: RunPaths, request: RunRequest) -> None:
+def save_request(run_paths: RunPaths, request: RunRequest) -> None:
     """Save what `resume` needs. Keys, environment and providers are never written.
 
     The prompt is redacted as in the journal: it may contain a key as well.
@@ -81,12 +82,12 @@ def save_request(places: RunPaths, request: RunRequest) -> None:
         next_prompt=None,
         next_settings=None,
     )
-    _write_atomically(places.folder / "request.json", msgspec.json.encode(kept))
+    _write_atomically(run_paths.folder / "request.json", msgspec.json.encode(kept))
 
 
-def load_request(places: RunPaths) -> RunRequest:
+def load_request(run_paths: RunPaths) -> RunRequest:
     """The request as saved, without keys, environment and providers: the caller fills them in."""
-    path = places.folder / "request.json"
+    path = run_paths.folder / "request.json"
     try:
         return msgspec.json.decode(path.read_bytes(), type=RunRequest)
     except (OSError, msgspec.DecodeError) as error:
@@ -101,16 +102,16 @@ class RunLabel(Value):
     forked_from: str = ""  # a run's id
 
 
-def read_label(places: RunPaths) -> RunLabel:
+def read_label(run_paths: RunPaths) -> RunLabel:
     """The run's label. An unreadable file counts as none: nothing of the run depends on it."""
     with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return msgspec.json.decode((places.folder / "label.json").read_bytes(), type=RunLabel)
+        return msgspec.json.decode((run_paths.folder / "label.json").read_bytes(), type=RunLabel)
     return RunLabel()
 
 
-def write_label(places: RunPaths, label: RunLabel) -> None:
+def write_label(run_paths: RunPaths, label: RunLabel) -> None:
     """Replace the file in one step. Raises SwarmError if the folder cannot be written."""
-    _write_atomically(places.folder / "label.json", msgspec.json.encode(label))
+    _write_atomically(run_paths.folder / "label.json", msgspec.json.encode(label))
 
 
 def find_runs_named(folders: Iterable[Path], name: str) -> list[str]:
@@ -131,43 +132,43 @@ def check_run_name(name: str) -> str:
 
 
 @contextmanager
-def lock_run(places: RunPaths) -> Iterator[int]:
+def lock_run(run_paths: RunPaths) -> Iterator[int]:
     """Lock the run's folder; a second owner is refused. The kernel unlocks it when we die.
 
     The value is the lock's descriptor.
     """
-    make_private_folder(places.folder)
+    make_private_folder(run_paths.folder)
     try:
-        fd = os.open(places.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(run_paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise _write_error(places.lock, error) from error
+        raise _write_error(run_paths.lock, error) from error
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             owner = os.pread(fd, 32, 0).decode(errors="replace").strip() or "another process"
             raise UsageError(
-                f"run {short_id(places.folder.name)} is already being run by process {owner}; "
-                f"watch it with `swarm watch {short_id(places.folder.name)}`"
+                f"run {short_id(run_paths.folder.name)} is already being run by process {owner}; "
+                f"watch it with `swarm watch {short_id(run_paths.folder.name)}`"
             ) from error
         try:
             os.ftruncate(fd, 0)
             os.pwrite(fd, str(os.getpid()).encode(), 0)
         except OSError as error:
             with suppress(OSError):  # an otherwise empty folder would be listed as a run
-                if [*places.folder.iterdir()] == [places.lock]:
-                    places.lock.unlink()
-                    places.folder.rmdir()
-            raise _write_error(places.lock, error) from error
+                if [*run_paths.folder.iterdir()] == [run_paths.lock]:
+                    run_paths.lock.unlink()
+                    run_paths.folder.rmdir()
+            raise _write_error(run_paths.lock, error) from error
         yield fd
     finally:
         os.close(fd)
 
 
-def is_run_alive(places: RunPaths) -> bool:
+def is_run_alive(run_paths: RunPaths) -> bool:
     """True if a supervisor holds the run's lock right now."""
     try:
-        fd = os.open(places.lock, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(run_paths.lock, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
     try:
@@ -180,13 +181,13 @@ def is_run_alive(places: RunPaths) -> bool:
         os.close(fd)
 
 
-def is_empty_run(places: RunPaths) -> bool:
+def is_empty_run(run_paths: RunPaths) -> bool:
     """True for a folder without a record and without `run.json`."""
     try:
-        told = any(file.stat().st_size for file in places.journal.glob("*.jsonl"))
+        has_records = any(file.stat().st_size for file in run_paths.journal.glob("*.jsonl"))
     except OSError:
         return False
-    return not told and not places.metadata.exists()
+    return not has_records and not run_paths.metadata.exists()
 
 
 def network_filesystem_of(folder: Path) -> str | None:

@@ -60,8 +60,8 @@ class ExecJsonDisplay:
 
     def _put(self, lines: list[JsonLine], at: float) -> None:
         if lines and (missed := self._spool.take_left_out()):
-            words = f"{missed} lines left out: the reader is too slow; `swarm log --json` has all"
-            lines = [WarningLine(message=words), *lines]
+            text = f"{missed} lines left out: the reader is too slow; `swarm log --json` has all"
+            lines = [WarningLine(message=text), *lines]
         for line in lines:
             self._seq += 1
             stamped = replace(line, seq=self._seq, ts=render_time(at))
