@@ -29,7 +29,6 @@ from .agents.agent_record import Agent, GatewayAddress
 from .agents.descriptor_limit import limit_by_descriptors
 from .agents.finished_agents import FinishedAgents
 from .agents.heartbeat_monitor import monitor_heartbeats
-from .agents.slot_scheduler import SlotScheduler
 from .agents.slots import AgentRegistry
 from .approvals.approval_grants import ApprovalGrants
 from .approvals.approval_queue import ApprovalQueue, open_approval_queue
@@ -232,7 +231,6 @@ async def _open_context(
         ),
         processes=processes,
         registry=registry,
-        slot_scheduler=SlotScheduler(registry),
         agents=AgentDirectory(registry, archive),
         grants=ApprovalGrants(),
         entropy=dependencies.entropy,

@@ -20,7 +20,6 @@ from swarm.mailbox.protocol.requests import RequestRefused
 from .agents.agent_directory import AgentDirectory
 from .agents.agent_record import Agent, AgentPlan
 from .agents.private_tmp import remove_private_tmp
-from .agents.slot_scheduler import SlotScheduler
 from .agents.slots import AgentRegistry
 from .approvals.approval_grants import ApprovalGrants
 from .event_broadcast import EventBroadcast
@@ -43,7 +42,6 @@ class RunContext(NamedTuple):
     broadcast: EventBroadcast
     processes: ProcessStarter
     registry: AgentRegistry
-    slot_scheduler: SlotScheduler  # the queue for the registry's slots
     agents: AgentDirectory
     grants: ApprovalGrants  # approvals that a person gave for good
     entropy: EntropySources = SYSTEM_ENTROPY

@@ -39,7 +39,7 @@ from .agent_start import (
 )
 from .end_states import end_state_of
 from .resume_delivery import InputSource, deliver_unread_mail, input_record, with_turn_schema
-from .slot_scheduler import SlotSchedulerClosed
+from .slots import SlotsClosed
 
 _END_GRACE_S = 5.0
 _DELIVERY_TIMEOUT_S = 30.0
@@ -108,7 +108,7 @@ class AgentManager:
         Raises SpawnError: nothing was started and no slot is held.
         """
         if self.run_end.is_closing:
-            raise SlotSchedulerClosed("the run is ending; nothing new starts")
+            raise SlotsClosed("the run is ending; nothing new starts")
         self._starts += 1
         try:
             await self._start_process(agent, memory, wait)

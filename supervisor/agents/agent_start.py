@@ -157,8 +157,8 @@ async def send_changes_since_spec(
 async def _wait_for_slot(
     stack: AsyncExitStack, running: RunContext, plan: AgentPlan, wait: SlotWait
 ) -> Slot:
-    place = running.slot_scheduler.wait_for_slot(
-        plan.path, parent=plan.parent or "", agent_id=plan.agent_id, on_place=wait.on_position
+    place = running.registry.wait_for_slot(
+        plan.path, parent=plan.parent or "", agent_id=plan.agent_id, on_position=wait.on_position
     )
     with trio.move_on_after(wait.timeout_s):
         return await stack.enter_async_context(place)

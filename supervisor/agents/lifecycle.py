@@ -24,7 +24,7 @@ from .agent_phases import AgentEvent, Effect
 from .agent_record import Agent, SuspendedTurn
 from .agent_start import SlotWait, read_agent_memory
 from .end_states import last_end_state
-from .slot_scheduler import SlotSchedulerClosed
+from .slots import SlotsClosed
 
 _POLL_S = 0.25
 # Tools in whose calls a turn may wait without a process: the supervisor produces their output.
@@ -101,7 +101,7 @@ class AgentLifecycle:
             await self._start_process(agent, memory)
             if not has_more:  # its last process had ended its turn; only that record was lost
                 self._agents.end_work(agent, *last_end_state(None, memory))
-        except SlotSchedulerClosed:
+        except SlotsClosed:
             return  # what it has not read waits for a resume
         except SpawnError as error:
             self._on_start_failed(agent, f"it could not be started anew: {error}")
@@ -123,7 +123,7 @@ class AgentLifecycle:
             await self._agents.start_process(agent, memory, wait)
 
         def is_retried(error: SpawnError) -> bool:
-            return not (agent.closed or isinstance(error, SlotSchedulerClosed))
+            return not (agent.closed or isinstance(error, SlotsClosed))
 
         await agent.restarts.start(start, retries=is_retried)
 

@@ -4,12 +4,19 @@ While an agent waits for a slot, some live agent works and will free one. If non
 that only waits is suspended and frees its slot. If none can be, the youngest spawn fails.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 import trio
 
+from swarm.mailbox.protocol.requests import AnyRequest, Spawn, SpawnOnCsv, WaitFor
+
+from ..run_context import RunContext
+from .agent_manager import AgentManager
 from .agent_record import Agent
+from .lifecycle import AgentLifecycle
+from .slot_scheduler import HeldSlot, is_blocked, suspension_cost
 
 POLL_S = 0.05
 CONFIRM_AFTER_S = 1.0  # time for messages on their way to arrive
@@ -17,6 +24,76 @@ DEADLOCK_MESSAGE = (
     "no agent slot can ever come free: every live agent waits for a slot or for another agent. "
     "Solve the task yourself, or ask for a run with a larger --max-agents"
 )
+_TOOLS: dict[type[AnyRequest], str] = {
+    Spawn: "spawn_agent",
+    WaitFor: "wait_agent",
+    SpawnOnCsv: "spawn_agents_on_csv",
+}
+
+
+class SlotUsers(Protocol):
+    """What the detector needs to know and to do."""
+
+    def waiting_count(self) -> int:
+        """How many agents wait for a slot; 0 while any agent is being started."""
+
+    def holders(self) -> list[HeldSlot]:
+        """The agents that hold a slot."""
+
+    async def free_slot(self) -> bool:
+        """Free the slot of an agent that can do without a process; False if there is none."""
+
+
+class LiveSlotUsers:
+    """The agents of the run. `open_requests` gives an agent's open requests by its path."""
+
+    def __init__(
+        self,
+        running: RunContext,
+        agents: AgentManager,
+        lifecycle: AgentLifecycle,
+        open_requests: Callable[[str], Iterable[AnyRequest]],
+    ) -> None:
+        self._run, self._agents, self._lifecycle = running, agents, lifecycle
+        self._open_requests = open_requests
+
+    def waiting_count(self) -> int:
+        registry = self._run.registry
+        is_starting = registry.used > len(self._live())
+        return 0 if is_starting else registry.waiting
+
+    def holders(self) -> list[HeldSlot]:
+        return [self._describe(agent) for agent in self._live()]
+
+    async def free_slot(self) -> bool:
+        live = sorted(self._live(), key=lambda agent: suspension_cost(self._describe(agent)))
+        for agent in live:
+            if self._lifecycle.is_idle(agent):
+                await self._agents.end(agent)
+                return True
+            if self._lifecycle.only_waits(agent) and await self._lifecycle.suspend(agent):
+                return True
+        return False
+
+    def _live(self) -> list[Agent]:
+        """No reviewer, and no agent that waits for a restart."""
+        holds = self._run.registry.pid_of
+        return [agent for agent in self._agents.agents.values() if holds(agent.path) is not None]
+
+    def _describe(self, agent: Agent) -> HeldSlot:
+        process = agent.process
+        asked = (_TOOLS.get(type(one)) for one in self._open_requests(agent.path))
+        return HeldSlot(
+            path=agent.path,
+            is_ending=agent.wanted_end is not None or process.suspending,
+            has_turn=process.turn is not None,
+            is_idle=self._lifecycle.is_idle(agent),
+            requests=frozenset(tool for tool in asked if tool is not None),
+            open_calls=tuple(process.open_calls.values()),
+            has_unstarted_calls=bool(process.unstarted_calls),
+            responding=process.responding,
+            has_input=bool(agent.pending_inputs),
+        )
 
 
 class PendingSpawn:
@@ -28,25 +105,10 @@ class PendingSpawn:
 
 
 class DeadlockDetector:
-    """Checks while any agent waits for a slot; sleeps otherwise.
+    """Checks while any agent waits for a slot; sleeps otherwise."""
 
-    Args:
-        waiting: How many agents wait while none is being started.
-        live: The agents that have a process.
-        is_blocked: True for an agent that does nothing by itself.
-        relieve: Frees a slot of one of them; False if none can be freed.
-    """
-
-    def __init__(
-        self,
-        *,
-        waiting: Callable[[], int],
-        live: Callable[[], list[Agent]],
-        is_blocked: Callable[[Agent], bool],
-        relieve: Callable[[list[Agent]], Awaitable[bool]],
-    ) -> None:
-        self._waiting, self._live = waiting, live
-        self._is_blocked, self._free_slot = is_blocked, relieve
+    def __init__(self, users: SlotUsers) -> None:
+        self._users = users
         self._spawns: list[PendingSpawn] = []
         self._woken = trio.Event()
 
@@ -57,14 +119,14 @@ class DeadlockDetector:
     @contextmanager
     def track_spawn(self) -> Iterator[PendingSpawn]:
         """Wrap a spawn. If the detector fails it, the block is cancelled and `reason` is set."""
-        wish = PendingSpawn()
-        self._spawns.append(wish)
+        spawn = PendingSpawn()
+        self._spawns.append(spawn)
         self.wake()
         try:
-            with wish.scope:
-                yield wish
+            with spawn.scope:
+                yield spawn
         finally:
-            self._spawns.remove(wish)
+            self._spawns.remove(spawn)
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -73,8 +135,8 @@ class DeadlockDetector:
             self._woken = trio.Event()
             await trio.sleep(POLL_S)
             stuck_since: float | None = None
-            while self._waiting() or self._spawns:
-                if not self._is_deadlocked() or await self._free_slot(self._live()):
+            while self._users.waiting_count() or self._spawns:
+                if not self._is_deadlocked() or await self._users.free_slot():
                     stuck_since = None
                 elif stuck_since is None:
                     stuck_since = trio.current_time()
@@ -84,11 +146,11 @@ class DeadlockDetector:
                 await trio.sleep(POLL_S)
 
     def _is_deadlocked(self) -> bool:
-        live = self._live()
-        return self._waiting() > 0 and bool(live) and all(map(self._is_blocked, live))
+        holders = self._users.holders()
+        return self._users.waiting_count() > 0 and bool(holders) and all(map(is_blocked, holders))
 
     def _fail_youngest(self) -> None:
         if self._spawns:
-            wish = self._spawns[-1]
-            wish.reason = DEADLOCK_MESSAGE
-            wish.scope.cancel()
+            spawn = self._spawns[-1]
+            spawn.reason = DEADLOCK_MESSAGE
+            spawn.scope.cancel()

@@ -1,104 +1,101 @@
-"""Slot scheduler: waits fairly for a slot of the registry.
+"""Who gets the next slot, and whether one can come free at all. Pure.
 
-A slot that comes free is reserved for the next waiter at once, before another task can take it.
+The queue is FIFO among one parent's children, and round robin over the parents: a parent that asks
+for thirty children does not keep another parent from its first one.
 """
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager
+from collections import deque
+from collections.abc import Iterator
+from typing import Generic, NamedTuple, TypeVar
 
-import trio
+from swarm.mailbox.ids import ROOT_PATH
 
-from ..processes.process_types import SpawnError
-from .slot_queue import FairQueue
-from .slots import AgentLimitReached, AgentRegistry, Slot
-
-
-class SlotSchedulerClosed(SpawnError):
-    """Nothing was started, and nothing will be: the run is ending."""
+Waiter = TypeVar("Waiter")
 
 
-class _SlotWaiter:
-    def __init__(self, path: str, agent_id: str, on_place: Callable[[int], None] | None) -> None:
-        self.path, self.agent_id, self.on_position = path, agent_id, on_place
-        self.position = 0
-        self.served = trio.Event()
-        self.slot: Slot | None = None
-        self.error: SpawnError | None = None
-        self.reservation = ExitStack()
+class FairQueue(Generic[Waiter]):
+    """Waiters by parent. Waiters are compared by identity."""
 
-
-class SlotScheduler:
-    """Owns the queue of one registry; all code that waits for a slot uses it."""
-
-    def __init__(self, registry: AgentRegistry) -> None:
-        self._registry = registry
-        self._queue: FairQueue[_SlotWaiter] = FairQueue()
-        self._closed_reason = ""  # why no slot is given out any more
-        registry.on_free = self._assign_slots
+    def __init__(self) -> None:
+        self._queues: dict[str, deque[Waiter]] = {}  # in the order of the parents' turns
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return sum(map(len, self._queues.values()))
 
-    @asynccontextmanager
-    async def wait_for_slot(
-        self,
-        path: str,
-        *,
-        parent: str,
-        agent_id: str = "",
-        on_place: Callable[[int], None] | None = None,
-    ) -> AsyncIterator[Slot]:
-        """Like `AgentRegistry.reserve`, but wait for a slot; the caller sets the deadline.
+    def join(self, parent: str, waiter: Waiter) -> None:
+        """Add a waiter at the end of this parent's queue."""
+        self._queues.setdefault(parent, deque()).append(waiter)
 
-        Args:
-            path: The new agent's path; another agent may take it meanwhile.
-            parent: Parents take turns, however many children each wants.
-            agent_id: As in `reserve`.
-            on_place: Called with the place in the queue (1 = next) whenever it changes.
+    def leave(self, parent: str, waiter: Waiter) -> bool:
+        """Remove a waiter; False if it is not in the queue (any more)."""
+        queue = self._queues.get(parent, ())
+        kept = deque(other for other in queue if other is not waiter)
+        if len(kept) == len(queue):
+            return False
+        if kept:
+            self._queues[parent] = kept
+        else:
+            del self._queues[parent]
+        return True
 
-        Raises PathTaken; AgentLimitReached at once if there can never be a second agent;
-        SlotSchedulerClosed if the run is ending.
-        """
-        if self._closed_reason:
-            raise SlotSchedulerClosed(self._closed_reason)
-        self._registry.check_path(path, agent_id=agent_id)
-        if self._registry.max_agents == 1 and not self._registry.free:
-            raise AgentLimitReached(limit=1, bound=self._registry.limit_reason)
-        ticket = _SlotWaiter(path, agent_id, on_place)
-        self._queue.join(parent, ticket)
-        with ticket.reservation:
-            try:
-                self._assign_slots()
-                await ticket.served.wait()
-            except BaseException:
-                if self._queue.leave(parent, ticket):
-                    self._notify_positions()
-                raise
-            if ticket.slot is None:
-                assert ticket.error is not None
-                raise ticket.error
-            yield ticket.slot
+    def take_next(self) -> Waiter | None:
+        """Remove and return the next waiter; its parent goes to the end of the round."""
+        if not self._queues:
+            return None
+        parent = next(iter(self._queues))
+        queue = self._queues.pop(parent)
+        waiter = queue.popleft()
+        if queue:
+            self._queues[parent] = queue
+        return waiter
 
-    def close(self, reason: str) -> None:
-        """The run ends: all present and later waiters get SlotSchedulerClosed."""
-        self._closed_reason = reason
-        while (ticket := self._queue.take_next()) is not None:
-            ticket.error = SlotSchedulerClosed(reason)
-            ticket.served.set()
+    def in_order(self) -> Iterator[Waiter]:
+        """All waiters, the next one first: the place in the queue is the index + 1."""
+        queues = [list(queue) for queue in self._queues.values()]
+        for turn in range(max(map(len, queues), default=0)):
+            for queue in queues:
+                if turn < len(queue):
+                    yield queue[turn]
 
-    def _assign_slots(self) -> None:
-        while self._registry.free and (ticket := self._queue.take_next()) is not None:
-            try:
-                reservation = self._registry.reserve(ticket.path, agent_id=ticket.agent_id)
-                ticket.slot = ticket.reservation.enter_context(reservation)
-            except SpawnError as error:
-                ticket.error = error
-            ticket.served.set()
-        self._notify_positions()
 
-    def _notify_positions(self) -> None:
-        for place, ticket in enumerate(self._queue.in_order(), start=1):
-            if ticket.position != place:
-                ticket.position = place
-                if ticket.on_position is not None:
-                    ticket.on_position(place)
+class HeldSlot(NamedTuple):
+    """What an agent that holds a slot does."""
+
+    path: str
+    is_ending: bool = False  # its process is being ended, for good or for a while
+    has_turn: bool = True
+    is_idle: bool = False  # without a turn, an input or mail that would start one
+    requests: frozenset[str] = frozenset()  # tools whose requests the supervisor has not answered
+    open_calls: tuple[str, ...] = ()  # tools
+    has_unstarted_calls: bool = False
+    responding: bool = False  # a model response is still incomplete
+    has_input: bool = False  # sent, and not taken up
+
+
+_WAITING_TOOLS = frozenset({"spawn_agent", "wait_agent", "spawn_agents_on_csv"})
+
+
+def is_blocked(holder: HeldSlot) -> bool:
+    """True if the agent does nothing until another agent does something.
+
+    Nothing of its own may be in progress: no command, no model response, no input that ends a wait.
+    """
+    if holder.is_ending:
+        return False
+    if not holder.has_turn:
+        return holder.path == ROOT_PATH and holder.is_idle
+    # An input that it has not taken up ends a wait, but not a spawn that waits for a slot.
+    goes_on = holder.responding or (holder.has_input and "wait_agent" in holder.requests)
+    only_waits = _WAITING_TOOLS.issuperset(holder.open_calls)
+    return bool(holder.requests & _WAITING_TOOLS) and only_waits and not goes_on
+
+
+def suspension_cost(holder: HeldSlot) -> tuple[bool, bool, int]:
+    """The agent with the lowest cost gives up its slot first: the one nearest to the root.
+
+    Agents that wait for others come before agents that wait for a slot: those need their process
+    sooner. Agents with unstarted calls come last: their next process is told that these calls never
+    ran.
+    """
+    waits_for_slot = "spawn_agent" in holder.open_calls
+    return holder.has_unstarted_calls, waits_for_slot, holder.path.count("/")

@@ -1,14 +1,17 @@
-"""Slot registry: a slot is a live agent process, freed only by the end of that process.
+"""Slots: a slot is a live agent process, freed only by the end of that process.
 
-One Trio thread owns it and nothing here waits, so nothing can come between a check and its change.
-The queue for slots is in `slot_scheduler.py`.
+One Trio thread owns the registry, so nothing can come between a check and its change. A slot that
+comes free is reserved for the next waiter at once, before another task can take it.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Protocol
 
+import trio
+
 from ..processes.process_types import SpawnError
+from .slot_scheduler import FairQueue
 
 
 class AgentLimitReached(SpawnError):
@@ -27,6 +30,10 @@ class PathTaken(SpawnError):
     def __init__(self, path: str) -> None:
         super().__init__(f"agent path `{path}` already exists")
         self.path = path
+
+
+class SlotsClosed(SpawnError):
+    """Nothing was started, and nothing will be: the run is ending."""
 
 
 class PathOwners(Protocol):
@@ -51,6 +58,16 @@ class Slot:
         self._live[self.path] = pid
 
 
+class _SlotWaiter:
+    def __init__(self, path: str, agent_id: str, on_position: Callable[[int], None] | None) -> None:
+        self.path, self.agent_id, self.on_position = path, agent_id, on_position
+        self.position = 0
+        self.served = trio.Event()
+        self.slot: Slot | None = None
+        self.error: SpawnError | None = None
+        self.reservation = ExitStack()
+
+
 class AgentRegistry:
     """Counts the live agent processes, the root included; knows every path of the run."""
 
@@ -70,7 +87,8 @@ class AgentRegistry:
         self._live: dict[str, int | None] = {}  # path → pid; None while it starts
         self._owners: dict[str, str] = {}  # path → agent id
         self._archive = archive
-        self.on_free: Callable[[], None] | None = None  # called after a slot came free
+        self._queue: FairQueue[_SlotWaiter] = FairQueue()
+        self._closed_reason = ""  # why no slot is given out any more
 
     def __repr__(self) -> str:
         starting = sum(pid is None for pid in self._live.values())
@@ -109,7 +127,7 @@ class AgentRegistry:
         finally:
             if self._live.get(path, 0) is None:
                 del self._live[path]
-                self._notify_free()
+                self._assign_slots()
             else:
                 self._owners.setdefault(path, agent_id)
 
@@ -141,7 +159,7 @@ class AgentRegistry:
         if self._live.get(path) != pid or pid <= 0:
             return False
         del self._live[path]
-        self._notify_free()
+        self._assign_slots()
         return True
 
     def pid_of(self, path: str) -> int | None:
@@ -159,6 +177,73 @@ class AgentRegistry:
         assert len(pids) == len(set(pids)), "one process holds two slots"
         assert all(pid > 0 for pid in pids), pids
 
-    def _notify_free(self) -> None:
-        if self.on_free is not None:
-            self.on_free()
+    # --- waiting -------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for a slot."""
+        return len(self._queue)
+
+    @asynccontextmanager
+    async def wait_for_slot(
+        self,
+        path: str,
+        *,
+        parent: str,
+        agent_id: str = "",
+        on_position: Callable[[int], None] | None = None,
+    ) -> AsyncIterator[Slot]:
+        """Like `reserve`, but wait for a slot; the caller sets the deadline.
+
+        Args:
+            path: The new agent's path; another agent may take it meanwhile.
+            parent: Parents take turns, however many children each wants.
+            agent_id: As in `reserve`.
+            on_position: Called with the place in the queue (1 = next) whenever it changes.
+
+        Raises PathTaken; AgentLimitReached at once if there can never be a second agent;
+        SlotsClosed if the run is ending.
+        """
+        if self._closed_reason:
+            raise SlotsClosed(self._closed_reason)
+        self.check_path(path, agent_id=agent_id)
+        if self._max == 1 and not self.free:
+            raise AgentLimitReached(limit=1, bound=self.limit_reason)
+        waiter = _SlotWaiter(path, agent_id, on_position)
+        self._queue.join(parent, waiter)
+        with waiter.reservation:
+            try:
+                self._assign_slots()
+                await waiter.served.wait()
+            except BaseException:
+                if self._queue.leave(parent, waiter):
+                    self._notify_positions()
+                raise
+            if waiter.slot is None:
+                assert waiter.error is not None
+                raise waiter.error
+            yield waiter.slot
+
+    def close(self, reason: str) -> None:
+        """The run ends: all present and later waiters get SlotsClosed."""
+        self._closed_reason = reason
+        while (waiter := self._queue.take_next()) is not None:
+            waiter.error = SlotsClosed(reason)
+            waiter.served.set()
+
+    def _assign_slots(self) -> None:
+        while self.free and (waiter := self._queue.take_next()) is not None:
+            try:
+                reservation = self.reserve(waiter.path, agent_id=waiter.agent_id)
+                waiter.slot = waiter.reservation.enter_context(reservation)
+            except SpawnError as error:
+                waiter.error = error
+            waiter.served.set()
+        self._notify_positions()
+
+    def _notify_positions(self) -> None:
+        for position, waiter in enumerate(self._queue.in_order(), start=1):
+            if waiter.position != position:
+                waiter.position = position
+                if waiter.on_position is not None:
+                    waiter.on_position(position)

@@ -36,14 +36,13 @@ from ..agents.agent_hooks import AgentHooks
 from ..agents.agent_manager import AgentManager
 from ..agents.agent_phases import AgentEvent, Effect, Phase
 from ..agents.agent_record import Agent, AgentPlan, AgentProcess, GatewayAddress
-from ..agents.blocked_agents import BlockedAgents
 from ..agents.child_plan import AgentRequestError
 from ..agents.end_states import GOOD_ENDS
 from ..agents.lifecycle import SUSPENDABLE_TOOLS, AgentLifecycle
 from ..agents.resume_continuation import continue_cut_off, has_work_after_end
 from ..agents.resume_team import restore_team
 from ..agents.resume_unstarted import close_unstarted
-from ..agents.slot_deadlock import DeadlockDetector
+from ..agents.slot_deadlock import DeadlockDetector, LiveSlotUsers
 from ..agents.spawn_limits import SpawnLimits
 from ..agents.spawning import AgentSpawner
 from ..journal.replay import AgentPast, RunPast
@@ -77,11 +76,8 @@ class TeamService:
             running, self.agents, nursery, self._open_requests, self._on_start_failed
         )
         self.mail = MailDelivery(running, nursery, self._wake)
-        slack = BlockedAgents(running, self.agents, self.lifecycle, self._open_requests)
-        self._deadlock_detector = DeadlockDetector(
-            waiting=slack.waiting_count, live=slack.slot_holders, is_blocked=slack.is_blocked,
-            relieve=slack.free_slot,
-        )  # fmt: skip
+        users = LiveSlotUsers(running, self.agents, self.lifecycle, self._open_requests)
+        self._deadlock_detector = DeadlockDetector(users)
         self.spawner = self._spawner = AgentSpawner(
             running, self.agents, self.mail, self._deadlock_detector
         )
@@ -160,7 +156,7 @@ class TeamService:
         for asked in tuple(self._open.values()):
             for _, scope in tuple(asked.values()):
                 scope.cancel()
-        self._run.slot_scheduler.close("the run is ending; nothing new starts")
+        self._run.registry.close("the run is ending; nothing new starts")
 
     async def kill(self, members: Sequence[Agent]) -> None:
         """A person's `swarm kill` of a subtree: at once, for good; its parent is told."""

@@ -24,7 +24,6 @@ from swarm.supervisor.agents.agent_directory import AgentDirectory
 from swarm.supervisor.agents.agent_manager import AgentManager
 from swarm.supervisor.agents.agent_record import Agent, AgentPlan, GatewayAddress
 from swarm.supervisor.agents.finished_agents import FinishedAgents
-from swarm.supervisor.agents.slot_scheduler import SlotScheduler
 from swarm.supervisor.agents.slots import AgentRegistry
 from swarm.supervisor.approvals.approval_grants import ApprovalGrants
 from swarm.supervisor.console.run_state import RunState
@@ -117,7 +116,6 @@ async def stage(tmp_path, *lives: Life) -> AsyncIterator[tuple[Stage, AgentManag
             broadcast=EventBroadcast(RunState(slots_max=4), view, feed, redactor=journal.redactor),
             processes=on,
             registry=registry,
-            slot_scheduler=SlotScheduler(registry),
             agents=AgentDirectory(registry, archive),
             grants=ApprovalGrants(),
         )

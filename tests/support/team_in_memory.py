@@ -34,7 +34,6 @@ from swarm.supervisor.agents.agent_directory import AgentDirectory
 from swarm.supervisor.agents.agent_manager import AgentManager
 from swarm.supervisor.agents.agent_record import Agent, AgentPlan, GatewayAddress
 from swarm.supervisor.agents.finished_agents import FinishedAgents
-from swarm.supervisor.agents.slot_scheduler import SlotScheduler
 from swarm.supervisor.agents.slots import AgentRegistry
 from swarm.supervisor.approvals.approval_grants import ApprovalGrants
 from swarm.supervisor.approvals.approval_queue import open_approval_queue
@@ -281,7 +280,6 @@ async def _set_up(
         ),
         processes=team,
         registry=registry,
-        slot_scheduler=SlotScheduler(registry),
         agents=AgentDirectory(registry, archive),
         grants=ApprovalGrants(),
     )

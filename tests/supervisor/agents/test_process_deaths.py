@@ -31,7 +31,7 @@ async def test_who_died_and_stands_in_line_for_a_slot_keeps_nobody_from_giving_w
     async with open_team(tmp_path, scripts, max_agents=3) as team:
         await team.begin()
         with trio.fail_after(110):  # a wish for a slot has 120 s by itself
-            while len(team.running.slot_scheduler) < 3:  # noqa: ASYNC110 — c, x and y; soon one gives way
+            while team.running.registry.waiting < 3:  # noqa: ASYNC110 — c, x and y; soon one gives way
                 await trio.sleep(0.01)
             team.children["/root/a"][0].signal_group(signal.SIGKILL)
             assert (await team.service.wait_done()).state == "completed"

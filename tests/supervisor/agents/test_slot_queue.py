@@ -4,32 +4,31 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from swarm.supervisor.agents.slot_queue import FairQueue
-from swarm.supervisor.agents.slot_scheduler import SlotScheduler
+from swarm.supervisor.agents.slot_scheduler import FairQueue
 from swarm.supervisor.agents.slots import AgentLimitReached, AgentRegistry, PathTaken
 from swarm.supervisor.processes.process_types import SpawnError
 
 
 def test_parents_take_turns_and_their_children_keep_their_order():
-    line: FairQueue[str] = FairQueue()
+    queue: FairQueue[str] = FairQueue()
     for parent, child in ("a1", "a2", "a3", "b1", "c1", "b2"):
-        line.join(parent, parent + child)
+        queue.join(parent, parent + child)
     expected = ["a1", "b1", "c1", "a2", "b2", "a3"]
-    assert list(line.in_order()) == expected
-    assert [line.take_next() for _ in expected] == expected
-    assert line.take_next() is None
+    assert list(queue.in_order()) == expected
+    assert [queue.take_next() for _ in expected] == expected
+    assert queue.take_next() is None
 
 
 def test_who_leaves_is_not_served_and_the_others_move_up():
-    line: FairQueue[str] = FairQueue()
+    queue: FairQueue[str] = FairQueue()
     first, second = "x", "y"
-    line.join("a", first)
-    line.join("a", second)
-    assert line.leave("a", first)
-    assert not line.leave("a", first)
-    assert list(line.in_order()) == ["y"]
-    assert line.leave("a", second)
-    assert line.parents() == frozenset()
+    queue.join("a", first)
+    queue.join("a", second)
+    assert queue.leave("a", first)
+    assert not queue.leave("a", first)
+    assert list(queue.in_order()) == ["y"]
+    assert queue.leave("a", second)
+    assert len(queue) == 0
 
 
 class Story:
@@ -37,7 +36,6 @@ class Story:
 
     def __init__(self, max_agents: int) -> None:
         self.registry = AgentRegistry(max_agents)
-        self.room = SlotScheduler(self.registry)
         self.started: list[str] = []
         self.places: list[tuple[str, int]] = []
 
@@ -45,7 +43,7 @@ class Story:
         def note(place: int) -> None:
             self.places.append((path, place))
 
-        async with self.room.wait_for_slot(path, parent=parent, on_place=note) as slot:
+        async with self.registry.wait_for_slot(path, parent=parent, on_position=note) as slot:
             self.started.append(path)
             slot.commit(pid)
 
@@ -64,7 +62,7 @@ async def test_each_end_lets_the_next_in_line_start(nursery):
     for pid, name in enumerate("bcd", start=3):
         nursery.start_soon(story.be, f"/root/{name}", pid)
         await wait_all_tasks_blocked()
-    assert len(story.room) == 3
+    assert story.registry.waiting == 3
     assert story.places == [("/root/b", 1), ("/root/c", 2), ("/root/d", 3)]
     story.registry.release("/root/a", 2)
     await wait_all_tasks_blocked()
@@ -105,7 +103,7 @@ async def test_a_failed_start_passes_the_slot_on(nursery):
 
     async def fail() -> None:
         with pytest.raises(RuntimeError):
-            async with story.room.wait_for_slot("/root/a", parent="/root"):
+            async with story.registry.wait_for_slot("/root/a", parent="/root"):
                 await go.wait()
                 raise RuntimeError("no hello")
 
@@ -149,8 +147,8 @@ async def test_a_dissolved_line_tells_everybody_why(nursery):
     nursery.start_soon(wait, "/root/b")
     nursery.start_soon(wait, "/root/c")
     await wait_all_tasks_blocked()
-    assert len(story.room) == 2
-    story.room.close("no slot can ever come free")
+    assert story.registry.waiting == 2
+    story.registry.close("no slot can ever come free")
     await wait_all_tasks_blocked()
     assert told == ["no slot can ever come free"] * 2
-    assert len(story.room) == 0
+    assert story.registry.waiting == 0
