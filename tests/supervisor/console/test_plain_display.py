@@ -45,16 +45,16 @@ class Tty(io.StringIO):
         return True
 
 
-class Told:
+class PlainRun:
     """A plain view, fed as the supervisor feeds it."""
 
     def __init__(self, stderr=None, stdout=None):
         self.stderr, self.stdout = stderr or io.StringIO(), stdout or io.StringIO()
         self.view = PlainDisplay(self.stderr, self.stdout)
         self.seq = 0
-        self.tell("", RunStarted(run_id="r-1", task="t", title="T", cwd="/w", version="1"))
+        self.record("", RunStarted(run_id="r-1", task="t", title="T", cwd="/w", version="1"))
 
-    def tell(self, agent, *bodies):
+    def record(self, agent, *bodies):
         for body in bodies:
             self.seq += 1
             record = Record(seq=self.seq, ts=99.0 + self.seq, agent=agent, body=body)
@@ -70,14 +70,14 @@ def message(text):
 
 
 def test_a_run_reads_like_this():
-    told = Told()
-    told.tell("", ProviderChosen(provider="openai", model="m", why="a key is set"))
-    told.tell("", AgentSpawned(agent_id="0", path="/root", epoch=1, pid=7, role="default"))
+    run = PlainRun()
+    run.record("", ProviderChosen(provider="openai", model="m", why="a key is set"))
+    run.record("", AgentSpawned(agent_id="0", path="/root", epoch=1, pid=7, role="default"))
     detail = CommandCall(script="make\ntest", argv=(), cwd="/w")
     patch = PatchCall(changes=(FileChange(path="/w/a.py", kind="update"),))
     plan = PlanCall(plan=(PlanStep(step="look", status="in_progress"),))
     model = ModelInfo(slug="m", provider="p", wire="chat")
-    told.tell(
+    run.record(
         "/root",
         TurnStarted(turn_id="t", model=model),
         message("first\nI look"),
@@ -90,7 +90,7 @@ def test_a_run_reads_like_this():
         message("the answer"),
         TurnCompleted(turn_id="t", duration_s=9, usage=TokenUsage(total_tokens=1200)),
     )
-    lines = told.finish(result="the answer", agents=1, duration_s=12.0, usd=0.25)
+    lines = run.finish(result="the answer", agents=1, duration_s=12.0, usd=0.25)
     assert lines == [
         "[0.0 s] swarm 1 run r-1 started at 1970-01-01T00:01:40.000Z in /w: T",
         "[1.0 s] provider openai, model m (a key is set)",
@@ -111,24 +111,24 @@ def test_a_run_reads_like_this():
         "    the answer",
         "run completed after 12 s: 1 agent, 0 tokens, $0.25",
     ]
-    assert told.stdout.getvalue() == "the answer\n"
+    assert run.stdout.getvalue() == "the answer\n"
 
 
 def test_on_one_terminal_the_answer_is_printed_once():
-    told = Told(Tty(), Tty())
-    told.tell("/root", message("the answer"))
-    assert not any("the answer" in line for line in told.finish(result="the answer"))
-    assert told.stdout.getvalue() == "the answer\n"
+    run = PlainRun(Tty(), Tty())
+    run.record("/root", message("the answer"))
+    assert not any("the answer" in line for line in run.finish(result="the answer"))
+    assert run.stdout.getvalue() == "the answer\n"
 
 
 def test_a_wait_that_goes_on_is_said_once():
-    told = Told()
+    run = PlainRun()
     for _ in range(5):
-        told.view.on_feed(TransientEvent(agent=SCOUT, event=Waiting(reason="no slot", delay_s=1)))
-        told.view.on_feed(TransientEvent(agent="", event=Throttled(reason="429", delay_s=2.0)))
-    told.view.on_feed(TransientEvent(agent="", event=Throttled(reason="")))
-    told.view.on_feed(TransientEvent(agent="", event=Throttled(reason="429", delay_s=2.0)))
-    assert told.finish()[1:-1] == [
+        run.view.on_feed(TransientEvent(agent=SCOUT, event=Waiting(reason="no slot", delay_s=1)))
+        run.view.on_feed(TransientEvent(agent="", event=Throttled(reason="429", delay_s=2.0)))
+    run.view.on_feed(TransientEvent(agent="", event=Throttled(reason="")))
+    run.view.on_feed(TransientEvent(agent="", event=Throttled(reason="429", delay_s=2.0)))
+    assert run.finish()[1:-1] == [
         "/root/scout waiting: no slot, again in 1.0 s",
         "waiting: 429, next request in 2.0 s",
         "waiting: 429, next request in 2.0 s",
@@ -137,15 +137,15 @@ def test_a_wait_that_goes_on_is_said_once():
 
 
 def test_how_agents_end_and_fail_is_said_in_words():
-    told = Told()
-    told.tell(SCOUT, AgentSpawned(agent_id="s", path=SCOUT, epoch=1, pid=8, nickname="Ada"))
-    told.tell(SCOUT, TurnFailed(turn_id="t", kind="overloaded", message="busy", duration_s=2))
-    told.tell("", ProcessEnded(agent_id="s", epoch=1, pid=8, reason="killed by signal 9"))
-    told.tell(SCOUT, AgentSpawned(agent_id="s", path=SCOUT, epoch=2, pid=9))
-    told.tell("", AgentEnded(agent_id="s", state="crashed", message="three times\nin 60 s"))
-    told.tell("", FanOutPlanned(items=("a", "b"), names=("a", "b"), concurrency=2))
-    told.tell("", FanOutItemEnded(index=0, item="a", agent="/root/a", state="failed"))
-    assert [line.partition("] ")[2] for line in told.finish()[1:-2]] == [
+    run = PlainRun()
+    run.record(SCOUT, AgentSpawned(agent_id="s", path=SCOUT, epoch=1, pid=8, nickname="Ada"))
+    run.record(SCOUT, TurnFailed(turn_id="t", kind="overloaded", message="busy", duration_s=2))
+    run.record("", ProcessEnded(agent_id="s", epoch=1, pid=8, reason="killed by signal 9"))
+    run.record(SCOUT, AgentSpawned(agent_id="s", path=SCOUT, epoch=2, pid=9))
+    run.record("", AgentEnded(agent_id="s", state="crashed", message="three times\nin 60 s"))
+    run.record("", FanOutPlanned(items=("a", "b"), names=("a", "b"), concurrency=2))
+    run.record("", FanOutItemEnded(index=0, item="a", agent="/root/a", state="failed"))
+    assert [line.partition("] ")[2] for line in run.finish()[1:-2]] == [
         "/root/scout started: role default, model of the run, process 8, called Ada",
         "/root/scout turn failed after 2.0 s, 0 tokens: busy",
         "/root/scout warning: process 8 ended: killed by signal 9",
@@ -157,10 +157,10 @@ def test_how_agents_end_and_fail_is_said_in_words():
 
 
 def test_hostile_text_stays_on_its_own_lines_and_moves_nothing():
-    told = Told()
-    told.tell("/root", Warned(message="x\n[0 s] /root forged\x1b[2J\r\u202e"))
-    told.tell("/root/a", message("a\x1b]0;t\x07b\r\x1b[31mc"))
-    lines = told.finish()
+    run = PlainRun()
+    run.record("/root", Warned(message="x\n[0 s] /root forged\x1b[2J\r\u202e"))
+    run.record("/root/a", message("a\x1b]0;t\x07b\r\x1b[31mc"))
+    lines = run.finish()
     assert lines[1] == "[1.0 s] /root warning: x [0 s] /root forged"
     assert lines[2:5] == ["[2.0 s] /root/a message", "    ab", "    c"]
 

@@ -44,53 +44,53 @@ MODEL = ModelInfo(slug="m1", provider="p", wire="chat", context_window=1000)
 SCOUT = "/root/scout"
 
 
-class Teller:
+class FoldedRun:
     """Numbers records as the journal does and applies them."""
 
     def __init__(self, state=None):
         self.state = state or RunState(clock=lambda: 500.0)
         self.seq = self.state.seq
 
-    def tell(self, agent, *bodies):
+    def record(self, agent, *bodies):
         for body in bodies:
             self.seq += 1
             record = Record(seq=self.seq, ts=100.0 + self.seq, agent=agent, body=body)
             self.state.apply(Recorded(record=record))
 
     def spawn(self, path, agent_id, *, epoch=1, pid=7):
-        self.tell(path, AgentSpawned(agent_id=agent_id, path=path, epoch=epoch, pid=pid))
+        self.record(path, AgentSpawned(agent_id=agent_id, path=path, epoch=epoch, pid=pid))
 
     def agent(self, path=SCOUT):
         return self.state.agent(path)
 
 
 @pytest.fixture
-def teller():
-    told = Teller()
-    told.tell("", RunStarted(run_id="r-12345678", task="t.md", title="T", cwd="/w", version="1"))
-    told.spawn("/root", "id0")
-    told.spawn(SCOUT, "id1", pid=8)
-    return told
+def run():
+    run = FoldedRun()
+    run.record("", RunStarted(run_id="r-12345678", task="t.md", title="T", cwd="/w", version="1"))
+    run.spawn("/root", "id0")
+    run.spawn(SCOUT, "id1", pid=8)
+    return run
 
 
-def test_a_turn_walks_through_its_states(teller):
-    assert teller.agent().state == "starting"
-    teller.tell(SCOUT, TurnStarted(turn_id="t", model=MODEL))
-    assert (teller.agent().state, teller.agent().model) == ("running", "m1")
-    teller.tell(SCOUT, TurnCompleted(turn_id="t", last_message="done\nwell"))
-    assert (teller.agent().state, teller.agent().result) == ("idle", "done\nwell")
-    teller.tell(SCOUT, AgentEnded(agent_id="id1", state="completed", message="done"))
-    assert (teller.agent().state, teller.agent().end_state) == ("ended", "completed")
+def test_a_turn_walks_through_its_states(run):
+    assert run.agent().state == "starting"
+    run.record(SCOUT, TurnStarted(turn_id="t", model=MODEL))
+    assert (run.agent().state, run.agent().model) == ("running", "m1")
+    run.record(SCOUT, TurnCompleted(turn_id="t", last_message="done\nwell"))
+    assert (run.agent().state, run.agent().result) == ("idle", "done\nwell")
+    run.record(SCOUT, AgentEnded(agent_id="id1", state="completed", message="done"))
+    assert (run.agent().state, run.agent().end_state) == ("ended", "completed")
 
 
-def test_of_parallel_calls_the_latest_that_still_runs_is_shown(teller):
+def test_of_parallel_calls_the_latest_that_still_runs_is_shown(run):
     def begin(call_id, script):
         detail = CommandCall(script=script, argv=(), cwd="/")
-        teller.tell(SCOUT, CallBegan(turn_id="t", call_id=call_id, tool="exec", detail=detail))
+        run.record(SCOUT, CallBegan(turn_id="t", call_id=call_id, tool="exec", detail=detail))
 
     def end(call_id):
         ended = CallEnded(turn_id="t", call_id=call_id, tool="exec", status="completed")
-        teller.tell(SCOUT, ended)
+        run.record(SCOUT, ended)
 
     begin("a", "one")
     begin("b", "two")
@@ -98,76 +98,76 @@ def test_of_parallel_calls_the_latest_that_still_runs_is_shown(teller):
     shown = []
     for call_id in ("b", "c", "a"):
         end(call_id)
-        shown.append((teller.agent().tool, teller.agent().argument))
+        shown.append((run.agent().tool, run.agent().argument))
     assert shown == [("exec", "three"), ("exec", "one"), ("", "")]
 
 
-def test_a_record_told_twice_changes_nothing(teller):
-    view = teller.state.view()
-    old = Record(seq=teller.seq, ts=999.0, agent=SCOUT, body=Warned(message="again"))
-    teller.state.apply(Recorded(record=old))
-    assert teller.state.view() is view
+def test_a_record_told_twice_changes_nothing(run):
+    view = run.state.view()
+    old = Record(seq=run.seq, ts=999.0, agent=SCOUT, body=Warned(message="again"))
+    run.state.apply(Recorded(record=old))
+    assert run.state.view() is view
 
 
-def test_a_snapshot_continues_where_it_was_taken(teller):
+def test_a_snapshot_continues_where_it_was_taken(run):
     detail = OtherCall(argument="x")
-    teller.tell(SCOUT, CallBegan(turn_id="t", call_id="c", tool="read", detail=detail))
-    other = Teller(RunState(teller.state.view()))
-    for each in (teller, other):
-        each.tell(SCOUT, CallEnded(turn_id="t", call_id="c", tool="read", status="completed"))
-        each.tell(SCOUT, AgentEnded(agent_id="id1", state="failed", message="no"))
-        each.tell(SCOUT, ProcessEnded(agent_id="id1", epoch=1, pid=8, orderly=True))
-    assert other.state.view() == teller.state.view()
+    run.record(SCOUT, CallBegan(turn_id="t", call_id="c", tool="read", detail=detail))
+    other = FoldedRun(RunState(run.state.view()))
+    for each in (run, other):
+        each.record(SCOUT, CallEnded(turn_id="t", call_id="c", tool="read", status="completed"))
+        each.record(SCOUT, AgentEnded(agent_id="id1", state="failed", message="no"))
+        each.record(SCOUT, ProcessEnded(agent_id="id1", epoch=1, pid=8, orderly=True))
+    assert other.state.view() == run.state.view()
     assert other.state.agents_seen == 2
 
 
-def test_slots_are_live_processes_and_nothing_else(teller):
-    assert teller.state.view().slots_used == 2
-    teller.tell(SCOUT, AgentEnded(agent_id="id1", state="completed"))
-    assert teller.state.view().slots_used == 2
-    teller.tell(SCOUT, ProcessEnded(agent_id="id1", epoch=1, pid=8, orderly=True))
-    assert teller.state.view().slots_used == 1
+def test_slots_are_live_processes_and_nothing_else(run):
+    assert run.state.view().slots_used == 2
+    run.record(SCOUT, AgentEnded(agent_id="id1", state="completed"))
+    assert run.state.view().slots_used == 2
+    run.record(SCOUT, ProcessEnded(agent_id="id1", epoch=1, pid=8, orderly=True))
+    assert run.state.view().slots_used == 1
 
 
-def test_the_late_end_of_an_earlier_life_does_not_free_the_new_one(teller):
-    teller.spawn(SCOUT, "id1", epoch=2, pid=9)
-    teller.tell(SCOUT, ProcessEnded(agent_id="id1", epoch=1, pid=8, reason="killed"))
-    assert teller.agent().pid == 9
-    assert teller.state.view().slots_used == 2
+def test_the_late_end_of_an_earlier_life_does_not_free_the_new_one(run):
+    run.spawn(SCOUT, "id1", epoch=2, pid=9)
+    run.record(SCOUT, ProcessEnded(agent_id="id1", epoch=1, pid=8, reason="killed"))
+    assert run.agent().pid == 9
+    assert run.state.view().slots_used == 2
 
 
-def test_a_crash_is_a_restart_and_an_orderly_end_a_suspension(teller):
-    teller.tell(SCOUT, ProcessEnded(agent_id="id1", epoch=1, pid=8, reason="killed by signal 9"))
-    assert (teller.agent().state, teller.agent().note) == ("restarting", "killed by signal 9")
-    teller.tell("/root", ProcessEnded(agent_id="id0", epoch=1, pid=7, orderly=True))
-    assert teller.agent("/root").state == "suspended"
+def test_a_crash_is_a_restart_and_an_orderly_end_a_suspension(run):
+    run.record(SCOUT, ProcessEnded(agent_id="id1", epoch=1, pid=8, reason="killed by signal 9"))
+    assert (run.agent().state, run.agent().note) == ("restarting", "killed by signal 9")
+    run.record("/root", ProcessEnded(agent_id="id0", epoch=1, pid=7, orderly=True))
+    assert run.agent("/root").state == "suspended"
 
 
-def test_a_wait_is_noted_until_the_next_progress(teller):
-    teller.tell(SCOUT, TurnStarted(turn_id="t", model=MODEL))
+def test_a_wait_is_noted_until_the_next_progress(run):
+    run.record(SCOUT, TurnStarted(turn_id="t", model=MODEL))
     waiting = Waiting(reason="rate limited", delay_s=12, attempt=2, max_attempts=5)
-    teller.state.apply(TransientEvent(agent=SCOUT, event=waiting))
-    assert teller.agent().state == "waiting"
-    assert teller.agent().note == "rate limited, again in 12 s (2/5)"
+    run.state.apply(TransientEvent(agent=SCOUT, event=waiting))
+    assert run.agent().state == "waiting"
+    assert run.agent().note == "rate limited, again in 12 s (2/5)"
     text = TextArrived(turn_id="t", item_id="i", delta="hello")
-    teller.state.apply(TransientEvent(agent=SCOUT, event=text))
-    shown = teller.agent()
+    run.state.apply(TransientEvent(agent=SCOUT, event=text))
+    shown = run.agent()
     assert (shown.state, shown.note, shown.text) == ("running", "", "hello")
     assert shown.last_progress == 500.0
 
 
-def test_passing_events_of_an_ended_agent_do_not_wake_it(teller):
-    teller.tell(SCOUT, AgentEnded(agent_id="id1", state="failed", message="no key"))
+def test_passing_events_of_an_ended_agent_do_not_wake_it(run):
+    run.record(SCOUT, AgentEnded(agent_id="id1", state="failed", message="no key"))
     for event in (
         TextArrived(turn_id="t", item_id="i", delta="late"),
         Waiting(reason="r"),
         OutputArrived(turn_id="t", call_id="c", delta="x"),
     ):
-        teller.state.apply(TransientEvent(agent=SCOUT, event=event))
-    assert (teller.agent().state, teller.agent().end_state) == ("ended", "failed")
+        run.state.apply(TransientEvent(agent=SCOUT, event=event))
+    assert (run.agent().state, run.agent().end_state) == ("ended", "failed")
 
 
-def test_tokens_come_from_counts_and_money_from_payments(teller):
+def test_tokens_come_from_counts_and_money_from_payments(run):
     count = TokenCount(
         turn_id="t",
         last=TokenUsage(total_tokens=10),
@@ -176,100 +176,100 @@ def test_tokens_come_from_counts_and_money_from_payments(teller):
         context_window=1000,
     )
     paid = ResponseBilled(agent_id="id1", provider="p", model="m", usage=TokenUsage(), usd=0.5)
-    teller.tell(SCOUT, count)
-    teller.tell("", paid, paid)
-    scout, run = teller.agent(), teller.state.view()
+    run.record(SCOUT, count)
+    run.record("", paid, paid)
+    scout, view = run.agent(), run.state.view()
     assert (scout.usage.total_tokens, scout.context_tokens, scout.usd) == (30, 250, 1.0)
-    assert (run.usage.total_tokens, run.usd) == (10, 1.0)
+    assert (view.usage.total_tokens, view.usd) == (10, 1.0)
 
 
-def test_the_task_is_the_first_line_also_when_it_was_posted_before_the_start(teller):
+def test_the_task_is_the_first_line_also_when_it_was_posted_before_the_start(run):
     deep = "/root/scout/deep"
     letter = Mail(
         mail_id="m", author=SCOUT, recipient=deep, content="\n# Look here\nmore", kind="new_task"
     )
-    teller.tell(SCOUT, MailPosted(mail=letter))
-    teller.spawn(deep, "id2")
-    teller.tell(SCOUT, InputPosted(input_id="i", parts=(TextInput(text="  first\nsecond"),)))
-    assert teller.agent(deep).task == "# Look here"
-    assert teller.agent().task == "first"
+    run.record(SCOUT, MailPosted(mail=letter))
+    run.spawn(deep, "id2")
+    run.record(SCOUT, InputPosted(input_id="i", parts=(TextInput(text="  first\nsecond"),)))
+    assert run.agent(deep).task == "# Look here"
+    assert run.agent().task == "first"
 
 
 def test_old_ended_agents_keep_their_figures_and_lose_their_texts():
-    told = Teller(RunState(clock=lambda: 0.0, keep_ended=2))
+    run = FoldedRun(RunState(clock=lambda: 0.0, keep_ended=2))
     for number in range(5):
         path = f"/root/a{number}"
-        told.spawn(path, f"id{number}")
+        run.spawn(path, f"id{number}")
         ended = AgentEnded(
             agent_id=f"id{number}",
             state="completed",
             message="x" * 500,
             usage=TokenUsage(total_tokens=number + 1),
         )
-        told.tell(path, ended)
-    views = told.state.view().agents
+        run.record(path, ended)
+    views = run.state.view().agents
     assert [len(view.result) for view in views] == [60, 60, 60, 500, 500]
     assert [view.usage.total_tokens for view in views] == [1, 2, 3, 4, 5]
-    assert told.state.agents_seen == 5
+    assert run.state.agents_seen == 5
 
 
 def test_a_fan_out_is_counted_by_its_items_newest_attempts():
-    told = Teller()
-    told.tell("", FanOutPlanned(items=("a", "b", "c"), names=("a", "b", "c")))
+    run = FoldedRun()
+    run.record("", FanOutPlanned(items=("a", "b", "c"), names=("a", "b", "c")))
 
     def end(index, state, attempt=1):
         body = FanOutItemEnded(index=index, item="i", agent="/root/i", state=state, attempt=attempt)
-        told.tell("", body)
+        run.record("", body)
 
     end(0, "completed")
     end(1, "failed")
     end(1, "completed", attempt=2)
     end(2, "crashed")
-    run = told.state.view()
-    assert (run.fan_total, run.fan_done, run.fan_failed) == (3, 2, 1)
+    view = run.state.view()
+    assert (view.fan_total, view.fan_done, view.fan_failed) == (3, 2, 1)
 
 
-def test_a_resumed_run_has_no_process_of_its_earlier_life(teller):
+def test_a_resumed_run_has_no_process_of_its_earlier_life(run):
     again = RunStarted(run_id="r-12345678", task="t", title="T", cwd="/", version="1", resumed=True)
-    teller.tell("", again)
-    run = teller.state.view()
-    assert run.slots_used == 0
-    assert {(agent.state, agent.pid) for agent in run.agents} == {("suspended", 0)}
+    run.record("", again)
+    view = run.state.view()
+    assert view.slots_used == 0
+    assert {(agent.state, agent.pid) for agent in view.agents} == {("suspended", 0)}
 
 
-def test_the_end_of_the_run_ends_its_root(teller):
-    teller.tell("", RunCompleted(status="provider", message="no provider"))
-    root = teller.agent("/root")
+def test_the_end_of_the_run_ends_its_root(run):
+    run.record("", RunCompleted(status="provider", message="no provider"))
+    root = run.agent("/root")
     assert (root.state, root.end_state) == ("ended", "failed")
-    assert teller.state.view().status == "provider"
+    assert run.state.view().status == "provider"
 
 
-def test_a_throttle_is_shown_until_it_holds_no_longer(teller):
-    state = teller.state
+def test_a_throttle_is_shown_until_it_holds_no_longer(run):
+    state = run.state
     state.apply(TransientEvent(agent="", event=Throttled(reason="429", delay_s=3.0, waiting=4)))
     assert state.view().throttle == "429, next request in 3.0 s, 4 waiting"
     state.apply(TransientEvent(agent="", event=Throttled(reason="")))
     assert state.view().throttle == ""
 
 
-def test_a_queued_agent_that_never_started_can_be_forgotten(teller):
-    teller.state.set_agent_state("/root/next", "queued", note="place 3 in line")
-    assert "/root/next" in [agent.path for agent in teller.state.view().agents]
-    teller.state.remove_queued("/root/next")
-    teller.state.remove_queued(SCOUT)
-    assert [agent.path for agent in teller.state.view().agents] == ["/root", SCOUT]
+def test_a_queued_agent_that_never_started_can_be_forgotten(run):
+    run.state.set_agent_state("/root/next", "queued", note="place 3 in line")
+    assert "/root/next" in [agent.path for agent in run.state.view().agents]
+    run.state.remove_queued("/root/next")
+    run.state.remove_queued(SCOUT)
+    assert [agent.path for agent in run.state.view().agents] == ["/root", SCOUT]
 
 
-def test_memory_and_progress_of_a_process_are_noted(teller):
-    teller.state.set_process_usage(SCOUT, 5_000_000, 450.0)
-    teller.state.set_process_usage("/root/nobody", 1)
-    assert (teller.agent().rss_bytes, teller.agent().last_progress) == (5_000_000, 450.0)
+def test_memory_and_progress_of_a_process_are_noted(run):
+    run.state.set_process_usage(SCOUT, 5_000_000, 450.0)
+    run.state.set_process_usage("/root/nobody", 1)
+    assert (run.agent().rss_bytes, run.agent().last_progress) == (5_000_000, 450.0)
 
 
-def test_what_a_provider_says_cannot_move_the_cursor(teller):
-    teller.tell("", ProviderChosen(provider="p\x1b[2J", model="m\n", why="\x9b1mwhy\u202e"))
-    run = teller.state.view()
-    assert (run.provider, run.model, run.why) == ("p", "m", "why")
+def test_what_a_provider_says_cannot_move_the_cursor(run):
+    run.record("", ProviderChosen(provider="p\x1b[2J", model="m\n", why="\x9b1mwhy\u202e"))
+    view = run.state.view()
+    assert (view.provider, view.model, view.why) == ("p", "m", "why")
 
 
 TEXT = st.text(max_size=40)
@@ -307,9 +307,9 @@ PASSING = st.one_of(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(PATHS, BODIES | PASSING), max_size=40))
-def test_any_sequence_of_records_folds_to_a_sorted_tree(told):
+def test_any_sequence_of_records_folds_to_a_sorted_tree(run):
     state = RunState(clock=lambda: 1.0, keep_ended=1)
-    for number, (agent, body) in enumerate(told, start=1):
+    for number, (agent, body) in enumerate(run, start=1):
         if isinstance(body, TextArrived | Waiting | Throttled):
             state.apply(TransientEvent(agent=agent, event=body))
         else:
