@@ -1,11 +1,9 @@
 """Checks text against a JSON schema, for agents and for their callers. No I/O."""
 
-from typing import Any
-
 import msgspec
 
 
-def find_schema_violation(text: str, schema: dict[str, Any]) -> str | None:
+def find_schema_violation(text: str, schema: dict[str, object]) -> str | None:
     """Why `text` is not JSON that fits `schema`, with the place of the first error; else None."""
     from jsonschema_rs import ValidationError, validator_for  # 6 MB, rarely needed
 

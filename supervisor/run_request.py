@@ -1,6 +1,6 @@
 """What a person asked for, as one value: the command line makes it, the supervisor executes it."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -45,7 +45,7 @@ class FanOut(Value):
     rows: tuple[dict[str, str], ...] = ()  # CSV only: the columns of each item
     role: str = "explorer"
     concurrency: int | None = None  # None: the free slots
-    output_schema: dict[str, Any] | None = None
+    output_schema: dict[str, object] | None = None
     retries: int = 0
     texts: tuple[str, ...] = ()  # one per item, appended to its prompt; empty: none
 
@@ -96,7 +96,7 @@ class RunRequest(Value):
     job_seconds: int | None = None  # limit for one table row, where the call sets none
     budget: Budget = Budget()
     deadline_s: float | None = None
-    output_schema: dict[str, Any] | None = None
+    output_schema: dict[str, object] | None = None
     accept_truncated: bool = False  # an answer cut at an output limit completes the run
     review: CodeReview | None = None
     fan_out: FanOut | None = None

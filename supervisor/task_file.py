@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -46,7 +46,7 @@ class FanOutTable(Value, forbid_unknown_fields=True):
     prompt: str
     role: str = "explorer"
     concurrency: int | None = None
-    output_schema: dict[str, Any] | str | None = None
+    output_schema: dict[str, object] | str | None = None
     retries: int = 0
     context: tuple[str, ...] = ()
     context_bytes: int = 4096
@@ -69,7 +69,7 @@ class FrontMatter(Value, forbid_unknown_fields=True):
     max_spawns: int | None = None
     budget: StrictBudget | None = None
     deadline: str | int | float | None = None
-    output_schema: dict[str, Any] | str | None = None
+    output_schema: dict[str, object] | str | None = None
     context: tuple[str, ...] = ()
     fan_out: FanOutTable | None = None
 

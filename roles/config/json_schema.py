@@ -4,7 +4,7 @@ It forbids unknown keys, and contains only what the structs define. Codex's keys
 here are allowed with any value.
 """
 
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 
@@ -16,7 +16,7 @@ NO_EFFECT = {"description": "A key of Codex; it has no effect here."}
 _REFERENCE = "#/$defs/{name}"
 
 
-def config_schema() -> dict[str, Any]:
+def config_schema() -> dict[str, object]:
     """The whole schema; equal calls give equal values."""
     kinds = [Config, *(kind for pair in TABLES_WITH_CHOSEN_NAMES.values() for kind in pair)]
     _, parts = msgspec.json.schema_components(kinds, ref_template=_REFERENCE, schema_hook=_any)
@@ -31,10 +31,11 @@ def config_schema() -> dict[str, Any]:
             if prefix == key:
                 table["properties"].setdefault(name, NO_EFFECT)
         parts[Config.__name__]["properties"][key] = {"$ref": _REFERENCE.format(name=fixed.__name__)}
-    parts = {name: cast("dict[str, Any]", _without_null(part)) for name, part in parts.items()}
+    parts = {name: cast("dict[str, object]", _without_null(part)) for name, part in parts.items()}
     whole = parts.pop(Config.__name__)
+    properties = cast("dict[str, object]", whole["properties"])
     for name in sorted(CODEX_KEYS):
-        whole["properties"].setdefault(name, NO_EFFECT)
+        properties.setdefault(name, NO_EFFECT)
     return {"$schema": DRAFT, **whole, "title": "swarm's config.toml", "$defs": parts}
 
 
@@ -59,15 +60,17 @@ def _without_null(schema: object) -> object:
     return kept | {"anyOf": left} if left else kept
 
 
-def _close(part: dict[str, Any]) -> None:
-    if "description" in part:  # a docstring; Python versions indent it differently
-        part["description"] = " ".join(part["description"].split())
+def _close(part: dict[str, object]) -> None:
+    if isinstance(words := part.get("description"), str):
+        part["description"] = " ".join(
+            words.split()
+        )  # Python versions indent docstrings differently
     if "properties" in part:
         part.setdefault("additionalProperties", False)
         if not part.get("required"):
             part.pop("required", None)
 
 
-def _any(_kind: type) -> dict[str, Any]:
+def _any(_kind: type) -> dict[str, object]:
     """The schema of a value that other code checks."""
     return {"description": "Any value; it is read elsewhere."}

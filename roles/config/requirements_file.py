@@ -10,7 +10,7 @@ import socket
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -279,7 +279,7 @@ def _pins(pins: Toml | None, layer: Layer) -> Toml:
 def fill_unset(first: Requirements, second: Requirements) -> Requirements:
     """Each key from the first source that sets it."""
     places: Mapping[str, str] = {**second.places, **first.places}
-    changes: dict[str, Any] = {}
+    changes: dict[str, object] = {}
     for key, field in _FIELDS.items():
         if key not in first.places and key in second.places:
             changes[field] = getattr(second, field)

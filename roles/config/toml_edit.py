@@ -8,7 +8,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -18,6 +18,8 @@ from swarm.mailbox.protocol.base import Value
 from .key_path import format_key
 from .merge import as_table, is_table, merge_tables
 from .schema import Toml
+
+_TomlkitItem: TypeAlias = Any  # type: ignore[explicit-any]  # its containers share no type
 
 
 class UneditableConfig(SwarmError):
@@ -100,7 +102,7 @@ def _refusal(steps: Sequence[str]) -> str:
     return f"{format_key(steps)} stands in a place that cannot be edited safely; edit it by hand"
 
 
-def _apply(document: Any, edit: ConfigEdit) -> None:
+def _apply(document: _TomlkitItem, edit: ConfigEdit) -> None:
     import tomlkit
 
     here = document
@@ -120,14 +122,14 @@ def _apply(document: Any, edit: ConfigEdit) -> None:
         _put(here, last, edit.value)
 
 
-def _put(table: Any, key: str, value: object) -> None:
+def _put(table: _TomlkitItem, key: str, value: object) -> None:
     """Insert a new key after the last one that is no table, because the blank lines and comments
     after that key belong to the next table.
     """
     import tomlkit
     from tomlkit.items import Table
 
-    body: Any = table.value if isinstance(table, Table) else table
+    body: _TomlkitItem = table.value if isinstance(table, Table) else table
     if key in table or is_table(value) or not hasattr(body, "_insert_after"):
         table[key] = value
         return

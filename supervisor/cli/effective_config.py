@@ -4,7 +4,6 @@ No row contains a secret; a hidden value is still listed by name.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
@@ -24,7 +23,7 @@ class ConfigRow(Value):
     """One leaf. `line` counts from 1; 0 if there is none."""
 
     key: str
-    value: Any
+    value: object
     layer: str = "built-in"
     file: str = ""
     line: int = 0
@@ -45,7 +44,7 @@ def effective_rows(loaded: LoadedConfig) -> list[ConfigRow]:
     """Every leaf that a layer sets, and every built-in default, sorted by key."""
     merged = loaded.merged
     configured = [_configured_row(loaded, path) for path, _ in leaves(merged.values)]
-    defaults: dict[str, Any] = {}
+    defaults: dict[str, object] = {}
     _fill_defaults(defaults, type(loaded.config))
     built_in = [
         ConfigRow(key=".".join(path), value=get_value(defaults, path))
@@ -95,20 +94,20 @@ _TOKEN_COUNT_KEYS = (  # not secrets, though their names look like it
 )  # fmt: skip
 
 
-def _fill_defaults(table: dict[str, Any], kind: type[msgspec.Struct]) -> None:
+def _fill_defaults(table: dict[str, object], kind: type[msgspec.Struct]) -> None:
     """Add the default values, which the struct leaves out when it is encoded."""
     blank = msgspec.convert({}, kind)
     for name in kind.__struct_fields__:
         value = getattr(blank, name)
         if isinstance(value, msgspec.Struct):
-            inner: dict[str, Any] = {}
+            inner: dict[str, object] = {}
             _fill_defaults(inner, type(value))
             table[name] = inner
         else:
             table[name] = msgspec.to_builtins(value)
 
 
-def _default_paths(defaults: dict[str, Any], configured: list[KeyPath]) -> Iterator[KeyPath]:
+def _default_paths(defaults: dict[str, object], configured: list[KeyPath]) -> Iterator[KeyPath]:
     for path, _ in leaves(as_table(defaults)):
         if not any(
             other[: len(path)] == path or path[: len(other)] == other for other in configured

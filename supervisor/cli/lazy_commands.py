@@ -5,11 +5,13 @@
 
 import difflib
 import importlib
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import click
 
 from swarm.mailbox.errors import UsageError
+
+OptionValue: TypeAlias = Any  # type: ignore[explicit-any]  # what click hands over by a name
 
 
 class LazyCommand(NamedTuple):
@@ -97,7 +99,7 @@ LAZY_COMMANDS: dict[str, LazyCommand] = {
 class ColorCommand(click.Command):
     """A command that also accepts `--color`, so that it may stand on either side of the name."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: OptionValue, **kwargs: OptionValue) -> None:
         super().__init__(*args, **kwargs)
         self.params.append(
             click.Option(

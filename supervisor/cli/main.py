@@ -7,7 +7,6 @@ goes to stdout.
 import os
 import sys
 from contextlib import suppress
-from typing import Any
 
 import click
 
@@ -78,7 +77,7 @@ def _check_platform(command: str) -> None:
 def run_cli(arguments: list[str]) -> int:
     """Run one command line; return its exit code."""
     try:
-        outcome: Any = cli.main(args=arguments, prog_name="swarm", standalone_mode=False)
+        outcome: object = cli.main(args=arguments, prog_name="swarm", standalone_mode=False)
         sys.stdout.flush()
     except SwarmError as error:
         return _print_error(str(error), error.exit_code)

@@ -1,15 +1,16 @@
 """The command-line options of `run` as one struct. Fields have the names of the options."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 
 from swarm.mailbox.protocol.base import Value
 
 from ..console.terminal import ColorChoice
+from .lazy_commands import OptionValue
 
-_F = TypeVar("_F", bound=Callable[..., Any])
+_F = TypeVar("_F", bound=OptionValue)  # a command, or the function that becomes one
 SANDBOXES = ("read-only", "workspace-write", "danger-full-access")
 APPROVALS = ("untrusted", "on-failure", "on-request", "never")
 
@@ -63,7 +64,9 @@ class ShowOptions(Value):
     notify: str | None = None
 
 
-def _stack(options: list[Callable[[Any], Any]]) -> Callable[[_F], _F]:
+def stack_options(options: list[Callable[[_F], _F]]) -> Callable[[_F], _F]:
+    """One decorator for several options, in their order."""
+
     def decorate(command: _F) -> _F:
         for option in reversed(options):
             command = option(command)
@@ -72,7 +75,7 @@ def _stack(options: list[Callable[[Any], Any]]) -> Callable[[_F], _F]:
     return decorate
 
 
-agent_options = _stack(
+agent_options = stack_options(
     [
         click.option("--role", metavar="NAME", help="Role of the root agent (default: default)."),
         click.option("-m", "--model", help="Model; the provider's own default if not given."),
@@ -93,7 +96,7 @@ agent_options = _stack(
     ]
 )  # fmt: skip
 
-limit_options = _stack(
+limit_options = stack_options(
     [
         click.option(
             "-s", "--sandbox", type=click.Choice(SANDBOXES), help="Default: workspace-write."
@@ -131,7 +134,7 @@ limit_options = _stack(
     ]
 )  # fmt: skip
 
-show_options = _stack(
+show_options = stack_options(
     [
         click.option("--json", "as_json", is_flag=True, help="One event a line as JSON on stdout."),
         click.option("--plain", is_flag=True, help="Appended lines instead of the live tree."),

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 import click
 import msgspec
@@ -10,7 +9,7 @@ import msgspec
 from ..console.safe_text import clean_line
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """One JSON value on one line."""
     click.echo(msgspec.json.encode(value).decode())
 

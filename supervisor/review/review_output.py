@@ -3,7 +3,7 @@
 Any answer of a model becomes a bounded `ReviewOutput`; an answer in the wrong form is kept as text.
 """
 
-from typing import Any
+from typing import cast
 
 import msgspec
 
@@ -16,7 +16,7 @@ _TITLE_CHARS, _BODY_CHARS, _EXPLANATION_CHARS = 200, 8_000, 32_000
 _LAST_LINE = 10_000_000
 
 
-def _closed(properties: dict[str, Any]) -> dict[str, Any]:
+def _closed(properties: dict[str, object]) -> dict[str, object]:
     """A schema that requires every property and allows no other, as strict providers need it."""
     return {
         "type": "object",
@@ -26,8 +26,8 @@ def _closed(properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_LINE: dict[str, Any] = {"type": "integer", "minimum": 1}
-_SCORE: dict[str, Any] = {"type": "number", "minimum": 0, "maximum": 1}
+_LINE: dict[str, object] = {"type": "integer", "minimum": 1}
+_SCORE: dict[str, object] = {"type": "number", "minimum": 0, "maximum": 1}
 _FINDING = _closed(
     {
         "title": {"type": "string"},
@@ -119,13 +119,18 @@ def _render_finding(one: ReviewFinding) -> str:
     return head + ("\n" + body.lstrip("\n") if body else "")
 
 
-def as_json(output: ReviewOutput) -> dict[str, Any]:
+def as_json(output: ReviewOutput) -> dict[str, object]:
     """All fields, including those with default values."""
-    found: dict[str, Any] = _complete(output)
-    return found
+    return _all_fields(output)
 
 
-def _complete(value: object) -> Any:
+def _all_fields(value: msgspec.Struct) -> dict[str, object]:
+    return {name: _complete(one) for name, one in msgspec.structs.asdict(value).items()}
+
+
+def _complete(value: object) -> object:
     if isinstance(value, msgspec.Struct):
-        return {name: _complete(one) for name, one in msgspec.structs.asdict(value).items()}
-    return [_complete(one) for one in value] if isinstance(value, tuple) else value
+        return _all_fields(value)
+    if isinstance(value, tuple):
+        return [_complete(one) for one in cast("tuple[object, ...]", value)]
+    return value

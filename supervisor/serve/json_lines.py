@@ -4,7 +4,7 @@ A field is never left out because of its value (zero and null are valid values);
 UNSET are. New fields may be added; existing ones keep name, type and meaning (`docs/json.md`).
 """
 
-from typing import Any, Literal, dataclass_transform
+from typing import Literal, dataclass_transform
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -170,7 +170,7 @@ class ReviewEnteredLine(JsonLine, tag="review.entered"):
 
 
 class ReviewExitedLine(JsonLine, tag="review.exited"):
-    output: dict[str, Any] | None  # findings and verdict, as docs/review.md says
+    output: dict[str, object] | None  # findings and verdict, as docs/review.md says
     reviewer: str | UnsetType = UNSET
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import yaml
@@ -26,7 +26,7 @@ class ScriptError(UsageError):
 
 class ScriptedCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
-    arguments: dict[str, Any] | str = {}
+    arguments: dict[str, object] | str = {}
     id: str | None = None  # call id; generated if absent
     custom: bool = False  # a freeform call: `arguments` is its raw input
 

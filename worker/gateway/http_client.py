@@ -7,7 +7,7 @@ nowhere else. Redirects are reported, never followed.
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 import httpcore
@@ -223,16 +223,22 @@ def _make_pool(base_url: str) -> httpcore.AsyncConnectionPool:
         tls = certificates() if is_secure else None
     except ValueError as error:
         raise TransportFailed(str(error), phase="connect") from error
-    how: dict[str, Any] = {
-        "ssl_context": tls,
-        "max_connections": None,
-        "max_keepalive_connections": _MOST_IDLE,
-        "keepalive_expiry": _KEEPALIVE_S,
-    }
     if proxy is None:
-        return httpcore.AsyncConnectionPool(**how)
-    over = tls if is_over_tls else None
-    return httpcore.AsyncHTTPProxy(proxy.url, proxy_auth=proxy.login, proxy_ssl_context=over, **how)
+        return httpcore.AsyncConnectionPool(
+            ssl_context=tls,
+            max_connections=None,
+            max_keepalive_connections=_MOST_IDLE,
+            keepalive_expiry=_KEEPALIVE_S,
+        )
+    return httpcore.AsyncHTTPProxy(
+        proxy.url,
+        proxy_auth=proxy.login,
+        proxy_ssl_context=tls if is_over_tls else None,
+        ssl_context=tls,
+        max_connections=None,
+        max_keepalive_connections=_MOST_IDLE,
+        keepalive_expiry=_KEEPALIVE_S,
+    )
 
 
 def _describe_error(error: BaseException) -> str:

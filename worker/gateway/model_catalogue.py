@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 
@@ -61,7 +61,7 @@ class ModelEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: dict[str, ModelEntry] = {}
-    weights: dict[str, Any] = {}  # model files: weights.py reads and checks them
+    weights: dict[str, object] = {}  # model files: weights.py reads and checks them
 
 
 class Catalogue:
@@ -134,7 +134,7 @@ def load_catalogue(more: Iterable[str] = ()) -> Catalogue:
     return Catalogue(entries, sources)
 
 
-def _embedded(weights: Weights) -> dict[str, Any]:
+def _embedded(weights: Weights) -> dict[str, object]:
     """The catalogue entry of a model file: no images, no reasoning, no price."""
     return {
         "provider": "local",
@@ -152,7 +152,7 @@ def _embedded(weights: Weights) -> dict[str, Any]:
 
 
 @cache
-def _load(path: Path) -> dict[str, dict[str, Any]]:
+def _load(path: Path) -> dict[str, dict[str, object]]:
     """Each table as it is written in the file, validated separately."""
     try:
         data = tomllib.loads(read_user_file(path, most_bytes=_MOST_BYTES).decode())
@@ -161,4 +161,4 @@ def _load(path: Path) -> dict[str, dict[str, Any]]:
         raise CatalogueError(f"{path}: cannot read the model catalogue: {error}") from error
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise CatalogueError(f"{path}: {error}") from error
-    return cast("dict[str, dict[str, Any]]", data.get("models", {}))
+    return cast("dict[str, dict[str, object]]", data.get("models", {}))

@@ -4,10 +4,10 @@ A probe uses the same choice of provider, the same wire and the same keys as an 
 the lines for `models.toml`.
 """
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 import trio
@@ -228,7 +228,13 @@ def _works(outcomes: Mapping[ProbeTest, ProbeResult], test: ProbeTest) -> bool:
     return test in outcomes and outcomes[test].works
 
 
-def probe_lines(order: ProbeOrder, say: Callable[..., None]) -> int:
+class PrintFields(Protocol):
+    """Prints one line with these fields."""
+
+    def __call__(self, **fields: object) -> None: ...
+
+
+def probe_lines(order: ProbeOrder, say: PrintFields) -> int:
     """Run the probe, one line at a time through `say`. Exit code: 0, or 5 if one had no answer."""
     outcomes: dict[ProbeTest, ProbeResult] = {}
 

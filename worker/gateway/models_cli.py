@@ -8,7 +8,6 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -23,7 +22,7 @@ from .weights import find_weights, known_weights, load_weights
 _USAGE = "usage: models_cli list|pull|link|add MODELS_DIR … [CATALOGUE…] | probe"
 
 
-def _print_json(**fields: Any) -> None:
+def _print_json(**fields: object) -> None:
     sys.stdout.write(json.dumps(fields) + "\n")
     sys.stdout.flush()
 

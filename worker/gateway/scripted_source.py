@@ -7,7 +7,7 @@ fault in the script behaves like the fault of a server.
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 import trio
@@ -79,19 +79,19 @@ class TemplateFiller:
     def text(self, text: str) -> str:
         return _NAMED.sub(lambda found: self._names.get(found[0], found[0]), text)
 
-    def json_text(self, value: Any) -> str:
+    def json_text(self, value: object) -> str:
         """`value` as JSON with its strings filled in; a string is itself the text."""
         if isinstance(value, str):
             return self.text(value)
         return _compact(self._walk(value)).decode()
 
-    def _walk(self, value: Any) -> Any:
+    def _walk(self, value: object) -> object:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list):
             return [self._walk(part) for part in cast("list[object]", value)]
         if isinstance(value, dict):
-            pairs = cast("dict[str, Any]", value).items()
+            pairs = cast("dict[str, object]", value).items()
             return {key: self._walk(part) for key, part in pairs}
         return value
 

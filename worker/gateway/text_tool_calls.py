@@ -39,7 +39,7 @@ _NAMES = ("name", "tool", "tool_name", "function")
 _ARGUMENTS = ("arguments", "parameters", "args", "input")
 _OTHER_KEYS = frozenset({"type", "id", "call_id"})
 
-_decode = msgspec.json.Decoder(dict[str, Any] | list[Any]).decode
+_decode = msgspec.json.Decoder(dict[str, object] | list[Any]).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -178,17 +178,18 @@ def _read(body: str, offered: frozenset[str]) -> list[ExtractedCall]:
     return [call for call in calls if call is not None] if all(calls) else []
 
 
-def _call(value: Any, offered: frozenset[str]) -> ExtractedCall | None:
+def _call(value: object, offered: frozenset[str]) -> ExtractedCall | None:
     """`{"name": …, "arguments": …}` in one of its variants; None for anything else."""
     if not isinstance(value, dict):
         return None
-    fields = cast("dict[str, Any]", value)
+    fields = cast("dict[str, object]", value)
     inner = fields.get("function")
     if isinstance(inner, dict):
-        return _call(cast("dict[str, Any]", inner), offered)
+        return _call(cast("dict[str, object]", inner), offered)
     name_key = next((key for key in _NAMES if isinstance(fields.get(key), str)), None)
     arguments_key = next((key for key in _ARGUMENTS if key in fields), None)
-    if name_key is None or arguments_key is None or fields[name_key] not in offered:
+    name = None if name_key is None else fields[name_key]
+    if not isinstance(name, str) or arguments_key is None or name not in offered:
         return None
     if fields.keys() - {name_key, arguments_key} - _OTHER_KEYS:
         return None
@@ -197,18 +198,18 @@ def _call(value: Any, offered: frozenset[str]) -> ExtractedCall | None:
         arguments = _object(arguments)
     if arguments is None or not isinstance(arguments, dict):
         return None
-    return ExtractedCall(fields[name_key], _encode(arguments).decode())
+    return ExtractedCall(name, _encode(arguments).decode())
 
 
-def _object(text: str) -> dict[str, Any] | None:
+def _object(text: str) -> dict[str, object] | None:
     try:
         value = _decode(text.strip())
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return None
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+    return cast("dict[str, object]", value) if isinstance(value, dict) else None
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> object:
     """A parameter's value: decoded JSON if it is valid, else the text itself."""
     try:
         return msgspec.json.decode(text.strip())

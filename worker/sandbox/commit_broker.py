@@ -13,6 +13,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import Protocol
 
 from .file_policy import FilePolicy, path_access
 from .path_resolution import NotResolved, ResolvedEntry, open_entry_as_caller, open_without_links
@@ -35,6 +36,12 @@ from .syscall_dispatcher import (
 )
 
 _NO_REPLACE = 1
+
+
+class _Remove(Protocol):
+    """`os.unlink` or `os.rmdir`."""
+
+    def __call__(self, path: bytes, /, *, dir_fd: int) -> None: ...
 
 
 class CommitBroker:
@@ -90,9 +97,7 @@ class CommitBroker:
             os.mkdir(place.name, mode & 0o777, dir_fd=place.folder)
             return ReturnValue()
 
-    def _remove(
-        self, call: PendingSyscall, at: int, index: int, remove: Callable[..., None]
-    ) -> SyscallAnswer:
+    def _remove(self, call: PendingSyscall, at: int, index: int, remove: _Remove) -> SyscallAnswer:
         with self._open_entry(call, at, index) as place:
             remove(place.name, dir_fd=place.folder)
             return ReturnValue()

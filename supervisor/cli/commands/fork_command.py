@@ -1,7 +1,6 @@
 """`swarm fork`: a new run that continues from a turn of another one."""
 
 import os
-from typing import Any
 
 import click
 
@@ -9,7 +8,7 @@ from swarm.mailbox.ids import new_uuid7, short_id
 
 from ...console.terminal import ColorChoice
 from ...runs.paths import find_run, find_user_paths, paths_of_run
-from ..lazy_commands import ColorCommand
+from ..lazy_commands import ColorCommand, OptionValue
 from ..options import show_options
 from ..run_execution import start_run
 from .resume_command import rebuild_request, settings_change_options
@@ -27,7 +26,9 @@ from .run_command import parse_show_options
 @settings_change_options
 @show_options
 @click.pass_obj
-def fork(color: ColorChoice, /, run: str, *, at: str, prompt: str | None, **given: Any) -> int:
+def fork(
+    color: ColorChoice, /, run: str, *, at: str, prompt: str | None, **given: OptionValue
+) -> int:
     """Start a new run from a turn of another one.
 
     Its root has the history up to that turn, and the settings of the run. Other agents and the

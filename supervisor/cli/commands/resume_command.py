@@ -1,9 +1,7 @@
 """`swarm resume`: runs the saved request with the present keys, and optionally a new prompt."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
@@ -22,8 +20,8 @@ from ...control_requests.settings_change import changed_plan, check_requirements
 from ...run_request import RunRequest
 from ...runs.paths import RunPaths, find_run, find_user_paths, paths_of_run
 from ...runs.run_metadata import is_run_alive, load_request, read_metadata
-from ..lazy_commands import ColorCommand
-from ..options import show_options
+from ..lazy_commands import ColorCommand, OptionValue
+from ..options import show_options, stack_options
 from ..run_execution import start_run
 from ..run_setup.config_layers import ConfigQuery, find_layers
 from ..run_setup.provider_specs import build_providers
@@ -32,10 +30,9 @@ from ..run_setup.reviewer_choice import NO_PERSON_WARNING
 from ..run_setup.run_settings import key_variables, override_layer
 from .run_command import export_openai_base_url, parse_show_options
 
-
-def settings_change_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options that change the root's settings; the others stay as the run recorded them."""
-    options = (
+# They change the root's settings; the others stay as the run recorded them.
+settings_change_options = stack_options(
+    [
         click.option("-m", "--model", help="Another model of the run's provider."),
         click.option("--effort", help="Another reasoning effort."),
         click.option(
@@ -46,13 +43,11 @@ def settings_change_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "-a", "--approval", help="A stricter approval policy.",
             type=click.Choice(["untrusted", "on-failure", "on-request", "never"]),
         ),
-    )  # fmt: skip
-    for option in reversed(options):
-        command = option(command)
-    return command
+    ]
+)  # fmt: skip
 
 
-def parse_settings_change(given: dict[str, Any]) -> ChangeSettings | None:
+def parse_settings_change(given: dict[str, OptionValue]) -> ChangeSettings | None:
     """The request that these options make; None if none is given."""
     names = ("model", "effort", "sandbox", "approval")
     change = {name: given[name] for name in names if given[name] is not None}
@@ -81,7 +76,7 @@ def _check_change(request: RunRequest, change: ChangeSettings | None) -> None:
 @settings_change_options
 @show_options
 @click.pass_obj
-def resume(color: ColorChoice, /, run: str | None, *, last: bool, **given: Any) -> int:
+def resume(color: ColorChoice, /, run: str | None, *, last: bool, **given: OptionValue) -> int:
     """Continue a run after a crash, a stop or its end.
 
     The model is told that unfinished work was interrupted; nothing runs twice. Settings stay as
@@ -105,7 +100,7 @@ def resume(color: ColorChoice, /, run: str | None, *, last: bool, **given: Any) 
 
 
 def rebuild_request(
-    here: RunPaths, environment: dict[str, str], given: dict[str, Any]
+    here: RunPaths, environment: dict[str, str], given: dict[str, OptionValue]
 ) -> RunRequest:
     """The saved request, ready to run now. Takes the keys out of `environment`.
 

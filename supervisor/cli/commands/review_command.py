@@ -3,7 +3,7 @@
 import os
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import click
 import msgspec
@@ -14,7 +14,7 @@ from swarm.roles.role_loader import REVIEW_ROLE
 from ...console.terminal import ColorChoice
 from ...run_request import CodeReview
 from ...runs.paths import find_user_paths
-from ..lazy_commands import ColorCommand
+from ..lazy_commands import ColorCommand, OptionValue
 from ..options import RunOptions, agent_options, limit_options, show_options
 from ..run_execution import start_run
 from ..run_setup.run_settings import find_cwd
@@ -36,7 +36,7 @@ from .run_command import parse_show_options, prepare_run
 @show_options
 @click.option("--ephemeral", is_flag=True, help="Keep nothing after the end.")
 @click.pass_obj
-def review(color: ColorChoice, /, **given: Any) -> int:
+def review(color: ColorChoice, /, **given: OptionValue) -> int:
     """Review changes: findings with file, lines, priority and confidence.
 
     Reads and never writes. --json has them as data, in the line `review.exited`.
@@ -90,7 +90,7 @@ def review(color: ColorChoice, /, **given: Any) -> int:
     return start_run(request, show, find_user_paths(environment))
 
 
-def _review_in_live_run(given: dict[str, Any]) -> int:
+def _review_in_live_run(given: dict[str, OptionValue]) -> int:
     import trio
 
     from swarm.mailbox.protocol.control import ReviewWork
@@ -113,6 +113,11 @@ def _review_in_live_run(given: dict[str, Any]) -> int:
     return 0
 
 
-def _run_git_script(script: str, *, cwd: Path, run: Any) -> str:
-    output: str = run(script, cwd, shown="looking at the repository")
-    return output
+class RunScript(Protocol):
+    """Runs a script in the read-only sandbox; `shown` names it in errors."""
+
+    def __call__(self, command: str, cwd: Path, /, *, shown: str) -> str: ...
+
+
+def _run_git_script(script: str, *, cwd: Path, run: RunScript) -> str:
+    return run(script, cwd, shown="looking at the repository")

@@ -4,7 +4,6 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
@@ -15,7 +14,7 @@ from ...console.budget_description import describe_widening
 from ...console.terminal import ColorChoice, is_terminal
 from ...runs.paths import find_user_paths
 from ...task_file import MAX_TASK_BYTES, read_task
-from ..lazy_commands import ColorCommand
+from ..lazy_commands import ColorCommand, OptionValue
 from ..options import RunOptions, ShowOptions, agent_options, limit_options, show_options
 from ..run_execution import start_run
 from ..run_notifier import split_command
@@ -42,7 +41,7 @@ from .trust_command import ask_project_trust, ask_task_trust
 @click.option("--record", metavar="FILE", help="Save all model traffic of the tree.")
 @click.option("--replay", metavar="FILE", help="Run the whole tree from such a file.")
 @click.pass_obj
-def run(color: ColorChoice, /, **given: Any) -> int:
+def run(color: ColorChoice, /, **given: OptionValue) -> int:
     """Run a task with a tree of agents.
 
     TASK is a Markdown file, or - for stdin. See docs/tasks.md for its front matter.
@@ -107,7 +106,7 @@ def export_openai_base_url(base_url: str | None) -> None:
         os.environ["OPENAI_BASE_URL"] = base_url
 
 
-def parse_show_options(given: dict[str, Any], color: ColorChoice) -> ShowOptions:
+def parse_show_options(given: dict[str, OptionValue], color: ColorChoice) -> ShowOptions:
     """The options that `run` and `resume` share, checked as far as possible now."""
     answer = given["output_last_message"]  # the present folder may be gone at the end
     show = ShowOptions(

@@ -1,7 +1,6 @@
 """Commands that steer a live run from any terminal, each by one request to its supervisor."""
 
 import sys
-from typing import Any
 
 import click
 import msgspec
@@ -19,7 +18,7 @@ from swarm.mailbox.protocol.control import (
 )
 
 from ..control_client import send_request_for_message
-from ..lazy_commands import ColorCommand
+from ..lazy_commands import ColorCommand, OptionValue
 from ..options import APPROVALS, SANDBOXES
 
 _MAX_TEXT_BYTES = 512 << 10
@@ -104,7 +103,7 @@ def kill(run: str, agent: str | None) -> None:
 @click.option("-s", "--sandbox", type=click.Choice(SANDBOXES), help="Only a narrower one.")
 @click.option("-a", "--approval", type=click.Choice(APPROVALS), help="Only a stricter one.")
 @click.option("-C", "--cd", "cwd", metavar="DIR", help="Another folder, within what it may write.")
-def set_agent_settings(run: str, agent: str, **given: Any) -> None:
+def set_agent_settings(run: str, agent: str, **given: OptionValue) -> None:
     """Change the model, effort or rights of an agent of a live run.
 
     It counts from the next turn on. Rights can only be taken away. AGENT is a path (/root/scout)

@@ -4,11 +4,11 @@ All errors of the person are reported here, before anything is started.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -78,12 +78,20 @@ class PreparedRequest(Value):
     warnings: tuple[str, ...] = ()
 
 
+class RunLines(Protocol):
+    """Runs a fan-out's command in a folder, in the read-only sandbox; returns its output."""
+
+    def __call__(
+        self, command: str, cwd: Path, /, *, policy: ProfilePolicy | None = None
+    ) -> str: ...
+
+
 def build_request(
     options: RunOptions,
     settings: RunSettings,
     *,
     environment: Mapping[str, str],
-    run_lines: Callable[..., str],
+    run_lines: RunLines,
     answering: AnswerLocation = "nowhere",
 ) -> PreparedRequest:
     """Resolve everything.
@@ -198,7 +206,7 @@ def _seconds(span: str | float | None) -> float | None:
     return None if span is None else parse_duration(span)
 
 
-def _output_schema(options: RunOptions, settings: RunSettings) -> dict[str, Any] | None:
+def _output_schema(options: RunOptions, settings: RunSettings) -> dict[str, object] | None:
     if options.output_schema is not None:
         return load_schema(options.output_schema, "", "--output-schema")
     return load_schema(settings.task.front.output_schema, _task_folder(settings), "output_schema")
@@ -234,9 +242,7 @@ def _read_text(path: Path, trusted: bytes | None) -> str:
     return text
 
 
-def _with_fan_out(
-    request: RunRequest, settings: RunSettings, run_lines: Callable[..., str]
-) -> RunRequest:
+def _with_fan_out(request: RunRequest, settings: RunSettings, run_lines: RunLines) -> RunRequest:
     table, cwd = settings.task.front.fan_out, Path(settings.cwd)
     assert table is not None
     role = find_role(settings.roles, table.role)

@@ -4,7 +4,6 @@ schemas, switched-off features, memory. Each error names the key.
 
 import os
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -108,18 +107,18 @@ def apply_features(
 
 
 def load_schema(
-    value: dict[str, Any] | str | None, folder: str | Path, key: str
-) -> dict[str, Any] | None:
+    value: dict[str, object] | str | None, folder: str | Path, key: str
+) -> dict[str, object] | None:
     """A JSON schema, or the file below `folder` that holds it. Raises UsageError that names it."""
     if isinstance(value, str):
         return _read_schema(Path(folder, value), key)
     return None if value is None else _checked(value, key)
 
 
-def _read_schema(path: Path, key: str) -> dict[str, Any]:
+def _read_schema(path: Path, key: str) -> dict[str, object]:
     try:
         data = read_user_file(path, most_bytes=_MAX_SCHEMA_BYTES)
-        schema = msgspec.json.decode(data, type=dict[str, Any])
+        schema = msgspec.json.decode(data, type=dict[str, object])
     except OSError as error:
         raise UsageError(f"{key}: {path}: {error.strerror}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -127,7 +126,7 @@ def _read_schema(path: Path, key: str) -> dict[str, Any]:
     return _checked(schema, key)
 
 
-def _checked(schema: dict[str, Any], key: str) -> dict[str, Any]:
+def _checked(schema: dict[str, object], key: str) -> dict[str, object]:
     """The schema, if answers can be validated with it."""
     from jsonschema_rs import validator_for  # 6 MB, seldom needed
 

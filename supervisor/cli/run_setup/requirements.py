@@ -8,7 +8,6 @@ import glob
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from operator import attrgetter
-from typing import Any
 
 import msgspec
 
@@ -175,7 +174,7 @@ def _approval(request: RunRequest) -> str | GranularPolicy:
     """The approval policy in the configuration's format."""
     if request.granular is None or request.approval != "on-request":
         return request.approval
-    table: dict[str, Any] = {name: getattr(request.granular, name) for name in _KINDS}
+    table: dict[str, object] = {name: getattr(request.granular, name) for name in _KINDS}
     return msgspec.convert({"granular": table}, GranularPolicy)
 
 

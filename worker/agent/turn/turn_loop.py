@@ -4,7 +4,7 @@ Exactly one of TurnCompleted, TurnFailed, TurnAborted ends a turn, after all its
 Nothing is awaited between the decision to end and the end.
 """
 
-from typing import Any, assert_never
+from typing import assert_never
 
 import msgspec
 import trio
@@ -270,7 +270,7 @@ def schema_repair_text(text: str, schema: bytes) -> str | None:
     from swarm.mailbox.schema_check import find_schema_violation  # imported late: it takes 6 MB
 
     try:
-        known: dict[str, Any] = msgspec.json.decode(schema, type=dict[str, Any])
+        known = msgspec.json.decode(schema, type=dict[str, object])
     except (msgspec.DecodeError, UnicodeError):
         return None  # checked where it was received; the requester reports the fault
     fault = find_schema_violation(text, known)
