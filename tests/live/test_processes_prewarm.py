@@ -36,8 +36,7 @@ def steps():
 
 fork_server.serve_orders(
     socket.socket(fileno=channel_fd),
-    lifeline_fd,
-    lambda *_: done,
+    fork_server.ForkedChild(lambda *_: done, lifeline_fd),
     prepare=fork_server.PrewarmSteps(lambda: None, steps),
 )
 """

@@ -202,7 +202,8 @@ def begin_server(channel_fd: int, lifeline_fd: int) -> None:
     import socket
 
     fork_server._ForkServer = DyingServer
-    fork_server.serve_orders(socket.socket(fileno=channel_fd), lifeline_fd, become)
+    child = boot.ForkedChild(become, lifeline_fd)
+    fork_server.serve_orders(socket.socket(fileno=channel_fd), child)
 
 
 def end_server(channel_fd: int, lifeline_fd: int) -> int:

@@ -125,8 +125,8 @@ class ForkedChild(NamedTuple):
     """How the fork-server's children run. All of it is known before the first fork."""
 
     entry: RunFromSpec
-    lifeline_fd: int
-    setup: ChildSetup | None  # what an agent does first
+    lifeline_fd: int  # the reading end, which every child keeps
+    setup: ChildSetup | None = None  # what an agent does first, before it writes to its memory
 
     def run_order(self, order: StartProcess, fds: Sequence[int]) -> int:
         """In a child that was forked for this order; returns the exit code."""

@@ -48,7 +48,7 @@ from swarm.mailbox.protocol.forking import (
 )
 
 from . import boot, lifeline
-from .boot import ChildSetup, ForkedChild, RunFromSpec
+from .boot import ChildSetup, ForkedChild
 
 _PACKET_BYTES = 64 * 1024
 _MAX_FDS = 4
@@ -103,11 +103,10 @@ def run_fork_server(channel_fd: int, lifeline_fd: int) -> NoReturn:
                 importlib.import_module(name)
         from ..exec.launcher_client import configure_early_launcher, fork_launcher_early
         from .prewarm import run_prewarm_steps, run_session_in_memory
+    setup = ChildSetup(fork_launcher_early, configure_early_launcher, run_session_in_memory)
     serve_orders(
         socket.socket(fileno=channel_fd),
-        lifeline_fd,
-        boot.run_from_spec,
-        early=ChildSetup(fork_launcher_early, configure_early_launcher, run_session_in_memory),
+        ForkedChild(boot.run_from_spec, lifeline_fd, setup),
         prepare=PrewarmSteps(run_session_in_memory, run_prewarm_steps),
         preload_s=time.monotonic() - started,
     )
@@ -115,10 +114,8 @@ def run_fork_server(channel_fd: int, lifeline_fd: int) -> NoReturn:
 
 def serve_orders(
     channel: socket.socket,
-    lifeline_fd: int,
-    entry: RunFromSpec,
+    child: ForkedChild,
     *,
-    early: ChildSetup | None = None,
     prepare: PrewarmSteps | None = None,
     preload_s: float = 0.0,
 ) -> NoReturn:
@@ -126,9 +123,7 @@ def serve_orders(
 
     Args:
         channel: A blocking SOCK_SEQPACKET whose other end the supervisor holds.
-        lifeline_fd: The lifeline's reading end; every child keeps it.
-        entry: The function that a child runs.
-        early: What a child without keys (an agent) does before its memory is written to.
+        child: What each child runs.
         prepare: The first part runs before the first child. The steps run while the server is idle
             after the first agent; one also runs after each further agent, even if orders wait.
         preload_s: Duration of the imports; reported once.
@@ -136,8 +131,8 @@ def serve_orders(
     boot.set_title("swarm: fork-server")  # the first call sets up state that later calls share
     become_subreaper()
     limit_malloc_arenas()
-    server = _ForkServer(channel, ForkedChild(entry, lifeline_fd, early), prepare)
-    lifeline.hold_lifeline(lifeline_fd, at_end=server.kill_all)  # with the guarded ones
+    server = _ForkServer(channel, child, prepare)
+    lifeline.hold_lifeline(child.lifeline_fd, at_end=server.kill_all)  # with the guarded ones
     if prepare is not None:
         prepare.before_first_fork()
     gc.collect()
@@ -145,7 +140,7 @@ def serve_orders(
     with suppress(BrokenPipeError, ConnectionResetError):  # the supervisor is gone
         server.report(ServerReady(preload_s=preload_s))
         server.loop()
-    if lifeline.is_lifeline_closed(lifeline_fd):
+    if lifeline.is_lifeline_closed(child.lifeline_fd):
         lifeline.kill_tree_and_self()
     lifeline.kill_all_below(os.getpid())
     exit_child(0)
