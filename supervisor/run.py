@@ -191,9 +191,9 @@ def _prepare(request: RunRequest, run_paths: RunPaths) -> RunPast:
         repair_tail(file)  # a line torn by a power loss would end up in the middle
     bad: list[BadLine] = []
     past = fold_run(run_records(run_paths, bad.append))
-    past.bad_lines = tuple(str(line) for line in bad)
-    past.last_seq = last_seq(run_paths)
-    return past
+    return msgspec.structs.replace(
+        past, bad_lines=tuple(map(str, bad)), last_seq=last_seq(run_paths)
+    )
 
 
 async def _open_context(

@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-import trio
 from msgspec.structs import replace
 
 from swarm.mailbox.entropy import SYSTEM_ENTROPY, EntropySources
@@ -62,18 +61,8 @@ class RunContext(NamedTuple):
 
         Returns the record as it was written, that is redacted.
         """
-        done = trio.Event()
-        written: list[Record] = []
-
-        def show(record: Record) -> None:
-            # Here and not after the wait: records are shown in order.
-            self.broadcast.publish_record(record)
-            written.append(record)
-            done.set()
-
-        self.journal.write(body, agent=agent, file=file, then=show)
-        await done.wait()
-        return written[0]
+        show = self.broadcast.publish_record
+        return await self.journal.commit(body, agent=agent, file=file, then=show)
 
     async def send(self, agent: Agent, op: AnyOp) -> None:
         """Send an op to the agent's present process; a reply that is too large becomes a refusal.

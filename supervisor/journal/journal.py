@@ -32,7 +32,7 @@ from swarm.mailbox.redact_structs import redact_encoded
 
 from ..runs.paths import RunPaths
 from .journal_files import RUN_FILE, JournalFiles, repair_tail
-from .journal_reader import last_seq
+from .journal_reader import last_seq as find_last_seq
 
 _SYNCED = (
     RunStarted,
@@ -98,12 +98,30 @@ class Journal:
         self._wake.set()
         return record
 
-    async def commit(self, body: AnyRecordBody, *, agent: str = "", file: str = RUN_FILE) -> Record:
-        """Write one record and return once it is on disk; for what must not be shown before."""
-        written = trio.Event()
-        record = self.write(body, agent=agent, file=file, then=lambda _: written.set())
-        await written.wait()
-        return record
+    async def commit(
+        self,
+        body: AnyRecordBody,
+        *,
+        agent: str = "",
+        file: str = RUN_FILE,
+        then: Callable[[Record], None] | None = None,
+    ) -> Record:
+        """Write one record and return it as written, that is redacted, once it is on disk.
+
+        `then` is called as by `write`: in the order of the records, not after the wait.
+        """
+        done = trio.Event()
+        written: list[Record] = []
+
+        def on_written(record: Record) -> None:
+            if then is not None:
+                then(record)
+            written.append(record)
+            done.set()
+
+        self.write(body, agent=agent, file=file, then=on_written)
+        await done.wait()
+        return written[0]
 
     def close_file(self, file: str) -> None:
         """Close the descriptor of a file that will hardly be written again."""
@@ -182,7 +200,7 @@ def _run_callbacks(entries: list[_QueuedRecord]) -> None:
 async def open_journal(
     run_paths: RunPaths,
     *,
-    last_seq: int = 0,
+    last_seq: int | None = None,
     redactor: Redactor | None = None,
     unix_s: Callable[[], float] = time.time,
 ) -> AsyncIterator[Journal]:
@@ -190,11 +208,15 @@ async def open_journal(
 
     Args:
         run_paths: Its folder exists already.
-        last_seq: The highest number in use, from a fold; 0 for a new run.
+        last_seq: The highest number in use; None: looked up, and torn last lines are cut.
         redactor: Knows the run's keys; without one only well-known shapes are redacted.
         unix_s: The clock that dates records.
     """
     run_paths.journal.mkdir(mode=0o700, exist_ok=True)
+    if last_seq is None:
+        for file in run_paths.journal.glob("*.jsonl"):
+            repair_tail(file)
+        last_seq = find_last_seq(run_paths)
     journal = Journal(
         JournalFiles(run_paths.journal),
         last_seq=last_seq,
@@ -210,15 +232,3 @@ async def open_journal(
         finally:
             nursery.cancel_scope.cancel()
     journal.finish()
-
-
-@asynccontextmanager
-async def reopen_journal(run_paths: RunPaths) -> AsyncIterator[Journal]:
-    """Open the journal of an ended run to append to it: torn last lines are cut, numbers continue.
-
-    The caller holds the run's lock.
-    """
-    for file in run_paths.journal.glob("*.jsonl"):
-        repair_tail(file)
-    async with open_journal(run_paths, last_seq=last_seq(run_paths)) as journal:
-        yield journal

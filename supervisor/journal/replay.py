@@ -129,7 +129,6 @@ class AgentMemory(msgspec.Struct):
     last_message: str | None = None
     last_end: TurnCompleted | TurnFailed | TurnAborted | None = None  # None: rolled back, or none
     last_end_seq: int = 0  # of that end, or of its rollback
-    last_seq: int = 0
 
 
 def fold_agent(
@@ -142,7 +141,6 @@ def fold_agent(
     """
     memory = AgentMemory()
     for record in records:
-        memory.last_seq = max(memory.last_seq, record.seq)
         if before is not None:
             before(memory, record)
         _fold_one(memory, record)

@@ -42,7 +42,7 @@ from swarm.supervisor.control_server import ControlledParts
 from swarm.supervisor.event_broadcast import EventBroadcast
 from swarm.supervisor.event_router import EventRouter
 from swarm.supervisor.journal.journal import Journal, open_journal
-from swarm.supervisor.journal.journal_reader import last_seq, read_records, run_records
+from swarm.supervisor.journal.journal_reader import read_records, run_records
 from swarm.supervisor.journal.replay import RunPast, fold_run
 from swarm.supervisor.processes.process_types import ProcessEnd
 from swarm.supervisor.run_context import RunContext
@@ -247,7 +247,7 @@ async def open_team(
     with without_threads(disk_s):
         async with (
             open_pair_server() as server,
-            open_journal(run_paths, last_seq=last_seq(run_paths)) as journal,
+            open_journal(run_paths) as journal,
             trio.open_nursery() as nursery,
         ):
             team = TeamInMemory(server, nursery, scripts)

@@ -12,7 +12,7 @@ from swarm.mailbox.protocol.records import ContextRecorded
 
 from ...control_requests.history_requests import describe_rollback
 from ...file_history.snapshots import FileSnapshot, choose_snapshots
-from ...journal.journal import reopen_journal
+from ...journal.journal import open_journal
 from ...journal.journal_reader import read_records
 from ...journal.turns import RolledBackHistory, drop_last_turns, fold_turns
 from ...runs.paths import RunPaths
@@ -80,7 +80,7 @@ def _roll_back_ended(here: RunPaths, who: tuple[str, str], turns: int) -> str:
 
 
 async def _write(here: RunPaths, who: tuple[str, str], found: RolledBackHistory) -> None:
-    async with reopen_journal(here) as journal:
+    async with open_journal(here) as journal:
         body = ContextRecorded(turn_id="", items=found.items, rolled_back=found.turns)
         await journal.commit(body, agent=who[0], file=who[1])
 

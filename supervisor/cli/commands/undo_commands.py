@@ -25,7 +25,7 @@ from ...file_history.file_undo import (
 from ...file_history.net_changes import NetChange, compose_changes, others_of
 from ...file_history.snapshots import FileSnapshot, FilesPast, choose_snapshots, fold_files
 from ...file_history.unified_diff import count_diff, diff_lines
-from ...journal.journal import reopen_journal
+from ...journal.journal import open_journal
 from ...journal.journal_reader import read_records, run_records
 from ...journal.turns import find_turn, list_turns
 from ...runs.paths import RunPaths
@@ -212,7 +212,7 @@ def undo_in_ended_run(
 
 
 async def _put_back(here: RunPaths, chosen: Sequence[FileSnapshot], *, force: bool) -> UndoReport:
-    async with reopen_journal(here) as journal:
+    async with open_journal(here) as journal:
 
         def note(body: SnapshotRecord, path: str) -> None:
             trio.from_thread.run_sync(partial(journal.write, body, agent=path))

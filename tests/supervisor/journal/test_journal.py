@@ -106,7 +106,7 @@ async def test_callbacks_come_in_the_order_of_writing_over_several_files(places)
 async def test_numbers_go_on_after_a_reopen(places):
     async with open_journal(places) as journal:
         await journal.commit(Warned(message="first"))
-    async with open_journal(places, last_seq=1) as journal:
+    async with open_journal(places) as journal:
         assert (await journal.commit(Warned(message="second"))).seq == 2
 
 
@@ -137,7 +137,7 @@ async def test_a_journal_that_cannot_be_written_stops_the_run_with_its_name(plac
     places.journal.mkdir()
     (places.journal / "run.jsonl").mkdir()
     with pytest.raises(ExceptionGroup) as caught:
-        async with open_journal(places) as journal:
+        async with open_journal(places, last_seq=0) as journal:
             journal.write(Warned(message="x"))
             await trio.sleep_forever()
     failure = caught.value.exceptions[0]
