@@ -94,22 +94,24 @@ class ChangeWatcher:
         if self.tree.add_roots(roots_of(request.sandbox, request.cwd, request.add_dirs)):
             self._wake.set()
 
-    async def call_starting(self, agent: Agent, wish: WatchFiles) -> FilesWatched | RequestRefused:
+    async def call_starting(
+        self, agent: Agent, request: WatchFiles
+    ) -> FilesWatched | RequestRefused:
         """A call that may change files is about to run. Replies within about SCAN_WAIT_S."""
-        if len(wish.paths) > _MAX_PATHS:
+        if len(request.paths) > _MAX_PATHS:
             return RequestRefused(message=f"more than {_MAX_PATHS} paths at once")
         self._was_asked = True
         plan = agent.plan
         is_new = self.tree.add_roots(roots_of(plan.limits.sandbox, plan.cwd, plan.add_dirs))
-        if is_new or self._turns.get(agent.path) != wish.turn_id:
+        if is_new or self._turns.get(agent.path) != request.turn_id:
             await self.request_scan()
-            self._turns[agent.path] = wish.turn_id
-        self._diffs.begin(agent.path, wish.turn_id)
-        window = CallWindow(agent.path, wish.turn_id, wish.call_id, began_ns=now_ns())
-        opened = self._open[wish.call_id] = _OpenCall(window, agent)
+            self._turns[agent.path] = request.turn_id
+        self._diffs.begin(agent.path, request.turn_id)
+        window = CallWindow(agent.path, request.turn_id, request.call_id, began_ns=now_ns())
+        opened = self._open[request.call_id] = _OpenCall(window, agent)
         if self.tree.first_call_ns is None:
             self.tree.first_call_ns = window.began_ns
-        if others := [path for path in wish.paths if not self.tree.covers(path)]:
+        if others := [path for path in request.paths if not self.tree.covers(path)]:
             opened.exact = await trio.to_thread.run_sync(self._store.entries_of, others)
         return FilesWatched()
 
@@ -201,12 +203,12 @@ class ChangeWatcher:
     async def _record_turn(self, turn: EndedTurn) -> None:
         work = partial(self._diffs.make_diff, turn, self._diffs.take(turn), self.tree.uncovered)
         try:
-            told = await trio.to_thread.run_sync(work)
+            diff = await trio.to_thread.run_sync(work)
         except (OSError, ValueError) as error:
             self._warn_once(f"what a turn changed in files cannot be told: {error}")
             return
-        if told is not None:
-            self._run.note(told, agent=turn.path, file=turn.agent_id)
+        if diff is not None:
+            self._run.note(diff, agent=turn.path, file=turn.agent_id)
 
     def _record_all(
         self,
@@ -243,10 +245,10 @@ class ChangeWatcher:
 
     def _record_coverage(self, took_s: float) -> None:
         uncovered = self.tree.uncovered
-        told = self.tree.roots, len(uncovered)
-        if told == self._reported_coverage:
+        coverage = self.tree.roots, len(uncovered)
+        if coverage == self._reported_coverage:
             return
-        self._reported_coverage = told
+        self._reported_coverage = coverage
         self._run.note(
             WatchBegan(
                 roots=self.tree.roots,
@@ -257,7 +259,7 @@ class ChangeWatcher:
             )
         )
 
-    def _warn_once(self, words: str) -> None:
+    def _warn_once(self, message: str) -> None:
         if not self._warned:
             self._warned = True
-            self._run.note(Warned(message=words))
+            self._run.note(Warned(message=message))

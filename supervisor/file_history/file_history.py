@@ -36,11 +36,11 @@ class FileHistory:
         self.change_watcher = ChangeWatcher(running, self.store, self._lock)
         nursery.start_soon(self.change_watcher.run)
 
-    async def take_snapshot(self, agent: Agent, wish: KeepFiles) -> FilesKept | RequestRefused:
+    async def take_snapshot(self, agent: Agent, request: KeepFiles) -> FilesKept | RequestRefused:
         """Copy the files that the request names. The reply names those that could not be copied."""
-        if len(wish.paths) > MAX_PATHS:
+        if len(request.paths) > MAX_PATHS:
             return RequestRefused(message=f"more than {MAX_PATHS} paths at once")
-        paths = [path for path in wish.paths if self._may_copy(path)]
+        paths = [path for path in request.paths if self._may_copy(path)]
         await self.change_watcher.request_scan()  # attributes earlier changes first
         try:
             async with self._lock:
@@ -54,13 +54,13 @@ class FileHistory:
                 manifest=taken.manifest,
                 files=taken.files,
                 size_bytes=taken.size_bytes,
-                turn_id=wish.turn_id,
-                call_id=wish.call_id,
+                turn_id=request.turn_id,
+                call_id=request.call_id,
                 left_out=taken.left_out,
             ),
             agent=agent.path,
         )
-        self._open[wish.call_id] = name, taken.manifest, agent
+        self._open[request.call_id] = name, taken.manifest, agent
         return FilesKept(message=_left_out(taken))
 
     async def list_changes(self, agent: Agent) -> ChangesReply | RequestRefused:
@@ -86,17 +86,17 @@ class FileHistory:
         if found is not None:
             self._nursery.start_soon(self._record_after, *found)
 
-    async def undo(self, wish: UndoFiles) -> Done | Refused:
+    async def undo(self, request: UndoFiles) -> Done | Refused:
         """Carry out a person's `swarm undo` of a live run."""
 
         def work() -> UndoReport | None:
             found = fold_snapshots(read_records(self._run.paths, file="run"))
             chosen = choose_snapshots(
-                found, agent=wish.agent, snapshot_id=wish.snapshot_id, turns=wish.turns
+                found, agent=request.agent, snapshot_id=request.snapshot_id, turns=request.turns
             )
             if not chosen:
                 return None
-            report = undo_changes(chosen, self.store, self._note_from_thread, force=wish.force)
+            report = undo_changes(chosen, self.store, self._note_from_thread, force=request.force)
             self.change_watcher.tree.refresh(report.touched)
             return report
 

@@ -67,8 +67,8 @@ async def run_agent_lifecycle(
     current: CurrentSpec,
     post: Mailbox,
     dial: OpenMailbox,
-    hands: ToolHost,
-    chances: EntropySources = SYSTEM_ENTROPY,
+    tools: ToolHost,
+    entropy: EntropySources = SYSTEM_ENTROPY,
 ) -> None:
     """Run one agent from Hello to Goodbye, over any mailbox.
 
@@ -82,38 +82,38 @@ async def run_agent_lifecycle(
     spec = current.spec
     hello = Hello(
         secret=spec.secret,
-        pid=chances.pid(),
+        pid=entropy.pid(),
         protocol_version=PROTOCOL_VERSION,
         lock_gap=lock_gap() if spec.role.locked else "",
     )
     await post.post(encode_event(hello))  # first of all: the supervisor works on it meanwhile
     reporter = Reporter(post)
-    team = TeamClient(current, reporter, Inbox(chances.new_id))
-    hands.set_environment_source(partial(_request_environment, reporter, spec))
-    registry = hands.make_registry(reporter, team)
-    asker = ApprovalRequester(current, reporter, team.inbox.add_note)
-    orchestrator = Orchestrator(registry, reporter, asker)
-    state = AgentState(current, reporter, team, orchestrator, dial=dial, chances=chances)
+    team = TeamClient(current, reporter, Inbox(entropy.new_id))
+    tools.set_environment_source(partial(_request_environment, reporter, spec))
+    registry = tools.make_registry(reporter, team)
+    approvals = ApprovalRequester(current, reporter, team.inbox.add_note)
+    orchestrator = Orchestrator(registry, reporter, approvals)
+    state = AgentState(current, reporter, team, orchestrator, dial=dial, entropy=entropy)
     session = AgentSession(state)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reporter.run_outbox)
         nursery.start_soon(reporter.run_deltas)
-        nursery.start_soon(_send_heartbeats, state, hands)
+        nursery.start_soon(_send_heartbeats, state, tools)
         nursery.start_soon(state.sampler.stay_connected)
         nursery.start_soon(session.run_turns)
-        nursery.start_soon(_prewarm_before_first_call, state, hands)
-        nursery.start_soon(_end_commands_on_request, state, hands)
+        nursery.start_soon(_prewarm_before_first_call, state, tools)
+        nursery.start_soon(_end_commands_on_request, state, tools)
         shutdown = await session.serve_ops(post)
         with trio.move_on_after(_END_COMMANDS_S):
             await session.close()
-            await hands.end_commands()
+            await tools.end_commands()
         reporter.emit(Goodbye())
         with trio.move_on_after(max(0.1, shutdown.grace_s)):
             await reporter.flush()
         nursery.cancel_scope.cancel()
 
 
-async def _send_heartbeats(state: AgentState, hands: ToolHost) -> None:
+async def _send_heartbeats(state: AgentState, tools: ToolHost) -> None:
     """Send a heartbeat every two seconds: the loop runs, and whether there is progress."""
     while True:
         await trio.sleep(HEARTBEAT_S)
@@ -122,7 +122,7 @@ async def _send_heartbeats(state: AgentState, hands: ToolHost) -> None:
                 progress=state.reporter.progress,
                 busy=state.turn is not None,
                 rss_bytes=_resident_bytes(),
-                live_commands=hands.live_commands,
+                live_commands=tools.live_commands,
             )
         )
 
@@ -136,27 +136,27 @@ async def _request_environment(reporter: Reporter, spec: AgentSpec) -> Mapping[s
     return spec.environment
 
 
-async def _prewarm_before_first_call(state: AgentState, hands: ToolHost) -> None:
+async def _prewarm_before_first_call(state: AgentState, tools: ToolHost) -> None:
     """Prepare the tools while the model still writes its first call.
 
     Not earlier: half of all agents never make a call, and each would wake its launcher or hold an
     environment for nothing.
     """
     await state.sampler.call_started.wait()
-    await hands.prewarm()
+    await tools.prewarm()
 
 
-async def _end_commands_on_request(state: AgentState, hands: ToolHost) -> None:
+async def _end_commands_on_request(state: AgentState, tools: ToolHost) -> None:
     """End background commands after each interrupt, within a limited time; loops for ever."""
     while True:
         await state.end_commands_requested.wait()
         state.end_commands_requested = trio.Event()
-        if not (running := hands.live_commands):
+        if not (running := tools.live_commands):
             continue
         if state.tells_commands_ended:
             state.inbox.add_note(COMMANDS_ENDED.format(count=running))
         with trio.move_on_after(_END_COMMANDS_S):
-            await hands.end_commands()
+            await tools.end_commands()
 
 
 def _resident_bytes() -> int:

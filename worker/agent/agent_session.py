@@ -35,7 +35,7 @@ from swarm.mailbox.protocol.ops import (
 
 from .agent_state import AgentState
 from .context.history_repair import repair_history
-from .context.prompt_context import find_told_context
+from .context.prompt_context import find_known_context
 from .context.token_meter import measure_item
 from .turn.history_compaction import HistoryCompactor
 from .turn.turn_loop import run_turn
@@ -77,15 +77,15 @@ class AgentSession:
         """Apply each op as soon as it is received; return at Shutdown."""
         last: list[Shutdown] = []
 
-        def take(letter: ReceivedMessage) -> bool:
+        def take(message: ReceivedMessage) -> bool:
             try:
-                op = decode_op(letter.body)
+                op = decode_op(message.body)
             except msgspec.DecodeError as error:
                 self.state.reporter.emit(Warned(message=f"an order could not be read: {error}"))
-                post.acknowledge(letter)
+                post.acknowledge(message)
                 return False
             self.apply(op)
-            post.acknowledge(letter, soon=False)
+            post.acknowledge(message, soon=False)
             if isinstance(op, Shutdown):
                 last.append(op)
             return bool(last)
@@ -128,10 +128,10 @@ class AgentSession:
             case _:
                 assert_never(op)
 
-    def admit_input(self, words: UserInput) -> None:
+    def admit_input(self, user_input: UserInput) -> None:
         """Add a person's input: it joins the running turn or starts one."""
         running = self.state.turn is not None and self.state.turn.is_open
-        if self.state.inbox.add_input(words, running=running):
+        if self.state.inbox.add_input(user_input, running=running):
             self._work_arrived.set()
 
     def deliver_mail(self, mail: Mail) -> None:
@@ -172,7 +172,7 @@ class AgentSession:
         except MessageTooLarge as error:
             state.reporter.emit(Warned(message=f"no turn was taken back: {error}"))
             return
-        state.told_context = find_told_context(items, cwd=state.spec.cwd)
+        state.known_context = find_known_context(items, cwd=state.spec.cwd)
         state.meter.start_over(sum(map(measure_item, items)))
 
     async def close(self) -> None:

@@ -36,7 +36,12 @@ from ..tools.team_client import TeamClient
 from .context import context_blocks
 from .context.conversation_history import ConversationHistory
 from .context.history_repair import repair_history, without_latest_images
-from .context.prompt_context import ToldContext, context_items, find_told_context, instructions_for
+from .context.prompt_context import (
+    KnownContext,
+    context_items,
+    find_known_context,
+    instructions_for,
+)
 from .context.token_meter import TokenMeter, estimate_item, estimate_tokens, with_configured_window
 from .reporter import PendingEvent, Reporter
 from .sampler import OpenMailbox, Sampler
@@ -58,17 +63,17 @@ class AgentState:
         orchestrator: Orchestrator,
         *,
         dial: OpenMailbox,
-        chances: EntropySources = SYSTEM_ENTROPY,
+        entropy: EntropySources = SYSTEM_ENTROPY,
     ) -> None:
         self._current, self.reporter, self.team = current, reporter, team
         self.inbox, self.orchestrator = team.inbox, orchestrator
         spec = current.spec
-        self._entropy = chances
+        self._entropy = entropy
         self.new_id, self.noise = self._entropy.new_id, self._entropy.noise
         self.meter = TokenMeter(spec.total_usage)
         self.turn: Turn | None = None
         self.output_schema = spec.output_schema  # kept by a turn without user input
-        self.told_context = ToldContext()
+        self.known_context = KnownContext()
         self._guidance = GuidanceWatch(current, ())
         self._guidance_text = spec.user_instructions
         self._is_first_context = spec.epoch == 1  # the spec's AGENTS.md texts are current
@@ -153,13 +158,13 @@ class AgentState:
         """Append an item to the history and emit it, in one step; encodes the item once."""
         raw = self.history.append(item)
         self.meter.add_item(estimate_item(item, encoded_bytes=len(bytes(raw))))
-        told = ItemCompleted(
+        event = ItemCompleted(
             turn_id=turn_id, item=raw, item_id=item_id or self.new_item_id(), source=source
         )
         if source == "tool":
-            self._last_output_event = self.reporter.emit_tracked(told)
+            self._last_output_event = self.reporter.emit_tracked(event)
         else:
-            self.reporter.emit(told)
+            self.reporter.emit(event)
 
     async def wait_outputs_journaled(self) -> None:
         """Return once every tool output so far is journaled; only then may a model read it.
@@ -174,14 +179,14 @@ class AgentState:
         if self._guidance.is_enabled and not self._is_first_context:
             self._guidance_text = self._guidance.read_chain()
         self._is_first_context = False
-        items, self.told_context = self.build_context(model)
+        items, self.known_context = self.build_context(model)
         for item in items:
             self.record(turn.turn_id, item, source="context")
 
     def build_context(
-        self, model: ModelInfo, *, anew: bool = False
-    ) -> tuple[tuple[Message, ...], ToldContext]:
-        """Return the context not yet told to the model; `anew`: as if nothing had been told."""
+        self, model: ModelInfo, *, from_scratch: bool = False
+    ) -> tuple[tuple[Message, ...], KnownContext]:
+        """Return the context that the model does not know; `from_scratch`: as if it knew none."""
         today = datetime.fromtimestamp(self._entropy.unix_s()).astimezone()
         place = context_blocks.EnvironmentFacts(
             cwd=self.spec.cwd,
@@ -191,9 +196,9 @@ class AgentState:
             subagents=self.team.list_children(newest=context_blocks.MAX_SUBAGENTS),
             older_subagents=max(0, len(self.team.children) - context_blocks.MAX_SUBAGENTS),
         )
-        told = ToldContext() if anew else self.told_context
+        known = KnownContext() if from_scratch else self.known_context
         spec = msgspec.structs.replace(self.spec, user_instructions=self._guidance_text)
-        return context_items(spec, place=place, model=model, told=told)
+        return context_items(spec, place=place, model=model, known=known)
 
     def agent_labels(self) -> tuple[str, ...]:
         """Return the labels of this agent's children, as its model is told of them."""
@@ -219,17 +224,17 @@ class AgentState:
         Raises MessageTooLarge if the items do not fit into one message; then nothing has changed.
         """
         raws = tuple(msgspec.Raw(encode_item(item)) for item in items)
-        told = ContextReplaced(
+        event = ContextReplaced(
             turn_id=turn_id,
             items=raws,
             shortened=shortened,
             undoes=undoes,
             rolled_back=rolled_back,
         )
-        if (size := len(encode_event(told))) > MAX_MESSAGE_BYTES:
+        if (size := len(encode_event(event))) > MAX_MESSAGE_BYTES:
             raise MessageTooLarge(size_bytes=size, limit_bytes=MAX_MESSAGE_BYTES)
         self.history.replace(raws)
-        self.reporter.emit(told)
+        self.reporter.emit(event)
 
     def record_pending(self, turn: Turn) -> None:
         """Record the notices, input and mail of the inbox that may be read now."""
@@ -240,16 +245,16 @@ class AgentState:
                 case UserInput():
                     self.record_input(turn, entry)
                 case Mail():
-                    letter = context_blocks.mail_message(
+                    message = context_blocks.mail_message(
                         entry, known=self.team.was_result_shown(entry)
                     )
-                    self.record(turn.turn_id, letter, source="mail", item_id=entry.mail_id)
+                    self.record(turn.turn_id, message, source="mail", item_id=entry.mail_id)
 
-    def record_input(self, turn: Turn, words: UserInput) -> None:
+    def record_input(self, turn: Turn, user_input: UserInput) -> None:
         """Record a person's input; its output schema holds for the rest of the turn."""
-        turn.output_schema = words.output_schema or turn.output_schema
-        message = context_blocks.user_message(words.parts)
-        self.record(turn.turn_id, message, source="user", item_id=words.input_id)
+        turn.output_schema = user_input.output_schema or turn.output_schema
+        message = context_blocks.user_message(user_input.parts)
+        self.record(turn.turn_id, message, source="user", item_id=user_input.input_id)
 
     def record_outputs(self, turn: Turn) -> None:
         """Record the outputs of the response's calls, in call order, those of aborted ones too."""
@@ -290,7 +295,7 @@ class AgentState:
         items = tuple(decode_item(bytes(raw)) for raw in self.spec.history)
         ended = {call.call_id: call for call in self.spec.ended_calls}
         repaired = repair_history(items, interrupted=self.spec.interrupted_calls, ended=ended)
-        self.told_context = find_told_context(items, cwd=self.spec.cwd)
+        self.known_context = find_known_context(items, cwd=self.spec.cwd)
         self._guidance = GuidanceWatch(self._current, items)
         kept = repaired.items[: len(repaired.items) - len(repaired.added)]
         history = ConversationHistory()

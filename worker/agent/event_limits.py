@@ -115,8 +115,8 @@ def fit_item(item: AnyItem, *, size_bytes: int) -> AnyItem:
             kept = _cut(output) if isinstance(output, str) else _cut_parts(output)
             return replace(item, output=kept)
         case _:  # what only a provider can read, or reasoning: nothing of it can be cut
-            words = f"An item of {size_bytes:,} bytes was too large and is left out here."
-            return text_message("developer", words)
+            note = f"An item of {size_bytes:,} bytes was too large and is left out here."
+            return text_message("developer", note)
 
 
 def _cut_parts(parts: tuple[ContentPart, ...]) -> tuple[ContentPart, ...]:

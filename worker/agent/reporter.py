@@ -61,8 +61,8 @@ class PendingEvent:
 class _PendingRequest:
     """A request that waits for its reply."""
 
-    def __init__(self, heed: Callable[[QueuedForSlot], None] | None) -> None:
-        self.on_queued = heed
+    def __init__(self, on_queued: Callable[[QueuedForSlot], None] | None) -> None:
+        self.on_queued = on_queued
         self.answered = trio.Event()
         self.reply: AnyReply | None = None
 
@@ -99,7 +99,7 @@ class Reporter:
         await self._post.wait_acknowledged(ticket.seq)
 
     async def request(
-        self, request: AnyRequest, *, heed: Callable[[QueuedForSlot], None] | None = None
+        self, request: AnyRequest, *, on_queued: Callable[[QueuedForSlot], None] | None = None
     ) -> AnyReply:
         """Send a request to the supervisor and wait for its reply; the caller sets the deadline.
 
@@ -107,9 +107,9 @@ class Reporter:
 
         Args:
             request: The request.
-            heed: Called with the request's position while it is queued for a slot.
+            on_queued: Called with the request's position while it is queued for a slot.
         """
-        with self._open_request(heed) as (number, question):
+        with self._open_request(on_queued) as (number, question):
             body = encode_event(RequestSent(request_id=number, request=request))
             if len(body) > MAX_MESSAGE_BYTES:
                 error = MessageTooLarge(size_bytes=len(body), limit_bytes=MAX_MESSAGE_BYTES)
@@ -137,17 +137,17 @@ class Reporter:
 
     async def watch_files(self, begun: CallBegan, paths: tuple[str, ...]) -> None:
         """Have the files recorded for a call that has begun; a failure does not stop the call."""
-        wish = WatchFiles(turn_id=begun.turn_id, call_id=begun.call_id, paths=paths)
+        request = WatchFiles(turn_id=begun.turn_id, call_id=begun.call_id, paths=paths)
         with trio.move_on_after(WATCH_LIMIT_S):
-            await self.request(wish)
+            await self.request(request)
 
     @contextmanager
     def _open_request(
-        self, heed: Callable[[QueuedForSlot], None] | None
+        self, on_queued: Callable[[QueuedForSlot], None] | None
     ) -> Iterator[tuple[int, _PendingRequest]]:
         self._request_count += 1
         number = self._request_count
-        question = self._requests[number] = _PendingRequest(heed)
+        question = self._requests[number] = _PendingRequest(on_queued)
         try:
             yield number, question
         finally:

@@ -169,14 +169,14 @@ class Sampler:
                 self._refusal = _sampling_error("no_provider", event.message)
 
     async def sample(
-        self, question: SampleParameters, hear: OnSampleEvent
+        self, question: SampleParameters, on_event: OnSampleEvent
     ) -> SampleCompleted | None:
-        """Sample once; `hear` receives each event in order and may return True to end early.
+        """Sample once; `on_event` receives each event in order and may return True to end early.
 
-        Returns None if `hear` ended it. The request is sent after `before_sample` has returned.
+        Returns None if `on_event` ended it. The request is sent after `before_sample` has returned.
 
         Raises:
-            SamplingError: The attempt failed; the events that `hear` received stay valid.
+            SamplingError: The attempt failed; the events that `on_event` received stay valid.
         """
         await self._before_sample()
         async with self._attempting(self._silence_s()) as mailbox:
@@ -185,7 +185,7 @@ class Sampler:
             ended = False
             try:
                 await self._send(mailbox, question, number)
-                completed = await self._listen(mailbox, question, number, hear)
+                completed = await self._listen(mailbox, question, number, on_event)
                 ended = completed is not None
                 return completed
             except SamplingError:
@@ -200,7 +200,7 @@ class Sampler:
         return idle_s + SILENCE_MARGIN_S
 
     async def _listen(
-        self, mailbox: Mailbox, question: SampleParameters, number: int, hear: OnSampleEvent
+        self, mailbox: Mailbox, question: SampleParameters, number: int, on_event: OnSampleEvent
     ) -> SampleCompleted | None:
         silence_s = self._silence_s()
         give_up_at = trio.current_time() + ALIVE_LIMIT_S
@@ -229,13 +229,13 @@ class Sampler:
                 case SampleItemStarted() | TextDelta() | ReasoningDelta() | SampleItemDone():
                     if isinstance(event, SampleItemStarted) and event.kind.endswith("_call"):
                         self.call_started.set()
-                    if hear(event):
+                    if on_event(event):
                         return None
                 case SampleAlive():
                     continue  # it only moves the deadline
                 case SampleWaiting(delay_s=delay_s):
                     silence_s += delay_s
-                    hear(event)
+                    on_event(event)
                 case _:
                     assert_never(event)
 
@@ -273,16 +273,16 @@ class Sampler:
             ) from error
 
     async def _next_event(self, mailbox: Mailbox) -> AnySampleEvent:
-        letter = await mailbox.receive()
+        message = await mailbox.receive()
         try:
-            event: AnySampleEvent = decode_sample_event(letter.body)
+            event: AnySampleEvent = decode_sample_event(message.body)
             return event
         except ValueError as error:
             raise _sampling_error(
                 "bad_response", f"the gateway sent what is no event: {error}"
             ) from error
         finally:
-            mailbox.acknowledge(letter, soon=False)
+            mailbox.acknowledge(message, soon=False)
 
     @asynccontextmanager
     async def _attempting(self, limit_s: float) -> AsyncIterator[Mailbox]:

@@ -101,8 +101,8 @@ def _read_words(file: Path) -> list[str]:
 
 
 def _number(file: Path) -> int:
-    words = _text(file).strip()
-    return int(words) if words.isdecimal() else 0
+    text = _text(file).strip()
+    return int(text) if text.isdecimal() else 0
 
 
 def _count(file: Path, key: str) -> int:
@@ -120,9 +120,9 @@ def _text(file: Path) -> str:
         return ""
 
 
-def _write(file: Path, words: str) -> None:
+def _write(file: Path, text: str) -> None:
     fd = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
     try:
-        os.write(fd, words.encode("ascii"))
+        os.write(fd, text.encode("ascii"))
     finally:
         os.close(fd)

@@ -44,8 +44,8 @@ def proportional_bytes(pid: int) -> int:
 
 
 def _resident_bytes_of(pid: int) -> int:
-    words = read_proc_file(f"/proc/{pid}/statm").split()
-    return int(words[1]) * _PAGE_BYTES if len(words) > 1 else 0
+    fields = read_proc_file(f"/proc/{pid}/statm").split()
+    return int(fields[1]) * _PAGE_BYTES if len(fields) > 1 else 0
 
 
 def read_proc_file(path: str) -> bytes:

@@ -83,9 +83,9 @@ class FakeGateway:
     """Fake gateway: answers each request with the next scripted reply, then with silence."""
 
     def __init__(
-        self, office: MailboxServer, replies: Sequence[FakeReply], model: ModelInfo
+        self, server: MailboxServer, replies: Sequence[FakeReply], model: ModelInfo
     ) -> None:
-        self._server, self._replies, self.model = office, list(replies), model
+        self._server, self._replies, self.model = server, list(replies), model
         self.opened: list[OpenConversation] = []
         self.requests: list[SampleRequest] = []  # as received, with repeats after NeedHistory
         self.inputs: list[tuple[AnyItem, ...]] = []  # the whole input of each answered request
@@ -98,15 +98,15 @@ class FakeGateway:
         """Serve requests for ever."""
         async with trio.open_nursery() as nursery:
             while True:
-                letter = await self._server.receive()
-                self._server.acknowledge(letter)
-                op: AnySampleOp = decode_sample_op(letter.body)
+                message = await self._server.receive()
+                self._server.acknowledge(message)
+                op: AnySampleOp = decode_sample_op(message.body)
                 match op:
                     case OpenConversation() as opening:
                         self.opened.append(opening)
-                        await self._open_conversation(letter.peer)
+                        await self._open_conversation(message.peer)
                     case SampleRequest() as request:
-                        nursery.start_soon(self._answer, letter.peer, request)
+                        nursery.start_soon(self._answer, message.peer, request)
                     case CancelSample(request_id=number):
                         self.cancelled.append(number)
                         if number in self._playing:
@@ -158,8 +158,8 @@ class FakeGateway:
 class FakeSupervisor:
     """Fake supervisor: records all events in order and sends ops on demand."""
 
-    def __init__(self, office: MailboxServer, spec: AgentSpec) -> None:
-        self._server, self._peer = office, spec.identity
+    def __init__(self, server: MailboxServer, spec: AgentSpec) -> None:
+        self._server, self._peer = server, spec.identity
         self._environment = spec.environment
         self.events: list[AnyEvent] = []
         self.changes: ChangesReply | None = ChangesReply()  # None: ListChanges gets no reply
@@ -173,11 +173,11 @@ class FakeSupervisor:
     async def run(self) -> None:
         """Receive events for ever."""
         while True:
-            letter = await self._server.receive()
-            self._unacknowledged.append(letter)
+            message = await self._server.receive()
+            self._unacknowledged.append(message)
             if self.journaling:
                 self.acknowledge_all()
-            event = decode_event(letter.body)
+            event = decode_event(message.body)
             if (
                 isinstance(event, RequestSent)
                 and (reply := self._reply_to(event.request)) is not None
@@ -208,8 +208,8 @@ class FakeSupervisor:
     def acknowledge_all(self) -> None:
         """Acknowledge all received messages."""
         self.journaling = True
-        for letter in self._unacknowledged:
-            self._server.acknowledge(letter)
+        for message in self._unacknowledged:
+            self._server.acknowledge(message)
         self._unacknowledged.clear()
         self._answer_watches()
 
@@ -304,10 +304,13 @@ async def open_agent_harness(
     ):
         supervisors.admit(spec.identity, epoch=spec.epoch)
         gateways.admit(spec.identity, epoch=spec.epoch)
-        stage, gateway = FakeSupervisor(supervisors, spec), FakeGateway(gateways, replies, model)
-        props, current = FakeToolHost(tools, team_tools), CurrentSpec(spec)
+        supervisor, gateway = (
+            FakeSupervisor(supervisors, spec),
+            FakeGateway(gateways, replies, model),
+        )
+        tool_host, current = FakeToolHost(tools, team_tools), CurrentSpec(spec)
         mailbox = supervisors.connect(spec.identity, epoch=spec.epoch)
-        nursery.start_soon(stage.run)
+        nursery.start_soon(supervisor.run)
         nursery.start_soon(gateway.run)
 
         def dial(endpoint: str) -> AbstractAsyncContextManager[Mailbox]:
@@ -315,24 +318,26 @@ async def open_agent_harness(
 
         async def lead() -> None:
             numbers = iter(range(1, 1 << 30))
-            chances = EntropySources(lambda: f"id-{next(numbers)}", lambda: 0.5, lambda: 0.0)
-            await run_agent_lifecycle(current, mailbox, dial, props, chances)
-            stage.ended.set()
+            entropy = EntropySources(lambda: f"id-{next(numbers)}", lambda: 0.5, lambda: 0.0)
+            await run_agent_lifecycle(current, mailbox, dial, tool_host, entropy)
+            supervisor.ended.set()
 
         nursery.start_soon(lead)
-        yield AgentHarness(supervisor=stage, gateway=gateway, tool_host=props, current=current)
+        yield AgentHarness(
+            supervisor=supervisor, gateway=gateway, tool_host=tool_host, current=current
+        )
         nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager
-async def _open_mailbox(office: PairServer, spec: AgentSpec) -> AsyncIterator[Mailbox]:
-    mailbox = office.connect(spec.identity, epoch=spec.epoch)
+async def _open_mailbox(server: PairServer, spec: AgentSpec) -> AsyncIterator[Mailbox]:
+    mailbox = server.connect(spec.identity, epoch=spec.epoch)
     try:
         yield mailbox
     finally:
-        office.disconnect_child(spec.identity)
-        office.dismiss(spec.identity)
-        office.admit(spec.identity, epoch=spec.epoch)
+        server.disconnect_child(spec.identity)
+        server.dismiss(spec.identity)
+        server.admit(spec.identity, epoch=spec.epoch)
 
 
 def done(item: AnyItem) -> SampleItemDone:

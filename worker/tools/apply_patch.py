@@ -50,8 +50,8 @@ class ApplyPatchTool(FunctionTool):
     name = "apply_patch"
     arguments = ApplyPatchArguments
 
-    def __init__(self, site: ToolContext) -> None:
-        self._context = site
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
 
     def describe(self, model: ModelInfo) -> ToolSpec | None:
         if model.freeform_tools:
@@ -78,15 +78,17 @@ class PatchInvocation:
     Raises ToolFailed if it cannot be verified.
     """
 
-    def __init__(self, site: ToolContext, text: str, cwd: str, *, asked_through: str = "") -> None:
-        self._context, self._asked_through = site, asked_through
-        match verify_patch(text, site.cwd / cwd, self._read, expected=site.patched_digests):
+    def __init__(
+        self, context: ToolContext, text: str, cwd: str, *, asked_through: str = ""
+    ) -> None:
+        self._context, self._asked_through = context, asked_through
+        match verify_patch(text, context.cwd / cwd, self._read, expected=context.patched_digests):
             case PatchRejected(message=message):
                 raise ToolFailed(message)
             case VerifiedPatch() as patch:
                 self._patch = patch
         # Where the writes would land now. An approval covers these, wherever a link leads later.
-        paths = [one for path in patch.paths for one in _targets(site.cwd / path)]
+        paths = [one for path in patch.paths for one in _targets(context.cwd / path)]
         self._targets = tuple(dict.fromkeys(paths))
 
     @property

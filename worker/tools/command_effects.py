@@ -27,16 +27,16 @@ class CommandEffects(Value):
     records_only: bool = False
 
 
-async def find_effects(site: ToolContext, facts: CommandFacts, folder: str) -> CommandEffects:
+async def find_effects(context: ToolContext, facts: CommandFacts, folder: str) -> CommandEffects:
     """Return the effects of a command. Never raises but Cancelled."""
-    if _can_change_nothing(site, facts) or not _may_have_effects(facts.argv):
+    if _can_change_nothing(context, facts) or not _may_have_effects(facts.argv):
         return CommandEffects()
     # Imported by the few commands that need it.
     from ..sandbox.commit_grant import can_open_repository, find_repository
     from .loss_preview import predict_loss
 
-    foreseen = await predict_loss(facts.argv, folder, site.commands)
-    opens = can_open_repository(site.sandbox_stack)
+    foreseen = await predict_loss(facts.argv, folder, context.commands)
+    opens = can_open_repository(context.sandbox_stack)
     if foreseen is None:
         records = _records_in(facts, folder) if opens else None
         repository = None if records is None else find_repository(records)
@@ -49,10 +49,10 @@ async def find_effects(site: ToolContext, facts: CommandFacts, folder: str) -> C
     )
 
 
-def _can_change_nothing(site: ToolContext, facts: CommandFacts) -> bool:
+def _can_change_nothing(context: ToolContext, facts: CommandFacts) -> bool:
     """True for a command that stays in a read-only sandbox."""
-    stays = site.is_locked or facts.escalation.permissions == "use_default"
-    return stays and isinstance(site.limits.sandbox, ReadOnly)
+    stays = context.is_locked or facts.escalation.permissions == "use_default"
+    return stays and isinstance(context.limits.sandbox, ReadOnly)
 
 
 def _may_have_effects(argv: Sequence[str]) -> bool:

@@ -52,17 +52,17 @@ class SpawnAgentsOnCsvTool(TeamTool):
     name = "spawn_agents_on_csv"
     arguments = CsvArguments
 
-    def __init__(self, team: TeamClient, site: ToolContext) -> None:
+    def __init__(self, team: TeamClient, context: ToolContext) -> None:
         super().__init__(team)
-        self._context = site
+        self._context = context
 
     async def prepare(self, call: AnyCall) -> Invocation:
         self._team.check_may_spawn()
         arguments = decode_arguments(call, CsvArguments)
         request = csv_request(arguments, cwd=self._context.cwd)
         self._check_files(Path(request.csv_path), request.output_csv_path)
-        words = f"{request.csv_path}: {request.instruction}"
-        return TeamInvocation(words, partial(self._run_job, request))
+        argument = f"{request.csv_path}: {request.instruction}"
+        return TeamInvocation(argument, partial(self._run_job, request))
 
     def _check_files(self, table: Path, output: str | None) -> None:
         if not self._context.may_read(table):

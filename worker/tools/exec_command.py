@@ -124,9 +124,9 @@ class ExecCommandTool(FunctionTool):
     parallel = True
     aborted_text = ABORTED_COMMAND
 
-    def __init__(self, site: ToolContext) -> None:
-        self._context = site
-        self._shell = shell_name(find_shell(site.spec.environment))
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
+        self._shell = shell_name(find_shell(context.spec.environment))
 
     def description(self) -> str:
         return super().description().replace("{shell}", self._shell)
@@ -173,16 +173,16 @@ class PlannedCommand(msgspec.Struct, frozen=True):
 
 
 def _facts(
-    site: ToolContext, arguments: ExecCommandArguments, planned: PlannedCommand
+    context: ToolContext, arguments: ExecCommandArguments, planned: PlannedCommand
 ) -> CommandFacts:
     extra = planned.extra
-    return site.command_facts(
+    return context.command_facts(
         planned.argv,
         EscalationRequest(
             permissions=arguments.sandbox_permissions,
             justification=arguments.justification,
             extra=extra,
-            pre_approved=extra is not None and covers(site.granted.now, extra),
+            pre_approved=extra is not None and covers(context.granted.now, extra),
         ),
     )
 
@@ -192,13 +192,13 @@ class _CommandInvocation:
 
     def __init__(
         self,
-        site: ToolContext,
+        context: ToolContext,
         arguments: ExecCommandArguments,
         planned: PlannedCommand,
         facts: CommandFacts,
         effects: CommandEffects,
     ) -> None:
-        self._context, self._arguments, self._planned = site, arguments, planned
+        self._context, self._arguments, self._planned = context, arguments, planned
         self._effects = effects
         self._facts = msgspec.structs.replace(
             facts,

@@ -180,16 +180,16 @@ class ListDirTool(FunctionTool):
     arguments = ListDirArguments
     parallel = True
 
-    def __init__(self, site: ToolContext) -> None:
-        self._context = site
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
 
     async def prepare(self, call: AnyCall) -> Invocation:
         return _ListDirInvocation(self._context, decode_arguments(call, ListDirArguments))
 
 
 class _ListDirInvocation:
-    def __init__(self, site: ToolContext, arguments: ListDirArguments) -> None:
-        self._context, self._arguments = site, arguments
+    def __init__(self, context: ToolContext, arguments: ListDirArguments) -> None:
+        self._context, self._arguments = context, arguments
 
     @property
     def detail(self) -> AnyCallDetail:

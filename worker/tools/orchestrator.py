@@ -81,8 +81,8 @@ class ToolRegistry:
         if not model.can_call_tools:
             return ()
         offered = _FOR_SMALL_MODELS if model.constrained_calls else self._tools.keys()
-        told = (tool.describe(model) for name, tool in self._tools.items() if name in offered)
-        return tuple(spec for spec in told if spec is not None)
+        specs = (tool.describe(model) for name, tool in self._tools.items() if name in offered)
+        return tuple(spec for spec in specs if spec is not None)
 
 
 class _Call(msgspec.Struct, frozen=True):
@@ -98,9 +98,13 @@ class Orchestrator:
     """Performs calls; of a turn it knows only the id."""
 
     def __init__(
-        self, registry: ToolRegistry, reporter: Reporter, asker: ApprovalRequester
+        self, registry: ToolRegistry, reporter: Reporter, approval_requester: ApprovalRequester
     ) -> None:
-        self.registry, self._reporter, self._approval_requester = registry, reporter, asker
+        self.registry, self._reporter, self._approval_requester = (
+            registry,
+            reporter,
+            approval_requester,
+        )
         self._details: list[AnyCallDetail] = []
 
     def drain_details(self) -> list[AnyCallDetail]:
@@ -136,12 +140,12 @@ class Orchestrator:
             return await self._run_begun(call, verdict)
         ticket = self._reporter.emit_tracked(call.begun)
         if not isinstance(verdict, Run):
-            settled = await self._approval_requester.resolve(
+            resolved = await self._approval_requester.resolve(
                 verdict, call.prepared, call.item, turn_id=call.turn_id
             )
-            if isinstance(settled, ToolResult):
-                return settled
-            verdict = settled
+            if isinstance(resolved, ToolResult):
+                return resolved
+            verdict = resolved
             await self._watch(call, verdict)
         if not isinstance(call.prepared, SupervisorRequestOnly):
             await self._reporter.wait_journaled(ticket)
@@ -173,12 +177,12 @@ class Orchestrator:
         if isinstance(again, Ask):
             said = truncate_middle(_shown(first), budget_bytes=_REASON_BYTES, unit="chars")
             asking = msgspec.structs.replace(again, retry_reason=said)
-            settled = await self._approval_requester.resolve(
+            resolved = await self._approval_requester.resolve(
                 asking, prepared, call.item, turn_id=call.turn_id
             )
-            if isinstance(settled, ToolResult):
-                return _with_refusal(first, settled)
-            again = settled
+            if isinstance(resolved, ToolResult):
+                return _with_refusal(first, resolved)
+            again = resolved
         await self._watch(call, again)
         return _with_first_try(first, await self._run(call, again))
 

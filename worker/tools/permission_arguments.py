@@ -53,13 +53,13 @@ class PermissionsArgument(Struct, frozen=True, kw_only=True):
 
 
 def resolve_permissions(
-    wish: PermissionsArgument, folder: Path, *, may_read: Callable[[Path], bool]
+    argument: PermissionsArgument, folder: Path, *, may_read: Callable[[Path], bool]
 ) -> ExtraPermissions:
     """Return the requested permissions; paths are relative to `folder` and become canonical.
 
     Raises ToolFailed for a path that cannot be granted, or for too many paths.
     """
-    files = wish.file_system or FileSystemPermissionArgument()
+    files = argument.file_system or FileSystemPermissionArgument()
     read, write = files.read or (), files.write or ()
     if len(read) + len(write) > MAX_PATHS:
         raise ToolFailed(f"at most {MAX_PATHS} paths can be asked for at once")
@@ -77,22 +77,22 @@ def resolve_permissions(
         return real
 
     return ExtraPermissions(
-        network=bool(wish.network and wish.network.enabled),
+        network=bool(argument.network and argument.network.enabled),
         read=tuple(dict.fromkeys(canonical(path) for path in read)),
         write=tuple(dict.fromkeys(canonical(path) for path in write)),
     )
 
 
 def check_permissions_argument(
-    permissions: SandboxPermissions, wish: PermissionsArgument | None
+    permissions: SandboxPermissions, argument: PermissionsArgument | None
 ) -> None:
     """Raise ToolFailed if the two arguments do not match."""
     if permissions != "with_additional_permissions":
-        if wish is not None:
+        if argument is not None:
             raise ToolFailed(NOT_WANTED)
-    elif wish is None:
+    elif argument is None:
         raise ToolFailed(MISSING)
-    elif not _asks_for_something(wish):
+    elif not _asks_for_something(argument):
         raise ToolFailed(EMPTY)
 
 
@@ -132,6 +132,8 @@ class GrantedPermissions:
         return self._lasting if is_empty(self._for_turn) else union(self._lasting, self._for_turn)
 
 
-def _asks_for_something(wish: PermissionsArgument) -> bool:
-    files = wish.file_system
-    return bool((wish.network and wish.network.enabled) or (files and (files.read or files.write)))
+def _asks_for_something(argument: PermissionsArgument) -> bool:
+    files = argument.file_system
+    return bool(
+        (argument.network and argument.network.enabled) or (files and (files.read or files.write))
+    )

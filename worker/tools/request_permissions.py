@@ -49,8 +49,8 @@ class RequestPermissionsTool(FunctionTool):
     name = "request_permissions"
     arguments = RequestPermissionsArguments
 
-    def __init__(self, site: ToolContext) -> None:
-        self._context = site
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
 
     def is_offered(self, model: ModelInfo) -> bool:
         return may_request_permissions(self._context.limits, is_locked=self._context.is_locked)
@@ -65,13 +65,13 @@ class RequestPermissionsTool(FunctionTool):
 
 
 class _PermissionsInvocation:
-    def __init__(self, site: ToolContext, wanted: ExtraPermissions, reason: str | None) -> None:
-        self._context, self._wanted, self._reason = site, wanted, reason
+    def __init__(self, context: ToolContext, wanted: ExtraPermissions, reason: str | None) -> None:
+        self._context, self._wanted, self._reason = context, wanted, reason
 
     @property
     def detail(self) -> AnyCallDetail:
-        words = msgspec.json.encode(permissions_as_argument(self._wanted)).decode()
-        return OtherCall(argument=words[:_DETAIL_CHARS])
+        text = msgspec.json.encode(permissions_as_argument(self._wanted)).decode()
+        return OtherCall(argument=text[:_DETAIL_CHARS])
 
     def judge(self) -> PolicyDecision:
         limits = self._context.limits

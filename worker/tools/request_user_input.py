@@ -57,8 +57,8 @@ class RequestUserInputTool(FunctionTool):
     name = "request_user_input"
     arguments = RequestUserInputArguments
 
-    def __init__(self, site: ToolContext) -> None:
-        self._context = site
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
 
     def is_offered(self, model: ModelInfo) -> bool:
         return may_question_person(self._context.limits, is_root=self._context.is_root)

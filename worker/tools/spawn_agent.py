@@ -62,8 +62,8 @@ class SpawnAgentTool(TeamTool):
         self._team.check_may_spawn()
         request = spawn_request(decode_arguments(call, SpawnArguments))
         role = f" [{request.agent_type}]" if request.agent_type else ""
-        words = f"{request.task_name}{role}: {request.message}"
-        return TeamInvocation(words, partial(self._spawn, request))
+        argument = f"{request.task_name}{role}: {request.message}"
+        return TeamInvocation(argument, partial(self._spawn, request))
 
     async def _spawn(self, request: Spawn) -> ToolResult:
         spawned = await self._team.request(

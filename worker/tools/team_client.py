@@ -121,8 +121,8 @@ class TeamClient:
         """
         try:
             with trio.fail_after(limit_s):
-                async with self._shown_as_waiting(waiting) as heed:
-                    reply = await self._reporter.request(request, heed=heed)
+                async with self._shown_as_waiting(waiting) as on_queued:
+                    reply = await self._reporter.request(request, on_queued=on_queued)
         except trio.TooSlowError as error:
             raise ToolFailed(f"collab tool failed: no answer within {limit_s:.0f} s") from error
         if isinstance(reply, RequestRefused):
@@ -146,7 +146,7 @@ class TeamClient:
             self._reporter.progress += 1
             self._reporter.emit_transient(Waiting(reason=reason + place))
 
-        def heed(line: QueuedForSlot) -> None:
+        def on_queued(line: QueuedForSlot) -> None:
             nonlocal place
             place = f" (number {line.place} in line for a slot)"
             show()
@@ -159,7 +159,7 @@ class TeamClient:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(give_signs)
-            yield heed
+            yield on_queued
             nursery.cancel_scope.cancel()
 
 

@@ -50,12 +50,12 @@ class SendMessageTool(TeamTool):
     async def prepare(self, call: AnyCall) -> Invocation:
         arguments = decode_arguments(call, SendMessageArguments)
         target = self._team.resolve_other(arguments.target, root="", myself=_TO_MYSELF)
-        letter = SendMail(target=target, message=require_text(arguments.message))
-        return TeamInvocation(f"{target}: {letter.message}", partial(self._send, letter))
+        mail = SendMail(target=target, message=require_text(arguments.message))
+        return TeamInvocation(f"{target}: {mail.message}", partial(self._send, mail))
 
-    async def _send(self, letter: SendMail) -> ToolResult:
-        await self._team.request(letter, Sent, waiting=f"sends a message to {letter.target}")
-        return ToolResult(content="", shown=f"sent to {letter.target}")
+    async def _send(self, mail: SendMail) -> ToolResult:
+        await self._team.request(mail, Sent, waiting=f"sends a message to {mail.target}")
+        return ToolResult(content="", shown=f"sent to {mail.target}")
 
 
 class FollowupTaskTool(TeamTool):

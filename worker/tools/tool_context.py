@@ -93,8 +93,8 @@ class ToolContext:
 
         Raises ToolFailed if the copy is not complete; then the call must not run.
         """
-        wish = KeepFiles(turn_id=self._turn_id, call_id=call_id, paths=paths)
-        reply = None if self._reporter is None else await self._reporter.request(wish)
+        request = KeepFiles(turn_id=self._turn_id, call_id=call_id, paths=paths)
+        reply = None if self._reporter is None else await self._reporter.request(request)
         if isinstance(reply, FilesKept) and not reply.message:
             return
         why = "nobody keeps files here"
@@ -102,12 +102,12 @@ class ToolContext:
             why = reply.message
         raise ToolFailed(f"Not run: what it throws away could not be copied first: {why}")
 
-    def command_facts(self, argv: Sequence[str], wish: EscalationRequest) -> CommandFacts:
+    def command_facts(self, argv: Sequence[str], escalation: EscalationRequest) -> CommandFacts:
         """Return the facts by which a command is judged now."""
         return gather_facts(
             argv,
             self.limits,
-            wish,
+            escalation,
             match_rules=self._rules(),
             standing=AgentStanding(
                 held=self.granted.now,

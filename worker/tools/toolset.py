@@ -36,21 +36,21 @@ class Toolset:
         self._context, self._commands = ToolContext(current, commands), commands
 
     def make_registry(self, reporter: Reporter, team: TeamClient | None = None) -> ToolRegistry:
-        site = self._context
-        site.set_reporter(reporter)
+        context = self._context
+        context.set_reporter(reporter)
         own: tuple[Tool, ...] = (
-            ExecCommandTool(site),
-            WriteStdinTool(site),
+            ExecCommandTool(context),
+            WriteStdinTool(context),
             UpdatePlanTool(),
-            RequestUserInputTool(site),
-            RequestPermissionsTool(site),
-            ApplyPatchTool(site),
-            EditFileTool(site),
-            ListDirTool(site),
-            ViewImageTool(site, reporter),
+            RequestUserInputTool(context),
+            RequestPermissionsTool(context),
+            ApplyPatchTool(context),
+            EditFileTool(context),
+            ListDirTool(context),
+            ViewImageTool(context, reporter),
         )
-        tools = own if team is None else (*own, *team_tools(site, team))
-        return ToolRegistry(tools, on_turn=site.enter_turn)
+        tools = own if team is None else (*own, *team_tools(context, team))
+        return ToolRegistry(tools, on_turn=context.enter_turn)
 
     @property
     def live_commands(self) -> int:
@@ -69,7 +69,7 @@ class Toolset:
         await self._commands.terminate_all()
 
 
-def team_tools(site: ToolContext, team: TeamClient) -> tuple[Tool, ...]:
+def team_tools(context: ToolContext, team: TeamClient) -> tuple[Tool, ...]:
     """Return the tools that concern other agents; each decides itself whether it is offered."""
     return (
         SpawnAgentTool(team),
@@ -79,6 +79,6 @@ def team_tools(site: ToolContext, team: TeamClient) -> tuple[Tool, ...]:
         ListAgentsTool(team),
         InterruptAgentTool(team),
         CloseAgentTool(team),
-        SpawnAgentsOnCsvTool(team, site),
+        SpawnAgentsOnCsvTool(team, context),
         ReportAgentJobResultTool(team),
     )

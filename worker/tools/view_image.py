@@ -177,8 +177,8 @@ class ViewImageTool(FunctionTool):
     arguments = ViewImageArguments
     parallel = True
 
-    def __init__(self, site: ToolContext, reporter: Reporter) -> None:
-        self._context, self._reporter = site, reporter
+    def __init__(self, context: ToolContext, reporter: Reporter) -> None:
+        self._context, self._reporter = context, reporter
         self._accepts_images = True
 
     def is_offered(self, model: ModelInfo) -> bool:
@@ -197,13 +197,13 @@ class ViewImageTool(FunctionTool):
 class _ViewImageInvocation:
     def __init__(
         self,
-        site: ToolContext,
+        context: ToolContext,
         reporter: Reporter,
         arguments: ViewImageArguments,
         *,
         has_eyes: bool,
     ) -> None:
-        self._context, self._reporter, self._arguments = site, reporter, arguments
+        self._context, self._reporter, self._arguments = context, reporter, arguments
         self._accepts_images = has_eyes
 
     @property

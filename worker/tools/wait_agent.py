@@ -119,8 +119,8 @@ class WaitAgentTool(TeamTool):
 
     async def _ask(self, question: WaitFor) -> Waited:
         limit_s = max(question.timeout_s + ANSWER_MARGIN_S, SHORT_LIMIT_S)
-        words = f"waits for {describe_wait(question)}"
-        return await self._team.request(question, Waited, limit_s=limit_s, waiting=words)
+        reason = f"waits for {describe_wait(question)}"
+        return await self._team.request(question, Waited, limit_s=limit_s, waiting=reason)
 
 
 def merge_replies(replies: list[Waited], *, news_came: bool) -> Waited:

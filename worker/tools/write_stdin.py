@@ -69,8 +69,8 @@ class WriteStdinTool(FunctionTool):
     arguments = WriteStdinArguments
     aborted_text = ABORTED_COMMAND
 
-    def __init__(self, site: ToolContext) -> None:
-        self._context = site
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
 
     async def prepare(self, call: AnyCall) -> Invocation:
         arguments = decode_arguments(call, WriteStdinArguments)
@@ -88,15 +88,17 @@ class _TypedScript(Value):
     keep: tuple[str, ...] = ()  # to be copied first
 
 
-async def _read_typed(site: ToolContext, action: CommandAction, chars: str) -> _TypedScript | None:
+async def _read_typed(
+    context: ToolContext, action: CommandAction, chars: str
+) -> _TypedScript | None:
     """Judge input to a shell as a script; None for other programs, whose use of it is unknown.
 
     The folder is assumed to be the one in which the session began.
     """
     if not any(reads_script(words) for words in find_commands(action.argv)):
         return None
-    facts = site.command_facts(("bash", "-c", chars), EscalationRequest())
-    effects = await find_effects(site, facts, action.cwd)
+    facts = context.command_facts(("bash", "-c", chars), EscalationRequest())
+    effects = await find_effects(context, facts, action.cwd)
     verdict = decide_command(msgspec.structs.replace(facts, loss=effects.loss))
     return _TypedScript(verdict=verdict, keep=effects.keep)
 
@@ -104,13 +106,13 @@ async def _read_typed(site: ToolContext, action: CommandAction, chars: str) -> _
 class _WriteStdinInvocation:
     def __init__(
         self,
-        site: ToolContext,
+        context: ToolContext,
         arguments: WriteStdinArguments,
         call_id: str,
         started: StartedCommand | None,
         typed: _TypedScript | None,
     ) -> None:
-        self._context, self._arguments, self._call_id = site, arguments, call_id
+        self._context, self._arguments, self._call_id = context, arguments, call_id
         self._started, self._typed = started, typed
 
     @property

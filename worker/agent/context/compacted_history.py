@@ -42,7 +42,7 @@ Measure = Callable[[AnyItem], int]  # tokens of an item
 class CompactionBudget(Value):
     """Limits of what a compaction keeps, in estimated tokens."""
 
-    words: int = MAX_KEPT_TEXT_TOKENS
+    texts: int = MAX_KEPT_TEXT_TOKENS
     summary: int = 16_000
 
 
@@ -51,7 +51,7 @@ def compaction_budget(limit_tokens: int | None) -> CompactionBudget:
     if limit_tokens is None:
         return CompactionBudget()
     quarter = max(256, limit_tokens // 4)
-    return CompactionBudget(words=min(MAX_KEPT_TEXT_TOKENS, quarter), summary=min(16_000, quarter))
+    return CompactionBudget(texts=min(MAX_KEPT_TEXT_TOKENS, quarter), summary=min(16_000, quarter))
 
 
 def build_compacted_history(
@@ -83,10 +83,10 @@ def summary_message(
     intro: str, summary: str, state: PinnedState, room: CompactionBudget
 ) -> Message:
     """Return the summary and the state as a user message; a summary over its limit is cut."""
-    told = truncate_middle(
+    shown = truncate_middle(
         summary.strip() or NO_SUMMARY, budget_bytes=room.summary * BYTES_PER_TOKEN
     )
-    parts = [f"{SUMMARY_START}\n{intro}\n\n{told}\n{SUMMARY_END}"]
+    parts = [f"{SUMMARY_START}\n{intro}\n\n{shown}\n{SUMMARY_END}"]
     if text := state_text(state):
         parts.append(text)
     return Message(role="user", content=tuple(InputText(text=part) for part in parts))
@@ -118,7 +118,7 @@ def _kept_messages(
     """Return the pinned messages and the newest others that fit, the last one cut to fit."""
     pinned = pinned_messages(items)
     kept = {index: items[index] for index in pinned}
-    left = room.words
+    left = room.texts
     for index in reversed(range(len(items))):
         item = items[index]
         if index in pinned or not is_task_message(item) or not isinstance(item, Message):
@@ -142,13 +142,13 @@ def _cut_message(message: Message, budget_tokens: int) -> Message:
 
 def _folder_guidance(items: Sequence[AnyItem], context: Sequence[Message]) -> tuple[AnyItem, ...]:
     """Return AGENTS.md messages of subfolders that were added later; per folder the latest."""
-    told = {_guidance_head(part) for message in context for part in message.content}
+    known = {_guidance_head(part) for message in context for part in message.content}
     found: dict[str, AnyItem] = {}
     for item in items:
         if not isinstance(item, Message) or item.role != "user" or len(item.content) != 1:
             continue
         head = _guidance_head(item.content[0])
-        if head and head not in told:
+        if head and head not in known:
             found.pop(head, None)
             found[head] = item
     return tuple(found.values())

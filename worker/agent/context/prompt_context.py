@@ -25,7 +25,7 @@ from .context_blocks import (
 )
 
 
-class ToldContext(Value):
+class KnownContext(Value):
     """Context that the history already holds and that must not be repeated; None: not told."""
 
     permissions: str | None = None
@@ -40,30 +40,30 @@ def instructions_for(spec: AgentSpec, model: ModelInfo) -> str:
     return spec.role.base_instructions or base_instructions(model)
 
 
-def find_told_context(items: Iterable[AnyItem], *, cwd: str) -> ToldContext:
+def find_known_context(items: Iterable[AnyItem], *, cwd: str) -> KnownContext:
     """Return the context that a restored history's model was told last, in one pass."""
-    told, head = ToldContext(), f"{GUIDANCE_START}{cwd}\n"
+    known, head = KnownContext(), f"{GUIDANCE_START}{cwd}\n"
     for item in items:
-        guidance = told.guidance
+        guidance = known.guidance
         # Other blocks are for subfolders.
         if (block := _text_starting_with(item, "user", head)) is not None:
             guidance = _instructions_in(block)
-        told = ToldContext(
+        known = KnownContext(
             permissions=_text_starting_with(item, "developer", PERMISSIONS_START)
-            or told.permissions,
-            environment=_text_starting_with(item, "user", ENVIRONMENT_START) or told.environment,
+            or known.permissions,
+            environment=_text_starting_with(item, "user", ENVIRONMENT_START) or known.environment,
             guidance=guidance,
             spawned=_text_starting_with(item, "user", SPAWNED_START)
             or _text_starting_with(item, "developer", SPAWNED_START)  # of older journals
-            or told.spawned,
+            or known.spawned,
             begun=True,
         )
-    return told
+    return known
 
 
 def context_items(
-    spec: AgentSpec, *, place: EnvironmentFacts, model: ModelInfo, told: ToldContext
-) -> tuple[tuple[Message, ...], ToldContext]:
+    spec: AgentSpec, *, place: EnvironmentFacts, model: ModelInfo, known: KnownContext
+) -> tuple[tuple[Message, ...], KnownContext]:
     """Return the messages to add before a user's message, and the context told with them.
 
     First: one developer message (permissions, the team, the role's instructions) and one user
@@ -74,20 +74,20 @@ def context_items(
     attention that a small model lacks.
     """
     team, spawned = team_text(spec), spawned_text(spec)
-    is_told = spec.depth == 0 or (told.spawned or "").startswith(spawned_start(spec))
-    begun = told.begun and is_told
+    is_told = spec.depth == 0 or (known.spawned or "").startswith(spawned_start(spec))
+    begun = known.begun and is_told
     if model.short_prompt:
-        short = _short_context(spec, model, begun=begun or (told.begun and spec.epoch > 1))
-        return short, ToldContext(spawned=spawned, begun=True)
+        short = _short_context(spec, model, begun=begun or (known.begun and spec.epoch > 1))
+        return short, KnownContext(spawned=spawned, begun=True)
     permissions = permissions_text(spec.limits, cwd=spec.cwd, is_locked=spec.role.locked)
     environment = environment_text(place)
     rules, guidance = spec.context, spec.user_instructions
-    developer = [permissions] if rules.permissions and permissions != told.permissions else []
-    user = [environment] if rules.environment and environment != told.environment else []
+    developer = [permissions] if rules.permissions and permissions != known.permissions else []
+    user = [environment] if rules.environment and environment != known.environment else []
     if not begun:
         developer += [text for text in (team, spec.role.developer_instructions) if text]
-    if guidance != (told.guidance or ""):
-        is_change = told.guidance is not None and begun
+    if guidance != (known.guidance or ""):
+        is_change = known.guidance is not None and begun
         if is_change or guidance:
             user.insert(0, guidance_text(guidance, cwd=spec.cwd, replaces=is_change))
     if spawned and not begun:
@@ -97,10 +97,10 @@ def context_items(
         messages.append(text_message("developer", *developer))
     if user:
         messages.append(text_message("user", *user))
-    return tuple(messages), ToldContext(
+    return tuple(messages), KnownContext(
         permissions=permissions,
         environment=environment,
-        guidance=guidance if guidance or told.guidance is not None else None,
+        guidance=guidance if guidance or known.guidance is not None else None,
         spawned=spawned or None,
         begun=True,
     )

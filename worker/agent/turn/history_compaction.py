@@ -27,7 +27,7 @@ from ..context.compacted_history import (
 from ..context.context_blocks import harness_text
 from ..context.history_trimming import trim_history
 from ..context.pinned_state import PinnedState, collect_state
-from ..context.prompt_context import find_told_context
+from ..context.prompt_context import find_known_context
 from ..context.token_meter import FULL_PERCENT, compaction_limit, measure_item, usable_window
 from ..sampler import SamplingError
 from .history_summary import request_provider_compaction, request_summary
@@ -208,13 +208,13 @@ class HistoryCompactor:
                 return False  # the next sample gets the same refusal, and the turn handles it
             else:
                 return self._trim_without_model(turn_id, model, trigger, asked.failed)
-        context, told = state.build_context(model, anew=True)
+        context, known = state.build_context(model, from_scratch=True)
         rebuilt = build_compacted_history(
             items, context=context, ending=ending, room=room, measure=measure_item
         )
         rebuilt = self._trim_to_limit(rebuilt, model)
         self._replace(turn_id, rebuilt, trigger, means)
-        state.told_context = told
+        state.known_context = known
         return self._finish(model)
 
     async def _provider_ending(
@@ -353,7 +353,7 @@ class HistoryCompactor:
         except MessageTooLarge as error:
             self._warn(f"the compaction was not taken back: {error}")
             return
-        state.told_context = find_told_context(items, cwd=state.spec.cwd)
+        state.known_context = find_known_context(items, cwd=state.spec.cwd)
         state.meter.start_over(size)
         self._waits_for_full_window, self._items_after_last, self._retry_above_tokens = True, 0, 0
         self._emit_token_count(model)

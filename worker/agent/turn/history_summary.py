@@ -89,12 +89,12 @@ async def request_summary(
     Raises:
         SamplingError: The provider fails; nothing was changed.
     """
-    asked = SummaryResult()
+    result = SummaryResult()
     for copy in _shorter_copies(items, whole=whole):
-        asked = await _request_summary_of(state, turn_id, model, copy)
-        if asked.failed is None or asked.failed.kind != "context_window_exceeded":
+        result = await _request_summary_of(state, turn_id, model, copy)
+        if result.failed is None or result.failed.kind != "context_window_exceeded":
             break
-    return asked
+    return result
 
 
 async def _request_summary_of(
@@ -103,17 +103,17 @@ async def _request_summary_of(
     """Request a summary of the history or of a copy, once more if the response has no text."""
     prompt = state.spec.context.compact_prompt.strip() or harness_text("compact_prompt")
     failed: SampleFailed | None = None
-    for words in (prompt, f"{prompt}\n\n{harness_text('compact_again')}"):
-        heard = ResponseCollector(state)
-        extra = (msgspec.Raw(encode_item(text_message("user", words))),)
-        question = _sample_parameters(state, turn_id, model, extra=extra, instead=copy)
-        failed = await _sample(state, question, heard, model)
+    for text in (prompt, f"{prompt}\n\n{harness_text('compact_again')}"):
+        collector = ResponseCollector(state)
+        extra = (msgspec.Raw(encode_item(text_message("user", text))),)
+        parameters = _sample_parameters(state, turn_id, model, extra=extra, instead=copy)
+        failed = await _sample(state, parameters, collector, model)
         if failed is not None and failed.kind in PROVIDER_ERROR_KINDS:
             raise SamplingError(failed)
         if failed is not None and failed.kind != "incomplete":
             break
-        if heard.text.strip():
-            return SummaryResult(text=heard.text)
+        if collector.text.strip():
+            return SummaryResult(text=collector.text)
     return SummaryResult(failed=failed)
 
 
@@ -121,11 +121,11 @@ async def request_provider_compaction(
     state: AgentState, turn_id: str, model: ModelInfo
 ) -> tuple[AnyItem, ...] | SampleFailed:
     """Have the provider's own endpoint compact the conversation. Raises SamplingError as above."""
-    heard = ResponseCollector(state)
-    question = _sample_parameters(state, turn_id, model, compacts=True)
-    failed = await _sample(state, question, heard, model)
+    collector = ResponseCollector(state)
+    parameters = _sample_parameters(state, turn_id, model, compacts=True)
+    failed = await _sample(state, parameters, collector, model)
     if failed is None:
-        return tuple(heard.items)
+        return tuple(collector.items)
     if failed.kind in PROVIDER_ERROR_KINDS - {"overloaded", "idle_timeout", "stream_disconnected"}:
         raise SamplingError(failed)
     return failed
@@ -154,13 +154,13 @@ def _sample_parameters(
 
 
 async def _sample(
-    state: AgentState, question: SampleParameters, heard: ResponseCollector, model: ModelInfo
+    state: AgentState, parameters: SampleParameters, collector: ResponseCollector, model: ModelInfo
 ) -> SampleFailed | None:
     """Sample with the usual number of stream retries; adds the usage to the meter and the turn."""
     retries = 0
     while True:
         try:
-            completed = await state.sampler.sample(question, heard.on_event)
+            completed = await state.sampler.sample(parameters, collector.on_event)
         except SamplingError as trouble:
             failed = trouble.failed
         else:
@@ -175,8 +175,8 @@ async def _sample(
         )
         if delay_s is None or failed.kind == "refused_budget":
             return failed
-        heard.text = ""
-        heard.items.clear()
+        collector.text = ""
+        collector.items.clear()
         await trio.sleep(delay_s)
 
 

@@ -40,18 +40,18 @@ class Inbox:
         self._seen: dict[str, None] = {}  # a dict keeps order, so the oldest can be dropped
         self._mail_joins = True  # phase current_turn; False = next_turn
 
-    def add_input(self, words: UserInput, *, running: bool) -> bool:
+    def add_input(self, given: UserInput, *, running: bool) -> bool:
         """Accept a person's input once. Empty parts resume a turn (ignored while a turn runs).
 
         Input during a turn lets mail join that turn again. Returns False for a repeat.
         """
-        if not self._is_new(words.input_id):
+        if not self._is_new(given.input_id):
             return False
-        if words.parts:
-            self._inputs.append(words)
+        if given.parts:
+            self._inputs.append(given)
             self._mail_joins = True
         elif not running:
-            self._resume = words
+            self._resume = given
         self._signal_news()
         return True
 
@@ -136,14 +136,14 @@ class Inbox:
     @property
     def waiting_tokens(self) -> int:
         """Estimated tokens of pending text that the next request will hold."""
-        words = sum(
+        inputs = sum(
             len(part.text)
             for one in self._inputs
             for part in one.parts
             if isinstance(part, TextInput)
         )
-        letters = sum(len(mail.content) for mail in self._mail) if self._mail_joins else 0
-        return estimate_tokens(words + letters)
+        mails = sum(len(mail.content) for mail in self._mail) if self._mail_joins else 0
+        return estimate_tokens(inputs + mails)
 
     def drain(self) -> list[UserInput | Mail]:
         """Remove and return what the next request holds: input first, then mail if it may join."""

@@ -35,7 +35,7 @@ class FinishTurn(Value):
 NextStep = SampleAgain | FinishTurn
 
 
-def next_step(heard: ResponseSummary, *, pending_input: bool, nudges: int) -> NextStep:
+def next_step(response: ResponseSummary, *, pending_input: bool, nudges: int) -> NextStep:
     """Decide what follows a response.
 
     Args:
@@ -46,9 +46,13 @@ def next_step(heard: ResponseSummary, *, pending_input: bool, nudges: int) -> Ne
     Source: Codex `run_turn`; differs in that commentary-only and reasoning-only responses are
     followed up, and that the server's `end_turn` is honoured.
     """
-    if heard.called_tools or heard.cut_for_mail or pending_input:
+    if response.called_tools or response.cut_for_mail or pending_input:
         return SampleAgain()
-    unfinished = heard.end_turn is False or (heard.answer is None and heard.end_turn is None)
-    if unfinished and not heard.truncated and nudges < MAX_NUDGES:
+    unfinished = response.end_turn is False or (
+        response.answer is None and response.end_turn is None
+    )
+    if unfinished and not response.truncated and nudges < MAX_NUDGES:
         return SampleAgain(nudge=True)
-    return FinishTurn(last_message=heard.answer if heard.answer is not None else heard.remark)
+    return FinishTurn(
+        last_message=response.answer if response.answer is not None else response.remark
+    )

@@ -48,8 +48,8 @@ NO_BUDGET_TEXT = "not run: the budget is used up, and this was the last request"
 class LockTicket:
     """One place in the queue, to be used once with `async with`."""
 
-    def __init__(self, line: "CallLock", *, shared: bool) -> None:
-        self._lock, self.shared = line, shared
+    def __init__(self, lock: "CallLock", *, shared: bool) -> None:
+        self._lock, self.shared = lock, shared
         self.granted = trio.Event()
 
     async def __aenter__(self) -> None:

@@ -75,22 +75,22 @@ async def _run_responses(
     await compactor.compact_if_needed(turn, model)
     state.record_context(turn, model)
     while True:
-        heard = await _sample_response(state, compactor, turn, model)
-        if isinstance(heard, SampleFailed):
-            return _fail(state, turn, heard)
+        response = await _sample_response(state, compactor, turn, model)
+        if isinstance(response, SampleFailed):
+            return _fail(state, turn, response)
         if turn.is_last_request:
-            return _end_out_of_budget(state, turn, heard)
+            return _end_out_of_budget(state, turn, response)
         if (stuck := _check_repetition(state, turn)) is not None:
             return _fail(state, turn, stuck)
-        if heard.called_tools:
+        if response.called_tools:
             turn.nudges = 0
-        step = next_step(heard, pending_input=state.inbox.pending, nudges=turn.nudges)
+        step = next_step(response, pending_input=state.inbox.pending, nudges=turn.nudges)
         match step:
             case SampleAgain(nudge=nudge):
                 turn.nudges += nudge
             case FinishTurn(last_message=text):
                 if not _request_schema_repair(state, turn, text):
-                    return _complete(turn, text, heard)
+                    return _complete(turn, text, response)
             case _:
                 assert_never(step)
         await state.pause.wait_ended()
@@ -158,10 +158,10 @@ def _check_repetition(state: AgentState, turn: Turn) -> SampleFailed | None:
         case RepetitionVerdict.FINE:
             return None
         case RepetitionVerdict.WARN:
-            words = context_blocks.repetition_message(
+            warning = context_blocks.repetition_message(
                 turn.repetition.times, waits=turn.repetition.is_wait
             )
-            state.record(turn.turn_id, words, source="note")
+            state.record(turn.turn_id, warning, source="note")
             return None
         case RepetitionVerdict.STOP:
             what = "made the same calls {} times in a row and learned nothing new"
@@ -182,11 +182,11 @@ def _request_schema_repair(state: AgentState, turn: Turn, text: str | None) -> b
         return False
     if is_reviewer(state.spec.path):
         return False  # the requester judges the answer and starts over
-    words = schema_repair_text(text, schema)
-    if words is None:
+    repair = schema_repair_text(text, schema)
+    if repair is None:
         return False
     turn.schema_repairs += 1
-    state.record(turn.turn_id, text_message("developer", words), source="note")
+    state.record(turn.turn_id, text_message("developer", repair), source="note")
     return True
 
 
@@ -198,27 +198,27 @@ def _announce(state: AgentState, turn: Turn, model: ModelInfo) -> None:
     )
 
 
-def _complete(turn: Turn, text: str | None, heard: ResponseSummary) -> TurnCompleted:
+def _complete(turn: Turn, text: str | None, response: ResponseSummary) -> TurnCompleted:
     turn.is_open = False
     return TurnCompleted(
         turn_id=turn.turn_id,
         last_message=text,
         duration_s=turn.elapsed_s,
         usage=turn.usage,
-        truncated=heard.truncated,
+        truncated=response.truncated,
         refused=turn.declined and text is None,
     )
 
 
-def _end_out_of_budget(state: AgentState, turn: Turn, heard: ResponseSummary) -> TurnEnd:
+def _end_out_of_budget(state: AgentState, turn: Turn, response: ResponseSummary) -> TurnEnd:
     """Answer to the last request within the budget: any text in it is the result."""
-    text = heard.answer if heard.answer is not None else heard.remark
+    text = response.answer if response.answer is not None else response.remark
     if text is None:
         message = "the budget was used up, and the last request brought no answer"
         return _fail(
             state, turn, SampleFailed(request_id=0, kind="refused_budget", message=message)
         )
-    return msgspec.structs.replace(_complete(turn, text, heard), out_of_budget=True)
+    return msgspec.structs.replace(_complete(turn, text, response), out_of_budget=True)
 
 
 def _fail(state: AgentState, turn: Turn, failed: SampleFailed) -> TurnFailed:
@@ -237,8 +237,8 @@ def _fail(state: AgentState, turn: Turn, failed: SampleFailed) -> TurnFailed:
 def _abort(state: AgentState, turn: Turn) -> TurnAborted:
     """Record outputs, unread input and the abort note; return the event. Never waits."""
     _record_open_calls(state, turn)
-    for words in turn.unread_inputs:
-        state.record_input(turn, words)
+    for unread in turn.unread_inputs:
+        state.record_input(turn, unread)
     mark = context_blocks.turn_aborted_message(commands_ended=turn.commands_ended)
     state.record(turn.turn_id, mark, source="note")
     return TurnAborted(

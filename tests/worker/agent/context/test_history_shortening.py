@@ -158,7 +158,7 @@ def test_a_rebuilt_history_is_whole_begins_with_its_context_and_ends_with_the_su
     items, words, summary
 ):
     state = collect_state(items)
-    room = CompactionBudget(words=words, summary=100)
+    room = CompactionBudget(texts=words, summary=100)
     ending = summary_message("intro", summary, state, room)
     left = build_compacted_history(
         items, context=CONTEXT, ending=(ending,), room=room, measure=measure_item
@@ -180,7 +180,7 @@ def test_a_rebuilt_history_is_whole_begins_with_its_context_and_ends_with_the_su
 def test_of_the_other_words_the_newest_stay_and_the_last_that_fits_in_part_is_cut():
     said = [text_message("user", f"{n} " + "x" * 1_200) for n in range(5)]
     size = measure_item(said[1])
-    room = CompactionBudget(words=size + size // 2, summary=100)
+    room = CompactionBudget(texts=size + size // 2, summary=100)
     left = build_compacted_history(said, context=(), ending=(), room=room, measure=measure_item)
     assert left[0] == said[0]
     assert left[2:] == (said[3], said[4])
@@ -232,5 +232,5 @@ def test_a_persons_words_that_begin_like_a_state_are_no_state():
 
 def test_the_bounds_follow_the_limit():
     assert compaction_budget(None) == CompactionBudget()
-    assert compaction_budget(4_000) == CompactionBudget(words=1_000, summary=1_000)
+    assert compaction_budget(4_000) == CompactionBudget(texts=1_000, summary=1_000)
     assert compaction_budget(10**6) == CompactionBudget()

@@ -25,9 +25,9 @@ from swarm.worker.agent.context.context_blocks import (
     user_message,
 )
 from swarm.worker.agent.context.prompt_context import (
-    ToldContext,
+    KnownContext,
     context_items,
-    find_told_context,
+    find_known_context,
     instructions_for,
 )
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
@@ -46,33 +46,33 @@ SPEC = msgspec.structs.replace(
 
 
 def test_a_conversation_begins_with_rights_role_guidance_and_place():
-    items, told = context_items(SPEC, place=PLACE, model=MODEL, told=ToldContext())
+    items, told = context_items(SPEC, place=PLACE, model=MODEL, known=KnownContext())
     permissions = permissions_text(SPEC.limits, cwd="/w")
     guidance = "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\nBe kind.\n</INSTRUCTIONS>"
     assert items == (
         text_message("developer", permissions, "DEV"),
         text_message("user", guidance, ENVIRONMENT),
     )
-    assert find_told_context(items, cwd="/w") == told
-    assert context_items(SPEC, place=PLACE, model=MODEL, told=told)[0] == ()
+    assert find_known_context(items, cwd="/w") == told
+    assert context_items(SPEC, place=PLACE, model=MODEL, known=told)[0] == ()
 
 
 def test_later_only_what_changed_is_told_and_the_role_never_again():
-    items, told = context_items(SPEC, place=PLACE, model=MODEL, told=ToldContext())
+    items, told = context_items(SPEC, place=PLACE, model=MODEL, known=KnownContext())
     moved = msgspec.structs.replace(PLACE, date="2026-04-23")
     changed, told = context_items(
-        SPEC, place=moved, model=MODEL, told=find_told_context(items, cwd="/w")
+        SPEC, place=moved, model=MODEL, known=find_known_context(items, cwd="/w")
     )
     assert changed == (text_message("user", environment_text(moved)),)
     free = msgspec.structs.replace(SPEC, limits=Limits(sandbox=DangerFullAccess()))
-    changed, _ = context_items(free, place=moved, model=MODEL, told=told)
+    changed, _ = context_items(free, place=moved, model=MODEL, known=told)
     assert changed == (text_message("developer", permissions_text(free.limits, cwd="/w")),)
 
 
 def test_a_small_model_is_told_its_role_alone():
-    items, told = context_items(SPEC, place=PLACE, model=SMALL, told=ToldContext())
+    items, told = context_items(SPEC, place=PLACE, model=SMALL, known=KnownContext())
     assert items == (text_message("developer", "DEV"),)
-    assert context_items(SPEC, place=PLACE, model=SMALL, told=told)[0] == ()
+    assert context_items(SPEC, place=PLACE, model=SMALL, known=told)[0] == ()
 
 
 def test_base_instructions_fit_their_models_and_a_role_may_bring_its_own():
@@ -153,25 +153,25 @@ def test_the_mark_of_an_interrupted_turn_stands_on_its_own_lines():
 def test_what_is_switched_off_is_not_told():
     rules = ContextRules(permissions=False, environment=False)
     spec = msgspec.structs.replace(SPEC, context=rules)
-    items, told = context_items(spec, place=PLACE, model=MODEL, told=ToldContext())
+    items, told = context_items(spec, place=PLACE, model=MODEL, known=KnownContext())
     block = guidance_text("Be kind.", cwd="/w")
     assert items == (text_message("developer", "DEV"), text_message("user", block))
     moved = msgspec.structs.replace(PLACE, date="2026-04-23")
-    assert context_items(spec, place=moved, model=MODEL, told=told)[0] == ()
+    assert context_items(spec, place=moved, model=MODEL, known=told)[0] == ()
 
 
 def test_guidance_that_changed_is_told_again_and_says_so():
-    items, told = context_items(SPEC, place=PLACE, model=MODEL, told=ToldContext())
+    items, told = context_items(SPEC, place=PLACE, model=MODEL, known=KnownContext())
     other = msgspec.structs.replace(SPEC, user_instructions="Be quick.")
-    more, told = context_items(other, place=PLACE, model=MODEL, told=told)
+    more, told = context_items(other, place=PLACE, model=MODEL, known=told)
     assert more == (text_message("user", guidance_text("Be quick.", cwd="/w", replaces=True)),)
     below = text_message("user", guidance_text("deep", cwd="/w/deep"))
-    assert find_told_context((*items, *more, below), cwd="/w") == told
+    assert find_known_context((*items, *more, below), cwd="/w") == told
 
 
 def test_guidance_of_a_folder_below_is_not_taken_for_that_of_the_working_directory():
     bare = msgspec.structs.replace(SPEC, user_instructions="")
-    items, _ = context_items(bare, place=PLACE, model=MODEL, told=ToldContext())
+    items, _ = context_items(bare, place=PLACE, model=MODEL, known=KnownContext())
     below = text_message("user", guidance_text("deep", cwd="/w/deep"))
-    told = find_told_context((*items, below), cwd="/w")
-    assert context_items(bare, place=PLACE, model=MODEL, told=told)[0] == ()
+    told = find_known_context((*items, below), cwd="/w")
+    assert context_items(bare, place=PLACE, model=MODEL, known=told)[0] == ()

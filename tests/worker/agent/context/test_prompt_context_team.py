@@ -19,7 +19,11 @@ from swarm.worker.agent.context.context_blocks import (
     spawned_text,
     team_text,
 )
-from swarm.worker.agent.context.prompt_context import ToldContext, context_items, find_told_context
+from swarm.worker.agent.context.prompt_context import (
+    KnownContext,
+    context_items,
+    find_known_context,
+)
 from swarm.worker.current_spec import CurrentSpec
 from swarm.worker.gateway import chat_request
 from swarm.worker.gateway.request_encoding import EncodingContext, HeadKey, RequestHeadCache
@@ -59,7 +63,7 @@ def test_what_is_told_depends_on_the_position_in_the_tree(spec, start, may_grow)
 
 
 def test_the_teams_text_stands_between_the_rights_and_the_role_and_the_own_path_comes_last():
-    items, told = context_items(CHILD, place=PLACE, model=MODEL, told=ToldContext())
+    items, told = context_items(CHILD, place=PLACE, model=MODEL, known=KnownContext())
     permissions = permissions_text(CHILD.limits, cwd="/w")
     assert items[0] == text_message("developer", permissions, team_text(CHILD), "DEV")
     assert items[1].role == "user"
@@ -67,42 +71,42 @@ def test_the_teams_text_stands_between_the_rights_and_the_role_and_the_own_path_
         "<spawned_agent_context>\nYou are `/root/a`; `/root` started you.\n</spawned_agent_context>"
     )
     assert is_harness_message(items[1])
-    assert find_told_context(items, cwd="/w") == told
-    assert context_items(CHILD, place=PLACE, model=MODEL, told=told) == ((), told)
+    assert find_known_context(items, cwd="/w") == told
+    assert context_items(CHILD, place=PLACE, model=MODEL, known=told) == ((), told)
 
 
 def test_a_child_with_its_parents_history_begins_all_the_same_and_repeats_nothing():
-    parent, _ = context_items(ROOT, place=PLACE, model=MODEL, told=ToldContext())
+    parent, _ = context_items(ROOT, place=PLACE, model=MODEL, known=KnownContext())
     taken_over = (*parent, text_message("user", "do"))
     items, told = context_items(
-        CHILD, place=PLACE, model=MODEL, told=find_told_context(taken_over, cwd="/w")
+        CHILD, place=PLACE, model=MODEL, known=find_known_context(taken_over, cwd="/w")
     )
     own = text_message("user", spawned_text(CHILD))
     assert items == (text_message("developer", team_text(CHILD), "DEV"), own)
     deeper = msgspec.structs.replace(CHILD, path="/root/a/b", depth=2)
     again, _ = context_items(
-        deeper, place=PLACE, model=MODEL, told=find_told_context((*taken_over, *items), cwd="/w")
+        deeper, place=PLACE, model=MODEL, known=find_known_context((*taken_over, *items), cwd="/w")
     )
     own = text_message("user", spawned_text(deeper))
     assert again == (text_message("developer", team_text(deeper), "DEV"), own)
-    assert context_items(CHILD, place=PLACE, model=MODEL, told=told)[0] == ()
+    assert context_items(CHILD, place=PLACE, model=MODEL, known=told)[0] == ()
 
 
 def test_a_child_of_an_older_journal_is_not_told_again_who_it_is():
     block = "<spawned_agent_context>\nYou are `/root/a`, an agent newly started in a team.\n…"
-    told = find_told_context((text_message("developer", "P", block, "DEV"),), cwd="/w")
-    items, _ = context_items(CHILD, place=PLACE, model=MODEL, told=told)
+    told = find_known_context((text_message("developer", "P", block, "DEV"),), cwd="/w")
+    items, _ = context_items(CHILD, place=PLACE, model=MODEL, known=told)
     assert not any("DEV" in text_of(item.content) for item in items)
     sibling = msgspec.structs.replace(CHILD, path="/root/ab")
-    items, _ = context_items(sibling, place=PLACE, model=MODEL, told=told)
+    items, _ = context_items(sibling, place=PLACE, model=MODEL, known=told)
     assert any("DEV" in text_of(item.content) for item in items)
 
 
 def test_a_small_model_is_told_nothing_of_teams():
-    assert context_items(ROOT, place=PLACE, model=SMALL, told=ToldContext())[0] == ()
-    items, told = context_items(CHILD, place=PLACE, model=SMALL, told=ToldContext())
+    assert context_items(ROOT, place=PLACE, model=SMALL, known=KnownContext())[0] == ()
+    items, told = context_items(CHILD, place=PLACE, model=SMALL, known=KnownContext())
     assert items == (text_message("developer", "DEV"),)
-    assert context_items(CHILD, place=PLACE, model=SMALL, told=told)[0] == ()
+    assert context_items(CHILD, place=PLACE, model=SMALL, known=told)[0] == ()
 
 
 def test_on_the_chat_wire_a_letter_is_never_taken_for_the_models_own_words():
