@@ -35,7 +35,7 @@ from .approvals.approval_queue import ApprovalQueue, open_approval_queue
 from .approvals.approval_types import AutoReviewer, LazyReviewer
 from .budget.budget_service import BudgetService
 from .budget.deadlines import DeadlineMonitor
-from .budget.ledger_fold import fold_ledger
+from .budget.ledger import fold_ledger
 from .console.run_state import RunState
 from .control_server import ControlledParts, ControlService
 from .dependencies import REAL_DEPENDENCIES, RunDependencies

@@ -10,7 +10,7 @@ from swarm.mailbox.protocol.events import TokenCount
 from swarm.mailbox.protocol.gateway import ReservationReleased, ResponseBilled
 from swarm.mailbox.protocol.items import TokenUsage
 from swarm.mailbox.protocol.records import Reserved, RunCompleted
-from swarm.supervisor.budget.ledger_fold import fold_ledger
+from swarm.supervisor.budget.ledger import fold_ledger
 
 
 def budgets_add_up(facts: RunEvidence) -> Iterator[str]:

@@ -29,7 +29,7 @@ from swarm.mailbox.protocol.records import (
     RunCompleted,
     RunStarted,
 )
-from swarm.supervisor.budget.ledger_fold import fold_ledger
+from swarm.supervisor.budget.ledger import fold_ledger
 from swarm.supervisor.journal.journal_reader import read_records
 from swarm.supervisor.journal.replay import fold_agent, fold_run
 from swarm.supervisor.runs.paths import RunPaths

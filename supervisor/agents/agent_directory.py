@@ -15,8 +15,7 @@ from swarm.mailbox.protocol.ops import Mail
 
 from .agent_phases import TRANSITIONS, AgentEvent, Effect, Phase
 from .agent_record import Agent, AgentPlan
-from .finished_agents import FinishedAgent, FinishedAgents, archive_agent, restore_agent
-from .heap_trim import trim_heap
+from .finished_agents import FinishedAgent, FinishedAgents, archive_agent, restore_agent, trim_heap
 from .slots import AgentRegistry
 
 _UNSEEN = frozenset({AgentEvent.SUSPENDED, AgentEvent.PROCESS_ENDED})  # its turn goes on

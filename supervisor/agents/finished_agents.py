@@ -5,6 +5,7 @@ until the run ends. The file is a cache of this process alone: it has no name on
 the journal holds the truth. If the disk refuses, everything stays in memory.
 """
 
+import ctypes
 import os
 import sqlite3
 import tempfile
@@ -193,3 +194,16 @@ def restore_agent(row: FinishedAgent) -> Agent:
     agent.end_count, agent.ends_reported = state.end_count, state.ends_reported
     agent.last_task = state.last_task
     return agent
+
+
+_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
+
+
+def trim_heap() -> None:
+    """Return free heap pages to the system, with glibc's malloc_trim where there is one.
+
+    Ten thousand agents that came and went fragment the allocator's heap: without this the process
+    would keep almost 2 MB more. Takes about a millisecond, so call it once for many agents.
+    """
+    if _trim is not None:
+        _trim(0)

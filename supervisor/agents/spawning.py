@@ -5,6 +5,7 @@ leaves nothing. What the child shall read is journaled before its process starts
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 import trio
@@ -12,6 +13,7 @@ import trio
 from swarm.mailbox.protocol.items import AnyItem
 from swarm.mailbox.protocol.records import ContextRecorded
 from swarm.mailbox.protocol.requests import AnyReply, RequestRefused, Spawn, Spawned
+from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.roles.role import Role
 from swarm.roles.role_loader import Roles, load_roles
 
@@ -24,7 +26,13 @@ from ..team.mail_delivery import MailDelivery
 from .agent_manager import AgentManager
 from .agent_record import Agent, AgentPlan
 from .agent_start import SlotWait
-from .child_plan import AgentRequestError, check_spawn_request, plan_child, role_for
+from .child_plan import (
+    AgentRequestError,
+    SpawnLimits,
+    check_spawn_request,
+    plan_child,
+    role_for,
+)
 from .nicknames import DEFAULT_NICKNAMES, NicknamePool
 from .resume_unstarted import unread_input_warning
 from .slot_deadlock import DeadlockDetector
@@ -43,10 +51,16 @@ class AgentSpawner:
         control: AgentManager,
         mail: MailDelivery,
         deadlock_detector: DeadlockDetector,
+        find_model: Callable[[], ModelInfo | None],
     ) -> None:
         self._run, self._agents, self._team = running, control, running.agents
         self._mail, self._deadlock_detector = mail, deadlock_detector
         self.roles = _roles_of(running)
+        self.limits = SpawnLimits(
+            most=running.request.max_spawns,
+            is_known_path=lambda path: running.agents.find(path) is not None,
+            find_model=find_model,
+        )
         self._nicknames = NicknamePool(running.entropy.rng)
 
     @property
@@ -54,15 +68,23 @@ class AgentSpawner:
         """The run's only provider, once it is named."""
         return self._run.request.provider
 
-    async def spawn_child(
-        self, asker: Agent, wish: Spawn, on_place: Callable[[int], None]
+    async def spawn(
+        self, asker: Agent, request: Spawn, on_position: Callable[[int], None]
+    ) -> AnyReply:
+        """Serve one request within the run's limits. Raises AgentRequestError."""
+        self.limits.check(asker.plan, request, self.roles, provider=self.provider)
+        start = partial(self._spawn_child, asker, request, on_position)
+        return await self.limits.count_spawn(f"{asker.path}/{request.task_name}", start)
+
+    async def _spawn_child(
+        self, asker: Agent, request: Spawn, on_position: Callable[[int], None]
     ) -> AnyReply:
         """Serve one request; returns by its deadline and the Hello deadline at the latest."""
         try:
-            check_spawn_request(asker.plan, wish, pinned_model=self._run.request.held.model)
-            role = role_for(self.roles, wish.agent_type, provider=self.provider)
-            turns = parse_fork_turns(wish.fork_turns)
-            plan = plan_child(asker.plan, wish, role, agent_id=self._run.entropy.new_id())
+            check_spawn_request(asker.plan, request, pinned_model=self._run.request.held.model)
+            role = role_for(self.roles, request.agent_type, provider=self.provider)
+            turns = parse_fork_turns(request.fork_turns)
+            plan = plan_child(asker.plan, request, role, agent_id=self._run.entropy.new_id())
             if self._run.registry.max_agents == 1:
                 raise AgentRequestError(ONE_AGENT_ONLY)
             if self._team.find(plan.path) is not None:
@@ -77,9 +99,9 @@ class AgentSpawner:
             history = await self._forked_items(asker, turns)
             await self.start_first_process(
                 member,
-                self._journal_first_memory(member, asker, wish, history),
-                wish.deadline_s,
-                on_place,
+                self._journal_first_memory(member, asker, request, history),
+                request.deadline_s,
+                on_position,
             )
         except SpawnError as error:
             self.cancel_spawn(member, str(error))
@@ -112,7 +134,7 @@ class AgentSpawner:
         return list(items)
 
     def _journal_first_memory(
-        self, member: Agent, asker: Agent, wish: Spawn, history: list[AnyItem]
+        self, member: Agent, asker: Agent, request: Spawn, history: list[AnyItem]
     ) -> AgentMemory:
         """Journal what the child starts with: its share of the parent's history, and its task."""
         if history:
@@ -122,7 +144,7 @@ class AgentSpawner:
                 file=member.plan.agent_id,
             )
         task = self._mail.make_mail(
-            asker.path, member.path, wish.message, kind="new_task", wakes=True
+            asker.path, member.path, request.message, kind="new_task", wakes=True
         )
         self._mail.send(member, task)
         return AgentMemory(items=history)
@@ -132,17 +154,17 @@ class AgentSpawner:
         member: Agent,
         memory: AgentMemory | None,
         timeout_s: float = float("inf"),
-        on_place: Callable[[int], None] | None = None,
+        on_position: Callable[[int], None] | None = None,
     ) -> None:
         """Start a member's first process. Raises SpawnError."""
         member.renew_process()
-        with self._deadlock_detector.track_spawn() as wish:
-            member.start_scope = wish.scope
-            wait = SlotWait(timeout_s=timeout_s, on_position=on_place)
+        with self._deadlock_detector.track_spawn() as pending:
+            member.start_scope = pending.scope
+            wait = SlotWait(timeout_s=timeout_s, on_position=on_position)
             await self._agents.start_process(member, memory, wait)
         member.start_scope = None
-        if wish.reason and not member.phase.has_process:
-            raise SpawnError(wish.reason)
+        if pending.reason and not member.phase.has_process:
+            raise SpawnError(pending.reason)
         if member.closed:
             if member.phase.has_process:
                 await self._agents.end(member)

@@ -38,8 +38,8 @@ from .ledger import (
     BudgetWait,
     Ledger,
     amount_of,
+    cost_of,
 )
-from .ledger_fold import cost_of
 
 _NOTICE_LIMIT_S = 5.0
 _SWITCH_LIMIT_S = 2.0

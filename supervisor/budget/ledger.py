@@ -5,14 +5,16 @@ above its estimate leaves less for later requests. A reservation is checked and 
 there is no clock, no mailbox and no journal here.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import msgspec
 
 from swarm.mailbox.ids import ROOT_PATH, is_reviewer
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.gateway import ReservationReleased, ResponseBilled
 from swarm.mailbox.protocol.limits import Budget
+from swarm.mailbox.protocol.records import AgentSpawned, BudgetSet, Record, Reserved
 
 Unit = Literal["tokens", "dollars", "requests"]
 WARN_AT = 0.8  # the share of a limit from which agents are warned
@@ -261,3 +263,38 @@ def _first_exceeded(nodes: list[_Account], more: Amount, *, with_held: bool) -> 
             if share.used > share.bound:
                 return share
     return None
+
+
+def fold_ledger(records: Iterable[Record]) -> Ledger:
+    """Fold the supervisor's own records, in order of seq."""
+    ledger = Ledger()
+    paths: dict[str, str] = {}
+    for record in records:
+        match record.body:
+            case BudgetSet(budget=budget):
+                ledger.set_limits(record.agent or ROOT_PATH, budget)
+            case AgentSpawned(agent_id=agent_id, path=path, limits=limits):
+                paths[agent_id] = path
+                if path != ROOT_PATH:
+                    ledger.set_limits(path, limits.budget)
+            case Reserved() as body:
+                granted = BudgetReservation(
+                    agent_id=body.agent_id,
+                    path=paths.get(body.agent_id, record.agent) or ROOT_PATH,
+                    amount=amount_of(body.tokens, body.usd),
+                    last=body.last,
+                )
+                ledger.hold(granted, body.reservation)
+            case ResponseBilled() | ReservationReleased() as body:
+                path = paths.get(body.agent_id, record.agent) or ROOT_PATH
+                ledger.settle(body.reservation, path, cost_of(body))
+            case _:
+                pass
+    return ledger
+
+
+def cost_of(bill: ResponseBilled | ReservationReleased) -> Amount:
+    """The amount that a bill adds to what is spent."""
+    if isinstance(bill, ReservationReleased):
+        return amount_of(bill.tokens, bill.usd, bill.requests)
+    return amount_of(bill.usage.total_tokens, bill.usd)

@@ -15,8 +15,7 @@ from swarm.mailbox.protocol.ops import AnyOp, ApplySettings, Continue, Pause
 from swarm.mailbox.protocol.records import PauseSet, SettingsChanged
 
 from ..agents.agent_record import Agent
-from ..agents.child_plan import AgentRequestError
-from ..agents.spawn_limits import check_model
+from ..agents.child_plan import AgentRequestError, check_model
 from ..run_context import RunContext
 from ..team.team_service import TeamService
 from .settings_change import changed_plan, check_requirements, describe_change, settings_of
@@ -47,7 +46,7 @@ class SettingsRequests:
             plan = changed_plan(before, request)
             check_requirements(before, plan, self._run.request.held)
             if plan.model != before.model:
-                check_model(plan.model, before, self._team_service.spawn_limits.find_model())
+                check_model(plan.model, before, self._team_service.spawner.limits.find_model())
         except (UsageError, AgentRequestError) as error:
             return Refused(message=str(error), exit_code=2)
         text = describe_change(before, plan)

@@ -5,7 +5,7 @@ item's agent is forgotten when its process has ended, and only the journal has i
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 import msgspec
@@ -15,17 +15,24 @@ from swarm.mailbox.ids import ROOT_PATH, child_path
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import Budget, Limits
 from swarm.mailbox.protocol.ops import TextInput, UserInput
-from swarm.mailbox.protocol.records import AgentEnded, EndState, FanOutItemEnded, FanOutPlanned
+from swarm.mailbox.protocol.records import (
+    AgentEnded,
+    EndState,
+    FanOutItemEnded,
+    FanOutPlanned,
+    InputPosted,
+    ItemRecorded,
+)
 
 from ..agents.agent_manager import AgentManager
 from ..agents.agent_record import Agent, AgentPlan
-from ..journal.journal_reader import run_records
+from ..journal.journal_reader import read_records, run_records
 from ..processes.process_types import SpawnError
 from ..run_context import RunContext
 from ..run_request import FanOut
+from ..runs.paths import RunPaths
 from .fan_out_items import item_prompt
 from .file_excerpts import split_evenly
-from .unread_inputs import UnreadInputs, find_unread_inputs
 
 _SEGMENT_CHARS = 40
 
@@ -270,3 +277,34 @@ def prompt_with_answers(body: str, answers: list[ItemAnswer], *, limit_bytes: in
         head = f"## {one.item}" if one.state == "completed" else f"## {one.item} ({one.state})"
         blocks.append(f"{head}\n{text.strip() or '(no answer)'}")
     return "Answers, one for each item:\n\n" + "\n\n".join(blocks) + f"\n\n---\n\n{body.strip()}"
+
+
+UnreadInputs = dict[str, list[InputPosted]]  # an item's task → inputs for its next agent, in order
+
+
+def find_unread_inputs(places: RunPaths, agent_ids: Iterable[str]) -> UnreadInputs:
+    """Read the files of these agents, whose items began and did not end."""
+    said: dict[str, tuple[str, InputPosted]] = {}  # by input id, the same for every agent
+    heard: set[str] = set()
+    for agent_id in agent_ids:
+        task = ""
+        for record in read_records(places, file=agent_id):
+            match record.body:
+                case InputPosted(source="fan_out") as posted:
+                    task = text_of_input(posted)
+                case InputPosted(source="person", input_id=name) as posted:
+                    said[name] = task, posted
+                case ItemRecorded(item_id=name):
+                    heard.add(name)
+                case _:
+                    pass
+    found: UnreadInputs = {}
+    for name, (task, posted) in said.items():
+        if name not in heard:
+            found.setdefault(task, []).append(posted)
+    return found
+
+
+def text_of_input(posted: InputPosted) -> str:
+    """The text of an input."""
+    return "".join(part.text for part in posted.parts if isinstance(part, TextInput))

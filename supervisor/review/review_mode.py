@@ -13,7 +13,7 @@ import trio
 from swarm.mailbox.ids import ROOT_PATH
 from swarm.mailbox.protocol.control import AnyControlReply, Done, Refused, ReviewWork
 from swarm.mailbox.protocol.records import RunCompleted
-from swarm.mailbox.protocol.requests import AnyReply, RequestRefused, Spawn, Spawned
+from swarm.mailbox.protocol.requests import RequestRefused, Spawn, Spawned
 from swarm.mailbox.protocol.review import EnteredReviewMode, ExitedReviewMode
 from swarm.roles.role_loader import REVIEW_ROLE
 
@@ -68,7 +68,8 @@ async def start_child_review(
         task_name=name, message=work.prompt, agent_type=REVIEW_ROLE, deadline_s=_SLOT_TIMEOUT_S
     )
     try:
-        reply = await _start(team, asker, spawn)
+        show = partial(team.lifecycle.show_position, f"{asker.path}/{name}")
+        reply = await team.spawner.spawn(asker, spawn, show)
     except AgentRequestError as error:
         return Refused(message=str(error))
     if not isinstance(reply, Spawned):
@@ -78,14 +79,6 @@ async def start_child_review(
     running.note(entered, agent=asker.path)
     nursery.start_soon(partial(_report_end, running, team, asker.path, reply.path))
     return Done(message=f"{reply.path} reviews: {work.hint}; {asker.path} gets its findings")
-
-
-async def _start(team: TeamService, asker: Agent, spawn: Spawn) -> AnyReply:
-    """Start the reviewer like a child that the agent itself spawns. Raises AgentRequestError."""
-    spawner, limits, path = team.spawner, team.spawn_limits, f"{asker.path}/{spawn.task_name}"
-    limits.check(asker.plan, spawn, spawner.roles, provider=spawner.provider)
-    show = partial(team.lifecycle.show_position, path)
-    return await limits.count_spawn(path, partial(spawner.spawn_child, asker, spawn, show))
 
 
 async def _report_end(running: RunContext, team: TeamService, asker: str, reviewer: str) -> None:

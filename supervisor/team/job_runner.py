@@ -215,7 +215,7 @@ class JobRunner:
         ended_in_time = False
         try:
             show = partial(self._show_position, item.path)
-            await self._spawner.start_first_process(member, None, on_place=show)
+            await self._spawner.start_first_process(member, None, on_position=show)
         except BaseException as error:
             member.is_starting = False
             self._spawner.cancel_spawn(member, "it was never started")

@@ -7,6 +7,7 @@ name never sees it. An agent without a process gets it in its next process.
 from collections.abc import Callable
 from typing import Literal
 
+import msgspec
 import trio
 
 from swarm.mailbox.entropy import SYSTEM_ENTROPY, EntropySources
@@ -17,10 +18,14 @@ from swarm.mailbox.protocol.records import AgentEnded, MailHandled, MailPosted, 
 from ..agents.agent_phases import AgentEvent, Phase
 from ..agents.agent_record import Agent
 from ..agents.end_states import GOOD_ENDS
+from ..journal.journal_reader import read_records
+from ..journal.replay import AgentPast, RunPast
 from ..run_context import RunContext
+from ..runs.paths import RunPaths
 
 _DELIVERY_TIMEOUT_S = 2.0
 _PREVIEW_CHARS = 500
+_LAST_RECORDS = 256  # more than one step writes
 MAX_UNREAD = 1_000  # unread mail per reader; more is refused
 _SILENT_ENDS = frozenset({"interrupted"})  # somebody requested this end, so the parent is not woken
 
@@ -229,3 +234,46 @@ class MailDelivery:
 def preview(text: str) -> str:
     """The first 500 characters of a task, for lists."""
     return text if len(text) <= _PREVIEW_CHARS else text[: _PREVIEW_CHARS - 1] + "…"
+
+
+def report_to_parent(
+    running: RunContext, post: MailDelivery, agent: Agent, outcome: AgentEnded
+) -> None:
+    """Journal and deliver the mail that reports how an agent's work ended.
+
+    A parent is told of every end of a child. End and report are journaled in one step, so a resume
+    looks for a lost report only behind the last records (`unreported_ends`).
+    """
+    report = make_report(agent, outcome, running.entropy)
+    parent = running.agents.members.get(agent.plan.parent or "")
+    if outcome.cut_off:
+        return  # a resume continues it
+    if report is not None and not running.request.wake_parents:
+        report = msgspec.structs.replace(report, trigger_turn=False)
+    if report is not None and parent is not None and not parent.closed:
+        post.send(parent, report)
+
+
+def unreported_ends(places: RunPaths, past: RunPast) -> list[str]:
+    """Paths of agents that ended just before the cut and whose parent got no report."""
+    return [
+        path
+        for path, agent in past.agents.items()
+        if agent.ended is not None
+        and not agent.is_unfinished
+        and agent.ended_seq + _LAST_RECORDS >= past.last_seq
+        and not _was_reported(places, past, agent)
+    ]
+
+
+def _was_reported(places: RunPaths, past: RunPast, agent: AgentPast) -> bool:
+    parent = past.agents.get(agent.spawned.parent or "")
+    if parent is None:
+        return True  # there is no parent to tell
+    return any(
+        isinstance(record.body, MailPosted)
+        and record.seq > agent.ended_seq
+        and record.body.mail.kind == "final_answer"
+        and record.body.mail.author == agent.spawned.path
+        for record in read_records(places, file=parent.spawned.agent_id)
+    )

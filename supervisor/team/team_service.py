@@ -5,7 +5,6 @@ it. An agent can only end or interrupt its descendants.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import assert_never
 
 import trio
@@ -43,14 +42,12 @@ from ..agents.resume_continuation import continue_cut_off, has_work_after_end
 from ..agents.resume_team import restore_team
 from ..agents.resume_unstarted import close_unstarted
 from ..agents.slot_deadlock import DeadlockDetector, LiveSlotUsers
-from ..agents.spawn_limits import SpawnLimits
 from ..agents.spawning import AgentSpawner
 from ..journal.replay import AgentPast, RunPast
 from ..run_context import RunContext
 from .agent_actions import AgentActions
 from .detached_jobs import DetachedJobs
-from .mail_delivery import MailDelivery
-from .parent_reports import report_to_parent, unreported_ends
+from .mail_delivery import MailDelivery, report_to_parent, unreported_ends
 from .person_input import PersonInput
 from .wait_calls import WaitCalls
 
@@ -78,17 +75,16 @@ class TeamService:
         self.mail = MailDelivery(running, nursery, self._wake)
         users = LiveSlotUsers(running, self.agents, self.lifecycle, self._open_requests)
         self._deadlock_detector = DeadlockDetector(users)
-        self.spawner = self._spawner = AgentSpawner(
-            running, self.agents, self.mail, self._deadlock_detector
-        )
-        self.spawn_limits = SpawnLimits(
-            most=running.request.max_spawns,
-            is_known_path=lambda path: self.team.find(path) is not None,
-            find_model=hooks.find_model or (lambda: None),
+        self.spawner = AgentSpawner(
+            running,
+            self.agents,
+            self.mail,
+            self._deadlock_detector,
+            hooks.find_model or (lambda: None),
         )
         self.actions = AgentActions(running, self.agents, self.mail)
         self._wait_calls = WaitCalls(self.team, self.mail, self.lifecycle)
-        self._detached_jobs = DetachedJobs(running, self.agents, self._spawner, self.mail, nursery)
+        self._detached_jobs = DetachedJobs(running, self.agents, self.spawner, self.mail, nursery)
         self._jobs = self._detached_jobs.jobs
         self._person_input = PersonInput(running, self.agents, self._wake)
         nursery.start_soon(self._deadlock_detector.run)
@@ -121,10 +117,10 @@ class TeamService:
         known = {
             one.spawned.agent_id for one in past.agents.values()
         } | self._detached_jobs.restore()
-        for plan, agent_past in restore_team(past, self._spawner.roles, root):
+        for plan, agent_past in restore_team(past, self.spawner.roles, root):
             agent = self.team.add(_restored_agent(plan, agent_past))
             self._run.registry.restore_path(agent.path, agent_id=plan.agent_id)
-            self.spawn_limits.started += 1
+            self.spawner.limits.count_restored()
             if agent_past.is_unfinished:
                 continue_cut_off(self._run, agent_past)
                 self._wake(agent)
@@ -226,12 +222,7 @@ class TeamService:
         match request:
             case Spawn():
                 place = self._position_sender(agent, member, request_id, request.task_name)
-                roles, provider = self._spawner.roles, self._spawner.provider
-                self.spawn_limits.check(member.plan, request, roles, provider=provider)
-                grant = partial(self._spawner.spawn_child, member, request, place)
-                return await self.spawn_limits.count_spawn(
-                    f"{member.path}/{request.task_name}", grant
-                )
+                return await self.spawner.spawn(member, request, place)
             case SendMail():
                 return await self.actions.send(member, request)
             case FollowUp():

@@ -12,10 +12,12 @@ from swarm.mailbox.fragments import MAX_MESSAGE_BYTES, split_into_fragments
 from swarm.mailbox.protocol.changes import CompactionInfo
 from swarm.mailbox.protocol.control import (
     CompactAgent,
+    ContinueAgent,
     Done,
     GetSnapshot,
     InterruptAgent,
     KillAgent,
+    PauseAgent,
     Refused,
     ResolveApproval,
     ReviewWork,
@@ -134,6 +136,19 @@ async def test_an_agent_that_was_ended_for_good_is_not_spoken_to(tmp_path, autoj
         reply = await server.ask(SendText(agent="/root", text="x"))
         assert reply == Refused(message="/root was ended for good; nothing reaches it")
         assert isinstance(await server.ask(ReviewWork(prompt="p", agent="/root")), Refused)
+
+
+async def test_a_pause_of_the_whole_run_leaves_the_pause_of_an_agent(tmp_path, autojump_clock):
+    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (team, server):
+        agents = team.running.agents
+        root = agents.members["/root"]
+        assert isinstance(await server.ask(PauseAgent(agent="/root")), Done)
+        assert isinstance(await server.ask(PauseAgent(agent="")), Done)
+        assert isinstance(await server.ask(ContinueAgent(agent="/root")), Refused)
+        assert isinstance(await server.ask(ContinueAgent(agent="")), Done)
+        assert agents.is_paused(root)
+        assert isinstance(await server.ask(ContinueAgent(agent="/root")), Done)
+        assert not agents.is_paused(root)
 
 
 async def test_words_for_a_run_that_is_ending_are_refused(tmp_path, autojump_clock):

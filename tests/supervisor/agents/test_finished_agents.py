@@ -18,7 +18,7 @@ from swarm.supervisor.agents.finished_agents import (
 )
 from swarm.supervisor.agents.slots import AgentRegistry, PathTaken
 from swarm.supervisor.team.mail_delivery import make_mail
-from swarm.supervisor.team.wait_decision import decide_wait
+from swarm.supervisor.team.wait_calls import decide_wait
 
 MANY = 300
 

@@ -11,8 +11,7 @@ from swarm.mailbox.protocol.spec import RoleBrief
 from swarm.roles.role import Role
 from swarm.roles.role_loader import load_roles
 from swarm.supervisor.agents.agent_record import AgentPlan
-from swarm.supervisor.agents.child_plan import AgentRequestError
-from swarm.supervisor.agents.spawn_limits import SpawnLimits, check_model
+from swarm.supervisor.agents.child_plan import AgentRequestError, SpawnLimits, check_model
 
 ASKER = AgentPlan(path="/root", agent_id="1", role=RoleBrief(), limits=Limits(), cwd="/", model="m")
 WISH = Spawn(task_name="a", message="do it")

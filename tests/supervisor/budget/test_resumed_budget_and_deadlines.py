@@ -16,8 +16,13 @@ from swarm.mailbox.protocol.records import (
 )
 from swarm.supervisor.budget.budget_texts import budget_notice, budget_used_up_text, deadline_notice
 from swarm.supervisor.budget.deadlines import DeadlineStep, next_deadline_step
-from swarm.supervisor.budget.ledger import Amount, BudgetRefusal, BudgetReservation, BudgetUsage
-from swarm.supervisor.budget.ledger_fold import fold_ledger
+from swarm.supervisor.budget.ledger import (
+    Amount,
+    BudgetRefusal,
+    BudgetReservation,
+    BudgetUsage,
+    fold_ledger,
+)
 from swarm.supervisor.console.budget_description import budget_parts, describe_budget
 from swarm.supervisor.console.log_lines import describe_body
 from swarm.supervisor.console.run_state import RunState

@@ -10,8 +10,7 @@ from swarm.mailbox.protocol.items import Message, text_of
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import TextInput, UserInput
 from swarm.mailbox.protocol.records import AgentSpawned, FanOutItemEnded, ItemRecorded
-from swarm.supervisor.fan_out.fan_out_runner import FanOutRunner
-from swarm.supervisor.fan_out.unread_inputs import find_unread_inputs
+from swarm.supervisor.fan_out.fan_out_runner import FanOutRunner, find_unread_inputs
 from swarm.supervisor.journal.journal_reader import read_records
 from swarm.supervisor.run_request import FanOut
 

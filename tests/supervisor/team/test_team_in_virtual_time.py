@@ -8,6 +8,7 @@ from support.team_in_memory import END, WORK, calls, open_team, says, spawn, wai
 from swarm.mailbox.protocol.events import CallBegan, TurnCompleted
 from swarm.mailbox.protocol.ops import TextInput, UserInput
 from swarm.mailbox.protocol.records import AgentSpawned, ItemRecorded, MailHandled, MailPosted
+from swarm.supervisor.agents.agent_phases import Phase
 from swarm.worker.testing.agent_harness import failed
 
 LIMIT_S = 7200
@@ -298,3 +299,45 @@ async def test_who_stands_in_line_after_a_cut_response_is_known_to_do_nothing_el
         await team.begin()
         with trio.fail_after(10):
             await team.until(lambda: bool({"/root/b", "/root/a/c"} & set(team.children)))
+
+
+async def test_an_agent_that_is_closed_while_its_turn_is_being_suspended_ends(
+    tmp_path, autojump_clock
+):
+    scripts = {
+        "/root": [calls(spawn("a")), *[says("root")] * 3],
+        "/root/a": [calls(spawn("b")), calls(wait("b")), says("a")],
+        "/root/a/b": [calls(WORK) for _ in range(9)] + [says("b")],
+    }
+    async with open_team(tmp_path, scripts, max_agents=3) as team:
+        await team.begin()
+        await team.until(lambda: len(team.bodies(CallBegan, "/root/a")) == 2)
+        agent = team.service.team.members["/root/a"]
+        team.nursery.start_soon(team.service.lifecycle.suspend, agent)
+        with trio.fail_after(30):
+            while agent.phase is not Phase.SUSPENDING:
+                await trio.lowlevel.checkpoint()
+            await team.service.kill(team.service.team.subtree("/root/a"))
+        assert (agent.phase, agent.status) == (Phase.CLOSED, "killed")
+        assert await over(team) == "completed"
+
+
+async def test_an_agent_that_is_closed_while_it_waits_for_its_next_process_keeps_no_slot(
+    tmp_path, autojump_clock
+):
+    scripts = {
+        "/root": [calls(spawn("a")), calls(wait("a")), calls(spawn("b")), calls(wait("b"))]
+        + [says("root")] * 3,
+        "/root/a": [says("a")],
+        "/root/b": [calls(WORK), says("b")],
+    }
+    async with open_team(tmp_path, scripts, max_agents=2) as team:
+        await team.begin()
+        await team.until(lambda: bool(team.bodies(CallBegan, "/root/b")))
+        agent = team.service.team.members["/root/a"]
+        await team.service.send_input(agent, words("go on"))
+        await team.until(lambda: agent.status == "queued")
+        await team.service.kill([agent])
+        assert await over(team) == "completed"
+        assert agent.phase is Phase.CLOSED
+        assert "/root/a" not in team.control.agents

@@ -8,7 +8,7 @@ from swarm.supervisor.agents.agent_directory import AgentDirectory
 from swarm.supervisor.agents.finished_agents import FinishedAgents
 from swarm.supervisor.agents.slots import AgentRegistry
 from swarm.supervisor.team.mail_delivery import make_mail
-from swarm.supervisor.team.wait_decision import decide_wait, result_at_timeout
+from swarm.supervisor.team.wait_calls import decide_wait, result_at_timeout
 
 
 @pytest.fixture
