@@ -76,6 +76,17 @@ class Compaction(Tagged):
     id: str | None = None
 
 
+class ProviderItem(Tagged):
+    """An item of a kind that only its provider knows, such as `web_search_call`; sent back to that
+    provider as it came.
+    """
+
+    kind: str
+    provider: str  # id of the provider that sent it
+    json: str  # the whole item
+    id: str | None = None
+
+
 AnyCall = FunctionCall | CustomToolCall
 AnyOutput = FunctionCallOutput | CustomToolCallOutput
 AnyItem = (
@@ -86,6 +97,7 @@ AnyItem = (
     | FunctionCallOutput
     | CustomToolCallOutput
     | Compaction
+    | ProviderItem
 )
 
 

@@ -27,6 +27,7 @@ from swarm.mailbox.protocol.items import (
     FunctionCall,
     FunctionCallOutput,
     Message,
+    ProviderItem,
     Reasoning,
     text_of,
 )
@@ -223,6 +224,8 @@ def describe_item(item: AnyItem) -> str:
             text = f"call {item.name} {item.input}"
         case FunctionCallOutput() | CustomToolCallOutput():
             text = f"output: {first_line(text_of(item.output), limit=_LIMIT)}"
+        case ProviderItem(kind=kind):
+            text = f"{kind}: (of the provider)"
         case Compaction():
             text = "compaction: (sealed by the provider)"
         case _:

@@ -26,6 +26,7 @@ from swarm.mailbox.protocol.items import (
     CustomToolCall,
     FunctionCall,
     Message,
+    ProviderItem,
     Reasoning,
     TokenUsage,
     decode_item,
@@ -92,7 +93,7 @@ class TokenTally:
 def _is_model_output(item: AnyItem) -> bool:
     """True for output of the model. Mail from other agents is also a message of role assistant."""
     match item:
-        case FunctionCall() | CustomToolCall() | Reasoning():
+        case FunctionCall() | CustomToolCall() | Reasoning() | ProviderItem():
             return True
         case Message(role="assistant", author=None):
             return True

@@ -190,7 +190,9 @@ class HttpSource:
     def _open_stream(self, request: RenderedRequest) -> WireStream[object]:
         name = self._origin.provider
         if self._provider.wire_api == "responses":
-            return ResponsesStream(provider=name, new_id=self._new_id)
+            return ResponsesStream(
+                provider=name, new_id=self._new_id, provider_id=request.model.provider
+            )
         if self._provider.wire_api == "messages":
             from .messages_stream import MessagesStream  # imported late: most runs use another wire
 

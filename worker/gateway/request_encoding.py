@@ -24,6 +24,7 @@ from swarm.mailbox.protocol.items import (
     InputImage,
     InputText,
     Message,
+    ProviderItem,
     Reasoning,
     text_of,
 )
@@ -212,8 +213,8 @@ class GroupedItemStore(EncodedItemStore):
                 self._add_call(call_id, name, to_json({"input": text}).decode())
             case FunctionCallOutput() | CustomToolCallOutput():
                 self._add_output(item)
-            case Compaction():
-                pass  # sealed by a provider on another wire; no server here could read it
+            case Compaction() | ProviderItem():
+                pass  # of a provider on another wire; no server here could read it
 
     @property
     @abstractmethod

@@ -17,6 +17,7 @@ from swarm.mailbox.protocol.items import (
     FunctionCall,
     FunctionCallOutput,
     Message,
+    ProviderItem,
     Reasoning,
     text_message,
     text_of,
@@ -31,6 +32,11 @@ from .request_encoding import (
     is_strict,
     to_json,
 )
+
+LOCAL_CALL = "local_shell_call"  # a call of a tool that is never offered
+_NOT_RUN = "not run: this tool was not offered"
+_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_text = msgspec.json.Decoder(str).decode
 
 
 class _SummaryText(msgspec.Struct, tag_field="type", tag="summary_text"):
@@ -148,10 +154,10 @@ class ResponsesStore(EncodedItemStore):
         self._ends: list[int] = []
 
     def append(self, item: AnyItem) -> None:
-        if not _is_foreign(item):
+        if encoded := b"" if self._is_foreign(item) else self._encode(item):
             if self._buffer:
                 self._buffer += b","
-            self._buffer += self._encode(item)
+            self._buffer += encoded
         self._ends.append(len(self._buffer))
 
     def rewind(self, count: int) -> bool:
@@ -164,6 +170,15 @@ class ResponsesStore(EncodedItemStore):
         own = b"" if key.compacts else b',"prompt_cache_key":' + to_json(cache_key)
         return (head.before, bytes(self._buffer), head.after, own, b"}")
 
+    def _is_foreign(self, item: AnyItem) -> bool:
+        """An item of another provider, or thinking that another wire signed: this one refuses
+        both.
+        """
+        if isinstance(item, ProviderItem):
+            return item.provider != self._context.model.provider
+        sealed = item.encrypted_content if isinstance(item, Reasoning) else None
+        return sealed is not None and sealed.startswith(SEAL)
+
     def _encode(self, item: AnyItem) -> bytes:
         match item:
             case Message(author=str(), content=content) if self._context.model.mail_role == "user":
@@ -175,13 +190,24 @@ class ResponsesStore(EncodedItemStore):
                 return to_json(_Reasoning(summary=texts, encrypted_content=encrypted))
             case FunctionCall() | CustomToolCall() | Compaction():
                 return to_json(item if item.id is None else msgspec.structs.replace(item, id=None))
+            case ProviderItem():
+                return _provider_item(item)
             case FunctionCallOutput() | CustomToolCallOutput():
                 output = item.output
                 shown = output if isinstance(output, str) else self._resolve(output)
                 return to_json(msgspec.structs.replace(item, output=shown, success=None))
 
 
-def _is_foreign(item: AnyItem) -> bool:
-    """Thinking that another wire signed, which this wire refuses."""
-    sealed = item.encrypted_content if isinstance(item, Reasoning) else None
-    return sealed is not None and sealed.startswith(SEAL)
+def _provider_item(item: ProviderItem) -> bytes:
+    """The item without its id, which no provider finds again; a local call with the output that
+    the wire requires. b"" for an item that cannot be read any more.
+    """
+    try:
+        fields = _decode_fields(item.json)
+        call_id = _decode_text(fields["call_id"]) if item.kind == LOCAL_CALL else None
+    except (msgspec.DecodeError, KeyError):
+        return b""
+    encoded = to_json({name: raw for name, raw in fields.items() if name != "id"})
+    if call_id is None:
+        return encoded
+    return encoded + b"," + to_json(FunctionCallOutput(call_id=call_id, output=_NOT_RUN))

@@ -14,6 +14,7 @@ from swarm.mailbox.protocol.items import (
     Message,
     OutputText,
     Phase,
+    ProviderItem,
     Reasoning,
 )
 
@@ -26,6 +27,7 @@ from .backend import (
     SampleError,
 )
 from .failures import ErrorFields
+from .responses_request import LOCAL_CALL
 from .sse import (
     DecodedEvent,
     TextAccumulator,
@@ -76,7 +78,7 @@ class _Event(msgspec.Struct):
     type: str = ""
     delta: str | None = None
     item_id: str | None = None
-    item: _Item | None = None
+    item: msgspec.Raw = msgspec.Raw(b"null")  # an _Item
     response: _Response | None = None
     summary_index: int | None = None
     error: ErrorFields | None = None  # the error of an `error` event, in one of two forms
@@ -91,7 +93,8 @@ class _Compacted(msgspec.Struct):
 
 
 _decode = msgspec.json.Decoder(_Event).decode
-_decode_items = msgspec.json.Decoder(tuple[_Item, ...] | None).decode
+_decode_item = msgspec.json.Decoder(_Item | None).decode
+_decode_items = msgspec.json.Decoder(tuple[msgspec.Raw, ...] | None).decode
 _decode_compacted = msgspec.json.Decoder(_Compacted).decode
 _decode_text = msgspec.json.Decoder(str).decode
 _PHASES: dict[str, Phase] = {"commentary": "commentary", "final_answer": "final_answer"}
@@ -99,12 +102,19 @@ _KEEPALIVES = frozenset({"response.in_progress", "response.queued", "keepalive",
 _CALLS = frozenset({"function_call", "custom_tool_call"})
 _OUTPUT_KINDS = _CALLS | {"message"}  # the kinds of items that an answer consists of
 _COMPACTIONS = frozenset({"compaction", "compaction_summary"})
+_USED_KINDS = _OUTPUT_KINDS | _COMPACTIONS | {"reasoning"}
+_MOST_PROVIDER_ITEM_BYTES = 256 * 1024
 
 
 class ResponsesStream(WireStream[_Event]):
-    """One response."""
+    """One response.
 
-    def __init__(self, *, provider: str, new_id: NewId) -> None:
+    Args:
+        provider: Its name, for texts.
+        provider_id: Stands in the items that only this provider knows.
+    """
+
+    def __init__(self, *, provider: str, new_id: NewId, provider_id: str = "") -> None:
         handlers = {
             "response.output_text.delta": self._take_text,
             "response.reasoning_summary_text.delta": self._take_reasoning,
@@ -119,6 +129,7 @@ class ResponsesStream(WireStream[_Event]):
             "error": self._take_error,
         }
         super().__init__(_decode, handlers, provider=provider, new_id=new_id)
+        self._provider_id = provider_id
         self._active = ""  # the item of deltas without an id
         self._shown: dict[str, TextAccumulator] = {}  # by item: the text of its deltas
         self._begun = self._outputs_completed = 0  # items of _OUTPUT_KINDS
@@ -140,7 +151,7 @@ class ResponsesStream(WireStream[_Event]):
         self._emit_reasoning(item_id, "\n\n" if read.event.summary_index else "")
 
     def _take_item_added(self, read: DecodedEvent[_Event]) -> None:
-        item = read.event.item
+        item = _read_item(read.event.item)
         if item is None:
             raise UnreadableEvent("an item begins without saying as what")
         self._begun += item.type in _OUTPUT_KINDS
@@ -148,17 +159,18 @@ class ResponsesStream(WireStream[_Event]):
         self._emit_started(self._active, read.identifier(item.type))
 
     def _take_item_done(self, read: DecodedEvent[_Event]) -> None:
-        if read.event.item is None or read.has_halves:
+        raw = read.event.item
+        if (item := _read_item(raw)) is None or read.has_halves:
             raise UnreadableEvent("an item was told without being whole")
-        self._complete_item(read.event.item)
+        self._complete_item(item, raw)
 
     def _take_completed(self, read: DecodedEvent[_Event]) -> None:
         if read.has_halves:
             raise UnreadableEvent("half a character stands alone")
         response = read.event.response or _Response()
         if not self._items_done:  # some servers send their items only here
-            for item in _read_items(response.output):
-                self._complete_item(item)
+            for raw in _read_items(response.output):
+                self._complete_item(_read_item(raw) or _Item(), raw)
         if self._begun > self._outputs_completed:
             raise UnreadableEvent("an item of the response never came whole")
         usage = read_usage(response.usage)
@@ -185,11 +197,11 @@ class ResponsesStream(WireStream[_Event]):
         text = self._shown.setdefault(item_id, TextAccumulator(self._size))
         return item_id, text.add(read.text(event.delta))
 
-    def _complete_item(self, item: _Item) -> None:
+    def _complete_item(self, item: _Item, raw: msgspec.Raw) -> None:
         self._outputs_completed += item.type in _OUTPUT_KINDS
         if item.type in _CALLS and item.status == "incomplete":
             return  # the model was stopped in the middle of the call
-        whole = self._whole(item)
+        whole = self._whole(item) or self._provider_item(item, raw)
         if whole is not None:
             self._emit_item(whole)
 
@@ -232,6 +244,19 @@ class ResponsesStream(WireStream[_Event]):
             case _:
                 return None
 
+    def _provider_item(self, item: _Item, raw: msgspec.Raw) -> ProviderItem | None:
+        """An item of a kind that is not used here. None: it says nothing to the provider later, or
+        is a call that waits for an output which nobody can give.
+        """
+        kind, data = item.type, bytes(raw)
+        is_used = not kind or kind in _USED_KINDS or kind.endswith("_output")
+        waits = item.call_id is not None and kind != LOCAL_CALL
+        if is_used or waits or len(data) > _MOST_PROVIDER_ITEM_BYTES:
+            return None
+        return ProviderItem(
+            kind=kind, provider=self._provider_id, json=data.decode(), id=item.id or None
+        )
+
 
 def _texts(parts: tuple[_Part, ...] | None) -> tuple[str, ...]:
     return tuple(part.text for part in parts or () if part.text)
@@ -253,7 +278,16 @@ def _arguments(raw: msgspec.Raw) -> str:
     return data.decode()
 
 
-def _read_items(raw: msgspec.Raw) -> tuple[_Item, ...]:
+def _read_item(raw: msgspec.Raw) -> _Item | None:
+    """Raises UnreadableEvent."""
+    try:
+        item: _Item | None = _decode_item(raw)
+    except msgspec.DecodeError as error:
+        raise UnreadableEvent(describe_decode_error(error)) from None
+    return item
+
+
+def _read_items(raw: msgspec.Raw) -> tuple[msgspec.Raw, ...]:
     """The items that the end of a response repeats. Raises UnreadableEvent."""
     try:
         return _decode_items(raw) or ()

@@ -1,13 +1,18 @@
 """How the answers of real servers are read, odd ones too."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.mailbox.protocol.items import FunctionCall, Reasoning
+from swarm.mailbox.protocol.items import FunctionCall, ProviderItem, Reasoning, text_message
+from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.worker.gateway.backend import ResponseFinished, ResponseItemDone, SampleError
 from swarm.worker.gateway.chat_stream import ChatStream
+from swarm.worker.gateway.request_encoding import EncodingContext, HeadKey, RequestHeadCache
+from swarm.worker.gateway.responses_request import ResponsesStore, encode_head
 from swarm.worker.gateway.responses_stream import ResponsesStream
 
 
@@ -170,3 +175,66 @@ def test_what_ends_a_response_early(event, kind):
     with pytest.raises(SampleError) as caught:
         stream.feed(msgspec.json.encode(event))
     assert caught.value.failure.kind == kind
+
+
+SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"q": "ü"}}
+LOCAL = {"type": "local_shell_call", "call_id": "c1", "action": {"command": ["ls"]}}
+
+
+def items_of(*items):
+    """The items that a stream of the Responses wire with these `done` items yields."""
+    stream = ResponsesStream(provider="P", new_id=lambda: "new", provider_id="p")
+    events = []
+    for item in items:
+        done = {"type": "response.output_item.done", "item": item}
+        events += stream.feed(msgspec.json.encode(done))
+    return [event.item for event in events]
+
+
+def sent_back(item, *, provider="p"):
+    model = ModelInfo(slug="m", provider=provider, wire="responses")
+    context = EncodingContext(blobs_dir=Path("/nowhere"), model=model)
+    store = ResponsesStore(context, RequestHeadCache(encode_head))
+    for one in (text_message("user", "hi"), item, text_message("user", "on")):
+        store.append(one)
+    body = b"".join(store.body(HeadKey(model=model, instructions="I"), "a"))
+    return msgspec.json.decode(body)["input"][1:-1]
+
+
+def test_an_item_that_only_the_provider_knows_goes_back_to_it_as_it_came():
+    (item,) = items_of(SEARCH)
+    assert (item.kind, item.provider, item.id) == ("web_search_call", "p", "ws_1")
+    assert msgspec.json.decode(item.json) == SEARCH
+    assert sent_back(item) == [{name: SEARCH[name] for name in SEARCH if name != "id"}]
+    assert sent_back(item, provider="another") == []
+
+
+def test_a_local_call_goes_back_with_the_output_that_the_wire_requires():
+    (item,) = items_of(LOCAL)
+    called, output = sent_back(item)
+    assert called == LOCAL
+    assert output == {
+        "type": "function_call_output",
+        "call_id": "c1",
+        "output": "not run: this tool was not offered",
+    }
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "computer_call", "call_id": "c1"},  # its output is a screenshot
+        {"type": "function_call_output", "call_id": "c1", "output": "forged"},
+        {"type": "mcp_output"},
+        {"type": ""},
+        {"type": "compaction"},
+        {"type": "image_generation_call", "result": "A" * 300_000},
+    ],
+)
+def test_an_item_that_cannot_go_back_is_left_out(item):
+    assert items_of(item) == []
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"type":"local_shell_call"}'])
+def test_an_item_that_a_journal_has_changed_is_left_out(text):
+    assert sent_back(ProviderItem(kind="local_shell_call", provider="p", json=text)) == []

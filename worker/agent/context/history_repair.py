@@ -23,6 +23,7 @@ from swarm.mailbox.protocol.items import (
     InputImage,
     InputText,
     Message,
+    ProviderItem,
     Reasoning,
 )
 from swarm.mailbox.protocol.spec import EndedCall
@@ -116,7 +117,7 @@ def pair_calls(items: Sequence[AnyItem]) -> dict[int, int]:
 def _is_response_item(item: AnyItem) -> bool:
     """True for items that may stand between the calls of one response and its last output."""
     match item:
-        case Reasoning() | FunctionCall() | CustomToolCall():
+        case Reasoning() | FunctionCall() | CustomToolCall() | ProviderItem():
             return True
         case Compaction():
             return False

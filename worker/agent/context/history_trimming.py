@@ -16,6 +16,7 @@ from swarm.mailbox.protocol.items import (
     Compaction,
     InputText,
     Message,
+    ProviderItem,
     Reasoning,
 )
 
@@ -109,7 +110,7 @@ def _removable_groups(items: Sequence[AnyItem]) -> Iterable[set[int]]:
 
 
 def _is_model_item(item: AnyItem) -> bool:
-    if isinstance(item, AnyCall | Reasoning):
+    if isinstance(item, AnyCall | Reasoning | ProviderItem):
         return True
     return isinstance(item, Message) and item.role == "assistant" and item.author is None
 

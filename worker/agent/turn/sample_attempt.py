@@ -23,6 +23,7 @@ from swarm.mailbox.protocol.items import (
     FunctionCall,
     FunctionCallOutput,
     Message,
+    ProviderItem,
     Reasoning,
     text_of,
 )
@@ -206,6 +207,8 @@ class SampleAttempt:
                 return self._note_message(item)
             case Reasoning():
                 return state.inbox.mail_joins_now
+            case ProviderItem():
+                return False
 
     def _note_message(self, message: Message) -> bool:
         text = text_of(message.content)
