@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
 from types import SimpleNamespace
+from typing import Any
 
 import trio
 
@@ -363,13 +364,15 @@ class MemoryControl:
         return self._calls.popleft()
 
     def reply(self, call: ControlRequest, body: bytes) -> None:
-        call.sender.reply = decode_control_reply(body)
-        call.sender.answered.set()
+        sender: Any = call.sender  # the person's, who waits for both
+        sender.reply = decode_control_reply(body)
+        sender.answered.set()
 
     def close(self) -> None:
         self.is_open = False
         for call in self._calls:
-            call.sender.answered.set()
+            sender: Any = call.sender
+            sender.answered.set()
         self._calls.clear()
 
     async def ask(self, wish: object) -> object | None:

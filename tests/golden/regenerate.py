@@ -15,7 +15,7 @@ import re
 import sys
 import types
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import msgspec
 from msgspec import inspect
@@ -60,7 +60,8 @@ def tag_of(member: type[Tagged]) -> str:
 def sample(cls: type[msgspec.Struct]) -> msgspec.Struct:
     """An instance whose every field differs from its default."""
     values = {}
-    for field in inspect.type_info(cls).fields:
+    info: Any = inspect.type_info(cls)
+    for field in info.fields:
         values[field.name] = sample_of(field.type, field)
     return cls(**values)
 

@@ -8,14 +8,14 @@ import socket
 import ssl
 import threading
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 import trio
 
-from support.proxy_testbed import local, open_proxy_testbed, serving
+from support.proxy_testbed import RecordingServer, local, open_proxy_testbed, serving
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.limits import NetworkPolicy
 
@@ -31,6 +31,8 @@ LOGIN = "Basic " + base64.b64encode(f"me:{PASSWORD}".encode()).decode()
 
 class Upstream(BaseHTTPRequestHandler):
     """A real forwarding proxy that takes every name for this machine."""
+
+    server: RecordingServer
 
     protocol_version = "HTTP/1.1"
 
@@ -86,9 +88,8 @@ class Upstream(BaseHTTPRequestHandler):
 @contextmanager
 def upstream(*, password=PASSWORD, **more):
     """The proxy, and the variables that name it."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Upstream)
+    server = RecordingServer(("127.0.0.1", 0), Upstream)
     server.received = []
-    server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     secret = password.replace("/", "%2F")

@@ -72,6 +72,8 @@ Life = Callable[["Stage", object, Puppet], Awaitable[None]]
 class Stage:
     """A running supervisor's insides. The last of `lives` is every further life's as well."""
 
+    running: RunContext
+
     def __init__(self, office, nursery: trio.Nursery, lives: list[Life]) -> None:
         self.office, self._nursery, self._lives = office, nursery, lives
         self.start_limiter = trio.CapacityLimiter(4)

@@ -56,6 +56,7 @@ class Terminal:
         self.rig, self.ours, self.theirs = rig, ours, theirs
         self.stopped = rig.folder / "stopped"
         self.seen, self._from = "", 0
+        self.code: int | None = None
 
     async def read_all(self) -> None:
         while True:

@@ -32,8 +32,17 @@ KEY = b"k" * 32
 ME = b"n/run/1"
 
 
+class RecordingServer(ThreadingHTTPServer):
+    """`received` lists what it was asked."""
+
+    daemon_threads = True
+    received: list[str]
+
+
 class Page(BaseHTTPRequestHandler):
     """Says what it was asked, and how."""
+
+    server: RecordingServer
 
     protocol_version = "HTTP/1.1"
 
@@ -57,10 +66,9 @@ class Page(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(handler=Page, *, tls=None):
-    """A real HTTP server on loopback; `received` on it lists what it was asked."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    """A real HTTP server on loopback."""
+    server = RecordingServer(("127.0.0.1", 0), handler)
     server.received = []
-    server.daemon_threads = True
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

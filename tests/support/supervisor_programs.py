@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import trio
@@ -22,7 +23,7 @@ from swarm.supervisor.processes import process_manager
 from swarm.supervisor.processes.child_loop import stop_child
 from swarm.supervisor.processes.early_start import EarlyProcesses, start_early
 from swarm.supervisor.processes.process_manager import ProcessManager, open_process_manager
-from swarm.supervisor.processes.process_types import Child, SpawnError, StartInterrupted
+from swarm.supervisor.processes.process_types import SpawnError, StartInterrupted
 
 COLD = msgspec.structs.replace(
     child_programs.PROGRAMS,
@@ -43,7 +44,7 @@ async def server_pid(manager: ProcessManager, *, but: int = 0) -> int:
     return manager.server_pid or 0
 
 
-async def wait_said(child: Child, text: str) -> None:
+async def wait_said(child: Any, text: str) -> None:
     await wait_until(lambda: text in child._stderr.text)
 
 
@@ -93,7 +94,7 @@ async def adoption(early: EarlyProcesses, token: str) -> object:
         old = await server_pid(manager)
         daemon = await manager.start(agent_spec("with_daemon", token=token), title="daemon")
         await wait_said(daemon, "up")
-        sleeper = await manager.start(agent_spec("sleep_long"), title="sleeper")
+        sleeper: Any = await manager.start(agent_spec("sleep_long"), title="sleeper")
         os.kill(old, signal.SIGKILL)
         new = await server_pid(manager, but=old)
         adopted = sleeper.pid in children_of(os.getpid())
@@ -131,7 +132,7 @@ async def silent_server(early: EarlyProcesses, token: str) -> object:
     process_manager.START_LIMIT_S = 0.2
     async with open_process_manager(early, grace_s=0.5) as manager:
         old = await server_pid(manager)
-        sleeper = await manager.start(agent_spec("sleep_long"), title="sleeper")
+        sleeper: Any = await manager.start(agent_spec("sleep_long"), title="sleeper")
         os.kill(old, signal.SIGSTOP)
         lost = await is_lost(manager, agent_spec("sleep_long"))
         child = await manager.start(agent_spec("leave_with_three"), title="another")

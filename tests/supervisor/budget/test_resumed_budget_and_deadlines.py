@@ -1,5 +1,7 @@
 """What a resume finds in the journal, what people read of bounds, and the hours."""
 
+from typing import Any
+
 import pytest
 
 from swarm.mailbox.protocol.control import Recorded, RunView
@@ -142,7 +144,9 @@ def test_the_last_line_says_what_of_the_budget_was_used_over_all_parts_of_the_ru
         ("/root/c", BudgetSet(budget=Budget(tokens=1))),
         ("", RunCompleted(status="budget", result="best")),
     ]
-    last = [line for record in records(*bodies) for line in conversion.record_lines(record)][-1]
+    last: Any = [line for record in records(*bodies) for line in conversion.record_lines(record)][
+        -1
+    ]
     assert (last.status, last.result) == ("budget", "best")
     assert (last.budget.tokens, last.budget.usd, last.budget.requests) == (9000, None, None)
     used = (last.budget.used_tokens, last.budget.used_usd, last.budget.used_requests)

@@ -1,6 +1,7 @@
 """A command that only reads is shown as what it reads, in every view; its text stays harmless."""
 
 import io
+from typing import Any
 
 from swarm.mailbox.protocol.approvals import ApprovalRequest, CommandAction, PendingApproval
 from swarm.mailbox.protocol.control import AgentView, Recorded
@@ -81,6 +82,7 @@ def test_who_approves_sees_the_command_and_what_it_does():
 
 
 def test_json_has_it_as_codex_has_it_and_unknown_where_it_is_not_known():
+    line: Any
     (line,) = OpenItems().begin(BEGAN, "i")
     assert line.item.parsed_cmd == CALL.parsed_cmd
     other = CommandCall(script="make", argv=("/bin/bash", "-c", "make"), cwd="/w")

@@ -144,9 +144,9 @@ def test_hostile_text_is_only_text():
     )
     run = RunView(title=HOSTILE, provider=HOSTILE, agents=(hostile,), throttle=HOSTILE)
     picture = render_run(run, width=200, height=9, now=0.0)
-    console = Console(file=io.StringIO(), force_terminal=True, width=200, _environ={})
-    console.print(picture)
-    written = console.file.getvalue()
+    file = io.StringIO()
+    Console(file=file, force_terminal=True, width=200, _environ={}).print(picture)
+    written = file.getvalue()
     assert "[red]x[/] red a b" in picture.text
     assert "\x1b[31m" not in written
     assert "\x1b]" not in written

@@ -1,6 +1,7 @@
 """The tools that ask by themselves (questions, permissions), and patches that need a yes."""
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -80,7 +81,7 @@ def test_questions_are_offered_to_the_root_where_a_person_may_be(site, offered):
 
 
 async def test_a_question_is_put_and_its_answer_is_the_result():
-    deed = await RequestUserInputTool(site_of()).prepare(
+    deed: Any = await RequestUserInputTool(site_of()).prepare(
         call("request_user_input", questions=[QUESTION])
     )
     ask = deed.judge()
@@ -96,7 +97,7 @@ async def test_a_question_is_put_and_its_answer_is_the_result():
 
 @pytest.mark.parametrize("answer", [None, Decided(outcome="approved")])
 async def test_no_answer_is_said_to_be_none(answer):
-    deed = await RequestUserInputTool(site_of()).prepare(
+    deed: Any = await RequestUserInputTool(site_of()).prepare(
         call("request_user_input", questions=[QUESTION])
     )
     with pytest.raises(ToolFailed, match="was cancelled before receiving a response"):
@@ -131,7 +132,9 @@ def wish(**files):
 async def test_granted_is_what_was_asked_and_given_for_as_long_as_was_said(tmp_path):
     site = site_of(tmp_path)
     (tmp_path / "link").symlink_to("/srv")
-    deed = await RequestPermissionsTool(site).prepare(wish(write=["link", "/o"], read=["/r/x"]))
+    deed: Any = await RequestPermissionsTool(site).prepare(
+        wish(write=["link", "/o"], read=["/r/x"])
+    )
     ask = deed.judge()
     assert isinstance(ask, Ask)
     assert (ask.cause, ask.reason) == ("permissions", "to build")
@@ -171,7 +174,7 @@ async def test_granted_once_holds_for_the_calls_of_the_turn():
 async def test_where_nobody_would_be_asked_the_answer_is_nothing(site):
     tool = RequestPermissionsTool(site)
     assert tool.describe(MODEL) is None
-    deed = await tool.prepare(wish(write=["/o"]))
+    deed: Any = await tool.prepare(wish(write=["/o"]))
     assert deed.judge() == Run()
     done = await run(deed, Run())
     assert json.loads(done.content) == {"permissions": {}, "scope": "turn"}
@@ -212,7 +215,7 @@ async def test_a_patch_outside_writes_what_was_approved_and_nothing_else(tmp_pat
     inside.mkdir()
     outside.mkdir()
     (inside / "way").symlink_to(outside)
-    deed = await ApplyPatchTool(site_of(inside)).prepare(patch_of("way/new"))
+    deed: Any = await ApplyPatchTool(site_of(inside)).prepare(patch_of("way/new"))
     ask = deed.judge()
     assert isinstance(ask, Ask)
     proposal = deed.propose(ask)
@@ -238,7 +241,7 @@ async def test_a_granted_path_needs_no_yes_for_a_patch(tmp_path):
     assert isinstance((await tool.prepare(patch_of(tmp_path / "a"))).judge(), Ask)
     site.granted.add(ExtraPermissions(write=(str(tmp_path),)), for_turn=False)
     assert (await tool.prepare(patch_of(tmp_path / "a"))).judge() == Run()
-    deed = await tool.prepare(patch_of(tmp_path / ".git" / "config"))
+    deed: Any = await tool.prepare(patch_of(tmp_path / ".git" / "config"))
     assert isinstance(deed.judge(), Ask)
 
 

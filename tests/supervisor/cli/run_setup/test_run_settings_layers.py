@@ -2,6 +2,7 @@
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,7 +94,7 @@ def test_layers(case, tmp_path):
     loaded = ground.load()
     rows = {row.key: row for row in effective_rows(loaded)}
     for key, wanted in case.get("want", {}).items():
-        found = rows[key].value if key in rows else None
+        found: Any = rows[key].value if key in rows else None
         if isinstance(wanted, list):
             found = list(found)
             wanted = [ground.spell(one) for one in wanted]
