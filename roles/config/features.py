@@ -17,8 +17,6 @@ Stage = Literal["under development", "experimental", "stable", "deprecated", "re
 
 
 class Feature(Value):
-    """One feature switch."""
-
     name: str
     stage: Stage
     default: bool

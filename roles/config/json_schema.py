@@ -40,7 +40,6 @@ def config_schema() -> dict[str, object]:
 
 
 def render_schema() -> str:
-    """The text of the shipped schema file."""
     return msgspec.json.format(msgspec.json.encode(config_schema()), indent=1).decode() + "\n"
 
 

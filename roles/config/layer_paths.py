@@ -42,7 +42,6 @@ def absolute_paths(values: Toml, folder: Path) -> Toml:
 
 
 def is_list(value: object) -> TypeGuard[list[object]]:
-    """True for an array."""
     return isinstance(value, list)
 
 

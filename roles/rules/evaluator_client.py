@@ -31,8 +31,6 @@ class CollectedRules(Value):
 
 
 class EvaluationRequest(Value):
-    """The files' texts."""
-
     texts: tuple[str, ...]
 
 

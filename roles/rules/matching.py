@@ -16,8 +16,6 @@ SEVERITY: dict[RuleDecision, int] = {"allow": 0, "prompt": 1, "forbidden": 2}
 
 
 class MatchedRule(Value):
-    """One rule that matches."""
-
     at: int  # its index in `RuleSet.prefixes`
     rule: PrefixRule
     matched_prefix: tuple[str, ...]

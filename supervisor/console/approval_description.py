@@ -60,7 +60,6 @@ def action_kind(action: AnyAction) -> str:
 
 
 def describe_action(action: AnyAction) -> str:
-    """The action on one line."""
     match action:
         case CommandAction():
             text = action.script or shlex.join(action.argv)

@@ -49,7 +49,6 @@ class ApprovalPanel:
         return self._state.mode != "keys" or len(key) == 1
 
     def handle_key(self, key: str) -> None:
-        """Handle a key that the panel takes."""
         stepped = handle_key(self._state, key, now=trio.current_time())
         self._state = stepped.state
         if stepped.resolution is not None:

@@ -30,6 +30,14 @@ _KINDS = {
     "questions": "asks you",
 }
 Mode = Literal["keys", "reason", "text"]
+_ANSWERS = {  # key → the answer, without its id
+    "y": ResolveApproval(approval_id="", approve=True),
+    "s": ResolveApproval(approval_id="", approve=True, scope="session"),
+    "t": ResolveApproval(approval_id="", approve=True, scope="subtree"),
+    "a": ResolveApproval(approval_id="", approve=True, scope="always"),
+    "n": ResolveApproval(approval_id="", approve=False),
+    "x": ResolveApproval(approval_id="", approve=False, abort=True),
+}
 
 
 class PromptState(Value):
@@ -84,25 +92,11 @@ def handle_key(state: PromptState, key: str, *, now: float) -> PromptStep:
 
 
 def _decide(state: PromptState, pending: PendingApproval, key: str) -> PromptStep:
-    offered = {letter for letter, _ in available_keys(pending)}
-    if key not in offered:
+    if key not in {letter for letter, _ in available_keys(pending)}:
         return PromptStep(state=state)
-    name = pending.approval_id
-    match key:
-        case "y":
-            return _send(state, ResolveApproval(approval_id=name, approve=True))
-        case "s":
-            return _send(state, ResolveApproval(approval_id=name, approve=True, scope="session"))
-        case "t":
-            return _send(state, ResolveApproval(approval_id=name, approve=True, scope="subtree"))
-        case "a":
-            return _send(state, ResolveApproval(approval_id=name, approve=True, scope="always"))
-        case "n":
-            return _send(state, ResolveApproval(approval_id=name, approve=False))
-        case "x":
-            return _send(state, ResolveApproval(approval_id=name, approve=False, abort=True))
-        case _:
-            return PromptStep(state=replace(state, mode="reason", typed=""))
+    if key in _ANSWERS:
+        return _send(state, replace(_ANSWERS[key], approval_id=pending.approval_id))
+    return PromptStep(state=replace(state, mode="reason", typed=""))
 
 
 def _edit_text(state: PromptState, pending: PendingApproval, key: str) -> PromptStep:
@@ -140,11 +134,8 @@ def _choose(
     match key:
         case "o":
             return PromptStep(state=replace(state, mode="text", typed=""))
-        case "n":
-            return _send(state, ResolveApproval(approval_id=pending.approval_id, approve=False))
-        case "x":
-            name = pending.approval_id
-            return _send(state, ResolveApproval(approval_id=name, approve=False, abort=True))
+        case "n" | "x":
+            return _send(state, replace(_ANSWERS[key], approval_id=pending.approval_id))
         case _:
             return PromptStep(state=state)
 

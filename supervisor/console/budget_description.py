@@ -13,7 +13,6 @@ WARNING_SHARE = 0.8  # from this share on it is a warning
 
 
 def describe_budget_record(body: BudgetSet | Reserved | ReservationReleased) -> str:
-    """One budget record."""
     match body:
         case BudgetSet(budget=budget):
             return describe_budget(budget) or "no bound but time"

@@ -91,7 +91,6 @@ def fill(text: str, width: int, *, right: bool = False, mark: str = "…") -> st
 
 
 def render_row(row: TreeRow, columns: Columns, *, now: float, glyphs: Glyphs) -> Line:
-    """One line of the tree."""
     mark = glyphs.ellipsis
     if row.agent is None:
         width = sum(_sizes(columns)) + len(_sizes(columns)) - 1

@@ -128,7 +128,6 @@ class LiveDisplay:
         self.redraw()
 
     def redraw(self) -> None:
-        """Draw a new frame soon."""
         self._dirty = True
         self._changed.set()
 

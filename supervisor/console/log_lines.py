@@ -75,15 +75,12 @@ from .safe_text import clean_line, first_line
 
 
 class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """The filter options of `swarm log`."""
-
     agent: str | None = None  # a path: only records of this agent, and mail from or to it
     mail: bool = False  # only mail
     reviews: bool = False  # only approvals and refused calls
 
 
 def matches_filter(record: Record, wanted: LogFilter) -> bool:
-    """True if the filter selects this record."""
     body = record.body
     if wanted.mail and not isinstance(body, MailPosted | MailHandled):
         return False

@@ -47,8 +47,6 @@ STATE_STYLES = {
 
 
 class Glyphs(msgspec.Struct, frozen=True, kw_only=True):
-    """The symbols for drawing."""
-
     fork: str
     corner: str
     pipe: str

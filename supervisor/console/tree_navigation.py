@@ -30,7 +30,6 @@ class TreeNavigation(msgspec.Struct, frozen=True, kw_only=True):
     may_leave: bool = True  # False: the viewer is the process of the run itself
 
     def options(self, glyphs: Glyphs) -> TreeOptions:
-        """The options for drawing the tree."""
         keys = _KEYS + _LEAVE if self.may_leave else _KEYS
         hint = keys.replace(" · ", glyphs.dot).format(sort=self.sort)
         return TreeOptions(

@@ -134,7 +134,6 @@ def _body(
 
 
 def highlight_line(line: Line, width: int) -> Line:
-    """Highlight the whole line."""
     blank = Segment(" " * (width - sum(cell_len(cell.text) for cell in line)))
     marked = [cell for cell in (*line, blank) if cell.text]
     return [Segment(cell.text, (cell.style or PLAIN) + SELECTED) for cell in marked]
@@ -196,8 +195,7 @@ def measure_fan_out(view: RunView, *, now: float) -> FanOutProgress | None:
 def _fan_out_line(fan: FanOutProgress, width: int, glyphs: Glyphs) -> Line:
     ended = min(fan.done + fan.failed, fan.total)
     head = f"{ended}/{fan.total} "
-    size = min(max(width // 5, 8), 30)
-    full = round(size * ended / fan.total)
+    bar = _bar(ended / fan.total, width, glyphs)
     tail = [(f"{fan.done} done", PLAIN), (f"{fan.running} running", PLAIN)]
     if fan.failed:
         tail.append((f"{fan.failed} failed", BAD))
@@ -208,28 +206,25 @@ def _fan_out_line(fan: FanOutProgress, width: int, glyphs: Glyphs) -> Line:
     if fan.tokens_in_all:
         cost = "" if fan.usd_in_all is None else f", {render_usd(fan.usd_in_all)}"
         tail.append((f"~{render_count(fan.tokens_in_all)} tokens{cost} in all", DIM))
-    parts = [
-        (head, HEAD),
-        (glyphs.full * full, BAR),
-        (glyphs.empty * (size - full) + " ", DIM),
-    ]
-    room = width - len(head) - size - 1
-    bar = _fit(parts, width, glyphs)
-    return bar + _join(tail, room, glyphs) if room > 0 else bar
+    parts = [(head, HEAD), *bar, (" ", DIM)]
+    line = _fit(parts, width, glyphs)
+    room = width - sum(len(text) for text, _ in parts)
+    return line + _join(tail, room, glyphs) if room > 0 else line
 
 
 def _fetch_line(view: RunView, width: int, glyphs: Glyphs) -> Line:
     """The progress bar of a model download."""
     have, total = view.fetched_bytes, max(view.fetch_total_bytes, view.fetched_bytes, 1)
+    bar = _bar(have / total, width, glyphs)
+    sizes = f" {have / 1e6:.0f} of {total / 1e6:.0f} MB"
+    return _fit([(f"fetching {view.fetching} ", HEAD), *bar, (sizes, PLAIN)], width, glyphs)
+
+
+def _bar(share: float, width: int, glyphs: Glyphs) -> list[tuple[str, Style]]:
+    """A progress bar; `share` is from 0 to 1, `width` that of the line."""
     size = min(max(width // 5, 8), 30)
-    full = round(size * have / total)
-    parts = [
-        (f"fetching {view.fetching} ", HEAD),
-        (glyphs.full * full, BAR),
-        (glyphs.empty * (size - full), DIM),
-        (f" {have / 1e6:.0f} of {total / 1e6:.0f} MB", PLAIN),
-    ]
-    return _fit(parts, width, glyphs)
+    full = round(size * share)
+    return [(glyphs.full * full, BAR), (glyphs.empty * (size - full), DIM)]
 
 
 def _footer(view: RunView, width: int, now: float, glyphs: Glyphs) -> Line:

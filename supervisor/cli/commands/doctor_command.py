@@ -62,7 +62,6 @@ def check_leftovers(places: UserPaths) -> Check:
 
 
 def reap_leftovers(places: UserPaths) -> Check:
-    """End or remove the leftovers and list them."""
     found = find_leftovers(places)
     ended = end_leftovers(found, places)
     names = ", ".join(f"{one.pid} {one.title}" for one in ended.processes[:10])

@@ -103,7 +103,6 @@ def _show_json(lines: Iterator[ModelLine]) -> None:
 
 
 def _show(lines: Iterator[ModelLine]) -> None:
-    """Print each result as it arrives."""
     for line in lines:
         match line.type:
             case "chosen":

@@ -21,7 +21,7 @@ from ...run_request import RunRequest
 from ...runs.paths import RunPaths, find_run, find_user_paths, paths_of_run
 from ...runs.run_metadata import is_run_alive, load_request, read_metadata
 from ..lazy_commands import ColorCommand, OptionValue
-from ..options import show_options, stack_options
+from ..options import APPROVALS, SANDBOXES, show_options, stack_options
 from ..run_execution import start_run
 from ..run_setup.config_layers import ConfigQuery, find_layers
 from ..run_setup.provider_specs import build_providers
@@ -35,13 +35,9 @@ settings_change_options = stack_options(
     [
         click.option("-m", "--model", help="Another model of the run's provider."),
         click.option("--effort", help="Another reasoning effort."),
+        click.option("-s", "--sandbox", type=click.Choice(SANDBOXES), help="A narrower sandbox."),
         click.option(
-            "-s", "--sandbox", help="A narrower sandbox.",
-            type=click.Choice(["read-only", "workspace-write", "danger-full-access"]),
-        ),
-        click.option(
-            "-a", "--approval", help="A stricter approval policy.",
-            type=click.Choice(["untrusted", "on-failure", "on-request", "never"]),
+            "-a", "--approval", type=click.Choice(APPROVALS), help="A stricter approval policy."
         ),
     ]
 )  # fmt: skip

@@ -3,7 +3,6 @@
 import os
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import click
 import msgspec
@@ -12,12 +11,14 @@ from swarm.mailbox.errors import UsageError
 from swarm.roles.role_loader import REVIEW_ROLE
 
 from ...console.terminal import ColorChoice
+from ...review.review_target import FoundReviewTarget, ReviewTargetOptions, find_target
 from ...run_request import CodeReview
 from ...runs.paths import find_user_paths
 from ..lazy_commands import ColorCommand, OptionValue
 from ..options import RunOptions, agent_options, limit_options, show_options
 from ..run_execution import start_run
 from ..run_setup.run_settings import find_cwd
+from ..sandboxed_script import run_sandboxed_script
 from .run_command import parse_show_options, prepare_run
 
 
@@ -52,20 +53,13 @@ def review(color: ColorChoice, /, **given: OptionValue) -> int:
     if given["agent"] is not None:
         raise UsageError("--agent goes with --run")
     from ...review.review_output import SCHEMA
-    from ...review.review_target import ReviewTargetOptions, find_target
-    from ..sandboxed_script import run_sandboxed_script
 
     show = parse_show_options(given, color)
     if given["sandbox"] not in {None, "read-only"}:
         raise UsageError("a review is read-only; leave --sandbox out")
     if given["prompt"] is not None and not given["prompt"].strip():
         raise UsageError("the prompt is empty")
-    cwd = find_cwd(given["cd"])
-    selected = ReviewTargetOptions(
-        uncommitted=given["uncommitted"], base=given["base"], commit=given["commit"],
-        words=given["prompt"] or "",
-    )  # fmt: skip
-    target = find_target(selected, partial(_run_git_script, cwd=cwd, run=run_sandboxed_script))
+    target = _find_target(given, find_cwd(given["cd"]))
     options = msgspec.convert(
         {key: value for key, value in given.items() if key in RunOptions.__struct_fields__}
         | {
@@ -95,29 +89,22 @@ def _review_in_live_run(given: dict[str, OptionValue]) -> int:
 
     from swarm.mailbox.protocol.control import ReviewWork
 
-    from ...review.review_target import ReviewTargetOptions, find_target
     from ..control_client import fetch_run_view, resolve_live_run, send_request_for_message
-    from ..sandboxed_script import run_sandboxed_script
 
     run = given["run_id"]
-    cwd = Path(trio.run(fetch_run_view, resolve_live_run(run)).cwd)
-    options = ReviewTargetOptions(
-        uncommitted=given["uncommitted"], base=given["base"], commit=given["commit"],
-        words=given["prompt"] or "",
-    )  # fmt: skip
-    target = find_target(options, partial(_run_git_script, cwd=cwd, run=run_sandboxed_script))
-    order = ReviewWork(
+    target = _find_target(given, Path(trio.run(fetch_run_view, resolve_live_run(run)).cwd))
+    request = ReviewWork(
         agent=given["agent"] or "", prompt=target.prompt, target=target.kind, hint=target.hint
     )
-    click.echo(send_request_for_message(run, order), err=True)
+    click.echo(send_request_for_message(run, request), err=True)
     return 0
 
 
-class RunScript(Protocol):
-    """Runs a script in the read-only sandbox; `shown` names it in errors."""
-
-    def __call__(self, command: str, cwd: Path, /, *, shown: str) -> str: ...
-
-
-def _run_git_script(script: str, *, cwd: Path, run: RunScript) -> str:
-    return run(script, cwd, shown="looking at the repository")
+def _find_target(given: dict[str, OptionValue], cwd: Path) -> FoundReviewTarget:
+    """What to review in the repository at `cwd`, which is read in the read-only sandbox."""
+    selected = ReviewTargetOptions(
+        uncommitted=given["uncommitted"], base=given["base"], commit=given["commit"],
+        words=given["prompt"] or "",
+    )  # fmt: skip
+    shown = "looking at the repository"
+    return find_target(selected, partial(run_sandboxed_script, cwd=cwd, shown=shown))

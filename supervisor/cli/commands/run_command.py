@@ -23,6 +23,7 @@ from ..run_setup.requirements import denied_paths
 from ..run_setup.reviewer_choice import find_answer_location
 from ..run_setup.run_settings import load_settings
 from ..run_setup.task_trust import check_task_trust
+from ..sandboxed_script import run_sandboxed_script
 from .trust_command import ask_project_trust, ask_task_trust
 
 
@@ -72,8 +73,6 @@ def prepare_run(options: RunOptions, environment: dict[str, str]) -> PreparedReq
 
     Raises UsageError before anything is started.
     """
-    from ..sandboxed_script import run_sandboxed_script
-
     task = read_task(options.task, prompt=options.prompt, read_stdin=read_stdin)
     answering = find_answer_location(environment, on_terminal=_on_terminal())
     ask = ask_project_trust if answering == "terminal" else None

@@ -79,7 +79,6 @@ def load_run_view(here: RunPaths) -> RunView:
 
 
 def print_tree(view: RunView, color: ColorChoice) -> None:
-    """Print a run's tree once on stdout."""
     console = make_console(sys.stdout, environment=os.environ, color=color)
     if not is_terminal(sys.stdout):
         click.echo(render_final(view, width=console.width, height=10_000, now=time.time()).text)

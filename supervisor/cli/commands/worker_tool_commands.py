@@ -15,6 +15,7 @@ from swarm.mailbox.errors import UsageError
 
 from ...runs.paths import find_user_paths
 from ..lazy_commands import ColorCommand
+from ..options import SANDBOXES
 
 _REST = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
@@ -29,7 +30,7 @@ def exec_python_module(module: str, *arguments: str) -> NoReturn:
 @click.command("sandbox", cls=ColorCommand, context_settings=_REST)
 @click.option(
     "-s", "--sandbox", "policy", default="read-only", show_default=True,
-    type=click.Choice(["read-only", "workspace-write", "danger-full-access"]),
+    type=click.Choice(SANDBOXES),
 )  # fmt: skip
 @click.option(
     "-P", "--permission-profile", metavar="NAME",

@@ -135,7 +135,6 @@ def role_layer(role: Role) -> Layer:
 
 
 def task_layer(task: Task) -> Layer:
-    """The front matter as configuration keys."""
     front = task.front
     values = _common(front) | {
         "model": front.model,
@@ -152,7 +151,6 @@ def task_layer(task: Task) -> Layer:
 
 
 def flag_layer(options: RunOptions) -> Layer:
-    """The flags as configuration keys."""
     values = _common(options) | {
         "model": options.model,
         "model_provider": _scripted(options.provider, Path()),

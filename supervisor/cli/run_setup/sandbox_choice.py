@@ -87,7 +87,6 @@ def resolve_profile_in(name: str, folder: str) -> SandboxPolicy:
 
 
 def sandbox_of_mode(config: Config, add_dirs: tuple[str, ...]) -> SandboxPolicy:
-    """The sandbox for `sandbox_mode`."""
     table = config.sandbox_workspace_write
     match config.sandbox_mode:
         case "read-only":

@@ -118,7 +118,6 @@ def _agents(both: TaskComparison) -> Iterator[Widening]:
 
 
 def _agent_limits(config: Config) -> dict[str, int]:
-    """The limits that are set."""
     table = msgspec.convert(config.agents, AgentsTable)
     given = {
         "max_agents": None if table.children is None else table.children + 1,
