@@ -30,7 +30,7 @@ _TITLE = re.compile(
     r"(?: ([0-9a-f]{8}))?\Z"
 )
 _COMMAND_VARIABLE = b"SWARM_COMMAND="  # in the environment of every command that an agent runs
-_PARENT, _SESSION, _STARTED = 1, 3, 19  # fields of proc(5) stat, counted after the name
+_PARENT, _SESSION = 1, 3  # fields of proc(5) stat, counted after the name
 
 
 class Leftover(Value):
@@ -108,7 +108,7 @@ def _find_leftover(pid: int, user_paths: UserPaths) -> Leftover | None:
     try:
         if not _is_our_user(pid) or is_zombie(pid):
             return None
-        title, started = _title(pid), _stat(pid, _STARTED)
+        title, started = _title(pid), process_start_ticks(pid)
         match = _TITLE.match(title)
         if match:
             run = match[1] or ""

@@ -1,4 +1,4 @@
-"""The door for other terminals: every wish gets an answer, and each refusal says why."""
+"""The control socket: every request gets an answer, and each refusal says why."""
 
 import os
 from contextlib import asynccontextmanager
@@ -50,14 +50,14 @@ class Server:
     def reply(self, call: ControlRequest, body: bytes) -> None:
         self._answers.send_nowait(b"".join(split_into_fragments(body)))
 
-    async def ask(self, wish, *, pid: int | None = US):
-        body = wish if isinstance(wish, bytes) else encode_control(wish)
+    async def ask(self, request, *, pid: int | None = US):
+        body = request if isinstance(request, bytes) else encode_control(request)
         self._in.send_nowait(ControlRequest(pid, body, None))
         return decode_control_reply(await self._replies.receive())
 
 
 @asynccontextmanager
-async def open_door(folder, scripts):
+async def open_control_server(folder, scripts):
     """A run whose root works or has finished, and a terminal that sends requests to it."""
     async with open_team(folder, scripts) as team:
         server = Server()
@@ -67,21 +67,21 @@ async def open_door(folder, scripts):
             yield team, server
 
 
-async def at_rest(team):
+async def wait_until_idle(team):
     await team.until(lambda: "/root" in team.ends())
 
 
-async def test_who_cannot_be_looked_at_is_refused_whatever_it_wants(tmp_path, autojump_clock):
-    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (team, server):
-        for wish in (GetSnapshot(), KillAgent(), SendText(agent="", text="obey")):
-            reply = await server.ask(wish, pid=None)
+async def test_a_caller_that_cannot_be_inspected_is_refused_every_request(tmp_path, autojump_clock):
+    async with open_control_server(tmp_path, {"/root": [calls(WORK)]}) as (team, server):
+        for request in (GetSnapshot(), KillAgent(), SendText(agent="", text="obey")):
+            reply = await server.ask(request, pid=None)
             assert (type(reply), reply.exit_code) == (Refused, 3)
             assert "the system does not say who asks" in reply.message
         assert (team.ending.status, team.alive) == (None, {"/root"})
 
 
-async def test_what_is_no_wish_is_refused_and_the_next_one_is_served(tmp_path, autojump_clock):
-    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (team, server):
+async def test_what_is_no_request_is_refused_and_the_next_one_is_served(tmp_path, autojump_clock):
+    async with open_control_server(tmp_path, {"/root": [calls(WORK)]}) as (team, server):
         for junk in (b"", b"\xc1", b"\xff" * 99, b'{"type": "KillAgent"}'):
             reply = await server.ask(junk)
             assert (type(reply), reply.exit_code) == (Refused, 2)
@@ -91,10 +91,10 @@ async def test_what_is_no_wish_is_refused_and_the_next_one_is_served(tmp_path, a
         assert team.ending.status == "terminated"
 
 
-async def test_an_answer_that_is_too_large_is_refused_and_the_door_stays_open(
+async def test_an_answer_that_is_too_large_is_refused_and_the_socket_stays_open(
     tmp_path, autojump_clock, monkeypatch
 ):
-    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (team, server):
+    async with open_control_server(tmp_path, {"/root": [calls(WORK)]}) as (team, server):
         view = team.running.broadcast.current_view()
         large = type(view)(**{**_fields(view), "title": "x" * (MAX_MESSAGE_BYTES + 1)})
         monkeypatch.setattr(team.running.broadcast, "current_view", lambda: large)
@@ -109,20 +109,20 @@ def _fields(struct):
 
 
 @pytest.mark.parametrize(
-    "wish",
+    "unaddressed",
     [SendText(agent="/root/nobody", text="x"), InterruptAgent(agent="/root/nobody"),
      KillAgent(agent="/root/nobody"), CompactAgent(agent="/root/nobody"),
      RollBack(agent="/root/nobody"), ReviewWork(prompt="p", agent="/root/nobody")],
-    ids=lambda wish: type(wish).__name__,
+    ids=lambda one: type(one).__name__,
 )  # fmt: skip
-async def test_a_wish_for_nobody_names_those_who_live(tmp_path, autojump_clock, wish):
-    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (_, server):
-        reply = await server.ask(wish)
+async def test_a_request_for_nobody_names_the_live_agents(tmp_path, autojump_clock, unaddressed):
+    async with open_control_server(tmp_path, {"/root": [calls(WORK)]}) as (_, server):
+        reply = await server.ask(unaddressed)
         assert reply == Refused(message="no live agent '/root/nobody'; live now: /root")
 
 
 async def test_a_run_with_no_question_and_no_changed_file_says_so(tmp_path, autojump_clock):
-    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (_, server):
+    async with open_control_server(tmp_path, {"/root": [calls(WORK)]}) as (_, server):
         reply = await server.ask(ResolveApproval(approval_id="a", approve=True))
         assert reply.message == "no approval 'a'; what waits: nothing"
         reply = await server.ask(UndoFiles())
@@ -130,7 +130,7 @@ async def test_a_run_with_no_question_and_no_changed_file_says_so(tmp_path, auto
 
 
 async def test_an_agent_that_was_ended_for_good_is_not_spoken_to(tmp_path, autojump_clock):
-    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (team, server):
+    async with open_control_server(tmp_path, {"/root": [calls(WORK)]}) as (team, server):
         agents = team.running.agents
         agents.apply(agents.members["/root"], AgentEvent.CLOSED)
         reply = await server.ask(SendText(agent="/root", text="x"))
@@ -152,7 +152,7 @@ async def test_a_pause_of_the_whole_run_leaves_the_pause_of_an_agent(tmp_path, a
 
 
 async def test_words_for_a_run_that_is_ending_are_refused(tmp_path, autojump_clock):
-    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (team, server):
+    async with open_control_server(tmp_path, {"/root": [calls(WORK)]}) as (team, server):
         team.service.close()
         reply = await server.ask(SendText(agent="/root", text="x"))
         assert reply == Refused(message="the run is ending; say it with `swarm resume`")
@@ -162,14 +162,14 @@ async def test_words_for_a_run_that_is_ending_are_refused(tmp_path, autojump_clo
 
 
 async def test_no_turn_is_taken_back_of_an_agent_at_work_or_without_turns(tmp_path, autojump_clock):
-    async with open_door(tmp_path, {"/root": [calls(WORK), says("r")]}) as (team, server):
+    async with open_control_server(tmp_path, {"/root": [calls(WORK), says("r")]}) as (team, server):
         reply = await server.ask(RollBack(turns=0))
         assert reply == Refused(message="at least one turn must be taken back", exit_code=2)
         await team.until(lambda: bool(team.bodies(CallBegan)))
         reply = await server.ask(RollBack())
         assert isinstance(reply, Refused)
         assert "/root is at work; `swarm interrupt` it first" in reply.message
-        await at_rest(team)
+        await wait_until_idle(team)
         assert isinstance(await server.ask(RollBack()), Done)
         await team.until(lambda: bool(team.bodies(ContextRecorded)))
         reply = await server.ask(RollBack())
@@ -178,8 +178,8 @@ async def test_no_turn_is_taken_back_of_an_agent_at_work_or_without_turns(tmp_pa
 
 
 async def test_a_history_that_no_mailbox_takes_is_not_taken_back_to(tmp_path, autojump_clock):
-    async with open_door(tmp_path, {"/root": [says("r")]}) as (team, server):
-        await at_rest(team)
+    async with open_control_server(tmp_path, {"/root": [says("r")]}) as (team, server):
+        await wait_until_idle(team)
         file = team.service.team.members["/root"].plan.agent_id
         items = tuple(text_message("user", "x" * (MAX_MESSAGE_BYTES // 3)) for _ in range(4))
         kept = ContextRecorded(turn_id="", items=items)
@@ -199,8 +199,8 @@ async def test_a_history_that_no_mailbox_takes_is_not_taken_back_to(tmp_path, au
 async def test_a_compaction_whose_items_no_mailbox_takes_is_not_taken_back(
     tmp_path, autojump_clock
 ):
-    async with open_door(tmp_path, {"/root": [says("r")]}) as (team, server):
-        await at_rest(team)
+    async with open_control_server(tmp_path, {"/root": [says("r")]}) as (team, server):
+        await wait_until_idle(team)
         file = team.service.team.members["/root"].plan.agent_id
         long = tuple(text_message("user", "x" * (MAX_MESSAGE_BYTES // 3)) for _ in range(4))
         made = CompactionInfo(
@@ -221,8 +221,8 @@ async def test_a_compaction_whose_items_no_mailbox_takes_is_not_taken_back(
 async def test_an_agent_that_is_just_ending_has_no_turn_taken_back(
     tmp_path, autojump_clock, monkeypatch
 ):
-    async with open_door(tmp_path, {"/root": [says("r")]}) as (team, server):
-        await at_rest(team)
+    async with open_control_server(tmp_path, {"/root": [says("r")]}) as (team, server):
+        await wait_until_idle(team)
         life = team.control.agents["/root"]
         team.server.dismiss(life.identity)  # as its end does, before anybody has noticed
         assert await server.ask(RollBack()) == Refused(message="/root is just ending; try again")

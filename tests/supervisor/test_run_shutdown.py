@@ -1,4 +1,4 @@
-"""The ladder of endings: a first Ctrl-C, a second, a third; and two SIGTERM."""
+"""How a run is ended: a first Ctrl-C, a second, a third; and two SIGTERM."""
 
 import signal
 from types import SimpleNamespace
@@ -39,9 +39,9 @@ class Run:
         self.steps.append("kill all")
 
 
-async def press(ending: RunShutdown, *numbers: int) -> None:
+async def send_signals(shutdown: RunShutdown, *numbers: int) -> None:
     for number in numbers:
-        ending.handle_signal(number)
+        shutdown.handle_signal(number)
         await trio.testing.wait_all_tasks_blocked()
 
 
@@ -56,11 +56,11 @@ async def test_who_hurries_waits_for_nobody(autojump_clock, numbers):
     run.agents = {"/root": _at_work()}
     with trio.fail_after(LIMIT_S):
         async with trio.open_nursery() as nursery:
-            ending = RunShutdown(run, run, nursery)
-            nursery.start_soon(ending.carry_out, run.end_gateway, run.kill_all)
-            await press(ending, *numbers[:-1])
+            shutdown = RunShutdown(run, run, nursery)
+            nursery.start_soon(shutdown.carry_out, run.end_gateway, run.kill_all)
+            await send_signals(shutdown, *numbers[:-1])
             assert "kill all" not in run.steps
-            await press(ending, numbers[-1])
+            await send_signals(shutdown, numbers[-1])
             assert run.steps[-1] == "kill all"
             nursery.cancel_scope.cancel()
     assert "end gateway" not in run.steps
@@ -70,8 +70,8 @@ async def test_without_hurry_agents_end_first_and_the_gateway_after_them(autojum
     run = Run(obeys=True)
     with trio.fail_after(LIMIT_S):
         async with trio.open_nursery() as nursery:
-            ending = RunShutdown(run, run, nursery)
-            await ending.carry_out(run.end_gateway, run.kill_all)
+            shutdown = RunShutdown(run, run, nursery)
+            await shutdown.carry_out(run.end_gateway, run.kill_all)
     assert run.steps == ["end all", "end gateway"]
 
 

@@ -41,7 +41,7 @@ MODEL = ModelInfo(slug="m", provider="p", wire="responses")
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> RunPaths:
+def run_paths(tmp_path: Path) -> RunPaths:
     folder = tmp_path / "run"
     folder.mkdir()
     return RunPaths(folder=folder, sockets=tmp_path / "s")
@@ -51,25 +51,25 @@ def records(*bodies, agent="/root"):
     return [Record(seq=n, ts=float(n), body=body, agent=agent) for n, body in enumerate(bodies, 1)]
 
 
-async def test_a_record_is_on_disk_before_its_callback_runs(places):
+async def test_a_record_is_on_disk_before_its_callback_runs(run_paths):
     seen: list[int] = []
 
     def then(record: Record) -> None:
-        text = (places.journal / "a1.jsonl").read_text()
+        text = (run_paths.journal / "a1.jsonl").read_text()
         assert f'"seq":{record.seq},' in text
         seen.append(record.seq)
 
-    async with open_journal(places) as journal:
+    async with open_journal(run_paths) as journal:
         for number in range(20):
             journal.write(Warned(message=str(number)), agent="/root", file="a1", then=then)
         await journal.flush()
     assert seen == list(range(1, 21))
 
 
-async def test_who_waits_for_what_is_queued_does_not_wait_for_what_others_go_on_writing(places):
+async def test_who_waits_for_what_is_queued_does_not_wait_for_what_others_go_on_writing(run_paths):
     written: list[int] = []
     mine: list[int] = []
-    async with open_journal(places) as journal:
+    async with open_journal(run_paths) as journal:
 
         def again(record: Record) -> None:
             written.append(record.seq)
@@ -84,14 +84,14 @@ async def test_who_waits_for_what_is_queued_does_not_wait_for_what_others_go_on_
                 mine.append(journal.write(Warned(message="mine")).seq)
                 await journal.flush()
                 assert {*written, *mine} >= set(range(1, mine[-1] + 1))
-                assert mine[-1] in {one.seq for one in read_records(places)}
+                assert mine[-1] in {one.seq for one in read_records(run_paths)}
         stop = True
     assert len(written) > 30
 
 
-async def test_callbacks_come_in_the_order_of_writing_over_several_files(places):
+async def test_callbacks_come_in_the_order_of_writing_over_several_files(run_paths):
     order: list[tuple[str, int]] = []
-    async with open_journal(places) as journal:
+    async with open_journal(run_paths) as journal:
         for number in range(9):
             file = f"f{number % 3}"
             journal.write(
@@ -100,13 +100,13 @@ async def test_callbacks_come_in_the_order_of_writing_over_several_files(places)
                 then=lambda record, file=file: order.append((file, record.seq)),
             )
     assert [seq for _, seq in order] == list(range(1, 10))
-    assert [record.seq for record in read_records(places)] == list(range(1, 10))
+    assert [record.seq for record in read_records(run_paths)] == list(range(1, 10))
 
 
-async def test_numbers_go_on_after_a_reopen(places):
-    async with open_journal(places) as journal:
+async def test_numbers_go_on_after_a_reopen(run_paths):
+    async with open_journal(run_paths) as journal:
         await journal.commit(Warned(message="first"))
-    async with open_journal(places) as journal:
+    async with open_journal(run_paths) as journal:
         assert (await journal.commit(Warned(message="second"))).seq == 2
 
 
@@ -133,11 +133,11 @@ def test_a_write_that_does_not_fit_is_cut_back_to_whole_lines(tmp_path):
     assert (tmp_path / "a.jsonl").read_bytes() == b"x" * 59 + b"\n"
 
 
-async def test_a_journal_that_cannot_be_written_stops_the_run_with_its_name(places):
-    places.journal.mkdir()
-    (places.journal / "run.jsonl").mkdir()
+async def test_a_journal_that_cannot_be_written_stops_the_run_with_its_name(run_paths):
+    run_paths.journal.mkdir()
+    (run_paths.journal / "run.jsonl").mkdir()
     with pytest.raises(ExceptionGroup) as caught:
-        async with open_journal(places, last_seq=0) as journal:
+        async with open_journal(run_paths, last_seq=0) as journal:
             journal.write(Warned(message="x"))
             await trio.sleep_forever()
     failure = caught.value.exceptions[0]
@@ -160,12 +160,12 @@ def test_a_file_that_is_only_a_torn_line_becomes_empty(tmp_path):
     assert path.read_bytes() == b""
 
 
-def test_hundreds_of_files_are_merged_in_order(places):
-    places.journal.mkdir()
+def test_hundreds_of_files_are_merged_in_order(run_paths):
+    run_paths.journal.mkdir()
     for number in range(250):
         line = f'{{"seq":{500 - number},"ts":1,"body":{{"type":"warned","message":"m"}}}}\n'
-        (places.journal / f"f{number}.jsonl").write_text(line)
-    assert [record.seq for record in read_records(places)] == list(range(251, 501))
+        (run_paths.journal / f"f{number}.jsonl").write_text(line)
+    assert [record.seq for record in read_records(run_paths)] == list(range(251, 501))
 
 
 def test_an_agent_is_remembered_from_its_lines():
@@ -255,7 +255,7 @@ def test_a_resume_forgets_the_completion_before_it():
     assert past.starts == 2
 
 
-async def test_a_secret_reaches_neither_the_journal_nor_those_who_are_shown_it(places):
+async def test_a_secret_reaches_neither_the_journal_nor_those_who_are_shown_it(run_paths):
     shown: list[str] = []
 
     def then(record: Record) -> None:
@@ -263,12 +263,12 @@ async def test_a_secret_reaches_neither_the_journal_nor_those_who_are_shown_it(p
         shown.append(record.body.message)
 
     key = '-----BEGIN PRIVATE KEY-----\nMII "quoted" \\n-----END PRIVATE KEY-----'
-    async with open_journal(places, redactor=Redactor(["topsecretvalue"])) as journal:
+    async with open_journal(run_paths, redactor=Redactor(["topsecretvalue"])) as journal:
         journal.write(Warned(message="the key is topsecretvalue."), then=then)
         journal.write(Warned(message="export T=ghp_abcdefghijklmnopqrstuvwxyz0123 # x"), then=then)
         journal.write(Warned(message=f"cat id: {key}"), then=then)
         journal.write(Warned(message="nothing here"), then=then)
-    text = (places.journal / "run.jsonl").read_text()
+    text = (run_paths.journal / "run.jsonl").read_text()
     for secret in ("topsecretvalue", "ghp_", "MII"):
         assert secret not in text
     assert shown == [
@@ -277,4 +277,4 @@ async def test_a_secret_reaches_neither_the_journal_nor_those_who_are_shown_it(p
         "cat id: [redacted]",
         "nothing here",
     ]
-    assert len(list(read_records(places))) == 4
+    assert len(list(read_records(run_paths))) == 4

@@ -26,7 +26,7 @@ from swarm.supervisor.runs.paths import RunPaths
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> RunPaths:
+def run_paths(tmp_path: Path) -> RunPaths:
     here = RunPaths(folder=tmp_path / "run", sockets=tmp_path / "s")
     here.journal.mkdir(parents=True)
     return here
@@ -42,29 +42,32 @@ def item(seq: int, text: str) -> bytes:
 
 
 @pytest.mark.parametrize("file", ["run", "01a1"])
-async def test_a_last_record_cut_at_any_byte_is_gone_whole_and_the_journal_goes_on(places, file):
-    path = places.journal / f"{file}.jsonl"
+async def test_a_last_record_cut_at_any_byte_is_gone_whole_and_the_journal_goes_on(run_paths, file):
+    path = run_paths.journal / f"{file}.jsonl"
     whole, last = line(1) + line(2), line(3)
     for cut in range(len(last)):
         path.write_bytes(whole + last[:cut])
-        assert [one.seq for one in read_records(places)] == [1, 2]  # while nobody repaired it yet
-        async with open_journal(places) as journal:  # cuts the torn line
+        assert [one.seq for one in read_records(run_paths)] == [
+            1,
+            2,
+        ]  # while nobody repaired it yet
+        async with open_journal(run_paths) as journal:  # cuts the torn line
             await journal.commit(Warned(message="again"), file=file)
-        assert [one.seq for one in read_records(places)] == [1, 2, 3]
+        assert [one.seq for one in read_records(run_paths)] == [1, 2, 3]
         path.write_bytes(whole + last[:cut])
         assert repair_tail(path) == cut
     path.write_bytes(whole + last)
     assert repair_tail(path) == 0
-    assert last_seq(places) == 3
+    assert last_seq(run_paths) == 3
 
 
-def test_what_came_behind_a_number_is_read_from_the_end_of_its_file(places, monkeypatch):
+def test_what_came_behind_a_number_is_read_from_the_end_of_its_file(run_paths, monkeypatch):
     monkeypatch.setattr(journal_reader, "_TAIL_BYTES", 64)
-    path = places.journal / "a1.jsonl"
-    assert journal_reader.records_after(places, "a1", 0) == []
+    path = run_paths.journal / "a1.jsonl"
+    assert journal_reader.records_after(run_paths, "a1", 0) == []
     path.write_bytes(b"".join(line(number) for number in range(3, 60, 2)) + b"bad\n" + b"to")
     for number in range(61):
-        behind = [one.seq for one in journal_reader.records_after(places, "a1", number)]
+        behind = [one.seq for one in journal_reader.records_after(run_paths, "a1", number)]
         assert behind == [seq for seq in range(3, 60, 2) if seq > number]
 
 
@@ -80,8 +83,8 @@ def test_what_came_behind_a_number_is_read_from_the_end_of_its_file(places, monk
         line(2)[:40] + b"\n",
     ],
 )
-def test_a_bad_line_in_the_middle_is_named_and_the_rest_is_used(places, bad, file):
-    path = places.journal / f"{file}.jsonl"
+def test_a_bad_line_in_the_middle_is_named_and_the_rest_is_used(run_paths, bad, file):
+    path = run_paths.journal / f"{file}.jsonl"
     path.write_bytes(item(1, "one") + bad + item(3, "three"))
     said: list[BadLine] = []
     memory = fold_agent(read_file(path, said.append))
@@ -90,25 +93,25 @@ def test_a_bad_line_in_the_middle_is_named_and_the_rest_is_used(places, bad, fil
     assert f"{path}, line 2 cannot be read and is left out" in str(said[0])
 
 
-def test_a_line_that_is_too_long_is_left_out_without_being_held(places, monkeypatch):
+def test_a_line_that_is_too_long_is_left_out_without_being_held(run_paths, monkeypatch):
     monkeypatch.setattr(journal_reader, "MAX_LINE_BYTES", 1_000)
-    path = places.journal / "a.jsonl"
+    path = run_paths.journal / "a.jsonl"
     path.write_bytes(line(1) + b"x" * 10_500 + b"\n" + line(2))
     said: list[BadLine] = []
     assert [one.seq for one in read_file(path, said.append)] == [1, 2]
     assert [(one.number, one.why) for one in said] == [(2, "it is too long")]
 
 
-def test_bad_lines_at_the_end_do_not_make_a_number_come_twice(places):
-    (places.journal / "a.jsonl").write_bytes(line(1) + line(5) + b"bad\nbad\n")
-    (places.journal / "b.jsonl").write_bytes(line(2) + line(6))
-    (places.journal / "c.jsonl").write_bytes(b"")
-    assert last_seq(places) == 7
+def test_bad_lines_at_the_end_do_not_make_a_number_come_twice(run_paths):
+    (run_paths.journal / "a.jsonl").write_bytes(line(1) + line(5) + b"bad\nbad\n")
+    (run_paths.journal / "b.jsonl").write_bytes(line(2) + line(6))
+    (run_paths.journal / "c.jsonl").write_bytes(b"")
+    assert last_seq(run_paths) == 7
 
 
-def test_the_last_number_is_found_behind_a_line_longer_than_a_look_back(places):
-    (places.journal / "a.jsonl").write_bytes(line(8, Warned(message="x" * 300_000)))
-    assert last_seq(places) == 8
+def test_the_last_number_is_found_behind_a_line_longer_than_a_look_back(run_paths):
+    (run_paths.journal / "a.jsonl").write_bytes(line(8, Warned(message="x" * 300_000)))
+    assert last_seq(run_paths) == 8
 
 
 @pytest.mark.parametrize(
@@ -119,8 +122,8 @@ def test_the_last_number_is_found_behind_a_line_longer_than_a_look_back(places):
         (b'{"seq":2,"ts":1,"body":{"type":"teleported","to":"x"}}\n', "'teleported'"),
     ],
 )
-def test_a_record_of_a_newer_version_is_refused_and_named(places, newer, words):
-    path = places.journal / "a.jsonl"
+def test_a_record_of_a_newer_version_is_refused_and_named(run_paths, newer, words):
+    path = run_paths.journal / "a.jsonl"
     path.write_bytes(line(1) + newer + line(3))
     stream = read_file(path)
     assert next(stream).seq == 1
@@ -128,17 +131,17 @@ def test_a_record_of_a_newer_version_is_refused_and_named(places, newer, words):
         next(stream)
     path.write_bytes(line(1) + newer)
     with pytest.raises(JournalUnreadable, match=words):
-        last_seq(places)
+        last_seq(run_paths)
 
 
-def test_many_files_are_merged_by_chunks_in_order(places, monkeypatch):
+def test_many_files_are_merged_by_chunks_in_order(run_paths, monkeypatch):
     monkeypatch.setattr(journal_reader, "_CHUNKS_BYTES", 250 * 300)  # a few lines of each at a time
     for number in range(250):
         lines = [line(1 + number + 250 * turn) for turn in range(20)]
-        (places.journal / f"f{number}.jsonl").write_bytes(b"".join(lines))
-    with (places.journal / "f0.jsonl").open("ab") as file:
+        (run_paths.journal / f"f{number}.jsonl").write_bytes(b"".join(lines))
+    with (run_paths.journal / "f0.jsonl").open("ab") as file:
         file.write(b"torn")
-    assert [one.seq for one in read_records(places)] == list(range(1, 5_001))
+    assert [one.seq for one in read_records(run_paths)] == list(range(1, 5_001))
 
 
 KILLED = """
@@ -186,14 +189,14 @@ def test_killed_between_any_two_writes_a_batch_leaves_a_prefix_over_all_files(tm
     assert len(seen) == 5
 
 
-def test_what_an_agent_did_is_shown_in_bounded_memory(places):
+def test_what_an_agent_did_is_shown_in_bounded_memory(run_paths):
     big = Warned(message="x" * 10_000)
-    with (places.journal / "01a1.jsonl").open("wb") as file:
+    with (run_paths.journal / "01a1.jsonl").open("wb") as file:
         file.writelines(line(number, big) for number in range(1, 2_001, 2))
     record = Record(seq=500, ts=1.0, body=Warned(message="about it"), agent="/root/a")
-    (places.journal / "run.jsonl").write_bytes(encode_record(record) + b"\n" + line(600))
+    (run_paths.journal / "run.jsonl").write_bytes(encode_record(record) + b"\n" + line(600))
     tracemalloc.start()
-    numbers = [one.seq for one in agent_records(places, "01a1", "/root/a")]
+    numbers = [one.seq for one in agent_records(run_paths, "01a1", "/root/a")]
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert numbers == sorted([*range(1, 2_001, 2), 500])
