@@ -139,7 +139,7 @@ async def test_an_agent_that_was_ended_for_good_is_not_spoken_to(tmp_path, autoj
 
 
 async def test_a_pause_of_the_whole_run_leaves_the_pause_of_an_agent(tmp_path, autojump_clock):
-    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (team, server):
+    async with open_control_server(tmp_path, {"/root": [calls(WORK)]}) as (team, server):
         agents = team.running.agents
         root = agents.members["/root"]
         assert isinstance(await server.ask(PauseAgent(agent="/root")), Done)
