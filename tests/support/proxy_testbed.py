@@ -89,7 +89,7 @@ class ProxyTestbed:
         self.names = {}  # what the resolver knows
         self.asked, self.events = [], []
         self.answers = {}  # host → NetworkAnswered without its number
-        self.door = str(home / "sock/n")
+        self.endpoint = str(home / "sock/n")
 
     async def resolve(self, host, port):
         return tuple(self.names.get(host, ()))
@@ -118,7 +118,7 @@ class ProxyTestbed:
         asked = CommandRequest(
             argv=argv or ("/bin/bash", "-c", script), cwd=str(self.home / "work"),
             environment={"PATH": "/usr/bin:/bin"}, sandbox=plan, tty=tty,
-            route=RouteRequest(endpoint=self.door, ticket=ticket, command=script),
+            route=RouteRequest(endpoint=self.endpoint, ticket=ticket, command=script),
         )  # fmt: skip
         return await start_command(self.launcher, asked)
 
@@ -151,7 +151,7 @@ async def open_proxy_testbed(upstream=None, *, opens=False):
                 supervisor.admit(ME, epoch=1)
                 spec = ProxySpec(
                     run_id="run", epoch=1, endpoint="", identity=ME, secret=b"s",
-                    bind=testbed.door, ticket_key=KEY, upstream=upstream or {},
+                    bind=testbed.endpoint, ticket_key=KEY, upstream=upstream or {},
                     authority=str(home / "authority") if opens else "",
                 )  # fmt: skip
                 post = supervisor.connect(ME, epoch=1)
