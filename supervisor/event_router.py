@@ -25,6 +25,7 @@ from swarm.mailbox.protocol.events import (
     Heartbeat,
     Hello,
     ItemCompleted,
+    LockGap,
     OutputArrived,
     ReasoningArrived,
     RequestSent,
@@ -55,7 +56,6 @@ from swarm.mailbox.proxy_environment import PROXY_VARIABLES
 
 from .agents.agent_manager import AgentManager
 from .agents.agent_record import Agent
-from .agents.landlock_warnings import LANDLOCK_WARNINGS
 from .approvals.approval_endpoint import ApprovalEndpoint
 from .file_history.file_history import FileHistory
 from .processes.service_process import Service
@@ -65,6 +65,18 @@ from .runs.image_blobs import store_blob
 from .team.team_service import TeamService
 
 _log = logging.getLogger("swarm.event_router")
+# For people, when read-only agents cannot lock their own processes with Landlock.
+_LOCK_ADVICE = (
+    "; --require-sandbox fs refuses such a machine, and `swarm doctor` says how to mend it"
+)
+_LANDLOCK_WARNINGS: dict[LockGap, str] = {
+    "all": "agents of read-only roles (explorer, the reviewer) run UNLOCKED: this kernel has no "
+    "Landlock, so nothing confines their own processes; their commands are in the sandbox"
+    + _LOCK_ADVICE,
+    "truncation": "agents of read-only roles (explorer, the reviewer) are locked only in part: the "
+    "Landlock of this kernel (before ABI 3) does not keep their own processes from truncating "
+    "files" + _LOCK_ADVICE,
+}
 
 
 class EventRouter:
@@ -242,7 +254,7 @@ class EventRouter:
         """Warn once per run: all its processes are on one machine."""
         if hello.lock_gap and not self._warned_of_landlock:
             self._warned_of_landlock = True
-            self._run.note(Warned(message=LANDLOCK_WARNINGS[hello.lock_gap]))
+            self._run.note(Warned(message=_LANDLOCK_WARNINGS[hello.lock_gap]))
 
     def _on_heartbeat(self, agent: Agent, beat: Heartbeat) -> None:
         if agent.process.take_heartbeat(beat, now=trio.current_time()):

@@ -31,21 +31,23 @@ class AgentRequestError(Exception):
     """The request is refused; the text is for the model."""
 
 
-def check_spawn_request(asker: AgentPlan, wish: Spawn, *, pinned_model: str | None = None) -> None:
+def check_spawn_request(
+    asker: AgentPlan, request: Spawn, *, pinned_model: str | None = None
+) -> None:
     """Refuse a request that is wrong for every role. Raises AgentRequestError."""
-    check_message(wish.message)
-    if wish.model is not None and pinned_model not in {None, wish.model}:
+    check_message(request.message)
+    if request.model is not None and pinned_model not in {None, request.model}:
         raise AgentRequestError(
             f"every agent of this run has the model `{pinned_model}`: leave it out"
         )
     if asker.depth + 1 > asker.limits.max_depth:
         raise AgentRequestError(DEPTH_REACHED)
-    if wish.reasoning_effort is not None and wish.reasoning_effort not in EFFORTS:
+    if request.reasoning_effort is not None and request.reasoning_effort not in EFFORTS:
         raise AgentRequestError(
-            f"Reasoning effort `{wish.reasoning_effort}` is not supported. Supported reasoning "
+            f"Reasoning effort `{request.reasoning_effort}` is not supported. Supported reasoning "
             f"efforts: {', '.join(EFFORTS)}"
         )
-    if not 0 < wish.deadline_s <= 86_400:
+    if not 0 < request.deadline_s <= 86_400:
         raise AgentRequestError("deadline_s must be greater than zero and at most a day")
 
 
@@ -83,18 +85,18 @@ def _spawnable_roles(roles: Roles) -> list[str]:
     return sorted(set(roles.known) - {GUARDIAN})
 
 
-def plan_child(asker: AgentPlan, wish: Spawn, role: Role, *, agent_id: str) -> AgentPlan:
+def plan_child(asker: AgentPlan, request: Spawn, role: Role, *, agent_id: str) -> AgentPlan:
     """The child's plan, still without a nickname.
 
     What the role sets wins over what the request asks for, and that wins over what is inherited.
     Raises AgentRequestError for an invalid name.
     """
     try:
-        path = child_path(AgentPath(asker.path), wish.task_name)
+        path = child_path(AgentPath(asker.path), request.task_name)
     except ValueError as error:
         raise AgentRequestError(str(error)) from error
-    model = role.model or wish.model or asker.model
-    effort = role.effort or wish.reasoning_effort
+    model = role.model or request.model or asker.model
+    effort = role.effort or request.reasoning_effort
     if effort is None and model == asker.model:
         effort = asker.effort
     return AgentPlan(
@@ -120,13 +122,13 @@ def child_brief(parent: RoleBrief, role: Role) -> RoleBrief:
     always. A locked parent has locked children.
     """
     brief = role.brief()
-    words = brief.developer_instructions
-    if not words and parent.name == brief.name:
-        words = parent.developer_instructions
+    instructions = brief.developer_instructions
+    if not instructions and parent.name == brief.name:
+        instructions = parent.developer_instructions
     return msgspec.structs.replace(
         brief,
         base_instructions=brief.base_instructions or parent.base_instructions,
-        developer_instructions=words,
+        developer_instructions=instructions,
         locked=brief.locked or parent.locked,
     )
 
@@ -156,7 +158,9 @@ class SpawnLimits:
         """An agent that an earlier part of the run started."""
         self.started += 1
 
-    def check(self, asker: AgentPlan, wish: Spawn, roles: Roles, *, provider: str | None) -> None:
+    def check(
+        self, asker: AgentPlan, request: Spawn, roles: Roles, *, provider: str | None
+    ) -> None:
         """Raises AgentRequestError that says what to do instead."""
         if self.started >= self._max_spawns:
             raise AgentRequestError(
@@ -165,8 +169,8 @@ class SpawnLimits:
                 "(agents.max_total). Give an agent that is there another task with followup_task, "
                 "or solve the task yourself"
             )
-        role = role_for(roles, wish.agent_type, provider=provider)
-        check_model(role.model or wish.model, asker, self.find_model())
+        role = role_for(roles, request.agent_type, provider=provider)
+        check_model(role.model or request.model, asker, self.find_model())
 
     async def count_spawn(self, path: str, grant: Callable[[], Awaitable[AnyReply]]) -> AnyReply:
         """Call `grant`, which starts an agent at `path`; count the spawn if it succeeded."""

@@ -23,8 +23,8 @@ class NicknamePool:
     A name is never given back: neither by an agent's end nor by a spawn that failed.
     """
 
-    def __init__(self, dice: random.Random | None = None) -> None:
-        self._random = dice or random.Random()
+    def __init__(self, rng: random.Random | None = None) -> None:
+        self._random = rng or random.Random()
         self._used: set[str] = set()
         self._resets = 0
 

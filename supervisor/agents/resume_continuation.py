@@ -51,11 +51,11 @@ def journal_continuation(
         schema: The JSON schema of its answer; None: the same as before.
     """
     path, file = who
-    new_id, told = running.entropy.new_id, None
+    new_id, noted = running.entropy.new_id, None
     if note:
         item = text_message("developer", note)
-        told = ItemRecorded(turn_id="", item=item, item_id=new_id(), source="note")
-        running.note(told, agent=path, file=file)
-    wish = InputPosted(input_id=new_id(), parts=(), output_schema=schema)
-    running.note(wish, agent=path, file=file)
-    return told, wish
+        noted = ItemRecorded(turn_id="", item=item, item_id=new_id(), source="note")
+        running.note(noted, agent=path, file=file)
+    posted = InputPosted(input_id=new_id(), parts=(), output_schema=schema)
+    running.note(posted, agent=path, file=file)
+    return noted, posted

@@ -19,25 +19,25 @@ from ..team.mail_delivery import MailDelivery
 NEVER_STARTED = "the run was cut off before this agent was started"
 
 
-def close_unstarted(running: RunContext, post: MailDelivery, known: Collection[str]) -> None:
+def close_unstarted(running: RunContext, delivery: MailDelivery, known: Collection[str]) -> None:
     """Mark as dead the unread mail in the files of ids that no agent of the run ever had.
 
     Args:
         running: Its journal is flushed: nothing was written to these files since the resume.
-        post: Notifies the authors; the team is restored.
+        delivery: Notifies the authors; the team is restored.
         known: The ids of all agents that were ever started.
     """
     for path in sorted(running.paths.journal.glob("*.jsonl")):
         if path.stem == RUN_FILE or path.stem in known:
             continue
-        letters, spoken_to = _open_mail(running, path.stem)
-        for mail in letters:
+        unread, addressed = _open_mail(running, path.stem)
+        for mail in unread:
             dead = MailHandled(mail_id=mail.mail_id, dead=True, reason=NEVER_STARTED)
             running.note(dead, agent=mail.recipient, file=path.stem)
-            post.notify_author(mail, reason=NEVER_STARTED)
-        if spoken_to:
+            delivery.notify_author(mail, reason=NEVER_STARTED)
+        if addressed:
             running.note(
-                unread_input_warning(spoken_to, NEVER_STARTED), agent=spoken_to, file=path.stem
+                unread_input_warning(addressed, NEVER_STARTED), agent=addressed, file=path.stem
             )
         running.journal.close_file(path.stem)
 
@@ -49,18 +49,18 @@ def unread_input_warning(path: str, why: str) -> Warned:
 
 def _open_mail(running: RunContext, file: str) -> tuple[list[Mail], str]:
     """Unhandled mail; and the path that a person sent input to, if no warning followed."""
-    letters: dict[str, Mail] = {}
-    spoken_to = ""
+    unread: dict[str, Mail] = {}
+    addressed = ""
     for record in read_records(running.paths, file=file):
         match record.body:
             case MailPosted(mail=mail):
-                letters[mail.mail_id] = mail
+                unread[mail.mail_id] = mail
             case MailHandled(mail_id=mail_id):
-                letters.pop(mail_id, None)
+                unread.pop(mail_id, None)
             case InputPosted(source="person"):
-                spoken_to = record.agent
+                addressed = record.agent
             case Warned():
-                spoken_to = ""
+                addressed = ""
             case _:
                 pass
-    return list(letters.values()), spoken_to
+    return list(unread.values()), addressed

@@ -48,12 +48,12 @@ class AgentSpawner:
     def __init__(
         self,
         running: RunContext,
-        control: AgentManager,
+        agents: AgentManager,
         mail: MailDelivery,
         deadlock_detector: DeadlockDetector,
         find_model: Callable[[], ModelInfo | None],
     ) -> None:
-        self._run, self._agents, self._team = running, control, running.agents
+        self._run, self._agents, self._team = running, agents, running.agents
         self._mail, self._deadlock_detector = mail, deadlock_detector
         self.roles = _roles_of(running)
         self.limits = SpawnLimits(

@@ -30,8 +30,8 @@ def budget_notice(share: BudgetUsage) -> str:
 def deadline_notice(left_s: float) -> str:
     """For a model: 90 % of its time is over."""
     whole = max(1, round(left_s))
-    words = f"{whole} seconds" if whole < 120 else f"{whole // 60} minutes"
-    return _TEXTS["late"].replace("{left}", words)
+    duration = f"{whole} seconds" if whole < 120 else f"{whole // 60} minutes"
+    return _TEXTS["late"].replace("{left}", duration)
 
 
 def budget_warning(share: BudgetUsage) -> str:

@@ -24,12 +24,12 @@ _POLL_S = 1.0  # agents come and go: check at least this often
 class DeadlineStep(Value):
     """What is due now, and in how many seconds to check again (None: never)."""
 
-    due: Literal["nothing", "tell", "interrupt", "end"]
+    due: Literal["nothing", "notify", "interrupt", "end"]
     wait_s: float | None
 
 
 def next_deadline_step(
-    *, began: float, deadline: float, now: float, told: bool, cut: bool
+    *, began: float, deadline: float, now: float, notified: bool, interrupted: bool
 ) -> DeadlineStep:
     """Decide for one agent; all times are Unix seconds.
 
@@ -37,19 +37,19 @@ def next_deadline_step(
         began: When its time began.
         deadline: When it ends; before `began` means at once.
         now: The clock.
-        told: It was told that its time is nearly over.
-        cut: It was interrupted at its deadline.
+        notified: It was told that its time is nearly over.
+        interrupted: It was interrupted at its deadline.
     """
-    if now >= deadline + _GRACE_S and cut:
+    if now >= deadline + _GRACE_S and interrupted:
         return DeadlineStep(due="end", wait_s=None)
     if now >= deadline:
         left_s = deadline + _GRACE_S - now
-        return DeadlineStep(due="nothing" if cut else "interrupt", wait_s=max(0.0, left_s))
+        return DeadlineStep(due="nothing" if interrupted else "interrupt", wait_s=max(0.0, left_s))
     late = began + NOTICE_AT * (deadline - began)
-    if told:
+    if notified:
         return DeadlineStep(due="nothing", wait_s=deadline - now)
     if now >= late:
-        return DeadlineStep(due="tell", wait_s=deadline - now)
+        return DeadlineStep(due="notify", wait_s=deadline - now)
     return DeadlineStep(due="nothing", wait_s=late - now)
 
 
@@ -90,20 +90,20 @@ class DeadlineMonitor:
     def _check(self, nursery: trio.Nursery, agent: Agent) -> float:
         deadline = agent.plan.limits.deadline_unix_s
         assert deadline is not None
-        now, life = self._run.entropy.unix_s(), agent.identity
+        now, identity = self._run.entropy.unix_s(), agent.identity
         hour = next_deadline_step(
             began=self._began.setdefault(agent.plan.agent_id, now),
             deadline=deadline,
             now=now,
-            told=life in self._notified,
-            cut=life in self._interrupted,
+            notified=identity in self._notified,
+            interrupted=identity in self._interrupted,
         )
         match hour.due:
-            case "tell":
-                self._notified.add(life)
+            case "notify":
+                self._notified.add(identity)
                 self._notify(agent, deadline_notice(deadline - now))
             case "interrupt":
-                self._interrupted.add(life)
+                self._interrupted.add(identity)
                 nursery.start_soon(self._agents.interrupt, [agent], "deadline")
             case "end" if agent.wanted_end is None:
                 agent.request_end("completed" if agent.done.is_set() else "deadline")
@@ -117,6 +117,6 @@ class DeadlineMonitor:
         if len(self._began) > len(agents):
             live = {agent.plan.agent_id for agent in agents}
             self._began = {name: at for name, at in self._began.items() if name in live}
-            lives = {agent.identity for agent in agents}
-            self._notified &= lives
-            self._interrupted &= lives
+            identities = {agent.identity for agent in agents}
+            self._notified &= identities
+            self._interrupted &= identities

@@ -80,13 +80,13 @@ class FanOutRunner:
     def __init__(
         self,
         running: RunContext,
-        control: AgentManager,
+        agents: AgentManager,
         fan_out: FanOut,
         limits: Limits,
         *,
         root_id: str = "",
     ) -> None:
-        self._run, self._agents, self._fan, self._limits = running, control, fan_out, limits
+        self._run, self._agents, self._fan, self._limits = running, agents, fan_out, limits
         self._unread_inputs: UnreadInputs = {}
         self._root_id = root_id
         self._names = name_items(fan_out.items)
@@ -201,7 +201,7 @@ class FanOutRunner:
             return "crashed", str(error)
         begun.agent = agent
         task = item_prompt(self._fan, index)
-        words = UserInput(
+        message = UserInput(
             input_id=self._run.entropy.new_id(),
             parts=(TextInput(text=task),),
             output_schema=_schema(self._fan),
@@ -209,7 +209,7 @@ class FanOutRunner:
         if self._is_stopping:  # the run was interrupted during its start
             agent.request_end("interrupted")
         else:
-            await self._agents.send_input(agent, words, source="fan_out")
+            await self._agents.send_input(agent, message, source="fan_out")
             for said in self._unread_inputs.pop(task, ()):
                 again = UserInput(input_id=said.input_id, parts=said.parts)
                 await self._agents.send_input(agent, again, source="person")

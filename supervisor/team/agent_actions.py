@@ -46,32 +46,32 @@ class AgentActions:
     def __init__(
         self,
         running: RunContext,
-        control: AgentManager,
+        agents: AgentManager,
         mail: MailDelivery,
     ) -> None:
-        self._run, self._agents, self._team = running, control, running.agents
+        self._run, self._agents, self._team = running, agents, running.agents
         self._mail = mail
 
     # --- mail ----------------------------------------------------------------------------------
 
-    async def send(self, asker: Agent, wish: SendMail) -> AnyReply:
+    async def send(self, asker: Agent, request: SendMail) -> AnyReply:
         """Send mail that starts no turn."""
-        reader = self._recipient(asker, wish.target, wish.message)
-        letter = self._mail.make_mail(asker.path, reader.path, wish.message)
-        await self._mail.send_and_wait_written(reader, letter)
+        reader = self._recipient(asker, request.target, request.message)
+        mail = self._mail.make_mail(asker.path, reader.path, request.message)
+        await self._mail.send_and_wait_written(reader, mail)
         return _sent(reader)
 
-    async def follow_up(self, asker: Agent, wish: FollowUp) -> AnyReply:
+    async def follow_up(self, asker: Agent, request: FollowUp) -> AnyReply:
         """Give a task to an existing agent, working or finished."""
-        reader = self._recipient(asker, wish.target, wish.message)
+        reader = self._recipient(asker, request.target, request.message)
         if reader.path == ROOT_PATH:
             raise AgentRequestError("Follow-up tasks can't target the root agent")
-        if wish.interrupt and not reader.closed:
+        if request.interrupt and not reader.closed:
             await self._interrupt(reader, f"{asker.path} has another task for it")
-        letter = self._mail.make_mail(
-            asker.path, reader.path, wish.message, kind="followup", wakes=True
+        mail = self._mail.make_mail(
+            asker.path, reader.path, request.message, kind="followup", wakes=True
         )
-        await self._mail.send_and_wait_written(reader, letter)
+        await self._mail.send_and_wait_written(reader, mail)
         return _sent(reader)
 
     def _recipient(self, asker: Agent, target: str, message: str) -> Agent:
@@ -87,12 +87,12 @@ class AgentActions:
 
     # --- listing -------------------------------------------------------------------------------
 
-    def list_team(self, asker: Agent, wish: ListAgents) -> AnyReply:
+    def list_team(self, asker: Agent, request: ListAgents) -> AnyReply:
         """The root first, then by path; closed agents are left out."""
         prefix = ROOT_PATH
-        if wish.path_prefix:
+        if request.path_prefix:
             try:
-                prefix = resolve_path(wish.path_prefix, base=AgentPath(asker.path))
+                prefix = resolve_path(request.path_prefix, base=AgentPath(asker.path))
             except ValueError as error:
                 raise AgentRequestError(str(error)) from error
         found = [
@@ -103,18 +103,20 @@ class AgentActions:
         return TeamReply(members=tuple(found))
 
     def _list_entry(self, member: Agent) -> TeamMember:
-        told = member.as_reply()
+        entry = member.as_reply()
         if member.path != ROOT_PATH:
-            return told
-        return TeamMember(path=told.path, status=told.status, last_task=ROOT_TASK, role=told.role)
+            return entry
+        return TeamMember(
+            path=entry.path, status=entry.status, last_task=ROOT_TASK, role=entry.role
+        )
 
     # --- ending --------------------------------------------------------------------------------
 
     async def halt(
-        self, asker: Agent, wish: HaltAgent, abort_waiting: Callable[[Agent], bool]
+        self, asker: Agent, request: HaltAgent, abort_waiting: Callable[[Agent], bool]
     ) -> AnyReply:
         """Abort a turn; the agent stays. An unknown target is no error."""
-        target = self._descendant(asker, wish.target, verb="interrupt")
+        target = self._descendant(asker, request.target, verb="interrupt")
         if target is None:
             return PreviousStatus(status=NOT_FOUND)
         before = target.status
@@ -131,9 +133,9 @@ class AgentActions:
             except PeerGone:
                 return
 
-    async def close(self, asker: Agent, wish: CloseAgent) -> AnyReply:
+    async def close(self, asker: Agent, request: CloseAgent) -> AnyReply:
         """End an agent and all its descendants for good."""
-        target = self._descendant(asker, wish.target, verb="close")
+        target = self._descendant(asker, request.target, verb="close")
         if target is None:
             return PreviousStatus(status=NOT_FOUND)
         before = target.status

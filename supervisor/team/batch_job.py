@@ -50,17 +50,17 @@ class BatchJob:
     def __init__(
         self,
         table: JobTable,
-        wish: SpawnOnCsv,
+        request: SpawnOnCsv,
         spool: JobResultSpool,
         *,
         job_id: str | None = None,
         attempt: int = 1,
-        chances: EntropySources = SYSTEM_ENTROPY,
+        entropy: EntropySources = SYSTEM_ENTROPY,
     ) -> None:
-        self._entropy = chances
-        self.job_id, self.attempt = job_id or chances.new_id(), attempt
-        self.table, self.request, self.spool = table, wish, spool
-        self.schema = msgspec.json.decode(wish.output_schema) if wish.output_schema else None
+        self._entropy = entropy
+        self.job_id, self.attempt = job_id or entropy.new_id(), attempt
+        self.table, self.request, self.spool = table, request, spool
+        self.schema = msgspec.json.decode(request.output_schema) if request.output_schema else None
         self.running: dict[str, JobItem] = {}  # by item id
         self.completed = self.failed = 0
         self.stopping = False
@@ -130,8 +130,8 @@ class BatchJob:
             self.completed += 1
             return
         self.failed += 1
-        told = {"item_id": cells[1], "source_id": cells[3] or None, "last_error": cells[_ERROR]}
-        self.failures.append(told)
+        failure = {"item_id": cells[1], "source_id": cells[3] or None, "last_error": cells[_ERROR]}
+        self.failures.append(failure)
 
     @property
     def status(self) -> JobStatus:
@@ -166,16 +166,16 @@ class BatchJob:
 
 def open_job(
     table: JobTable,
-    wish: SpawnOnCsv,
+    request: SpawnOnCsv,
     spool: JobResultSpool,
     *,
     job_id: str | None = None,
     attempt: int = 1,
-    chances: EntropySources = SYSTEM_ENTROPY,
+    entropy: EntropySources = SYSTEM_ENTROPY,
 ) -> BatchJob:
     """A job that has not started. Raises AgentRequestError for an invalid schema."""
     try:
-        job = BatchJob(table, wish, spool, job_id=job_id, attempt=attempt, chances=chances)
+        job = BatchJob(table, request, spool, job_id=job_id, attempt=attempt, entropy=entropy)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise AgentRequestError(f"output_schema is not JSON: {error}") from error
     if job.schema is not None and not isinstance(job.schema, dict):
@@ -183,17 +183,19 @@ def open_job(
     return job
 
 
-def report_result(jobs: Mapping[str, BatchJob], path: str, wish: ReportJobResult) -> ResultAccepted:
+def report_result(
+    jobs: Mapping[str, BatchJob], path: str, request: ReportJobResult
+) -> ResultAccepted:
     """Take a result from the worker at `path`: only for its own row, while it works, once.
 
     A result that does not fit raises AgentRequestError with the reason; it may be sent again.
     """
-    job = jobs.get(wish.job_id)
-    item = job.running.get(wish.item_id) if job is not None else None
+    job = jobs.get(request.job_id)
+    item = job.running.get(request.item_id) if job is not None else None
     if job is None or item is None or item.path != path or item.result is not None:
         return ResultAccepted(accepted=False)
     try:
-        result = msgspec.json.decode(wish.result)
+        result = msgspec.json.decode(request.result)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise AgentRequestError("result must be a JSON object") from error
     if not isinstance(result, dict):
@@ -202,5 +204,5 @@ def report_result(jobs: Mapping[str, BatchJob], path: str, wish: ReportJobResult
     if job.schema is not None and (fault := find_schema_violation(text, job.schema)):
         raise AgentRequestError(fault)
     item.result, item.reported_at = text, job.now()
-    job.stopping |= wish.stop
+    job.stopping |= request.stop
     return ResultAccepted(accepted=True)

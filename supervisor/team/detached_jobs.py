@@ -70,17 +70,17 @@ class DetachedJobs:
         going = self._running[job.began.job_id] = _DetachedJob(job)
         self._nursery.start_soon(self._continue, going)
 
-    async def join(self, asker: Agent, wish: SpawnOnCsv) -> AnyReply:
+    async def join(self, asker: Agent, request: SpawnOnCsv) -> AnyReply:
         """Serve the request; wait for the same job if it already runs."""
         for going in self._running.values():
-            if (going.job.asker, going.job.began.wish) == (asker.path, wish):
+            if (going.job.asker, going.job.began.wish) == (asker.path, request):
                 return await self._wait(going)
         self._forget_read(asker)
         for mail_id in asker.unread_mail:  # the mail that reports the end may still be on its way
             ended = self._announced.get(mail_id)
-            if ended is not None and ended.job.began.wish == wish:
+            if ended is not None and ended.job.began.wish == request:
                 return _reply_of(ended)
-        return await self.jobs.run(asker, wish)
+        return await self.jobs.run(asker, request)
 
     def cancel_jobs_of(self, asker: str) -> None:
         """Cancel the jobs of an agent that is gone for good."""
@@ -126,13 +126,13 @@ class DetachedJobs:
         try:
             summary = await self.jobs.continue_job(asker, job)
             going.reply = JobEnded(summary=summary)
-            words = _ENDED.replace("{summary}", summary.decode(errors="replace"))
+            template = _ENDED.replace("{summary}", summary.decode(errors="replace"))
         except AgentRequestError as error:
             going.fault = str(error)
-            words = _FAILED.replace("{why}", going.fault)
+            template = _FAILED.replace("{why}", going.fault)
         if not going.joined:
             self._forget_read(asker)
-            self._announced[self._notify(asker, job, words, wakes=True)] = going
+            self._announced[self._notify(asker, job, template, wakes=True)] = going
 
     async def _wait_for_asker(self, path: str) -> Agent:
         """Wait for the asker's process: the root has none until it is restarted."""
@@ -140,14 +140,16 @@ class DetachedJobs:
             await self._team.wait_change()
         return asker
 
-    def _notify(self, asker: Agent, job: UnfinishedJob, words: str, *, wakes: bool = False) -> str:
+    def _notify(
+        self, asker: Agent, job: UnfinishedJob, template: str, *, wakes: bool = False
+    ) -> str:
         began = job.began
         name = began.job_id[-8:]
-        text = words.replace("{job}", name).replace("{table}", began.wish.csv_path)
+        text = template.replace("{job}", name).replace("{table}", began.wish.csv_path)
         author = f"{asker.path}/job_{name}"
-        letter = self._mail.make_mail(author, asker.path, text, wakes=wakes)
-        self._mail.send(asker, letter)
-        return letter.mail_id
+        mail = self._mail.make_mail(author, asker.path, text, wakes=wakes)
+        self._mail.send(asker, mail)
+        return mail.mail_id
 
 
 def _reply_of(going: _DetachedJob) -> AnyReply:

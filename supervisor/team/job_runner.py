@@ -48,38 +48,42 @@ class JobRunner:
     def __init__(
         self,
         running: RunContext,
-        control: AgentManager,
+        agents: AgentManager,
         spawner: AgentSpawner,
         nursery: trio.Nursery,
         *,
         on_cut_off: Callable[[UnfinishedJob], None],
     ) -> None:
-        self._run, self._agents, self._team = running, control, running.agents
+        self._run, self._agents, self._team = running, agents, running.agents
         self._spawner, self._nursery = spawner, nursery
         request = running.request  # folders as of now: later a command may put links there
         self._roots = {one: os.path.realpath(one) for one in (request.cwd, *request.add_dirs)}
         self._jobs: dict[str, BatchJob] = {}
         self._on_cut_off = on_cut_off  # of a job whose fate is `now`
 
-    async def run(self, asker: Agent, wish: SpawnOnCsv) -> AnyReply:
+    async def run(self, asker: Agent, request: SpawnOnCsv) -> AnyReply:
         """Run a new job from table to results. AgentRequestError before anything is started."""
         if asker.plan.depth + 1 > asker.plan.limits.max_depth:
             raise AgentRequestError(_DEPTH)
         if self._run.registry.max_agents == 1:
             raise AgentRequestError(ONE_AGENT_ONLY)
-        if not wish.instruction.strip():
+        if not request.instruction.strip():
             raise AgentRequestError("instruction must be non-empty")
-        if wish.max_runtime_seconds is not None and wish.max_runtime_seconds < 1:
+        if request.max_runtime_seconds is not None and request.max_runtime_seconds < 1:
             raise AgentRequestError("max_runtime_seconds must be at least 1")
-        source = Path(asker.plan.cwd) / wish.csv_path
+        source = Path(asker.plan.cwd) / request.csv_path
         with closing(TableFile(source, self._file_access(asker).may_read)) as file:
-            table = await _check_table(file, wish)
+            table = await _check_table(file, request)
             job_id = self._run.entropy.new_id()
             output = Path(asker.plan.cwd) / output_path_for(
-                source, wish.output_csv_path, job_id=job_id
+                source, request.output_csv_path, job_id=job_id
             )
             began = JobBegan(
-                job_id=job_id, wish=wish, headers=table.headers, rows=table.rows, output=str(output)
+                job_id=job_id,
+                wish=request,
+                headers=table.headers,
+                rows=table.rows,
+                output=str(output),
             )
             return JobEnded(summary=await self._run_job(asker, began, table, file))
 
@@ -107,9 +111,9 @@ class JobRunner:
             if asker is None or (job.has_call and job.asker == asker):
                 job.set_fate(fate)
 
-    def report(self, asker: Agent, wish: ReportJobResult) -> AnyReply:
+    def report(self, asker: Agent, request: ReportJobResult) -> AnyReply:
         """Accept a worker's result."""
-        return report_result(self._jobs, asker.path, wish)
+        return report_result(self._jobs, asker.path, request)
 
     # --- one job -------------------------------------------------------------------------------
 
@@ -145,7 +149,7 @@ class JobRunner:
                 JobResultSpool(spooled, table.rows),
                 job_id=began.job_id,
                 attempt=began.attempt,
-                chances=self._run.entropy,
+                entropy=self._run.entropy,
             )
             if began.attempt > 1:
                 await trio.to_thread.run_sync(self._restore_rows, job)
@@ -253,8 +257,8 @@ class JobRunner:
     def _add_member(self, asker: Agent, job: BatchJob, item: JobItem) -> Agent:
         name = item.path.rpartition("/")[2]
         role = role_for(self._spawner.roles, None, provider=None)
-        wish = Spawn(task_name=name, message="-")
-        plan = plan_child(asker.plan, wish, role, agent_id=self._run.entropy.new_id())
+        request = Spawn(task_name=name, message="-")
+        plan = plan_child(asker.plan, request, role, agent_id=self._run.entropy.new_id())
         plan = msgspec.structs.replace(plan, job=job.job_id, reports=False)
         return self._team.add_queued(plan)
 
@@ -272,5 +276,5 @@ class JobRunner:
         )
 
 
-async def _check_table(file: TableFile, wish: SpawnOnCsv) -> JobTable:
-    return await trio.to_thread.run_sync(partial(check_table, file, id_column=wish.id_column))
+async def _check_table(file: TableFile, request: SpawnOnCsv) -> JobTable:
+    return await trio.to_thread.run_sync(partial(check_table, file, id_column=request.id_column))

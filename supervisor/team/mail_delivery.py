@@ -39,11 +39,11 @@ def make_mail(
     *,
     kind: MailKind = "message",
     wakes: bool = False,
-    chances: EntropySources = SYSTEM_ENTROPY,
+    entropy: EntropySources = SYSTEM_ENTROPY,
 ) -> Mail:
     """A mail with a new id."""
     return Mail(
-        mail_id=chances.new_id(),
+        mail_id=entropy.new_id(),
         author=author,
         recipient=reader,
         content=content,
@@ -53,7 +53,7 @@ def make_mail(
 
 
 def make_report(
-    member: Agent, outcome: AgentEnded, chances: EntropySources = SYSTEM_ENTROPY
+    member: Agent, outcome: AgentEnded, entropy: EntropySources = SYSTEM_ENTROPY
 ) -> Mail | None:
     """The report to a parent that its child's work has ended; None if nobody gets one."""
     parent = member.plan.parent
@@ -68,7 +68,7 @@ def make_report(
         text or "(no answer)",
         kind="final_answer",
         wakes=outcome.state not in _SILENT_ENDS,
-        chances=chances,
+        entropy=entropy,
     )
 
 
@@ -95,8 +95,8 @@ class MailDelivery:
         wakes: bool = False,
     ) -> Mail:
         """A mail that is not sent yet."""
-        chances = self._run.entropy
-        return make_mail(author, reader, content, kind=kind, wakes=wakes, chances=chances)
+        entropy = self._run.entropy
+        return make_mail(author, reader, content, kind=kind, wakes=wakes, entropy=entropy)
 
     def send(self, reader: Agent, mail: Mail, written: Callable[[], None] = lambda: None) -> None:
         """Journal a mail, then deliver it; mail to a closed reader is dead at once. Never waits.
@@ -170,9 +170,9 @@ class MailDelivery:
         author = self._team.find(mail.author)
         if author is None or author.closed or mail.kind not in {"message", "followup"}:
             return
-        words = f"Your message to {mail.recipient} was not read: {reason}. It said: "
+        intro = f"Your message to {mail.recipient} was not read: {reason}. It said: "
         self.send(
-            author, self.make_mail(mail.recipient, author.path, words + preview(mail.content))
+            author, self.make_mail(mail.recipient, author.path, intro + preview(mail.content))
         )
 
     async def wait_delivered(self, reader: Agent) -> None:
@@ -204,9 +204,9 @@ class MailDelivery:
 
     def _try_deliver(self, reader: Agent, mail: Mail) -> bool:
         """True if this mail needs nothing more; False: the socket's queue is full."""
-        life = self._receiving_agent(reader, mail)
+        receiver = self._receiving_agent(reader, mail)
         try:
-            return life is None or self._run.send_nowait(life, Deliver(mail=mail))
+            return receiver is None or self._run.send_nowait(receiver, Deliver(mail=mail))
         except PeerGone:
             return True  # its next process gets all that was not read
 
@@ -222,11 +222,11 @@ class MailDelivery:
         return reader if process.is_redelivered else None  # first, it gets what its last one left
 
     async def _deliver_one(self, reader: Agent, mail: Mail) -> None:
-        life = self._receiving_agent(reader, mail)
-        if life is None:
+        receiver = self._receiving_agent(reader, mail)
+        if receiver is None:
             return
         try:
-            await self._run.send(life, Deliver(mail=mail))
+            await self._run.send(receiver, Deliver(mail=mail))
         except PeerGone:
             return  # its next process gets all that was not read
 
@@ -237,7 +237,7 @@ def preview(text: str) -> str:
 
 
 def report_to_parent(
-    running: RunContext, post: MailDelivery, agent: Agent, outcome: AgentEnded
+    running: RunContext, delivery: MailDelivery, agent: Agent, outcome: AgentEnded
 ) -> None:
     """Journal and deliver the mail that reports how an agent's work ended.
 
@@ -251,7 +251,7 @@ def report_to_parent(
     if report is not None and not running.request.wake_parents:
         report = msgspec.structs.replace(report, trigger_turn=False)
     if report is not None and parent is not None and not parent.closed:
-        post.send(parent, report)
+        delivery.send(parent, report)
 
 
 def unreported_ends(places: RunPaths, past: RunPast) -> list[str]:

@@ -22,10 +22,10 @@ class PersonInput:
     def __init__(
         self,
         running: RunContext,
-        control: AgentManager,
+        agents: AgentManager,
         wake: Callable[[Agent], None],
     ) -> None:
-        self._run, self._agents, self._team, self._wake = running, control, running.agents, wake
+        self._run, self._agents, self._team, self._wake = running, agents, running.agents, wake
         self._writing, self._is_closed = 0, False
 
     @property
@@ -37,20 +37,20 @@ class PersonInput:
         """The run ends: refuse further input."""
         self._is_closed = True
 
-    async def send(self, member: Agent, words: UserInput) -> None:
+    async def send(self, member: Agent, message: UserInput) -> None:
         """Journaled on return. Raises AgentRequestError: no agent will read it in this run."""
         if self._is_closed:
             raise AgentRequestError("the run is ending; say it with `swarm resume`")
         self._writing += 1
         try:
-            await self._write_and_deliver(member, words)
+            await self._write_and_deliver(member, message)
         finally:
             self._writing -= 1
             # the end of the run, or a suspended turn, may wait for this
             self._team.notify_change()
 
-    async def _write_and_deliver(self, member: Agent, words: UserInput) -> None:
-        posted = input_record(words, "person")
+    async def _write_and_deliver(self, member: Agent, message: UserInput) -> None:
+        posted = input_record(message, "person")
         await self._run.commit(posted, agent=member.path, file=member.plan.agent_id)
         if self._is_closed:
             raise AgentRequestError(

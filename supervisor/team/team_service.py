@@ -131,12 +131,12 @@ class TeamService:
                 report_to_parent(self._run, self.mail, of, outcome)
         close_unstarted(self._run, self.mail, known)
 
-    async def send_input(self, member: Agent, words: UserInput) -> None:
+    async def send_input(self, member: Agent, message: UserInput) -> None:
         """Send a person's input to an agent, with or without a process. Journaled on return.
 
         Raises AgentRequestError: no agent will read it in this run.
         """
-        await self._person_input.send(member, words)
+        await self._person_input.send(member, message)
 
     async def leave_message(self, member: Agent, text: str) -> None:
         """A person's message that starts no turn: the agent reads it at its next turn, if any."""
@@ -160,10 +160,10 @@ class TeamService:
         was_active, parent = top.is_active, self.team.members.get(top.plan.parent or "")
         await self.actions.end_members(members, grace_s=1.0)
         if was_active and parent is not None and not parent.closed and top.plan.reports:
-            words = "(killed) a person ended it for good"
+            note_text = "(killed) a person ended it for good"
             wakes = self._run.request.wake_parents
             note = self.mail.make_mail(
-                top.path, parent.path, words, kind="final_answer", wakes=wakes
+                top.path, parent.path, note_text, kind="final_answer", wakes=wakes
             )
             self.mail.send(parent, note)
 
@@ -247,12 +247,12 @@ class TeamService:
     ) -> Callable[[int], None]:
         path = f"{member.path}/{name}"
 
-        def tell(place: int) -> None:
+        def notify(place: int) -> None:
             self.lifecycle.show_position(path, place)
             reply = QueuedForSlot(place=place)
             self._nursery.start_soon(self._reply, agent, request_id, reply)
 
-        return tell
+        return notify
 
     async def _reply(self, agent: Agent, request_id: int, reply: AnyReply) -> None:
         try:

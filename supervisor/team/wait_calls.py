@@ -39,19 +39,19 @@ _RESULT_BYTES = 36_000  # of all results in one output; the mail has them whole
 class WaitCalls:
     """Serves waits; one agent may have several at a time."""
 
-    def __init__(self, team: AgentDirectory, post: MailDelivery, lives: AgentLifecycle) -> None:
-        self._team, self._mail, self._lifecycle = team, post, lives
+    def __init__(self, team: AgentDirectory, mail: MailDelivery, lifecycle: AgentLifecycle) -> None:
+        self._team, self._mail, self._lifecycle = team, mail, lifecycle
 
-    async def wait(self, asker: Agent, wish: WaitFor) -> Waited:
+    async def wait(self, asker: Agent, request: WaitFor) -> Waited:
         """Return after `timeout_s` at the latest; 0 only looks. Raises AgentRequestError."""
-        if not wish.timeout_s >= 0:  # also refuses NaN
+        if not request.timeout_s >= 0:  # also refuses NaN
             raise AgentRequestError("timeout_ms must be greater than zero")
-        if len(wish.targets) > MAX_TARGETS:
+        if len(request.targets) > MAX_TARGETS:
             raise AgentRequestError(f"at most {MAX_TARGETS} targets can be waited for at once")
-        targets = [self._find(asker, target) for target in dict.fromkeys(wish.targets)]
-        with trio.move_on_after(min(wish.timeout_s, MAX_TIMEOUT_S)):
+        targets = [self._find(asker, target) for target in dict.fromkeys(request.targets)]
+        with trio.move_on_after(min(request.timeout_s, MAX_TIMEOUT_S)):
             while True:
-                waited = decide_wait(self._team, asker, targets, wish.mode)
+                waited = decide_wait(self._team, asker, targets, request.mode)
                 if waited is not None:
                     # Deliver the mail that the reply refers to before it, so that both are read
                     # together.
@@ -74,8 +74,8 @@ class WaitCalls:
         elif isinstance(reply, Waited):
             ends = _end_rows(reply.finished)
             whole = [one for one in ends if not _is_cut(one["result"])]
-            told = {one["agent_name"] for one in whole if one["agent_name"]}
-            self._mail.mark_answers_read(member, frozenset(told))
+            reported = {one["agent_name"] for one in whole if one["agent_name"]}
+            self._mail.mark_answers_read(member, frozenset(reported))
             answer = wait_result(reply, ends=ends, unread=reply.mail)
             self._lifecycle.resume(member, _as_json(answer))
         elif isinstance(reply, RequestRefused):

@@ -183,7 +183,7 @@ def test_the_words_name_whose_bound_it_is_and_what_to_do():
     ("now", "told", "cut", "hour"),
     [
         (100.0, False, False, DeadlineStep(due="nothing", wait_s=90.0)),
-        (190.0, False, False, DeadlineStep(due="tell", wait_s=10.0)),
+        (190.0, False, False, DeadlineStep(due="notify", wait_s=10.0)),
         (195.0, True, False, DeadlineStep(due="nothing", wait_s=5.0)),
         (200.0, True, False, DeadlineStep(due="interrupt", wait_s=5.0)),
         (200.0, False, False, DeadlineStep(due="interrupt", wait_s=5.0)),
@@ -195,4 +195,7 @@ def test_the_words_name_whose_bound_it_is_and_what_to_do():
 def test_an_agent_is_told_at_nine_tenths_interrupted_at_the_end_and_ended_after_it(
     now, told, cut, hour
 ):
-    assert next_deadline_step(began=100.0, deadline=200.0, now=now, told=told, cut=cut) == hour
+    assert (
+        next_deadline_step(began=100.0, deadline=200.0, now=now, notified=told, interrupted=cut)
+        == hour
+    )
