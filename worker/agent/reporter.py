@@ -6,8 +6,8 @@ journaled (before a call runs) waits for its PendingEvent.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import trio
 from msgspec.structs import replace
@@ -23,6 +23,7 @@ from swarm.mailbox.protocol.events import (
     ReasoningArrived,
     RequestSent,
     TextArrived,
+    Waiting,
     encode_event,
 )
 from swarm.mailbox.protocol.requests import (
@@ -37,6 +38,7 @@ from .event_limits import fit_event
 
 COALESCE_S = 0.02
 COALESCE_CHARS = 2_048
+WAITING_INTERVAL_S = 20.0  # between two Waiting events of one wait
 # The supervisor records the files within a second; if it fails, the call goes on after this time.
 WATCH_LIMIT_S = 5.0
 _MAX_DIRECT_BYTES = 64 * 1024  # far below the limit of any mailbox
@@ -197,6 +199,34 @@ class Reporter:
             return
         self._outbox.append((body, ticket))
         self._outbox_filled.set()
+
+    @asynccontextmanager
+    async def shown_wait(
+        self, reason: str, *, after_s: float
+    ) -> AsyncIterator[Callable[[str], None]]:
+        """Emit Waiting events while the block runs, from `after_s` on; they count as progress.
+
+        Yields a function that takes what is shown behind the reason from then on. The block must
+        not raise, because the nursery would wrap the error in a group.
+        """
+        suffix = ""
+
+        def show(more: str) -> None:
+            nonlocal suffix
+            suffix = more
+            self.progress += 1
+            self.emit_transient(Waiting(reason=reason + suffix))
+
+        async def repeat() -> None:
+            await trio.sleep(after_s)
+            while True:
+                show(suffix)
+                await trio.sleep(WAITING_INTERVAL_S)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(repeat)
+            yield show
+            nursery.cancel_scope.cancel()
 
     # --- transient ---------------------------------------------------------------------------
 

@@ -5,14 +5,11 @@ refusal that the model reads. There is no deadline here: the supervisor knows th
 withdraws the request when the requesting turn ends.
 """
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
 import msgspec
-import trio
 
 from swarm.mailbox.protocol.approvals import ApprovalRequest
-from swarm.mailbox.protocol.events import Waiting
 from swarm.mailbox.protocol.items import AnyCall
 from swarm.mailbox.protocol.requests import Decided, RequestApproval, RequestRefused
 
@@ -24,7 +21,6 @@ from ..policy.shell_parser import Words
 from .tool_interface import ApprovableInvocation, Invocation, ToolResult
 
 SHOW_AFTER_S = 0.2  # an immediate answer is not shown as a wait
-PROGRESS_INTERVAL_S = 20.0  # between two Waiting events
 WAITING_TEXT = "waiting for approval"
 PREFIX_SAVED = "Approved command prefix saved:\n- "
 NO_DECISION = "not approved: the supervisor gave no decision that can be read"
@@ -78,28 +74,12 @@ class ApprovalRequester:
 
     async def _request_approval(self, request: ApprovalRequest) -> Decided:
         reply: object = None
-        async with self._shown_as_waiting():
+        async with self._reporter.shown_wait(WAITING_TEXT, after_s=SHOW_AFTER_S):
             reply = await self._reporter.request(RequestApproval(approval=request))
         if isinstance(reply, Decided):
             return reply
         text = reply.message if isinstance(reply, RequestRefused) else NO_DECISION
         return Decided(outcome="unavailable", text=text)
-
-    @asynccontextmanager
-    async def _shown_as_waiting(self) -> AsyncIterator[None]:
-        """Emit Waiting events while the block runs; they count as progress."""
-
-        async def give_signs() -> None:
-            await trio.sleep(SHOW_AFTER_S)
-            while True:
-                self._reporter.progress += 1
-                self._reporter.emit_transient(Waiting(reason=WAITING_TEXT))
-                await trio.sleep(PROGRESS_INTERVAL_S)
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(give_signs)
-            yield
-            nursery.cancel_scope.cancel()
 
 
 def _as_list(words: Words) -> str:

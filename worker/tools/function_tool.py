@@ -5,7 +5,7 @@ A tool's arguments are one struct. The schema is made from its fields: their typ
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import cache
 from pathlib import Path
 from types import UnionType
@@ -14,10 +14,12 @@ from typing import Annotated, Literal, TypeVar, Union, get_args, get_origin, get
 import msgspec
 from msgspec import Meta
 
+from swarm.mailbox.protocol.events import AnyCallDetail
 from swarm.mailbox.protocol.items import AnyCall, FunctionCall
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 
-from .tool_interface import ABORTED_CALL, Invocation, ToolFailed
+from ..policy.command_decision import PolicyDecision, Run
+from .tool_interface import ABORTED_CALL, Invocation, OnOutput, ToolFailed, ToolResult
 
 Arguments = TypeVar("Arguments", bound=msgspec.Struct)
 Schema = dict[str, object]
@@ -69,6 +71,19 @@ class FunctionTool(ABC):
 
     @abstractmethod
     async def prepare(self, call: AnyCall) -> Invocation: ...
+
+
+class DirectInvocation:
+    """A prepared call that needs no approval: what people see of it, and what performs it."""
+
+    def __init__(self, detail: AnyCallDetail, act: Callable[[], Awaitable[ToolResult]]) -> None:
+        self.detail, self._act = detail, act
+
+    def judge(self) -> PolicyDecision:
+        return Run()
+
+    async def run(self, verdict: Run, listen: OnOutput) -> ToolResult:
+        return await self._act()
 
 
 def decode_arguments(call: AnyCall, kind: type[Arguments]) -> Arguments:

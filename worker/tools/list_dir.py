@@ -8,6 +8,7 @@ import heapq
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -15,15 +16,14 @@ import trio
 from msgspec import Struct
 
 from swarm.mailbox.path_rules import PROTECTED_NAMES
-from swarm.mailbox.protocol.events import AnyCallDetail, OtherCall
+from swarm.mailbox.protocol.events import OtherCall
 from swarm.mailbox.protocol.items import AnyCall
 from swarm.mailbox.safe_open import FOLDER_FLAGS, open_beneath, open_if_allowed
 
-from ..policy.command_decision import PolicyDecision, Run
 from ..sandbox.sandbox_plan import is_placeholder
-from .function_tool import NUMBER, FunctionTool, decode_arguments, described
+from .function_tool import NUMBER, DirectInvocation, FunctionTool, decode_arguments, described
 from .tool_context import ToolContext
-from .tool_interface import Invocation, OnOutput, ToolFailed, ToolResult
+from .tool_interface import Invocation, ToolFailed, ToolResult
 
 MAX_SCANNED = 200_000
 MAX_NAME_BYTES = 500
@@ -184,23 +184,10 @@ class ListDirTool(FunctionTool):
         self._context = context
 
     async def prepare(self, call: AnyCall) -> Invocation:
-        return _ListDirInvocation(self._context, decode_arguments(call, ListDirArguments))
+        arguments = decode_arguments(call, ListDirArguments)
+        detail = OtherCall(argument=arguments.dir_path[:1000])
+        return DirectInvocation(detail, partial(self._list, arguments))
 
-
-class _ListDirInvocation:
-    def __init__(self, context: ToolContext, arguments: ListDirArguments) -> None:
-        self._context, self._arguments = context, arguments
-
-    @property
-    def detail(self) -> AnyCallDetail:
-        return OtherCall(argument=self._arguments.dir_path[:1000])
-
-    def judge(self) -> PolicyDecision:
-        return Run()
-
-    async def run(self, verdict: Run, listen: OnOutput) -> ToolResult:
-        def make() -> str:
-            return list_directory(self._arguments, may_read=self._context.may_read)
-
-        text = await trio.to_thread.run_sync(make, abandon_on_cancel=True)
-        return ToolResult(content=text)
+    async def _list(self, arguments: ListDirArguments) -> ToolResult:
+        make = partial(list_directory, arguments, may_read=self._context.may_read)
+        return ToolResult(content=await trio.to_thread.run_sync(make, abandon_on_cancel=True))

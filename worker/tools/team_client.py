@@ -4,27 +4,24 @@ Every request ends by its reply, its deadline or an interrupt. The model reads a
 output. A long request is shown as a wait and counts as progress.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 import msgspec
 import trio
 
 from swarm.mailbox.ids import ROOT_PATH, AgentPath, resolve_path
-from swarm.mailbox.protocol.events import AnyCallDetail, OtherCall, Waiting
+from swarm.mailbox.protocol.events import OtherCall
 from swarm.mailbox.protocol.ops import Mail
-from swarm.mailbox.protocol.requests import AnyReply, AnyRequest, QueuedForSlot, RequestRefused
+from swarm.mailbox.protocol.requests import AnyReply, AnyRequest, RequestRefused
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import AgentSpec
 
 from ..agent.reporter import Reporter
 from ..agent.turn.inbox import Inbox
 from ..current_spec import CurrentSpec
-from ..policy.command_decision import PolicyDecision, Run
-from .function_tool import FunctionTool
+from .function_tool import DirectInvocation, FunctionTool
 from .tool_interface import (
-    OnOutput,
     SupervisorRequestOnly,
     ToolFailed,
     ToolResult,
@@ -32,7 +29,6 @@ from .tool_interface import (
 
 SHORT_LIMIT_S = 30.0  # for requests that the supervisor answers at once or bounds itself
 SHOW_AFTER_S = 0.5  # a request that takes longer is shown as a wait
-PROGRESS_INTERVAL_S = 20.0  # between two Waiting events
 DEPTH_REACHED = "Agent depth limit reached. Solve the task yourself."
 NO_ROOM = "No other agent can run beside you here (max_agents is 1). Solve the task yourself."
 EMPTY_MESSAGE = "Empty message can't be sent to an agent"
@@ -121,8 +117,11 @@ class TeamClient:
         """
         try:
             with trio.fail_after(limit_s):
-                async with self._shown_as_waiting(waiting) as on_queued:
-                    reply = await self._reporter.request(request, on_queued=on_queued)
+                async with self._reporter.shown_wait(waiting, after_s=SHOW_AFTER_S) as show:
+                    reply = await self._reporter.request(
+                        request,
+                        on_queued=lambda slot: show(f" (number {slot.place} in line for a slot)"),
+                    )
         except trio.TooSlowError as error:
             raise ToolFailed(f"collab tool failed: no answer within {limit_s:.0f} s") from error
         if isinstance(reply, RequestRefused):
@@ -131,51 +130,13 @@ class TeamClient:
             raise ToolFailed("collab tool failed: the supervisor gave an answer of another kind")
         return reply
 
-    @asynccontextmanager
-    async def _shown_as_waiting(
-        self, reason: str
-    ) -> AsyncIterator[Callable[[QueuedForSlot], None]]:
-        """Emit Waiting events with the reason while the block runs; they count as progress.
 
-        Yields a function that receives the position in the slot queue, which is then shown too. The
-        block must not raise, because the nursery would wrap the error in a group.
-        """
-        place = ""
-
-        def show() -> None:
-            self._reporter.progress += 1
-            self._reporter.emit_transient(Waiting(reason=reason + place))
-
-        def on_queued(line: QueuedForSlot) -> None:
-            nonlocal place
-            place = f" (number {line.place} in line for a slot)"
-            show()
-
-        async def give_signs() -> None:
-            await trio.sleep(SHOW_AFTER_S)
-            while True:
-                show()
-                await trio.sleep(PROGRESS_INTERVAL_S)
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(give_signs)
-            yield on_queued
-            nursery.cancel_scope.cancel()
-
-
-class TeamInvocation(SupervisorRequestOnly):
-    """A prepared team call: the argument shown to people, and the coroutine that performs it."""
+class TeamInvocation(DirectInvocation, SupervisorRequestOnly):
+    """A prepared team call: the supervisor knows the limits and decides."""
 
     def __init__(self, argument: str, act: Callable[[], Awaitable[ToolResult]]) -> None:
-        words = " ".join(argument[: 4 * _DETAIL_CHARS].split())
-        self.detail: AnyCallDetail = OtherCall(argument=words[:_DETAIL_CHARS])
-        self._act = act
-
-    def judge(self) -> PolicyDecision:
-        return Run()  # the supervisor knows the limits and decides
-
-    async def run(self, verdict: Run, listen: OnOutput) -> ToolResult:
-        return await self._act()
+        text = " ".join(argument[: 4 * _DETAIL_CHARS].split())
+        super().__init__(OtherCall(argument=text[:_DETAIL_CHARS]), act)
 
 
 class TeamTool(FunctionTool):

@@ -43,7 +43,10 @@ class StartedCommand(Value):
 class ToolContext:
     """Shared by the tools of one agent."""
 
-    def __init__(self, current: CurrentSpec, commands: ExecSessions) -> None:
+    def __init__(
+        self, current: CurrentSpec, commands: ExecSessions, reporter: Reporter | None = None
+    ) -> None:
+        self._reporter = reporter  # requests copies of files; None: nobody makes any
         self._current, self.commands = current, commands
         spec = current.spec
         self._hidden = tuple(os.path.realpath(path) for path in spec.hidden_paths)
@@ -54,7 +57,6 @@ class ToolContext:
         self._started: dict[int, StartedCommand] = {}  # by session
         self._matcher: tuple[RuleSet, MatchRules] | None = None  # made for these rules
         self._turn_id = ""
-        self._reporter: Reporter | None = None
 
     @property
     def spec(self) -> AgentSpec:
@@ -83,10 +85,6 @@ class ToolContext:
         """Note the turn of the next calls; permissions granted for an earlier turn end."""
         self._turn_id = turn_id
         self.granted.enter_turn(turn_id)
-
-    def set_reporter(self, reporter: Reporter) -> None:
-        """Set the reporter that sends the requests for file copies."""
-        self._reporter = reporter
 
     async def keep_files(self, call_id: str, paths: tuple[str, ...]) -> None:
         """Have the supervisor copy the files that the call is about to delete.

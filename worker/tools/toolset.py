@@ -33,11 +33,10 @@ class Toolset:
     """The `ToolHost` of a real agent."""
 
     def __init__(self, current: CurrentSpec, commands: ExecSessions) -> None:
-        self._context, self._commands = ToolContext(current, commands), commands
+        self._current, self._commands = current, commands
 
     def make_registry(self, reporter: Reporter, team: TeamClient | None = None) -> ToolRegistry:
-        context = self._context
-        context.set_reporter(reporter)
+        context = ToolContext(self._current, self._commands, reporter)
         own: tuple[Tool, ...] = (
             ExecCommandTool(context),
             WriteStdinTool(context),

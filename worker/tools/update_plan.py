@@ -4,12 +4,11 @@ from typing import Annotated, Literal
 
 from msgspec import Struct
 
-from swarm.mailbox.protocol.events import AnyCallDetail, PlanCall, PlanStep
+from swarm.mailbox.protocol.events import PlanCall, PlanStep
 from swarm.mailbox.protocol.items import AnyCall
 
-from ..policy.command_decision import PolicyDecision, Run
-from .function_tool import FunctionTool, decode_arguments, described
-from .tool_interface import Invocation, OnOutput, ToolResult
+from .function_tool import DirectInvocation, FunctionTool, decode_arguments, described
+from .tool_interface import Invocation, ToolResult
 
 
 class PlanStepArgument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,16 +30,10 @@ class UpdatePlanTool(FunctionTool):
     arguments = UpdatePlanArguments
 
     async def prepare(self, call: AnyCall) -> Invocation:
-        return _UpdatePlanInvocation(decode_arguments(call, UpdatePlanArguments))
-
-
-class _UpdatePlanInvocation:
-    def __init__(self, arguments: UpdatePlanArguments) -> None:
+        arguments = decode_arguments(call, UpdatePlanArguments)
         steps = tuple(PlanStep(step=one.step, status=one.status) for one in arguments.plan)
-        self.detail: AnyCallDetail = PlanCall(plan=steps, explanation=arguments.explanation)
+        return DirectInvocation(PlanCall(plan=steps, explanation=arguments.explanation), _note_plan)
 
-    def judge(self) -> PolicyDecision:
-        return Run()
 
-    async def run(self, verdict: Run, listen: OnOutput) -> ToolResult:
-        return ToolResult(content="Plan updated")
+async def _note_plan() -> ToolResult:
+    return ToolResult(content="Plan updated")

@@ -9,6 +9,7 @@ import importlib
 import io
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, Protocol, cast
 
@@ -16,18 +17,17 @@ import trio
 from msgspec import Struct
 
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.events import AnyCallDetail, OtherCall
+from swarm.mailbox.protocol.events import OtherCall
 from swarm.mailbox.protocol.items import AnyCall, InputImage
 from swarm.mailbox.protocol.requests import RequestRefused, StoreBlob
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.safe_open import open_if_allowed, read_start
 
 from ..agent.reporter import Reporter
-from ..policy.command_decision import PolicyDecision, Run
-from .function_tool import HIDDEN, FunctionTool, decode_arguments, described
+from .function_tool import HIDDEN, DirectInvocation, FunctionTool, decode_arguments, described
 from .image_size import ImageKind, sniff_image
 from .tool_context import ToolContext
-from .tool_interface import Invocation, OnOutput, ToolFailed, ToolResult
+from .tool_interface import Invocation, ToolFailed, ToolResult
 
 MAX_FILE_BYTES = 20 * 1000 * 1000
 MAX_SENT_BYTES = 15 * 1024 * 1024  # limit of a blob on its way to the supervisor
@@ -189,39 +189,17 @@ class ViewImageTool(FunctionTool):
         arguments = decode_arguments(call, ViewImageArguments)
         if not self._context.may_read(self._context.cwd / arguments.path):
             raise ToolFailed(f"unable to locate image at `{arguments.path}`: Permission denied")
-        return _ViewImageInvocation(
-            self._context, self._reporter, arguments, has_eyes=self._accepts_images
+        detail = OtherCall(argument=arguments.path[:1000])
+        return DirectInvocation(detail, partial(self._view, arguments))
+
+    async def _view(self, arguments: ViewImageArguments) -> ToolResult:
+        look = partial(
+            view_image,
+            arguments,
+            self._context.cwd,
+            supports_images=self._accepts_images,
+            may_read=self._context.may_read,
         )
-
-
-class _ViewImageInvocation:
-    def __init__(
-        self,
-        context: ToolContext,
-        reporter: Reporter,
-        arguments: ViewImageArguments,
-        *,
-        has_eyes: bool,
-    ) -> None:
-        self._context, self._reporter, self._arguments = context, reporter, arguments
-        self._accepts_images = has_eyes
-
-    @property
-    def detail(self) -> AnyCallDetail:
-        return OtherCall(argument=self._arguments.path[:1000])
-
-    def judge(self) -> PolicyDecision:
-        return Run()
-
-    async def run(self, verdict: Run, listen: OnOutput) -> ToolResult:
-        def look() -> ViewedImage:
-            return view_image(
-                self._arguments,
-                self._context.cwd,
-                supports_images=self._accepts_images,
-                may_read=self._context.may_read,
-            )
-
         image = await trio.to_thread.run_sync(look, abandon_on_cancel=True)
         digest = hashlib.sha256(image.data).hexdigest()
         try:

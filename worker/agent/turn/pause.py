@@ -6,12 +6,9 @@ and an interrupt ends the turn as usual; only the next request waits.
 
 import trio
 
-from swarm.mailbox.protocol.events import Waiting
-
 from ..reporter import Reporter
 
 PAUSED = "paused by a person"
-_PROGRESS_INTERVAL_S = 20.0  # between two Waiting events during a pause
 
 
 class PauseState:
@@ -34,8 +31,7 @@ class PauseState:
 
     async def wait_ended(self) -> None:
         """Return when no pause is active; emits Waiting events meanwhile."""
-        while not self._open.is_set():
-            self._reporter.progress += 1
-            self._reporter.emit_transient(Waiting(reason=PAUSED))
-            with trio.move_on_after(_PROGRESS_INTERVAL_S):
-                await self._open.wait()
+        if not self._open.is_set():
+            async with self._reporter.shown_wait(PAUSED, after_s=0):
+                while not self._open.is_set():
+                    await self._open.wait()
