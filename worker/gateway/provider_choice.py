@@ -21,7 +21,7 @@ from .backend import LocalModule
 from .model_catalogue import Catalogue
 from .provider_keys import ProviderKeys
 from .providers import LOCAL_SERVERS, ProviderError, all_providers, key_problem, wire_of
-from .server_models import ModelServer, ServedModel, describe_models, find_served
+from .served_models import ModelListClient, ServedModel, describe_models, find_served
 
 PROBE_LIMIT_S = 0.5
 LIST_LIMIT_S = 5.0
@@ -107,7 +107,7 @@ class ProviderSelector:
         found: dict[str, list[ServedModel]] = {}
 
         async def probe(provider: ProviderSpec) -> None:
-            found[provider.id] = await self._server(provider, PROBE_LIMIT_S).list_models()
+            found[provider.id] = await self._lists(provider, PROBE_LIMIT_S).list_models()
 
         async with trio.open_nursery() as nursery:
             for name in LOCAL_SERVERS:
@@ -144,7 +144,7 @@ class ProviderSelector:
         if slug is not None and (provider.wire_api != "chat" or self._catalogue.find(slug)):
             return self._pick(provider, slug, why)  # lists of other wires say nothing of windows
         limit_s = LIST_LIMIT_S if slug is None else WINDOW_LIMIT_S
-        models = await self._server(provider, limit_s).list_models()
+        models = await self._lists(provider, limit_s).list_models()
         if slug is not None:
             served = find_served(slug, models) or ServedModel(name=slug)
             return await self._pick_served(provider, served, why)
@@ -158,8 +158,8 @@ class ProviderSelector:
             )
         return await self._pick_served(provider, models[0], why)
 
-    def _server(self, provider: ProviderSpec, limit_s: float) -> ModelServer:
-        return ModelServer(provider, self._keys.values, limit_s=limit_s)
+    def _lists(self, provider: ProviderSpec, limit_s: float) -> ModelListClient:
+        return ModelListClient(provider, self._keys.values, limit_s=limit_s)
 
     async def _pick_served(
         self, provider: ProviderSpec, served: ServedModel, why: str
@@ -168,7 +168,7 @@ class ProviderSelector:
         choice = self._pick(provider, served.name, why)
         if choice.model.known:
             return choice
-        served = await self._server(provider, PROBE_LIMIT_S).find_window(served)
+        served = await self._lists(provider, PROBE_LIMIT_S).find_window(served)
         window = served.window_below(choice.model.context_window)
         model = msgspec.structs.replace(choice.model, context_window=window)
         return msgspec.structs.replace(choice, model=model)

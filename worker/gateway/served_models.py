@@ -94,8 +94,8 @@ _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_number = msgspec.json.Decoder(int).decode
 
 
-class ModelServer:
-    """The lists of one server.
+class ModelListClient:
+    """Asks one server for its lists of models.
 
     Args:
         limit_s: For all requests of one call together.

@@ -8,7 +8,7 @@ from swarm.worker.gateway.model_catalogue import load_catalogue
 from swarm.worker.gateway.provider_choice import ProviderSelector
 from swarm.worker.gateway.provider_keys import ProviderKeys
 from swarm.worker.gateway.providers import ProviderError
-from swarm.worker.gateway.server_models import ModelServer, ServedModel, describe_models
+from swarm.worker.gateway.served_models import ModelListClient, ServedModel, describe_models
 
 
 async def choose(tmp_path, providers=(), provider=None, model=None):
@@ -100,7 +100,7 @@ async def test_ollama_is_asked_for_the_window_of_the_model_that_is_taken(
 async def test_local_servers_have_lists_of_their_own(model_server, id_, target, answer, window):
     provider = ProviderSpec(id=id_, name=id_, base_url=model_server.url, wire_api="chat")
     model_server.lists[target] = msgspec.json.encode(answer)
-    server = ModelServer(provider, {}, limit_s=5.0)
+    server = ModelListClient(provider, {}, limit_s=5.0)
     found = await server.find_window(ServedModel(name="m"))
     assert found.window_tokens == window
 
