@@ -103,14 +103,10 @@ class ControlService:
         match request:
             case GetSnapshot():
                 return Snapshot(view=self._run.broadcast.current_view())
-            case SendText():
-                return await self._send(request)
             case InterruptAgent():
                 return await self._interrupt(request.agent, keep_commands=request.keep_commands)
             case ChangeSettings():
                 return await self._settings_requests.change_settings(request)
-            case ReviewWork():
-                return await self._review(request)
             case PauseAgent(agent=path):
                 return await self._settings_requests.set_paused(path, paused=True)
             case ContinueAgent(agent=path):
@@ -123,42 +119,48 @@ class ControlService:
                 return await self._approval_answers.resolve(request)
             case UndoFiles():
                 return await self._file_history.undo(request)
-            case CompactAgent():
-                return await self._compact(request)
-            case RollBack():
-                return await self._roll_back(request)
+            case SendText() | ReviewWork() | CompactAgent() | RollBack():
+                found = self._find_agent(request.agent or ROOT_PATH)
+                return found if isinstance(found, Refused) else await self._ask(found, request)
             case _:
                 assert_never(request)
 
-    async def _send(self, request: SendText) -> AnyControlReply:
-        found = self._find_agent(request.agent or ROOT_PATH)
-        if isinstance(found, Refused):
-            return found
-        if found.closed:
-            return Refused(message=f"{found.path} was ended for good; nothing reaches it")
+    async def _ask(
+        self, agent: Agent, request: SendText | ReviewWork | CompactAgent | RollBack
+    ) -> AnyControlReply:
+        match request:
+            case SendText():
+                return await self._send(agent, request)
+            case ReviewWork():
+                return await self._review(agent, request)
+            case CompactAgent():
+                return await compact_agent(self._run, agent, request)
+            case RollBack():
+                return await roll_back(self._run, agent, request)
+
+    async def _send(self, agent: Agent, request: SendText) -> AnyControlReply:
+        if agent.closed:
+            return Refused(message=f"{agent.path} was ended for good; nothing reaches it")
         if not request.wake:
-            await self._team_service.leave_message(found, request.text)
-            return Done(message=f"left for {found.path}; it is read at its next turn")
+            await self._team_service.leave_message(agent, request.text)
+            return Done(message=f"left for {agent.path}; it is read at its next turn")
         user_input = UserInput(
             input_id=self._run.entropy.new_id(),
             parts=(TextInput(text=request.text),),
-            output_schema=self._run.request.answer_schema if found.path == ROOT_PATH else None,
+            output_schema=self._run.request.answer_schema if agent.path == ROOT_PATH else None,
         )
         try:
-            await self._team_service.send_input(found, user_input)
+            await self._team_service.send_input(agent, user_input)
         except AgentRequestError as error:
             return Refused(message=str(error))
-        return Done(message=f"sent to {found.path}")
+        return Done(message=f"sent to {agent.path}")
 
-    async def _review(self, request: ReviewWork) -> AnyControlReply:
+    async def _review(self, agent: Agent, request: ReviewWork) -> AnyControlReply:
         from .review.review_mode import start_child_review  # rarely needed
 
-        found = self._find_agent(request.agent or ROOT_PATH)
-        if isinstance(found, Refused):
-            return found
-        if found.closed or self._tasks is None:
-            return Refused(message=f"{found.path} was ended for good")
-        return await start_child_review(self._run, self._team_service, self._tasks, found, request)
+        if agent.closed or self._tasks is None:
+            return Refused(message=f"{agent.path} was ended for good")
+        return await start_child_review(self._run, self._team_service, self._tasks, agent, request)
 
     async def _interrupt(self, path: str, *, keep_commands: bool) -> AnyControlReply:
         why = "a person interrupted it"
@@ -184,18 +186,6 @@ class ControlService:
         below = self._team_service.team.subtree(member.path)
         await self._team_service.kill(below)
         return Done(message=f"ended {_agent_count(len(below))}")
-
-    async def _compact(self, request: CompactAgent) -> AnyControlReply:
-        found = self._find_agent(request.agent or ROOT_PATH)
-        if isinstance(found, Refused):
-            return found
-        return await compact_agent(self._run, found, request)
-
-    async def _roll_back(self, request: RollBack) -> AnyControlReply:
-        found = self._find_agent(request.agent or ROOT_PATH)
-        if isinstance(found, Refused):
-            return found
-        return await roll_back(self._run, found, request)
 
     def _find_agent(self, path: str) -> Agent | Refused:
         """Find by full path, or by the path's last step when only one agent has it."""
