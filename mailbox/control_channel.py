@@ -13,12 +13,17 @@ from typing import NamedTuple
 
 import trio
 
-from .codec import decode_envelope, encode_envelope
 from .dealer import open_request_client
+from .envelope import (
+    Envelope,
+    EnvelopeKind,
+    FragmentAssembler,
+    decode_envelope,
+    encode_envelope,
+    split_into_fragments,
+)
 from .errors import MailboxError, MalformedMessage
-from .fragments import FragmentAssembler, split_into_fragments
 from .router import RequestSender, RequestServerSocket, open_request_server
-from .sequencer import Envelope, EnvelopeKind
 
 _IPC = "ipc://"
 _log = logging.getLogger("swarm.mailbox")

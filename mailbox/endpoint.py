@@ -12,11 +12,17 @@ from collections.abc import Callable
 
 import trio
 
-from .codec import FRAME_BYTES, OversizedFrame, UnknownVersion, decode_envelope, encode_envelope
+from .envelope import (
+    FRAME_BYTES,
+    Envelope,
+    OversizedFrame,
+    UnknownVersion,
+    decode_envelope,
+    encode_envelope,
+)
 from .errors import MalformedMessage, PeerGone
 from .interfaces import MailboxStatistics, ReceivedMessage
-from .peer_link import MAX_RESENDS, PeerLink, Reaction
-from .sequencer import Envelope, EnvelopeVerdict
+from .peer_link import MAX_RESENDS, EnvelopeVerdict, PeerLink, Reaction
 
 PROBE_INTERVAL_S = 1.0  # after this time without an ack the sender probes, at PROBE_TICKS
 ACK_DELAY_S = 0.1  # how long an ack that no sender waits for may wait for an envelope to carry it

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import trio
 import zmq
 
-from .codec import FRAME_BYTES
+from .envelope import FRAME_BYTES
 from .errors import MalformedMessage
 from .guarded_listener import open_guarded_connection, open_guarded_listener
 from .polled import PolledSocket, open_socket

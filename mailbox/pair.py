@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import trio
 
-from .admission import Accept, Admission
 from .endpoint import SOLE_PEER, ReliableEndpoint, SinglePeerMailbox
+from .router import Accept, Admission
 
 
 class FrameInTransit(NamedTuple):

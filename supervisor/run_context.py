@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from swarm.mailbox.credentials import make_proof
 from swarm.mailbox.entropy import SYSTEM_ENTROPY, EntropySources
 from swarm.mailbox.errors import MessageTooLarge
-from swarm.mailbox.identity_proof import make_proof
 from swarm.mailbox.ids import RunId
 from swarm.mailbox.interfaces import MailboxServer
 from swarm.mailbox.protocol.base import PROTOCOL_VERSION

@@ -20,7 +20,6 @@ from typing import Any
 
 import trio
 
-from swarm.mailbox.admission import Accept, Admission
 from swarm.mailbox.control_channel import ControlRequest
 from swarm.mailbox.entropy import EntropySources
 from swarm.mailbox.ids import new_uuid7
@@ -29,6 +28,7 @@ from swarm.mailbox.protocol.base import PROTOCOL_VERSION
 from swarm.mailbox.protocol.control import decode_control_reply, encode_control
 from swarm.mailbox.protocol.events import Hello, encode_event
 from swarm.mailbox.protocol.spec import AgentSpec, AnySpec, GatewaySpec
+from swarm.mailbox.router import Accept, Admission
 from swarm.supervisor.dependencies import RunDependencies
 from swarm.supervisor.processes.process_types import (
     ProcessEnd,

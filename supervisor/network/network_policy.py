@@ -7,8 +7,8 @@ from typing import Literal
 
 import msgspec
 
+from swarm.mailbox.credentials import seal_ticket, ticket_key
 from swarm.mailbox.host_patterns import InvalidHost, normalize_pattern, with_port
-from swarm.mailbox.network_tickets import seal_ticket, ticket_key
 from swarm.mailbox.protocol.approvals import ApprovalRequest, NetworkAction
 from swarm.mailbox.protocol.limits import Limits, NetworkPolicy
 from swarm.mailbox.protocol.proxy import (

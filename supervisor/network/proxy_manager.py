@@ -8,8 +8,8 @@ import logging
 
 import trio
 
+from swarm.mailbox.credentials import ticket_key
 from swarm.mailbox.interfaces import ReceivedMessage
-from swarm.mailbox.network_tickets import ticket_key
 from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello, Warned
 from swarm.mailbox.protocol.limits import opens_tunnels
 from swarm.mailbox.protocol.proxy import (

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 import trio
 
+from swarm.mailbox.credentials import make_proof
 from swarm.mailbox.dealer import open_dealer
-from swarm.mailbox.identity_proof import make_proof
 from swarm.mailbox.protocol.events import Goodbye, Hello
 from swarm.mailbox.protocol.gateway import (
     GatewayReady,

@@ -7,11 +7,10 @@ import pytest
 import trio
 import zmq
 
-from swarm.mailbox.codec import encode_envelope
 from swarm.mailbox.control_channel import NoControlReply, open_control_server, send_control_request
+from swarm.mailbox.envelope import Envelope, EnvelopeKind, encode_envelope
 from swarm.mailbox.guarded_listener import open_guarded_connection
 from swarm.mailbox.polled import PolledSocket
-from swarm.mailbox.sequencer import Envelope, EnvelopeKind
 
 
 @pytest.fixture

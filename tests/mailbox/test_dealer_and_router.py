@@ -7,14 +7,13 @@ import pytest
 import trio
 import zmq
 
-from swarm.mailbox.codec import decode_envelope, encode_envelope
 from swarm.mailbox.dealer import open_dealer
+from swarm.mailbox.envelope import Envelope, EnvelopeKind, decode_envelope, encode_envelope
 from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.guarded_listener import open_guarded_connection
 from swarm.mailbox.interfaces import Mailbox, MailboxServer
 from swarm.mailbox.polled import PolledSocket, open_socket
 from swarm.mailbox.router import open_router
-from swarm.mailbox.sequencer import Envelope, EnvelopeKind
 
 
 @pytest.fixture

@@ -8,11 +8,10 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.mailbox.codec import decode_envelope
 from swarm.mailbox.endpoint import ACK_DELAY_S
+from swarm.mailbox.envelope import Envelope, EnvelopeKind, decode_envelope
 from swarm.mailbox.pair import Faults, FrameInTransit, no_faults, open_pair_server
 from swarm.mailbox.peer_link import MAX_DEFERRED_ACKS, PeerLink
-from swarm.mailbox.sequencer import Envelope, EnvelopeKind
 
 SCOUT = b"scout.1"
 

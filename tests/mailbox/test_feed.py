@@ -2,7 +2,7 @@
 
 import trio
 
-from swarm.mailbox.codec import FRAME_BYTES
+from swarm.mailbox.envelope import FRAME_BYTES
 from swarm.mailbox.feed import QUEUE_MESSAGES, open_feed, open_feed_reader
 
 

@@ -6,12 +6,10 @@ import pytest
 import trio
 import trio.testing
 
-from swarm.mailbox.codec import encode_envelope
+from swarm.mailbox.envelope import MAX_MESSAGE_BYTES, Envelope, EnvelopeKind, encode_envelope
 from swarm.mailbox.errors import MessageTooLarge, PeerGone
-from swarm.mailbox.fragments import MAX_MESSAGE_BYTES
 from swarm.mailbox.pair import open_pair_server
-from swarm.mailbox.peer_link import MAX_TRANSIENT
-from swarm.mailbox.sequencer import WINDOW, Envelope, EnvelopeKind
+from swarm.mailbox.peer_link import MAX_TRANSIENT, WINDOW
 
 SCOUT = b"scout.1"
 

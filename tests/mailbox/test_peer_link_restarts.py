@@ -5,9 +5,8 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from swarm.mailbox.codec import decode_envelope, encode_envelope
-from swarm.mailbox.peer_link import MAX_RESENDS, PeerLink
-from swarm.mailbox.sequencer import EnvelopeVerdict
+from swarm.mailbox.envelope import decode_envelope, encode_envelope
+from swarm.mailbox.peer_link import MAX_RESENDS, EnvelopeVerdict, PeerLink
 
 OFFICE_EPOCH = 7
 ANY = st.integers(min_value=0, max_value=10_000)

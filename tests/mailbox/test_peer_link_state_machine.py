@@ -5,10 +5,9 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from swarm.mailbox import fragments
-from swarm.mailbox.codec import decode_envelope, encode_envelope
-from swarm.mailbox.peer_link import MAX_RESENDS, PeerLink
-from swarm.mailbox.sequencer import WINDOW
+from swarm.mailbox import envelope
+from swarm.mailbox.envelope import decode_envelope, encode_envelope
+from swarm.mailbox.peer_link import MAX_RESENDS, WINDOW, PeerLink
 
 SIDES = st.sampled_from([0, 1])
 ANY = st.integers(min_value=0, max_value=10_000)
@@ -17,7 +16,7 @@ ANY = st.integers(min_value=0, max_value=10_000)
 class LossyWire(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.whole_part_bytes, fragments.FRAGMENT_BYTES = fragments.FRAGMENT_BYTES, 4
+        self.whole_part_bytes, envelope.FRAGMENT_BYTES = envelope.FRAGMENT_BYTES, 4
         self.ends = [PeerLink(epoch=3, peer_epoch=5), PeerLink(epoch=5, peer_epoch=3)]
         self.wires: list[list[bytes]] = [[], []]  # frames on their way to end 0, to end 1
         self.posted: list[list[bytes]] = [[], []]  # by end 0, by end 1
@@ -26,7 +25,7 @@ class LossyWire(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.heal()
-        fragments.FRAGMENT_BYTES = self.whole_part_bytes
+        envelope.FRAGMENT_BYTES = self.whole_part_bytes
 
     def send(self, side, envelopes) -> None:
         self.wires[1 - side] += [encode_envelope(envelope) for envelope in envelopes]

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from support.team_in_memory import open_team
+from swarm.mailbox.envelope import MAX_MESSAGE_BYTES
 from swarm.mailbox.errors import MessageTooLarge, PeerGone
-from swarm.mailbox.fragments import MAX_MESSAGE_BYTES
 from swarm.mailbox.protocol.ops import Answer, LearnRule, decode_op
 from swarm.mailbox.protocol.requests import BlobStored, RequestRefused
 

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import trio
 
-from swarm.mailbox.identity_proof import make_proof
+from swarm.mailbox.credentials import make_proof
 from swarm.mailbox.pair import open_pair_server
 from swarm.mailbox.protocol.items import TokenUsage, encode_item, text_message
 from swarm.mailbox.protocol.sampling import (

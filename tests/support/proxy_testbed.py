@@ -11,8 +11,8 @@ import msgspec
 import trio
 
 from support.escape_testbed import open_test_launcher
+from swarm.mailbox.credentials import seal_ticket
 from swarm.mailbox.host_patterns import join_port, split_port
-from swarm.mailbox.network_tickets import seal_ticket
 from swarm.mailbox.pair import open_pair_server
 from swarm.mailbox.protocol.limits import NetworkPolicy, WorkspaceWrite, opens_tunnels
 from swarm.mailbox.protocol.proxy import (

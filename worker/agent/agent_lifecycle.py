@@ -20,7 +20,7 @@ from swarm.mailbox.protocol.spec import AgentSpec
 
 from ..current_spec import CurrentSpec
 from ..exec.exec_sessions import EnvironmentSource
-from ..sandbox.role_lock import lock_gap
+from ..sandbox.landlock import lock_gap
 from ..tools.approval_requester import ApprovalRequester
 from ..tools.orchestrator import Orchestrator, ToolRegistry
 from ..tools.team_client import TeamClient

@@ -64,7 +64,7 @@ def lock_process(spec: AgentSpec) -> None:
     """Confine this process permanently: it may read, but write nowhere and reach no network.
 
     Where the kernel has no Landlock the process stays unconfined and says so
-    (`sandbox/role_lock.py`).
+    (`sandbox/landlock.py`).
 
     Its launcher was forked before and starts commands only in their own sandbox, whatever this
     process may request (`exec/launch_policy.py`). Call it while there is one thread: Landlock binds

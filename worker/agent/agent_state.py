@@ -13,8 +13,8 @@ import msgspec
 import trio
 
 from swarm.mailbox.entropy import SYSTEM_ENTROPY, EntropySources
+from swarm.mailbox.envelope import MAX_MESSAGE_BYTES
 from swarm.mailbox.errors import MessageTooLarge
-from swarm.mailbox.fragments import MAX_MESSAGE_BYTES
 from swarm.mailbox.protocol.changes import CompactionInfo
 from swarm.mailbox.protocol.events import ContextReplaced, ItemCompleted, Warned, encode_event
 from swarm.mailbox.protocol.items import (

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from swarm.mailbox.fragments import MAX_MESSAGE_BYTES
+from swarm.mailbox.envelope import MAX_MESSAGE_BYTES
 from swarm.mailbox.protocol.changes import FileChange
 from swarm.mailbox.protocol.events import (
     AnyCallDetail,

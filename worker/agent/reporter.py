@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager, contextmanager
 import trio
 from msgspec.structs import replace
 
+from swarm.mailbox.envelope import MAX_MESSAGE_BYTES
 from swarm.mailbox.errors import MessageTooLarge
-from swarm.mailbox.fragments import MAX_MESSAGE_BYTES
 from swarm.mailbox.interfaces import Mailbox
 from swarm.mailbox.protocol.events import (
     AnyEvent,

@@ -18,8 +18,7 @@ from swarm.mailbox.protocol.approvals import ExtraPermissions
 from swarm.mailbox.protocol.limits import DangerFullAccess, ProfilePolicy, ReadOnly, SandboxPolicy
 from swarm.mailbox.protocol.spec import AgentSpec, FolderIdentity, ShellEnvironmentPolicy
 
-from ..sandbox.allowed_sockets import allowed_sockets
-from ..sandbox.sandbox_plan import SandboxPlan, SandboxUnavailable, plan_sandbox
+from ..sandbox.sandbox_plan import SandboxPlan, SandboxUnavailable, allowed_sockets, plan_sandbox
 from ..sandbox.sandbox_probe import probe_sandbox
 
 

@@ -13,8 +13,8 @@ import msgspec
 from swarm.mailbox.protocol.limits import ProfilePolicy
 from swarm.mailbox.protocol.spec import AgentSpec, decode_spec
 
+from ..sandbox.bwrap import entrypoint_argv
 from ..sandbox.prepared_command import Confinement, is_loader_variable, prepare_command
-from ..sandbox.sandbox_entrypoint import entrypoint_argv
 from ..sandbox.sandbox_plan import SandboxPlan, SandboxUnavailable
 from .command_plan import plan_command
 from .launcher_protocol import LaunchOrder

@@ -15,8 +15,8 @@ from typing import assert_never
 import msgspec
 import trio
 
+from swarm.mailbox.credentials import is_proof
 from swarm.mailbox.errors import MalformedMessage, PeerGone
-from swarm.mailbox.identity_proof import is_proof
 from swarm.mailbox.interfaces import Mailbox, MailboxServer, ReceivedMessage
 from swarm.mailbox.protocol.gateway import ResponseBilled
 from swarm.mailbox.protocol.sampling import (

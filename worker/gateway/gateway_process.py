@@ -14,7 +14,6 @@ from typing import NamedTuple, assert_never
 import msgspec
 import trio
 
-from swarm.mailbox.admission import Accept
 from swarm.mailbox.dealer import open_dealer
 from swarm.mailbox.entropy import SYSTEM_ENTROPY, EntropySources
 from swarm.mailbox.errors import SwarmError
@@ -35,7 +34,7 @@ from swarm.mailbox.protocol.gateway import (
 )
 from swarm.mailbox.protocol.ops import Shutdown
 from swarm.mailbox.protocol.spec import GatewaySpec
-from swarm.mailbox.router import open_router
+from swarm.mailbox.router import Accept, open_router
 
 from ..process.lifeline import watch_lifeline
 from .agent_sessions import AgentSessions

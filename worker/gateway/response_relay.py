@@ -5,8 +5,8 @@ from typing import assert_never
 
 import trio
 
+from swarm.mailbox.envelope import MAX_MESSAGE_BYTES
 from swarm.mailbox.errors import PeerGone
-from swarm.mailbox.fragments import MAX_MESSAGE_BYTES
 from swarm.mailbox.interfaces import MailboxServer
 from swarm.mailbox.protocol.sampling import (
     AnySampleEvent,

@@ -16,13 +16,18 @@ from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ProfilePolic
 from swarm.roles.rules.rule_loader import LoadedRules
 
 from ..patch.patch_interception import intercept_patch
-from ..sandbox.allowed_sockets import allowed_sockets
 from ..sandbox.commit_grant import can_open_repository, find_repository
-from ..sandbox.sandbox_plan import SandboxPlan, SandboxUnavailable, Stack, plan_sandbox
+from ..sandbox.sandbox_plan import (
+    SandboxPlan,
+    SandboxUnavailable,
+    Stack,
+    allowed_sockets,
+    plan_sandbox,
+)
 from .approval_offers import may_ask
 from .command_decision import Ask, PolicyDecision, Refuse, Run, decide_command
 from .command_facts import AgentStanding, CommandFacts, PolicyCommand, gather_facts
-from .command_parser import encode_parsed_commands, parse_command
+from .command_summary import encode_parsed_commands, parse_command
 from .commit_commands import find_commit_folder
 from .destructive_commands import DestructiveCommand, find_destructive_commands
 from .rule_matching import find_rules, rule_matcher

@@ -13,7 +13,7 @@ from swarm.mailbox.protocol.parsed_command import (
     Unknown,
 )
 
-from .command_parser import encode_parsed_commands, parse_command
+from .command_summary import encode_parsed_commands, parse_command
 
 USAGE = (
     "Usage: parse-command [--json] -- COMMAND [ARGUMENT]...\n"

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 import trio
 
-from swarm.mailbox.network_tickets import open_ticket
+from swarm.mailbox.credentials import open_ticket
 from swarm.mailbox.protocol.proxy import (
     BlockReason,
     NetworkBlocked,

@@ -16,16 +16,15 @@ from contextlib import contextmanager, suppress
 from typing import Protocol
 
 from .file_policy import FilePolicy, path_access
-from .path_resolution import NotResolved, ResolvedEntry, open_entry_as_caller, open_without_links
-from .renameat2 import rename_entry
-from .syscall_arguments import (
-    AT_FDCWD,
-    caller_umask,
-    check_caller_alive,
-    continue_if_unresolved,
-    read_path_argument,
+from .path_resolution import (
+    NotResolved,
+    ResolvedEntry,
+    open_entry_as_caller,
+    open_without_links,
+    rename_entry,
 )
 from .syscall_dispatcher import (
+    AT_FDCWD,
     ContinueSyscall,
     FailSyscall,
     PendingSyscall,
@@ -33,6 +32,10 @@ from .syscall_dispatcher import (
     ReturnValue,
     SyscallAnswer,
     SyscallHandler,
+    caller_umask,
+    check_caller_alive,
+    continue_if_unresolved,
+    read_path_argument,
 )
 
 _NO_REPLACE = 1

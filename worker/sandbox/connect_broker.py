@@ -27,8 +27,8 @@ from contextlib import suppress
 from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.protocol.base import Value
 
+from .datagram_pairs import pair_handlers
 from .landlock import drop_capabilities
-from .pairs import pair_handlers
 from .syscall_dispatcher import (
     DeferredAnswer,
     FailSyscall,

@@ -27,17 +27,11 @@ from .path_resolution import (
     open_entry,
     open_folder,
     path_of_fd,
+    rename_entry,
 )
-from .renameat2 import rename_entry
 from .shared_memory import SharedMemoryNames
-from .syscall_arguments import (
-    AT_FDCWD,
-    caller_umask,
-    check_caller_alive,
-    continue_if_unresolved,
-    read_path_argument,
-)
 from .syscall_dispatcher import (
+    AT_FDCWD,
     ContinueSyscall,
     DeferredAnswer,
     FailSyscall,
@@ -46,6 +40,10 @@ from .syscall_dispatcher import (
     ReturnValue,
     SyscallAnswer,
     SyscallHandler,
+    caller_umask,
+    check_caller_alive,
+    continue_if_unresolved,
+    read_path_argument,
 )
 from .terminals import Terminals
 

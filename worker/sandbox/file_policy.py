@@ -3,15 +3,20 @@
 A protected name directly in a guarded folder is closed whether it exists or not, in every spelling
 that some file system treats as the same. What is closed cannot be moved, nor can any folder above
 it, so that no rename can close or open a path.
+
+In the git folder of a granted repository an allowlist holds objects, references, their logs and the
+few files at the top that git writes when it records work. Everything else is closed, known or not:
+git runs what it finds in hooks and configuration, and follows `commondir`, `alternates` and the
+lists of an unfinished rebase.
 """
 
+import re
 import unicodedata
 from typing import Literal
 
 from swarm.mailbox.path_rules import PROTECTED_NAMES, SANDBOX_TREES, is_within
 from swarm.mailbox.protocol.base import Value
 
-from .commit_names import is_committable
 from .sandbox_plan import SandboxPlan
 
 # outside: the broker does not decide there, the kernel's own rules do.
@@ -89,3 +94,30 @@ def is_protected_name(name: str, names: tuple[str, ...] = PROTECTED_NAMES) -> bo
 def _deepest(trees: tuple[str, ...], path: str) -> int:
     """The length of the longest of `trees` that contains the path; -1 if none does."""
     return max((len(tree) for tree in trees if is_within(path, tree)), default=-1)
+
+
+_TREES = frozenset({"objects", "refs", "logs"})
+# A lock is a file that git renames to the file that it locks.
+_FILES = re.compile(
+    r"(index|index\.stash\.\d+|next-index-\d+|HEAD|ORIG_HEAD|MERGE_HEAD|MERGE_MODE|MERGE_MSG"
+    r"|MERGE_RR|MERGE_AUTOSTASH|AUTO_MERGE|CHERRY_PICK_HEAD|REVERT_HEAD|SQUASH_MSG|COMMIT_EDITMSG"
+    r"|TAG_EDITMSG|FETCH_HEAD|packed-refs|packed-refs\.new|sharedindex\.\w+|sharedindex_\w+)(\.lock)?",
+    re.ASCII,
+)
+_IN_INFO = re.compile(r"packs\w*|commit-graph(s|s/.*|\.lock)?", re.ASCII)
+_FOLLOWED = ("alternates", "http-alternates")
+
+
+def is_committable(name: str) -> bool:
+    """Whether git may write `name`, a path relative to the git folder, as in `refs/heads/main`."""
+    top, _, rest = name.partition("/")
+    if not rest:
+        return top in _TREES or _FILES.fullmatch(top) is not None
+    if top != "objects":
+        return top in _TREES
+    steps = rest.casefold().split("/")
+    if any(step.removesuffix(".lock") in _FOLLOWED for step in steps):
+        return False
+    if steps[0] == "info":
+        return len(steps) == 1 or _IN_INFO.fullmatch("/".join(steps[1:])) is not None
+    return True

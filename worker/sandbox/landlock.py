@@ -10,6 +10,7 @@ import stat
 from functools import cache
 
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.events import LockGap
 from swarm.mailbox.safe_open import NOFOLLOW_FLAGS, open_canonical
 
 _CREATE, _ADD_RULE, _RESTRICT = 444, 445, 446  # the same on every architecture
@@ -147,3 +148,14 @@ def _add(ruleset: int, grant: LandlockGrant, handled: int) -> None:
             _checked(done, f"landlock rule for {grant.path}")
     finally:
         os.close(fd)
+
+
+_TRUNCATE_SINCE_ABI = 3
+
+
+def lock_gap(abi: int | None = None) -> LockGap:
+    """What cannot be locked: everything, truncation of files that it may read, or nothing ("")."""
+    found = landlock_abi() if abi is None else abi
+    if not found:
+        return "all"
+    return "truncation" if found < _TRUNCATE_SINCE_ABI else ""

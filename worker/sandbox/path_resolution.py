@@ -8,6 +8,7 @@ them.
 import ctypes
 import errno
 import os
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -131,3 +132,17 @@ def path_of_fd(fd: int) -> str:
 
 def _joined(folder: str, name: bytes) -> str:
     return f"{folder.rstrip('/')}/{os.fsdecode(name)}"
+
+
+_NUMBERS = {"x86_64": 316, "aarch64": 276}
+
+
+def rename_entry(source: ResolvedEntry, target: ResolvedEntry, flags: int) -> None:
+    """Rename an entry. Raises OSError as the kernel does."""
+    number = _NUMBERS[platform.machine()]
+    done = _libc.syscall(
+        number, source.folder, source.name, target.folder, target.name, ctypes.c_uint(flags)
+    )
+    if done < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))

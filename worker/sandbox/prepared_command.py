@@ -13,15 +13,13 @@ import msgspec
 
 from swarm.mailbox.protocol.base import Value
 
-from .bwrap import bwrap_arguments
+from .bwrap import bwrap_arguments, entrypoint_argv
 from .connect_broker import ConnectRules
 from .file_policy import FilePolicy, file_policy
 from .landlock import LandlockRules, scope_only_rules
 from .landlock_rules import broker_rules, landlock_rules
-from .node_proxy import node_options, with_node_preload
 from .placeholders import PlaceholderGuard
-from .proxy_variables import proxy_environment
-from .sandbox_entrypoint import entrypoint_argv
+from .proxy_variables import node_options, proxy_environment, with_node_preload
 from .sandbox_plan import SandboxPlan, SandboxUnavailable
 from .sandbox_probe import probe_sandbox
 from .seccomp import FilterRequest, build_filter

@@ -10,7 +10,7 @@ import sys
 import msgspec
 
 from ..exec.cgroup import find_parent_cgroup
-from .role_lock import lock_gap
+from .landlock import lock_gap
 from .sandbox_probe import SandboxFacts, SandboxFinding, probe_sandbox
 
 

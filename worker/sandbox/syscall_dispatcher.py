@@ -22,6 +22,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from .notify_filter import call_name
+from .path_resolution import NotResolved
 
 _RECEIVE, _SEND, _IS_VALID, _ADD_FD = 0xC0502100, 0xC0182101, 0x40082102, 0x40182103
 _SET_FLAGS, _SAME_PROCESSOR = 0x40082104, 1  # a hint of Linux 6.6
@@ -297,4 +298,42 @@ def _thread_group(tid: int) -> int:
         for line in status:
             if line.startswith(b"Tgid:"):
                 return int(line.split()[1])
+    raise ProcessLookupError(errno.ESRCH, "the caller has gone")
+
+
+AT_FDCWD = (1 << 32) - 100  # AT_FDCWD, as an unsigned word
+
+
+def continue_if_unresolved(handler: Callable[[PendingSyscall], SyscallAnswer]) -> SyscallHandler:
+    """A handler that leaves to the kernel's own rules what cannot be resolved."""
+
+    def handle(call: PendingSyscall) -> SyscallAnswer:
+        try:
+            return handler(call)
+        except NotResolved:
+            return ContinueSyscall()
+
+    return handle
+
+
+def read_path_argument(call: PendingSyscall, index: int) -> bytes:
+    """The path of an argument. Raises NotResolved: the caller's memory is protected, or no path."""
+    try:
+        return call.read_path(index)
+    except OSError as error:
+        raise NotResolved from error
+
+
+def check_caller_alive(call: PendingSyscall) -> None:
+    """Check that what was opened by the caller's pid was the caller's. Raises OSError."""
+    if not call.is_valid():
+        raise ProcessLookupError(errno.ESRCH, "the caller has gone")
+
+
+def caller_umask(call: PendingSyscall) -> int:
+    """The caller's umask. Raises OSError."""
+    with open(f"/proc/{call.pid}/status", "rb") as status:  # noqa: PTH123
+        for line in status:
+            if line.startswith(b"Umask:"):
+                return int(line.split()[1], 8)
     raise ProcessLookupError(errno.ESRCH, "the caller has gone")

@@ -21,7 +21,7 @@ from ..patch.apply import PatchResult, apply_verified
 from ..patch.file_replacement import read_file
 from ..patch.patch_grammar import FREEFORM_DESCRIPTION, FUNCTION_DESCRIPTION, GRAMMAR
 from ..patch.verify import PatchRejected, VerifiedPatch, verify_patch
-from ..policy.approval_keys import patch_keys
+from ..policy.approval_offers import patch_keys
 from ..policy.command_decision import Ask, PolicyDecision, Run, decide_patch
 from ..policy.command_facts import PatchFacts
 from .function_tool import FunctionTool, decode_arguments, described

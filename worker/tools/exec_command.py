@@ -19,13 +19,12 @@ from swarm.roles.login_shell import find_shell, shell_name
 from ..agent.context.truncate import CommandText
 from ..exec.exec_outcome import DEFAULT_EXEC_YIELD_MS, ExecFailed, ExecOutcome, ExecRequest
 from ..patch.patch_interception import ImplicitPatch, PatchText, intercept_patch
-from ..policy.approval_keys import command_key, commit_key
-from ..policy.approval_offers import decide_retry, may_escalate
+from ..policy.approval_offers import command_key, commit_key, decide_retry, may_escalate
 from ..policy.command_decision import Ask, PolicyDecision, Run, asks_without_rules, decide_command
 from ..policy.command_facts import CommandFacts, EscalationRequest
+from ..policy.command_summary import only_reads, shown_meanings
 from ..policy.permission_sets import covers
 from ..policy.shell_parser import Words
-from ..policy.shown import only_reads, shown_meanings
 from .apply_patch import PatchInvocation
 from .command_effects import CommandEffects, find_effects
 from .function_tool import NUMBER, FunctionTool, decode_arguments, described, encode_schema

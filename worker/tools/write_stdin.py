@@ -16,7 +16,7 @@ from swarm.mailbox.protocol.events import AnyCallDetail, StdinCall
 from swarm.mailbox.protocol.items import AnyCall
 
 from ..exec.exec_outcome import DEFAULT_WRITE_YIELD_MS, StdinFailed
-from ..policy.approval_keys import command_key
+from ..policy.approval_offers import command_key
 from ..policy.command_decision import (
     NO_SANDBOX_QUESTIONS,
     Ask,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from swarm.mailbox.network_tickets import open_ticket, ticket_key
+from swarm.mailbox.credentials import open_ticket, ticket_key
 from swarm.mailbox.protocol.approvals import NetworkAction
 from swarm.mailbox.protocol.limits import Limits, NetworkPolicy
 from swarm.mailbox.protocol.proxy import NetworkAnswered, NetworkAsked, NetworkTarget

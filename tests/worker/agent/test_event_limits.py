@@ -4,7 +4,7 @@ import msgspec
 import pytest
 import trio
 
-from swarm.mailbox.fragments import MAX_MESSAGE_BYTES
+from swarm.mailbox.envelope import MAX_MESSAGE_BYTES
 from swarm.mailbox.pair import open_pair_server
 from swarm.mailbox.protocol.changes import FileChange
 from swarm.mailbox.protocol.events import (

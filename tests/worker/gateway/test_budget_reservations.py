@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from swarm.mailbox.identity_proof import make_proof
+from swarm.mailbox.credentials import make_proof
 from swarm.mailbox.pair import open_pair_server
 from swarm.mailbox.protocol.gateway import (
     Granted,

@@ -13,8 +13,13 @@ from swarm.mailbox.protocol.limits import (
     WorkspaceWrite,
 )
 from swarm.mailbox.protocol.requests import Decided
-from swarm.worker.policy.approval_keys import canonical_command, command_key, patch_keys
-from swarm.worker.policy.approval_offers import RETRY_REASON, decide_retry
+from swarm.worker.policy.approval_offers import (
+    RETRY_REASON,
+    canonical_command,
+    command_key,
+    decide_retry,
+    patch_keys,
+)
 from swarm.worker.policy.command_decision import (
     NEVER_ASKS,
     NO_RULE_QUESTIONS,

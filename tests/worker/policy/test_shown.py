@@ -5,8 +5,7 @@ import pytest
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.parsed_command import ListFiles, ReadFile, Search
 from swarm.worker.policy.command_facts import gather_facts
-from swarm.worker.policy.command_parser import parse_command
-from swarm.worker.policy.shown import shown_meanings
+from swarm.worker.policy.command_summary import parse_command, shown_meanings
 
 
 def shown(script, shell="/bin/bash"):

@@ -6,7 +6,7 @@ import pytest
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.limits import DangerFullAccess, NetworkPolicy, ReadOnly, WorkspaceWrite
 from swarm.worker.sandbox.denial_detection import is_sandbox_denial
-from swarm.worker.sandbox.role_lock import lock_gap
+from swarm.worker.sandbox.landlock import lock_gap
 from swarm.worker.sandbox.sandbox_command import read_arguments
 from swarm.worker.sandbox.sandbox_plan import SandboxUnavailable, plan_sandbox
 from swarm.worker.sandbox.sandbox_probe import (

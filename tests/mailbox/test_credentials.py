@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.mailbox.network_tickets import open_ticket, seal_ticket, ticket_key
+from swarm.mailbox.credentials import open_ticket, seal_ticket, ticket_key
 from swarm.mailbox.protocol.limits import NetworkPolicy
 from swarm.mailbox.protocol.proxy import NetworkTicket
 

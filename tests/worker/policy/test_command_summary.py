@@ -13,7 +13,7 @@ from swarm.mailbox.protocol.parsed_command import (
     Search,
     Unknown,
 )
-from swarm.worker.policy.command_parser import encode_parsed_commands, parse_command
+from swarm.worker.policy.command_summary import encode_parsed_commands, parse_command
 
 
 def read(path: str, cmd: str | None = None, name: str | None = None):

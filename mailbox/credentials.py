@@ -1,7 +1,7 @@
-"""Network tickets: what an agent may reach, written by the supervisor, sealed with an HMAC. Pure.
+"""Credentials under the run's key: proofs of identity, and sealed network tickets. Pure.
 
-A ticket with a single changed bit does not open. The proxy stores no list of agents, so a proxy
-restarted after a crash knows as much as the first.
+All are HMACs, so none is stored. A ticket says what an agent may reach; with a single changed bit
+it does not open. A proxy restarted after a crash knows as much as the first.
 """
 
 import hashlib
@@ -10,6 +10,17 @@ import hmac
 import msgspec
 
 from .protocol.proxy import NetworkTicket
+
+
+def make_proof(run_key: bytes, identity: bytes, *, purpose: str) -> bytes:
+    """The 32-byte secret of `identity` for `purpose` ("supervisor" or "gateway")."""
+    return hmac.digest(run_key, purpose.encode() + b"\0" + identity, hashlib.sha256)
+
+
+def is_proof(claim: bytes, run_key: bytes, identity: bytes, *, purpose: str) -> bool:
+    """True if `claim` is the right secret; compared in constant time."""
+    return hmac.compare_digest(claim, make_proof(run_key, identity, purpose=purpose))
+
 
 _SEAL_BYTES = 32
 _encode = msgspec.msgpack.Encoder().encode

@@ -2,14 +2,8 @@
 
 import pytest
 
-from swarm.mailbox.sequencer import (
-    WINDOW,
-    Envelope,
-    EnvelopeKind,
-    EnvelopeVerdict,
-    Inbound,
-    Outbound,
-)
+from swarm.mailbox.envelope import Envelope, EnvelopeKind
+from swarm.mailbox.peer_link import WINDOW, EnvelopeVerdict, Inbound, Outbound
 
 
 def inbound(*, seen: int = 0, handled: int = 0, epoch: int = 7) -> Inbound:

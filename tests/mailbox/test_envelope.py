@@ -7,8 +7,10 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from swarm.mailbox.codec import (
+from swarm.mailbox.envelope import (
     FRAME_BYTES,
+    Envelope,
+    EnvelopeKind,
     OversizedFrame,
     UnknownVersion,
     decode_envelope,
@@ -16,7 +18,6 @@ from swarm.mailbox.codec import (
 )
 from swarm.mailbox.errors import MalformedMessage, MessageTooLarge
 from swarm.mailbox.protocol.base import PROTOCOL_VERSION
-from swarm.mailbox.sequencer import Envelope, EnvelopeKind
 
 NUMBERS = st.integers(min_value=0, max_value=2**63)
 ENVELOPES = st.builds(

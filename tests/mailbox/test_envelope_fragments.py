@@ -4,15 +4,16 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from swarm.mailbox.errors import MessageTooLarge
-from swarm.mailbox.fragments import (
+from swarm.mailbox.envelope import (
     FRAGMENT_BYTES,
     MAX_MESSAGE_BYTES,
+    Envelope,
+    EnvelopeKind,
     FragmentAssembler,
     split_into_fragments,
 )
-from swarm.mailbox.peer_link import PeerLink
-from swarm.mailbox.sequencer import WINDOW, Envelope, EnvelopeKind
+from swarm.mailbox.errors import MessageTooLarge
+from swarm.mailbox.peer_link import WINDOW, PeerLink
 
 
 @pytest.mark.parametrize(

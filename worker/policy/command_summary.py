@@ -1,7 +1,12 @@
 """Summarises what a command line does, for display only. Never used for a decision.
 
-Source: Codex's parse_command (pipeline of section 6): it drops small formatting commands, follows
-`cd`, and summarises the rest one by one; one unknown part makes the whole unknown.
+It drops small formatting commands, follows `cd`, and summarises the rest one by one; one unknown
+part makes the whole unknown. Users see a summary only if the policy knows that the command just
+reads. A text such as "Read a.py" replaces the command itself, so it must not hide what the command
+does: `find . -delete` looks like a listing, and `rg --pre PROGRAM` like a search. Neither is known
+to be safe, and both are displayed as they are.
+
+Source: Codex's parse_command (pipeline of section 6).
 """
 
 import posixpath
@@ -11,15 +16,16 @@ from itertools import pairwise
 import msgspec
 
 from swarm.mailbox.protocol.parsed_command import (
+    ListFiles,
     ParsedCommand,
     ReadFile,
+    Search,
     Unknown,
     encode_parsed_commands,
 )
 
-from .command_operands import operands
-from .output_filters import is_output_filter
-from .program_readers import parse_simple_command
+from .command_facts import CommandFacts
+from .program_readers import is_output_filter, operands, parse_simple_command
 from .shell_parser import Words, join_words, plain_commands, program_name, shell_script, split_words
 
 __all__ = ["encode_parsed_commands", "parse_command"]
@@ -138,3 +144,36 @@ def _powershell_script(argv: Sequence[str]) -> str | None:
             return script
         case _:
             return None
+
+
+_MOST_WORDS_CHARS = 4_000  # the longest command that is summarised
+_MOST_PARTS = 8
+_MOST_CHARS = 2_000  # of all texts together: a record keeps them beside the command
+
+
+def only_reads(facts: CommandFacts) -> bool:
+    """Whether each part of the command is known to change nothing."""
+    known = facts.shell_is_known and not facts.is_complex and bool(facts.commands)
+    return known and all(one.is_safe for one in facts.commands)
+
+
+def shown_meanings(facts: CommandFacts) -> tuple[ParsedCommand, ...]:
+    """What it reads, lists and searches, in order; empty if it must be displayed as it is."""
+    if not only_reads(facts) or sum(map(len, facts.argv)) > _MOST_WORDS_CHARS:
+        return ()
+    meanings = parse_command(facts.argv)
+    if len(meanings) > _MOST_PARTS or any(isinstance(one, Unknown) for one in meanings):
+        return ()
+    return meanings if sum(map(_chars, meanings)) <= _MOST_CHARS else ()
+
+
+def _chars(meaning: ParsedCommand) -> int:
+    match meaning:
+        case ReadFile(cmd=cmd, name=name, path=path):
+            return len(cmd) + len(name) + len(path)
+        case ListFiles(cmd=cmd, path=path):
+            return len(cmd) + len(path or "")
+        case Search(cmd=cmd, query=query, path=path):
+            return len(cmd) + len(query or "") + len(path or "")
+        case Unknown(cmd=cmd):
+            return len(cmd)
