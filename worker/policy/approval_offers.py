@@ -1,4 +1,4 @@
-"""What an agent may request approval for, and the keys of approvals that hold longer than once. Pure.
+"""What an agent may request approval for, and the keys of approvals that last. Pure.
 
 The supervisor decides who answers; this module decides only what an agent's model is told and
 offered. The model is never offered something that would always be refused.
