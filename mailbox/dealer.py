@@ -1,15 +1,16 @@
 """Client end of a mailbox: a DEALER socket with a reliable endpoint for one peer."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
 import trio
 import zmq
 
-from .endpoint import SOLE_PEER, ReliableEndpoint, SinglePeerMailbox
+from .endpoint import SOLE_PEER, ReliableEndpoint
 from .fault_injection import with_injected_faults
 from .guarded_listener import open_guarded_connection
+from .interfaces import MailboxStatistics, ReceivedMessage
 from .polled import PolledSocket, open_socket
 
 _RECONNECT_MS = 5  # short: the first agent is often ready before the gateway listens
@@ -17,6 +18,42 @@ _MAX_RECONNECT_MS = 500  # the pause doubles up to this
 
 _ROUTING_ID = int(zmq.ROUTING_ID)
 _RECONNECT_IVL, _RECONNECT_IVL_MAX = int(zmq.RECONNECT_IVL), int(zmq.RECONNECT_IVL_MAX)
+
+
+class SinglePeerMailbox:
+    """A client's end: an endpoint with one peer, whose epoch is that of its first envelope."""
+
+    def __init__(self, desk: ReliableEndpoint) -> None:
+        self._endpoint = desk
+        desk.admit(SOLE_PEER, epoch=0)
+
+    async def post(self, body: bytes) -> int:
+        return await self._endpoint.post(SOLE_PEER, body)
+
+    def post_nowait(self, body: bytes) -> int:
+        return self._endpoint.post_nowait(SOLE_PEER, body)
+
+    def send_transient(self, body: bytes) -> None:
+        self._endpoint.send_transient(SOLE_PEER, body)
+
+    async def wait_acknowledged(self, seq: int) -> None:
+        await self._endpoint.wait_acknowledged(SOLE_PEER, seq)
+
+    async def receive(self) -> ReceivedMessage:
+        return await self._endpoint.receive()
+
+    async def consume(self, take: Callable[[ReceivedMessage], bool]) -> None:
+        await self._endpoint.consume(take)
+
+    def acknowledge(self, letter: ReceivedMessage, *, soon: bool = True) -> None:
+        self._endpoint.acknowledge(letter, soon=soon)
+
+    async def flush(self) -> None:
+        await self._endpoint.flush(SOLE_PEER)
+
+    def statistics(self) -> MailboxStatistics:
+        """The counters of this end."""
+        return self._endpoint.statistics()
 
 
 @asynccontextmanager

@@ -367,39 +367,3 @@ class ReliableEndpoint:
             unacknowledged=unacknowledged,
             **self._drop_counts,
         )
-
-
-class SinglePeerMailbox:
-    """A client's end: an endpoint with one peer, whose epoch is that of its first envelope."""
-
-    def __init__(self, desk: ReliableEndpoint) -> None:
-        self._endpoint = desk
-        desk.admit(SOLE_PEER, epoch=0)
-
-    async def post(self, body: bytes) -> int:
-        return await self._endpoint.post(SOLE_PEER, body)
-
-    def post_nowait(self, body: bytes) -> int:
-        return self._endpoint.post_nowait(SOLE_PEER, body)
-
-    def send_transient(self, body: bytes) -> None:
-        self._endpoint.send_transient(SOLE_PEER, body)
-
-    async def wait_acknowledged(self, seq: int) -> None:
-        await self._endpoint.wait_acknowledged(SOLE_PEER, seq)
-
-    async def receive(self) -> ReceivedMessage:
-        return await self._endpoint.receive()
-
-    async def consume(self, take: Callable[[ReceivedMessage], bool]) -> None:
-        await self._endpoint.consume(take)
-
-    def acknowledge(self, letter: ReceivedMessage, *, soon: bool = True) -> None:
-        self._endpoint.acknowledge(letter, soon=soon)
-
-    async def flush(self) -> None:
-        await self._endpoint.flush(SOLE_PEER)
-
-    def statistics(self) -> MailboxStatistics:
-        """The counters of this end."""
-        return self._endpoint.statistics()

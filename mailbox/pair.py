@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import trio
 
-from .endpoint import SOLE_PEER, ReliableEndpoint, SinglePeerMailbox
+from .dealer import SinglePeerMailbox
+from .endpoint import SOLE_PEER, ReliableEndpoint
 from .router import Accept, Admission
 
 
