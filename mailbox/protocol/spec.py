@@ -122,7 +122,7 @@ class AgentSpec(Tagged):
     rules: RuleSet = RuleSet()
     granted: ExtraPermissions = ExtraPermissions()  # granted by a person for longer than one call
     proxy_endpoint: str = ""  # path of the network proxy's socket; "" = this run has none
-    network_ticket: bytes = b""  # sent to the proxy with every command; see `network_tickets`
+    network_ticket: bytes = b""  # sent to the proxy with every command; see `credentials`
     resources: ResourceLimits = ResourceLimits()  # for its commands
     context: ContextRules = ContextRules()
     summary: Summary = "auto"

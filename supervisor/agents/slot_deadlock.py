@@ -36,12 +36,15 @@ class SlotUsers(Protocol):
 
     def waiting_count(self) -> int:
         """How many agents wait for a slot; 0 while any agent is being started."""
+        ...
 
     def holders(self) -> list[HeldSlot]:
         """The agents that hold a slot."""
+        ...
 
     async def free_slot(self) -> bool:
         """Free the slot of an agent that can do without a process; False if there is none."""
+        ...
 
 
 class LiveSlotUsers:

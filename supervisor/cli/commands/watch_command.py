@@ -105,6 +105,7 @@ class _WatchedRun:
     def __init__(self, here: RunPaths) -> None:
         self._here = here
         self._state = RunState()
+        self.completed: RunCompleted | None = None  # set at the run's end
 
     async def load(self) -> None:
         self._state = RunState(await fetch_run_view(self._here))
@@ -112,7 +113,7 @@ class _WatchedRun:
     def current(self) -> RunView:
         return self._state.view()
 
-    async def follow(self, reader: FeedReader, number: int, display: RunDisplay) -> RunCompleted:
+    async def follow(self, reader: FeedReader, number: int, display: RunDisplay) -> None:
         """Pass the feed on, from the message after this number until the run has ended."""
         while True:
             arrived, body = await reader.receive()
@@ -126,12 +127,13 @@ class _WatchedRun:
             self._state.apply(feed)
             display.on_feed(feed)
             if isinstance(feed, Recorded) and isinstance(feed.record.body, RunCompleted):
-                return feed.record.body
+                self.completed = feed.record.body
+                return
 
 
 async def _watch(here: RunPaths, display: RunDisplay) -> None:
     """Subscribe to the feed, fetch the snapshot, follow until the run ends or the person leaves."""
-    watched, completed = _WatchedRun(here), None
+    watched = _WatchedRun(here)
     async with open_feed_reader(here.feed_endpoint) as reader, trio.open_nursery() as nursery:
         number = -1
         with trio.move_on_after(_JOIN_LIMIT_S):
@@ -142,10 +144,10 @@ async def _watch(here: RunPaths, display: RunDisplay) -> None:
         nursery.start_soon(_draw, display, watched, nursery.cancel_scope)
         nursery.start_soon(_end_when_run_dies, here, nursery.cancel_scope)
         nursery.start_soon(_end_on_signal, nursery.cancel_scope)
-        completed = await watched.follow(reader, number, display)
+        await watched.follow(reader, number, display)
         nursery.cancel_scope.cancel()
-    if completed is not None:
-        display.finish(completed)
+    if watched.completed is not None:
+        display.finish(watched.completed)
 
 
 async def _draw(display: RunDisplay, watched: _WatchedRun, scope: trio.CancelScope) -> None:

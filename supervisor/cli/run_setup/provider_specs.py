@@ -68,7 +68,7 @@ def _spec(name: str, table: ProviderTable, key: str | None) -> ProviderSpec:
         "key_file": table.key_file or "",
         "key_command": _command(name, table),
     }
-    return ProviderSpec(**{name: fields[name] for name in ProviderSpec.__struct_fields__})
+    return msgspec.convert(fields, ProviderSpec)
 
 
 def key_source_field(table: ProviderTable) -> str | None:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from support.proxy_testbed import KEY, local, open_proxy_testbed, serving
-from swarm.mailbox.network_tickets import seal_ticket
+from swarm.mailbox.credentials import seal_ticket
 from swarm.mailbox.protocol.proxy import (
     NetworkBlocked,
     NetworkTicket,
