@@ -197,6 +197,8 @@ SampleErrorKind = Literal[
     "no_provider",
     "internal",  # a fault of the gateway, for this request only
     "repeating",  # for turns only: the model repeated the same action
+    "unreadable_call",  # for turns only: its calls cannot be read, also after corrections
+    "no_answer",  # for turns only: it ended without an answer, also after it was asked for one
     "other",
 ]
 

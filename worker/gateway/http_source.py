@@ -11,7 +11,9 @@ from time import time
 import msgspec
 import trio
 
+from swarm.mailbox.protocol.sampling import ToolSpec
 from swarm.mailbox.protocol.spec import ProviderSpec
+from swarm.mailbox.trained_tool_names import TRAINED_TOOL_NAMES
 
 from .backend import (
     AnyResponseEvent,
@@ -201,7 +203,7 @@ class HttpSource:
         return kind(
             provider=name,
             new_id=self._new_id,
-            offered=frozenset(tool.name for tool in request.tools),
+            offered=_readable_names(request.tools),
             tolerant=self._provider.tolerant_tool_calls,
         )
 
@@ -242,6 +244,12 @@ class HttpSource:
             f"{_show(preview)}; check `base_url` and `wire_api`"
         )
         return Failure(kind="bad_response", message=text, retryable=True, http_status=200)
+
+
+def _readable_names(tools: tuple[ToolSpec, ...]) -> frozenset[str]:
+    """Names of calls that are read out of text: the tools, and what models call such tools."""
+    names = frozenset(tool.name for tool in tools)
+    return names | TRAINED_TOOL_NAMES.keys() if "exec_command" in names else names
 
 
 def _show(preview: bytes) -> str:

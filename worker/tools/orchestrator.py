@@ -34,6 +34,7 @@ from .tool_interface import (
     ToolFailed,
     ToolResult,
 )
+from .trained_calls import meant_call, tool_behind
 
 EndStatus = Literal["completed", "failed", "declined", "interrupted"]
 SHOWN_BYTES = 10_000  # of an output, to people and the journal
@@ -63,15 +64,23 @@ class ToolRegistry:
             self._on_turn(turn_id)
 
     def find(self, name: str) -> Tool | None:
-        """Return the tool of this name, even if it was not offered to this model."""
-        return self._tools.get(name)
+        """Return the tool that this name means, even if it was not offered to this model."""
+        return self._tools.get(name) or self._tools.get(tool_behind(name))
+
+    def meant_call(self, call: AnyCall) -> AnyCall:
+        """Return the call of the tool that a name from a model's training means, else the call.
+
+        Raises ToolFailed: its arguments cannot be read.
+        """
+        return call if call.name in self._tools else meant_call(call)
 
     def tool_for(self, call: AnyCall) -> Tool:
         """Return the tool for this call. Raises ToolFailed: unknown name, or wrong kind of call."""
         tool = self._tools.get(call.name)
         if tool is None:
             kind = "unsupported custom tool call" if isinstance(call, CustomToolCall) else None
-            raise ToolFailed(f"{kind or 'unsupported call'}: {call.name}")
+            known = ", ".join(self._tools)
+            raise ToolFailed(f"{kind or 'unsupported call'}: {call.name}; the tools are {known}")
         if not tool.accepts(call):
             raise ToolFailed(f"tool {call.name} invoked with incompatible payload")
         return tool
@@ -117,6 +126,7 @@ class Orchestrator:
         started = trio.current_time()
         self.registry.enter_turn(turn_id)
         try:
+            call = self.registry.meant_call(call)
             prepared = await self.registry.tool_for(call).prepare(call)
             verdict = prepared.judge()
             detail = prepared.detail

@@ -88,8 +88,14 @@ def test_models_are_told_only_of_what_they_can_use():
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (FunctionCall(call_id="c", name="no", arguments=""), "unsupported call: no"),
-        (CustomToolCall(call_id="c", name="no", input=""), "unsupported custom tool call: no"),
+        (
+            FunctionCall(call_id="c", name="no", arguments=""),
+            "unsupported call: no; the tools are t",
+        ),
+        (
+            CustomToolCall(call_id="c", name="no", input=""),
+            "unsupported custom tool call: no; the tools are t",
+        ),
         (
             CustomToolCall(call_id="c", name="t", input=""),
             "tool t invoked with incompatible payload",

@@ -39,18 +39,19 @@ def next_step(response: ResponseSummary, *, pending_input: bool, nudges: int) ->
     """Decide what follows a response.
 
     Args:
-        heard: The response.
+        response: The response.
         pending_input: Input, or mail that may join this turn, is pending.
         nudges: How often in a row the model was already asked to go on.
 
-    Source: Codex `run_turn`; differs in that commentary-only and reasoning-only responses are
-    followed up, and that the server's `end_turn` is honoured.
+    Source: Codex `run_turn`; differs in that commentary-only, reasoning-only and empty responses
+    are followed up, and that the server's `end_turn` is honoured where there is an answer.
     """
     if response.called_tools or response.cut_for_mail or pending_input:
         return SampleAgain()
     unfinished = response.end_turn is False or (
         response.answer is None and response.end_turn is None
     )
+    unfinished = unfinished or not (response.answer or response.remark or "").strip()
     if unfinished and not response.truncated and nudges < MAX_NUDGES:
         return SampleAgain(nudge=True)
     return FinishTurn(

@@ -30,10 +30,16 @@ from .next_step import FinishTurn, ResponseSummary, SampleAgain, next_step
 from .repetition import RepetitionVerdict
 from .sample_attempt import SampleAttempt
 from .turn_state import Turn
+from .unreadable_calls import MAX_CORRECTIONS, UnreadableCall, find_unreadable_call
 
 MAX_REPAIRS = 1
 _SCHEMA_CHARS = 8_000  # sent again: not every provider has passed it on
 _VIOLATION_CHARS = 1_000
+
+_GO_ON = (
+    "Your last response had neither a tool call nor an answer. Go on with the task: call a tool, "
+    "or give your final answer as text."
+)
 
 TurnEnd = TurnCompleted | TurnFailed | TurnAborted
 
@@ -83,13 +89,19 @@ async def _run_responses(
         if (stuck := _check_repetition(state, turn)) is not None:
             return _fail(state, turn, stuck)
         if response.called_tools:
-            turn.nudges = 0
+            turn.nudges = turn.corrections = 0
         step = next_step(response, pending_input=state.inbox.pending, nudges=turn.nudges)
         match step:
             case SampleAgain(nudge=nudge):
-                turn.nudges += nudge
+                if nudge:
+                    _ask_to_go_on(state, turn)
             case FinishTurn(last_message=text):
-                if not _request_schema_repair(state, turn, text):
+                if (fault := _missing_answer(state, turn, response)) is not None:
+                    return _fail(state, turn, fault)
+                if (fault := _call_fault(state, turn, model, text)) is not None:
+                    return _fail(state, turn, fault)
+                is_sent_back = _correct_call(state, turn, model, text)
+                if not is_sent_back and not _request_schema_repair(state, turn, text):
                     return _complete(turn, text, response)
             case _:
                 assert_never(step)
@@ -173,6 +185,64 @@ def _check_repetition(state: AgentState, turn: Turn) -> SampleFailed | None:
                 "what to do differently, or use another model"
             )
             return SampleFailed(request_id=0, kind="repeating", message=message)
+
+
+def _ask_to_go_on(state: AgentState, turn: Turn) -> None:
+    """A response with neither an answer nor a call: say so, instead of asking again unchanged."""
+    turn.nudges += 1
+    state.record(turn.turn_id, text_message("developer", _GO_ON), source="note")
+
+
+def _missing_answer(
+    state: AgentState, turn: Turn, response: ResponseSummary
+) -> SampleFailed | None:
+    """Why the turn ends without a word. None: it has an answer, or may do without one."""
+    if (response.answer or response.remark or "").strip() or turn.declined or state.spec.job:
+        return None
+    why = "the model gave no answer"
+    if response.truncated:
+        why += ": it was stopped at its output limit before it wrote one"
+    elif turn.nudges:
+        why += f", also after it was asked {turn.nudges} times in a row to go on"
+    return SampleFailed(request_id=0, kind="no_answer", message=why)
+
+
+def _call_fault(
+    state: AgentState, turn: Turn, model: ModelInfo, text: str | None
+) -> SampleFailed | None:
+    """Why what the model wrote is no answer, after all corrections; None: it may be one."""
+    if turn.corrections < MAX_CORRECTIONS:
+        return None
+    call = _unreadable_call(state, turn, model, text)
+    if call is None:
+        return None
+    why = (
+        f"the model wrote a tool call that cannot be read, also after {turn.corrections} "
+        f"corrections: {call.reason}. Use a model that calls tools better, or set "
+        "constrained_calls = true for it in models.toml if its server takes JSON schemas"
+    )
+    return SampleFailed(request_id=0, kind="unreadable_call", message=why)
+
+
+def _correct_call(state: AgentState, turn: Turn, model: ModelInfo, text: str | None) -> bool:
+    """Send back a text that is meant as a tool call. False: it is an answer."""
+    call = _unreadable_call(state, turn, model, text)
+    if call is None:
+        return False
+    turn.corrections += 1
+    state.record(turn.turn_id, text_message("developer", call.correction()), source="note")
+    return True
+
+
+def _unreadable_call(
+    state: AgentState, turn: Turn, model: ModelInfo, text: str | None
+) -> UnreadableCall | None:
+    if turn.output_schema is not None:
+        return None  # its answer is JSON
+    tools = state.tool_specs(model)
+    if state.spec.role.locked:  # it may write a patch as its proposal
+        tools = tuple(tool for tool in tools if tool.name != "apply_patch")
+    return find_unreadable_call(text or "", tools)
 
 
 def _request_schema_repair(state: AgentState, turn: Turn, text: str | None) -> bool:

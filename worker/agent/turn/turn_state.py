@@ -66,7 +66,8 @@ class Turn:
         self.model: ModelInfo | None = None
         self.output_schema: bytes | None = None
         self.usage = TokenUsage()
-        self.nudges = 0
+        self.nudges = 0  # responses in a row with neither an answer nor a call
+        self.corrections = 0  # texts in a row that were sent back as calls that cannot be read
         self.is_last_request = False  # the budget is used up: one request is left, for the answer
         self.declined = False  # some call was refused
         self.pending: list[PendingCall] = []  # calls of the current response, in call order

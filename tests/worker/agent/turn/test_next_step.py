@@ -40,7 +40,14 @@ AGAIN, NUDGED = SampleAgain(), SampleAgain(nudge=True)
             MAX_NUDGES,
             FinishTurn(last_message="part"),
         ),
-        (ResponseSummary(answer="", end_turn=True), False, 0, FinishTurn(last_message="")),
+        (ResponseSummary(answer="", end_turn=True), False, 0, NUDGED),
+        (
+            ResponseSummary(answer=" ", end_turn=True),
+            False,
+            MAX_NUDGES,
+            FinishTurn(last_message=" "),
+        ),
+        (ResponseSummary(truncated=True), False, 0, FinishTurn()),
         (
             ResponseSummary(remark="cut off", truncated=True),
             False,

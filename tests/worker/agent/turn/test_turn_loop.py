@@ -98,9 +98,13 @@ async def test_calls_run_at_once_and_outputs_are_recorded_in_call_order(autojump
     assert list(second[len(first) :]) == [
         *items,
         FunctionCallOutput(call_id="a", output="slow ok", success=True),
-        FunctionCallOutput(call_id="b", output="unsupported call: nothing", success=False),
+        FunctionCallOutput(
+            call_id="b", output="unsupported call: nothing; the tools are slow, fast", success=False
+        ),
         CustomToolCallOutput(
-            call_id="c", output="unsupported custom tool call: gone", success=False
+            call_id="c",
+            output="unsupported custom tool call: gone; the tools are slow, fast",
+            success=False,
         ),
         FunctionCallOutput(call_id="d", output="fast ok", success=True),
     ]

@@ -105,7 +105,9 @@ async def test_two_calls_with_one_id_are_told_apart(autojump_clock):
         FunctionCallOutput(call_id="c", output="one ok", success=True),
         FunctionCallOutput(call_id="c-2", output="other ok", success=True),
         CustomToolCallOutput(
-            call_id="c-3", output="unsupported custom tool call: gone", success=False
+            call_id="c-3",
+            output="unsupported custom tool call: gone; the tools are one, other",
+            success=False,
         ),
         FunctionCallOutput(call_id="call-2", output="one ok", success=True),
     ]
@@ -179,3 +181,56 @@ async def test_a_reviewers_answer_is_judged_by_who_asked_it(autojump_clock):
     spec = msgspec.structs.replace(FAKE_AGENT_SPEC, path="/guardian")
     async with open_agent_harness(spec, answers("no json", "never asked")) as play:
         assert (await ask_for_json(play)).last_message == "no json"
+
+
+BROKEN = '{"name": "look", "arguments": {oops}'
+
+
+async def test_a_call_that_cannot_be_read_is_corrected_and_then_runs(autojump_clock):
+    tool = FakeTool("look")
+    replies = [*answers(BROKEN), (done(call("look")), END), FINAL]
+    async with open_agent_harness(FAKE_AGENT_SPEC, replies, tools=[tool]) as play:
+        await play.supervisor.send_text("go")
+        ending = await play.supervisor.wait_turns()
+    assert isinstance(ending, TurnCompleted)
+    assert ending.last_message == "done"
+    assert len(tool.runs) == 1
+    (note,) = [item.content[0].text for item in play.supervisor.items("note")]
+    assert '{"name":"look","arguments":{}}' in note
+
+
+async def test_a_model_that_writes_unreadable_calls_fails_after_two_corrections(autojump_clock):
+    async with open_agent_harness(
+        FAKE_AGENT_SPEC, answers(*[BROKEN] * 3), tools=[FakeTool("look")]
+    ) as play:
+        await play.supervisor.send_text("go")
+        ending = await play.supervisor.wait_turns()
+    assert isinstance(ending, TurnFailed)
+    assert ending.kind == "unreadable_call"
+    assert "also after 2 corrections" in ending.message
+    assert len(play.supervisor.items("note")) == 2
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+async def test_a_model_without_an_answer_is_asked_in_words_and_then_fails(autojump_clock, text):
+    async with open_agent_harness(
+        FAKE_AGENT_SPEC, answers(*[text] * 4), tools=[FakeTool("look")]
+    ) as play:
+        await play.supervisor.send_text("go")
+        ending = await play.supervisor.wait_turns()
+    assert isinstance(ending, TurnFailed)
+    assert (ending.kind, len(play.supervisor.items("note"))) == ("no_answer", 3)
+    assert "after it was asked 3 times" in ending.message
+
+
+async def test_a_call_by_a_trained_name_runs_the_tool_that_it_means(autojump_clock):
+    tool = FakeTool("exec_command")
+    shell = call("shell", arguments='{"command": ["ls"]}')
+    async with open_agent_harness(
+        FAKE_AGENT_SPEC, [(done(shell), END), FINAL], tools=[tool]
+    ) as play:
+        await play.supervisor.send_text("go")
+        assert isinstance(await play.supervisor.wait_turns(), TurnCompleted)
+    assert len(tool.runs) == 1
+    (kept,) = [item for item in play.supervisor.items("model") if isinstance(item, FunctionCall)]
+    assert kept.name == "shell"  # the history stays as the model wrote it
