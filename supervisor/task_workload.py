@@ -99,8 +99,8 @@ class TaskWorkload:
     async def _work(self) -> RunCompleted:
         try:
             body = await self._root_prompt()
-            if self._agents.run_end.has_begun:  # the whole run was interrupted before
-                return RunCompleted(status="interrupted", message="interrupted")
+            if self._agents.run_end.has_begun:  # the whole run was stopped or interrupted before
+                return self._stopped(self._shutdown.status or "interrupted")
             await self._start_root(body)
         except SpawnError as error:
             return RunCompleted(status="failed", message=str(error))

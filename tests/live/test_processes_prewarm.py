@@ -11,6 +11,7 @@ import pytest
 
 from swarm.mailbox.protocol.forking import (
     ProcessExited,
+    ProcessStarted,
     ServerReady,
     StartProcess,
     decode_fork_report,
@@ -55,16 +56,19 @@ class Server:
         os.close(nothing)
 
     def codes(self, count: int) -> list[int]:
-        """With how many steps the next children have ended, in order of their birth."""
+        """With how many steps the next children have ended, in the order of their start."""
+        started: list[int] = []
         ended: dict[int, int] = {}
         while len(ended) < count:
             packet, fds, _, _ = socket.recv_fds(self.channel, 4096, 1)
             for fd in fds:
                 os.close(fd)
             report = decode_fork_report(packet)
-            if isinstance(report, ProcessExited):
+            if isinstance(report, ProcessStarted):
+                started.append(report.pid)
+            elif isinstance(report, ProcessExited):
                 ended[report.pid] = os.waitstatus_to_exitcode(report.status)
-        return [ended[pid] for pid in sorted(ended)]
+        return [ended[pid] for pid in started]
 
 
 @contextmanager

@@ -139,7 +139,7 @@ async def test_a_forked_child_knows_what_was_said_and_its_own_rights(tmp_path):
         if isinstance(body.item, Message)
     ]
     assert sum(text.startswith("Message Type: NEW_TASK\n") for text in texts) == 1
-    assert any("/root/a" in text and "child" in text for text in texts)
+    assert any("/root/a" in text and "`/root` started you" in text for text in texts)
     assert scripted.of(AgentSpawned, "/root/a")[0].limits.sandbox == ReadOnly()
     begun = [one for one in scripted.records() if one.agent == "/root/a"]
     assert isinstance(begun[0].body, ContextRecorded)
