@@ -26,6 +26,7 @@ from ..processes.child_spec import GiveUp
 from ..processes.process_types import DiedBeforeHello, ProcessEnd, SpawnError, StartInterrupted
 from ..run_context import RunContext
 from ..run_end import RunEnd
+from ..team.mail_delivery import deliver_unread_mail
 from .agent_hooks import AgentHooks, AgentListener
 from .agent_phases import AgentEvent, Effect
 from .agent_record import Agent, AgentProcess, GatewayAddress, TurnEnd
@@ -38,7 +39,7 @@ from .agent_start import (
     start_agent,
 )
 from .end_states import end_state_of
-from .resume_delivery import InputSource, deliver_unread_mail, input_record, with_turn_schema
+from .resume_continuation import InputSource, input_record, with_turn_schema
 from .slots import SlotsClosed
 
 _END_GRACE_S = 5.0

@@ -1,12 +1,20 @@
-"""Which ended agents work again after a resume: those with later input, or cut off by the run.
+"""Inputs that agents continue with: after the death of a process, and after a resume of the run.
 
-The run's own records only tell of an agent's end. What came after it (another turn of the same
+A turn that a death cut off continues once, with everything that waited for it and under the same
+schema. After a resume those agents work again that had later input, or were cut off by the run's
+end. The run's own records only tell of an agent's end. What came after it (another turn of the same
 process, an input to an agent without one) is in the agent's own file, behind that end.
 """
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec.structs import replace
 
 from swarm.mailbox.protocol.changes import TurnDiff
 from swarm.mailbox.protocol.events import TurnStarted
 from swarm.mailbox.protocol.items import text_message
+from swarm.mailbox.protocol.ops import UserInput
 from swarm.mailbox.protocol.records import InputPosted, ItemRecorded
 
 from ..journal.journal_reader import read_records, records_after
@@ -14,6 +22,26 @@ from ..journal.replay import AgentPast, fold_agent
 from ..run_context import RunContext
 from ..runs.paths import RunPaths
 from .end_states import continue_note
+
+InputSource = Literal["task", "person", "fan_out"]  # of records.InputPosted
+
+
+def input_record(message: UserInput, source: InputSource) -> InputPosted:
+    """The record of an input."""
+    return InputPosted(
+        input_id=message.input_id,
+        parts=message.parts,
+        source=source,
+        output_schema=message.output_schema,
+    )
+
+
+def with_turn_schema(
+    inputs: Sequence[InputPosted], schema: bytes | None
+) -> tuple[InputPosted, ...]:
+    """Inputs that joined an open turn: the first now starts a turn, under that turn's schema."""
+    first = [replace(one, output_schema=one.output_schema or schema) for one in inputs[:1]]
+    return (*first, *inputs[1:])
 
 
 def has_work_after_end(places: RunPaths, agent: AgentPast) -> bool:

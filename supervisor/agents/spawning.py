@@ -21,7 +21,6 @@ from ..journal.journal_reader import read_records
 from ..journal.replay import AgentMemory
 from ..processes.process_types import SpawnError
 from ..run_context import RunContext
-from ..team.history_fork import fork_history, parse_fork_turns
 from ..team.mail_delivery import MailDelivery
 from .agent_manager import AgentManager
 from .agent_record import Agent, AgentPlan
@@ -30,6 +29,8 @@ from .child_plan import (
     AgentRequestError,
     SpawnLimits,
     check_spawn_request,
+    fork_history,
+    parse_fork_turns,
     plan_child,
     role_for,
 )

@@ -231,6 +231,23 @@ class MailDelivery:
             return  # its next process gets all that was not read
 
 
+async def deliver_unread_mail(running: RunContext, agent: Agent, *, joining: bool = False) -> None:
+    """Deliver to a new process the unread mail that is journaled; the rest once it is written.
+
+    Args:
+        joining: Another input starts the turn that the mail joins, so the mail starts none: a
+            second turn would answer the same work twice. An agent drops mail that it gets again.
+    """
+    for mail in tuple(agent.unread_mail.values()):
+        if mail.mail_id in agent.unwritten_mail:
+            continue
+        sent = msgspec.structs.replace(mail, trigger_turn=False) if joining else mail
+        try:
+            await running.send(agent, Deliver(mail=sent))
+        except PeerGone:
+            return  # its next process gets them
+
+
 def preview(text: str) -> str:
     """The first 500 characters of a task, for lists."""
     return text if len(text) <= _PREVIEW_CHARS else text[: _PREVIEW_CHARS - 1] + "…"

@@ -12,7 +12,7 @@ from ..agents.agent_manager import AgentManager
 from ..agents.agent_phases import Phase
 from ..agents.agent_record import Agent
 from ..agents.child_plan import AgentRequestError
-from ..agents.resume_delivery import input_record
+from ..agents.resume_continuation import input_record
 from ..run_context import RunContext
 
 

@@ -80,16 +80,16 @@ def _title(pid: int) -> bytes:
 _STARTER = """
 import os, sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[1])
 from chaos_testbed import ChaosTestbed
-print(ChaosTestbed(Path(sys.argv[2]), has_disk=False).start_model("4/0").pid, flush=True)
+print(ChaosTestbed(Path(sys.argv[1]), has_disk=False).start_model("4/0").pid, flush=True)
 os.kill(os.getpid(), 9)
 """
 
 
 def test_a_model_server_does_not_outlive_who_started_it(tmp_path):
-    words = [sys.executable, "-P", "-c", _STARTER, str(MAIN.parent), str(tmp_path / "stage")]
-    with subprocess.Popen(words, stdout=subprocess.PIPE) as starter:
+    words = [sys.executable, "-P", "-c", _STARTER, str(tmp_path / "stage")]
+    environment = {**os.environ, "PYTHONPATH": str(MAIN.parent)}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) as starter:
         assert starter.stdout is not None
         pid = int(starter.stdout.readline())
         model = os.pidfd_open(pid)

@@ -8,15 +8,18 @@ a word of the kind `script` stands for it.
 import re
 from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING
 
 from .command_wrappers import MAX_LAYERS, indirect_commands, is_transparent, unwrap_layers
 from .script_input import ScriptInput, inline_scripts
-from .shell_parser import MAX_PARSED_BYTES, Words, parse_script, program_name, walk_nodes
+from .shell_parser import (
+    MAX_PARSED_BYTES,
+    SyntaxNode,
+    Words,
+    parse_script,
+    program_name,
+    walk_nodes,
+)
 from .shell_words import ShellWord, ShellWords, read_shell_words
-
-if TYPE_CHECKING:
-    from tree_sitter import Node
 
 _MOST_COMMANDS = 4_000  # more than a script of parsable size can hold
 _UNREADABLE = (ShellWord("sh"), ShellWord("a script that a shell is fed", "script"))
@@ -138,7 +141,7 @@ def _in_script(words: ShellWords, script: str, depth: int) -> Iterator[ShellWord
         yield words
 
 
-def _in_tree(root: "Node", source: bytes, depth: int) -> Iterator[ShellWords]:
+def _in_tree(root: SyntaxNode, source: bytes, depth: int) -> Iterator[ShellWords]:
     feeding = ScriptInput(root, source)
     for node in walk_nodes(root):
         if node.type == "command":

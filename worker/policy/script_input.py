@@ -7,14 +7,10 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from .command_wrappers import unwrap_command
-from .shell_parser import node_text, program_name, walk_nodes
+from .shell_parser import SyntaxNode, node_text, program_name, walk_nodes
 from .shell_words import EXPANDS_IN_QUOTES, ShellWord, ShellWords, read_shell_words
-
-if TYPE_CHECKING:
-    from tree_sitter import Node
 
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ash", "ksh", "mksh", "rbash"})
 _BECOME_SHELLS = frozenset({"sudo", "doas", "su"})
@@ -107,7 +103,7 @@ def reads_script(words: ShellWords) -> bool:
 class ScriptInput:
     """One script's tree: which of its parts read a script, and what input each gets."""
 
-    def __init__(self, root: "Node", source: bytes) -> None:
+    def __init__(self, root: SyntaxNode, source: bytes) -> None:
         self._source = source
         commands = [node for node in walk_nodes(root) if node.type == "command"]
         words = {node.start_byte: read_shell_words(node, source) for node in commands}
@@ -121,7 +117,7 @@ class ScriptInput:
         """Whether any command in this script runs its input."""
         return bool(self._readers)
 
-    def input_texts(self, node: "Node") -> Iterator[str | None]:
+    def input_texts(self, node: SyntaxNode) -> Iterator[str | None]:
         """The text that this part of the script passes to a shell; None if it cannot be known."""
         if not self._readers:
             return
@@ -143,20 +139,20 @@ class ScriptInput:
             case _:
                 pass
 
-    def _functions(self, root: "Node") -> frozenset[str]:
+    def _functions(self, root: SyntaxNode) -> frozenset[str]:
         """Names of functions in the script in which a shell reads its input."""
         made = (node for node in walk_nodes(root) if node.type == "function_definition")
         return frozenset(
             node_text(one.children[0], self._source) for one in made if self._contains_reader(one)
         )
 
-    def _contains_reader(self, node: "Node") -> bool:
+    def _contains_reader(self, node: SyntaxNode) -> bool:
         at = bisect_left(self._readers, node.start_byte)
         return at < len(self._readers) and self._readers[at] < node.end_byte
 
-    def _is_read_by_shell(self, node: "Node") -> bool:
+    def _is_read_by_shell(self, node: SyntaxNode) -> bool:
         """Whether a shell beside or around this node runs the node's output."""
-        around: Node | None = node
+        around: SyntaxNode | None = node
         while around is not None:
             if around.type in ("pipeline", "redirected_statement", "command"):
                 is_command = around.type == "command"
@@ -169,7 +165,7 @@ class ScriptInput:
             around = around.parent
         return False
 
-    def _literal_text(self, node: "Node") -> str | None:
+    def _literal_text(self, node: SyntaxNode) -> str | None:
         text = node_text(node, self._source)
         if node.type == "raw_string":
             return text[1:-1]

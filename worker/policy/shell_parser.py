@@ -9,18 +9,16 @@ Source: Codex's word-only subset, in the stricter form of its 0.169 release.
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 from swarm.mailbox.protocol.base import Value
 
 from .shell_quoting import join_words, split_words
 
-if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
-
 __all__ = [
     "HeredocCall",
+    "SyntaxNode",
     "heredoc_call",
     "heredoc_command",
     "join_words",
@@ -57,6 +55,27 @@ _NOT_LITERAL = re.compile(r"(?:^|[=:])~|[*?\[{\\ \t\n]")
 _BETWEEN_TOKENS = re.compile(rb"(?:[ \t\n]|\\\n)*")
 # `a\⏎b` is one word to a shell and two to the parser; `a \⏎⏎b` is two commands.
 _BETWEEN_WORDS = re.compile(rb"(?:\\\n)*[ \t](?:[ \t]|\\\n)*")
+
+
+class SyntaxNode(Protocol):
+    """The part of `tree_sitter.Node` that is used: that library is imported on first use."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def is_named(self) -> bool: ...
+    @property
+    def has_error(self) -> bool: ...
+    @property
+    def start_byte(self) -> int: ...
+    @property
+    def end_byte(self) -> int: ...
+    @property
+    def parent(self) -> "SyntaxNode | None": ...
+    @property
+    def child_count(self) -> int: ...
+    @property
+    def children(self) -> Sequence["SyntaxNode"]: ...
 
 
 class HeredocCall(Value):
@@ -145,7 +164,7 @@ def heredoc_call(script: str) -> HeredocCall | None:
     return HeredocCall(name=name, body=body[1:].rstrip("\n"), folder=folder)
 
 
-def parse_script(script: str) -> "tuple[Node, bytes] | None":
+def parse_script(script: str) -> tuple[SyntaxNode, bytes] | None:
     """The parser's tree of any script, with any errors, and the source for `node_text`.
 
     None if the script is too long to be read.
@@ -154,12 +173,12 @@ def parse_script(script: str) -> "tuple[Node, bytes] | None":
     return None if source is None else (_parse(source), source)
 
 
-def node_text(node: "Node", source: bytes) -> str:
+def node_text(node: SyntaxNode, source: bytes) -> str:
     """The script's own text of a node. (`node.text` is that of the masked copy.)"""
     return source[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
 
-def walk_nodes(root: "Node") -> "Iterator[Node]":
+def walk_nodes(root: SyntaxNode) -> Iterator[SyntaxNode]:
     """Every node in the order of the text, parents first; not recursive."""
     waiting = [root]
     while waiting:
@@ -174,11 +193,12 @@ def load_shell_grammar() -> None:
 
 
 @functools.cache
-def _parser() -> "Parser":
+def _parser() -> Callable[[bytes], SyntaxNode]:
     import tree_sitter  # 4–10 ms: only processes that read commands import it
     import tree_sitter_bash
 
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+    parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+    return lambda source: parser.parse(source).root_node
 
 
 def _encode(script: str, limit_bytes: int) -> bytes | None:
@@ -189,16 +209,16 @@ def _encode(script: str, limit_bytes: int) -> bytes | None:
     return source if len(source) <= limit_bytes and b"\0" not in source else None
 
 
-def _parse(source: bytes) -> "Node":
+def _parse(source: bytes) -> SyntaxNode:
     """Parse a copy in which every non-ASCII byte is a letter.
 
     The grammar's scanner looks characters up in C's table of 256 and crashes the process on some
     that lie beyond it. For a shell, too, they are only parts of words.
     """
-    return _parser().parse(source.translate(_MASK)).root_node
+    return _parser()(source.translate(_MASK))
 
 
-def _only_plain_tokens(root: "Node", source: bytes) -> bool:
+def _only_plain_tokens(root: SyntaxNode, source: bytes) -> bool:
     """Whether all nodes are in the subset and only blanks lie between the tokens."""
     covered = 0
     for node in walk_nodes(root):
@@ -212,7 +232,7 @@ def _only_plain_tokens(root: "Node", source: bytes) -> bool:
     return _BETWEEN_TOKENS.fullmatch(source, covered) is not None
 
 
-def _literal_words(command: "Node", source: bytes) -> Words | None:
+def _literal_words(command: SyntaxNode, source: bytes) -> Words | None:
     words: list[str] = []
     end = command.start_byte
     for child in command.children:
@@ -231,7 +251,7 @@ def _literal_words(command: "Node", source: bytes) -> Words | None:
     return tuple(words)
 
 
-def _literal(node: "Node", source: bytes) -> str | None:
+def _literal(node: SyntaxNode, source: bytes) -> str | None:
     text = node_text(node, source)
     match node.type:
         case "word" | "number":
@@ -246,7 +266,7 @@ def _literal(node: "Node", source: bytes) -> str | None:
             return None
 
 
-def _joined(node: "Node", source: bytes) -> str | None:
+def _joined(node: SyntaxNode, source: bytes) -> str | None:
     """The text of a concatenation, whose parts must touch."""
     text, end = "", node.start_byte
     for part in node.children:
@@ -257,7 +277,7 @@ def _joined(node: "Node", source: bytes) -> str | None:
     return text
 
 
-def _double_quoted(node: "Node", text: str) -> str | None:
+def _double_quoted(node: SyntaxNode, text: str) -> str | None:
     """The text between the quotes: line breaks in it have no node of their own."""
     inside = node.children[1:-1]
     if "\\" in text or any(part.type != "string_content" for part in inside):
@@ -265,7 +285,7 @@ def _double_quoted(node: "Node", text: str) -> str | None:
     return text[1:-1]
 
 
-def _called_in_folder(root: "Node", source: bytes) -> tuple[str, str | None] | None:
+def _called_in_folder(root: SyntaxNode, source: bytes) -> tuple[str, str | None] | None:
     """`name` → (name, None); `cd FOLDER && name` → (name, FOLDER)."""
     node = root.children[0] if root.child_count == 1 else root
     if not _only_plain_tokens(root, source):

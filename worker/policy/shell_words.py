@@ -4,12 +4,9 @@ A word that the shell would change is kept as written, and marked as a pattern o
 """
 
 import re
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from .shell_parser import node_text
-
-if TYPE_CHECKING:
-    from tree_sitter import Node
+from .shell_parser import SyntaxNode, node_text
 
 _WORDS = frozenset(
     {"word", "number", "string", "raw_string", "concatenation", "simple_expansion", "expansion"}
@@ -36,7 +33,7 @@ class ShellWord(NamedTuple):
 ShellWords = tuple[ShellWord, ...]
 
 
-def read_shell_words(command: "Node", source: bytes) -> ShellWords:
+def read_shell_words(command: SyntaxNode, source: bytes) -> ShellWords:
     words: list[ShellWord] = []
     for child in command.children:
         node = child
@@ -47,7 +44,7 @@ def read_shell_words(command: "Node", source: bytes) -> ShellWords:
     return tuple(words)
 
 
-def _read_shell_word(node: "Node", source: bytes) -> ShellWord:
+def _read_shell_word(node: SyntaxNode, source: bytes) -> ShellWord:
     text = node_text(node, source)
     match node.type:
         case "raw_string":
@@ -68,7 +65,7 @@ def _read_shell_word(node: "Node", source: bytes) -> ShellWord:
             return ShellWord(text, "unknown")
 
 
-def _joined(node: "Node", source: bytes) -> ShellWord:
+def _joined(node: SyntaxNode, source: bytes) -> ShellWord:
     parts = [_read_shell_word(part, source) for part in node.children]
     text = "".join(part.text for part in parts)
     # Braces are separate parts, so only the whole text shows what the shell makes of them.

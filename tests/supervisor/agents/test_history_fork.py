@@ -13,7 +13,7 @@ from swarm.mailbox.protocol.items import (
 )
 from swarm.mailbox.protocol.ops import Mail
 from swarm.mailbox.protocol.records import ContextRecorded, ItemRecorded, MailPosted, Record
-from swarm.supervisor.team.history_fork import fork_history, parse_fork_turns
+from swarm.supervisor.agents.child_plan import fork_history, parse_fork_turns
 
 PERMISSIONS = text_message("developer", "rights")
 ASKED, ASKED_AGAIN = text_message("user", "one"), text_message("user", "two")
