@@ -12,7 +12,6 @@ refused.
 """
 
 import array
-import errno
 import os
 import socket
 import struct
@@ -21,14 +20,13 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 
 import trio
 
-from .polled import EndpointUnavailable, PolledSocket, bind, check_length, connect
+from .listener_access import DENIED, IPC, begin_access, ipc_path, open_caller, take_access
+from .polled import PolledSocket, bind, connect
+from .zmq_context import EndpointUnavailable, check_length
 
-_IPC = "ipc://"
 _ACCEPT_BATCH = 64  # callers handled before other tasks run …
 _PAUSE_S = 0.005  # … for at least this long: many callers must not starve the process
 _RETRY_S, _MAX_RETRY_S = 0.005, 0.5
-_NOT_LISTENING = (errno.ENOENT, errno.ECONNREFUSED, errno.EAGAIN, errno.ENOTSOCK)
-_DENIED = b"\x00"  # the answer to a refused caller
 _CREDENTIALS = struct.Struct("3i")
 # process titles of launchers and sandboxes
 _GO_BETWEENS = (b"swarm: launcher of ", b"swarm: sandbox ")
@@ -37,7 +35,7 @@ _GO_BETWEENS = (b"swarm: launcher of ", b"swarm: sandbox ")
 @asynccontextmanager
 async def open_guarded_listener(sock: PolledSocket, endpoint: str) -> AsyncIterator[None]:
     """Let callers reach `sock` at `endpoint` during the block. Raises EndpointUnavailable."""
-    path = _ipc_path(endpoint)
+    path = ipc_path(endpoint)
     if path is None:
         bind(sock, endpoint)
         yield
@@ -95,7 +93,7 @@ def _accept_callers(listener: socket.socket, hold: int, ours: int | None) -> boo
                 rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [hold]))]
                 caller.sendmsg([b"\x01"], rights, socket.MSG_NOSIGNAL)
             else:
-                caller.send(_DENIED, socket.MSG_NOSIGNAL)
+                caller.send(DENIED, socket.MSG_NOSIGNAL)
     return False
 
 
@@ -146,7 +144,7 @@ async def open_guarded_connection(sock: PolledSocket, endpoint: str) -> AsyncIte
 
     Raises EndpointUnavailable if the listener refuses us.
     """
-    path = _ipc_path(endpoint)
+    path = ipc_path(endpoint)
     if path is None:
         connect(sock, endpoint)
         yield
@@ -156,7 +154,7 @@ async def open_guarded_connection(sock: PolledSocket, endpoint: str) -> AsyncIte
     hold = os.open("/", os.O_PATH | os.O_CLOEXEC)
     try:
         is_known = await _request_access(path, hold)
-        connect(sock, f"{_IPC}/proc/self/fd/{hold}")
+        connect(sock, f"{IPC}/proc/self/fd/{hold}")
         if is_known:
             yield
             return
@@ -182,31 +180,8 @@ async def _request_access(path: str, hold: int) -> bool:
 
     Raises EndpointUnavailable if the listener refuses us.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as caller:
-        outcome = caller.connect_ex(path)
-        if outcome in _NOT_LISTENING:
+    with open_caller() as caller:
+        if not begin_access(caller, path):
             return False
-        if outcome:
-            raise EndpointUnavailable(f"no mailbox at {path}: {os.strerror(outcome)}")
         await trio.lowlevel.wait_readable(caller)
-        given, answer = array.array("i"), b""
-        with suppress(ConnectionError):
-            room = socket.CMSG_SPACE(given.itemsize)
-            answer, extra, _, _ = caller.recvmsg(1, room, socket.MSG_CMSG_CLOEXEC)
-            for _, _, data in extra:
-                given.frombytes(data)
-    if not given:
-        if answer != _DENIED:
-            return False
-        raise EndpointUnavailable(
-            f"no mailbox at {path}: whoever listens there lets nobody in who is under a sandbox's "
-            "system-call filter"
-        )
-    os.dup2(given[0], hold, inheritable=False)
-    os.close(given[0])
-    return True
-
-
-def _ipc_path(endpoint: str) -> str | None:
-    path = endpoint.removeprefix(_IPC)
-    return path if path != endpoint and not path.startswith("@") else None
+        return take_access(caller, path, hold)

@@ -36,7 +36,6 @@ from swarm.mailbox.protocol.control import (
     decode_control,
     encode_control,
 )
-from swarm.mailbox.protocol.ops import TextInput, UserInput
 
 from .agents.agent_manager import AgentManager
 from .agents.agent_record import Agent
@@ -44,6 +43,7 @@ from .agents.child_plan import AgentRequestError
 from .approvals.approval_answers import ApprovalAnswers
 from .control_requests.caller_rights import refusal_for
 from .control_requests.history_requests import compact_agent, roll_back
+from .control_requests.sent_input import make_input
 from .control_requests.settings_requests import SettingsRequests
 from .file_history.file_history import FileHistory
 from .run_context import RunContext
@@ -144,11 +144,9 @@ class ControlService:
         if not request.wake:
             await self._team_service.leave_message(agent, request.text)
             return Done(message=f"left for {agent.path}; it is read at its next turn")
-        user_input = UserInput(
-            input_id=self._run.entropy.new_id(),
-            parts=(TextInput(text=request.text),),
-            output_schema=self._run.request.answer_schema if agent.path == ROOT_PATH else None,
-        )
+        user_input = await make_input(self._run, agent.path, request)
+        if isinstance(user_input, Refused):
+            return user_input
         try:
             await self._team_service.send_input(agent, user_input)
         except AgentRequestError as error:

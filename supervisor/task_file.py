@@ -89,18 +89,29 @@ class Task(Value):
     lines: dict[str, int] = {}  # dotted front matter key → line
 
 
-def read_task(wanted: str | None, *, prompt: str | None, read_stdin: Callable[[], bytes]) -> Task:
+def read_task(
+    wanted: str | None,
+    *,
+    prompt: str | None,
+    prompt_file: str | None = None,
+    read_stdin: Callable[[], bytes],
+) -> Task:
     """The task that the command line names.
 
     Args:
         wanted: A file, "-" for stdin, or None.
         prompt: The task as text; then stdin is never read.
+        prompt_file: A file, or "-" for stdin, whose whole text is the task: no front matter.
         read_stdin: Called only for "-".
 
     Raises:
         UsageError: Neither or both are given; the task is missing, empty, too long or no text; or
             its front matter is bad.
     """
+    if prompt_file is not None:
+        if prompt is not None or wanted is not None:
+            raise UsageError("give one of a task file, -p and --prompt-file")
+        return _read_prompt_file(prompt_file, read_stdin)
     if prompt is not None:
         if wanted is not None:
             raise UsageError(f"give a task file ({wanted}) or -p, not both")
@@ -114,14 +125,25 @@ def read_task(wanted: str | None, *, prompt: str | None, read_stdin: Callable[[]
     if wanted == "-":
         return parse_task(decode_task(read_stdin(), name="stdin"), name="stdin", task="-")
     path = Path(wanted)
+    task = parse_task(_read_text(path), name=wanted, task=wanted)
+    return msgspec.structs.replace(task, folder=str(path.absolute().parent))
+
+
+def _read_prompt_file(name: str, read_stdin: Callable[[], bytes]) -> Task:
+    """The whole text as the task. Whoever passes a prompt on can so set nothing by it."""
+    if name == "-":
+        return Task(name="prompt", body=decode_task(read_stdin(), name="stdin").strip())
+    return Task(name="prompt", body=_read_text(Path(name)).strip())
+
+
+def _read_text(path: Path) -> str:
     try:
         data = _read(path)
     except FileNotFoundError as error:
         raise UsageError(f"{path}: there is no such task file{_suggest_file(path)}") from error
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
-    task = parse_task(decode_task(data, name=wanted), name=wanted, task=wanted)
-    return msgspec.structs.replace(task, folder=str(path.absolute().parent))
+    return decode_task(data, name=str(path))
 
 
 def _read(path: Path) -> bytes:

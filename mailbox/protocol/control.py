@@ -99,6 +99,8 @@ class SendText(Tagged):
     agent: str
     text: str
     wake: bool = True
+    input_id: str = ""  # chosen by the sender, to find it in the journal; "": by the supervisor
+    images: tuple[str, ...] = ()  # absolute paths; only with `wake`
 
 
 class InterruptAgent(Tagged):

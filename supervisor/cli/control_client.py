@@ -9,7 +9,7 @@ import msgspec
 import trio
 
 from swarm.mailbox.control_channel import NoControlReply, send_control_request
-from swarm.mailbox.errors import SwarmError, UsageError
+from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.ids import short_id
 from swarm.mailbox.protocol.control import (
     AnyControl,
@@ -23,31 +23,13 @@ from swarm.mailbox.protocol.control import (
     encode_control,
 )
 
+from ..runs.client_errors import ControlRequestRefused, RunNotAlive
 from ..runs.paths import RunPaths, UserPaths, find_run, find_user_paths, paths_of_run
 from ..runs.run_list import RunSummary
 from ..runs.run_metadata import is_run_alive
 
 REPLY_TIMEOUT_S = 10.0
 _FIGURES_LIMIT_S = 1.0
-
-
-class RunNotAlive(UsageError):
-    """The run has no supervisor that could answer."""
-
-    def __init__(self, run_id: str) -> None:
-        short = short_id(run_id)
-        super().__init__(
-            f"run {short} is not alive; `swarm show {short}` shows it, "
-            f"`swarm resume {short}` goes on with it"
-        )
-
-
-class ControlRequestRefused(SwarmError):
-    """The supervisor refused the request; carries its message and exit code."""
-
-    def __init__(self, refused: Refused) -> None:
-        super().__init__(refused.message)
-        self.exit_code = refused.exit_code
 
 
 def resolve_live_run(wanted: str | None) -> RunPaths:

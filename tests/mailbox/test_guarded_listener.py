@@ -13,8 +13,8 @@ import trio
 
 from swarm.mailbox.dealer import open_dealer
 from swarm.mailbox.guarded_listener import is_caller_allowed
-from swarm.mailbox.polled import EndpointUnavailable
 from swarm.mailbox.router import open_router
+from swarm.mailbox.zmq_context import EndpointUnavailable
 
 # A listener with few descriptors. It says its letters, so that the test knows it lives.
 LISTENER = """

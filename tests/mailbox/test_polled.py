@@ -8,7 +8,8 @@ import pytest
 import trio
 import zmq
 
-from swarm.mailbox.polled import EndpointUnavailable, PolledSocket, bind, connect, open_socket
+from swarm.mailbox.polled import PolledSocket, bind, connect, open_socket
+from swarm.mailbox.zmq_context import EndpointUnavailable
 
 
 @contextmanager

@@ -30,6 +30,11 @@ from .trust_command import ask_project_trust, ask_task_trust
 @click.command("run", cls=ColorCommand)
 @click.argument("task", required=False)
 @click.option("-p", "--prompt", help="The task as text; stdin is then never read.")
+@click.option(
+    "--prompt-file",
+    metavar="FILE",
+    help="The task as plain text from FILE, or - for stdin; front matter has no meaning there.",
+)
 @click.option("-C", "--cd", metavar="DIR", help="Where the agents work.")
 @click.option("--add-dir", multiple=True, metavar="DIR", help="One more folder they may write.")
 @click.option("-i", "--image", multiple=True, metavar="FILE", help="An image for the root agent.")
@@ -73,7 +78,9 @@ def prepare_run(options: RunOptions, environment: dict[str, str]) -> PreparedReq
 
     Raises UsageError before anything is started.
     """
-    task = read_task(options.task, prompt=options.prompt, read_stdin=read_stdin)
+    task = read_task(
+        options.task, prompt=options.prompt, prompt_file=options.prompt_file, read_stdin=read_stdin
+    )
     answering = find_answer_location(environment, on_terminal=_on_terminal())
     ask = ask_project_trust if answering == "terminal" else None
     settings = load_settings(options, task, environment, ask=ask)

@@ -1,0 +1,43 @@
+"""What may go wrong between a client and a run. Each text says what to do next."""
+
+from swarm.mailbox.errors import SwarmError, UsageError
+from swarm.mailbox.ids import short_id
+from swarm.mailbox.protocol.control import Refused
+
+
+class RunNotAlive(UsageError):
+    """The run has no supervisor that could answer."""
+
+    def __init__(self, run_id: str) -> None:
+        short = short_id(run_id)
+        super().__init__(
+            f"run {short} is not alive; `swarm show {short}` shows it, "
+            f"`swarm resume {short}` goes on with it"
+        )
+
+
+class RunVanished(SwarmError):
+    """The run's supervisor ended without a result: it was killed, or the machine went down."""
+
+    def __init__(self, run_id: str) -> None:
+        short = short_id(run_id)
+        super().__init__(
+            f"run {short} ended without a result; nothing is lost: `swarm resume {short}` "
+            "goes on with it"
+        )
+
+
+class RunFailedToStart(SwarmError):
+    """`swarm run` refused or failed before its first record; carries its words and exit code."""
+
+    def __init__(self, message: str, *, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class ControlRequestRefused(SwarmError):
+    """The supervisor refused the request; carries its message and exit code."""
+
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(refused.message)
+        self.exit_code = refused.exit_code
