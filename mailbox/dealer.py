@@ -23,9 +23,9 @@ _RECONNECT_IVL, _RECONNECT_IVL_MAX = int(zmq.RECONNECT_IVL), int(zmq.RECONNECT_I
 class SinglePeerMailbox:
     """A client's end: an endpoint with one peer, whose epoch is that of its first envelope."""
 
-    def __init__(self, desk: ReliableEndpoint) -> None:
-        self._endpoint = desk
-        desk.admit(SOLE_PEER, epoch=0)
+    def __init__(self, reliable: ReliableEndpoint) -> None:
+        self._endpoint = reliable
+        reliable.admit(SOLE_PEER, epoch=0)
 
     async def post(self, body: bytes) -> int:
         return await self._endpoint.post(SOLE_PEER, body)
@@ -45,8 +45,8 @@ class SinglePeerMailbox:
     async def consume(self, take: Callable[[ReceivedMessage], bool]) -> None:
         await self._endpoint.consume(take)
 
-    def acknowledge(self, letter: ReceivedMessage, *, soon: bool = True) -> None:
-        self._endpoint.acknowledge(letter, soon=soon)
+    def acknowledge(self, message: ReceivedMessage, *, soon: bool = True) -> None:
+        self._endpoint.acknowledge(message, soon=soon)
 
     async def flush(self) -> None:
         await self._endpoint.flush(SOLE_PEER)
@@ -81,24 +81,24 @@ async def open_dealer(
         sock.raw.set(_RECONNECT_IVL_MAX, _MAX_RECONNECT_MS)
         async with open_guarded_connection(sock, endpoint), trio.open_nursery() as nursery:
             carry = with_injected_faults(lambda _peer, frame: sock.send(frame), nursery)
-            desk = ReliableEndpoint(carry, epoch=epoch)
-            mailbox = SinglePeerMailbox(desk)
-            sock.start_pump(nursery, partial(_receive_message, desk))
-            nursery.start_soon(desk.run_acks)
-            nursery.start_soon(desk.run_probes)
-            desk.announce(SOLE_PEER)
+            reliable = ReliableEndpoint(carry, epoch=epoch)
+            mailbox = SinglePeerMailbox(reliable)
+            sock.start_pump(nursery, partial(_receive_message, reliable))
+            nursery.start_soon(reliable.run_acks)
+            nursery.start_soon(reliable.run_probes)
+            reliable.announce(SOLE_PEER)
             try:
                 yield mailbox
             finally:
-                desk.disconnect()
+                reliable.disconnect()
                 nursery.cancel_scope.cancel()
 
 
-def _receive_message(desk: ReliableEndpoint, message: list[bytes]) -> None:
+def _receive_message(reliable: ReliableEndpoint, message: list[bytes]) -> None:
     if len(message) == 1:
-        desk.receive_frame(SOLE_PEER, message[0])
+        reliable.receive_frame(SOLE_PEER, message[0])
     else:
-        desk.count_drop("malformed")
+        reliable.count_drop("malformed")
 
 
 @asynccontextmanager

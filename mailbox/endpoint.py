@@ -113,71 +113,71 @@ class ReliableEndpoint:
 
     def dismiss(self, peer: bytes) -> tuple[bytes, ...]:
         """Forget `peer`, wake the tasks waiting for it; return its unacknowledged bodies."""
-        talk = self._peers.pop(peer, None)
-        if talk is None:
+        state = self._peers.pop(peer, None)
+        if state is None:
             return ()
         self._clear_ack_due(peer)
-        talk.is_dismissed = True
-        talk.window_waiters.unpark_all()
-        for event in talk.ack_waiters.values():
+        state.is_dismissed = True
+        state.window_waiters.unpark_all()
+        for event in state.ack_waiters.values():
             event.set()
-        return talk.link.unacknowledged_bodies()
+        return state.link.unacknowledged_bodies()
 
     def has_received_from(self, peer: bytes) -> bool:
         """True once an envelope of this admitted peer has arrived."""
-        talk = self._peers.get(peer)
-        return talk is not None and talk.link.has_received
+        state = self._peers.get(peer)
+        return state is not None and state.link.has_received
 
     def _peer_state(self, peer: bytes) -> PeerState:
-        talk = self._peers.get(peer)
-        if talk is None:
+        state = self._peers.get(peer)
+        if state is None:
             raise PeerGone(peer)
-        return talk
+        return state
 
     async def post(self, peer: bytes, body: bytes) -> int:
-        talk = self._peer_state(peer)
+        state = self._peer_state(peer)
         await trio.lowlevel.checkpoint_if_cancelled()
-        outbound = talk.link.outbound
-        while not outbound.has_room and not talk.is_dismissed:
-            await talk.window_waiters.park()
-        if talk.is_dismissed:
+        outbound = state.link.outbound
+        while not outbound.has_room and not state.is_dismissed:
+            await state.window_waiters.park()
+        if state.is_dismissed:
             raise PeerGone(peer)
-        return self._post(peer, talk, body)
+        return self._post(peer, state, body)
 
     def post_nowait(self, peer: bytes, body: bytes) -> int:
-        talk = self._peer_state(peer)
-        return self._post(peer, talk, body) if talk.link.outbound.has_room else 0
+        state = self._peer_state(peer)
+        return self._post(peer, state, body) if state.link.outbound.has_room else 0
 
-    def _post(self, peer: bytes, talk: PeerState, body: bytes) -> int:
-        if not talk.link.outbound.unacknowledged:
-            talk.silent_ticks = 0
+    def _post(self, peer: bytes, state: PeerState, body: bytes) -> int:
+        if not state.link.outbound.unacknowledged:
+            state.silent_ticks = 0
             self._unacked_wakeup.unpark()
-        seq = talk.link.enqueue_body(body)
-        self._send(peer, talk, talk.link.due())
+        seq = state.link.enqueue_body(body)
+        self._send(peer, state, state.link.due())
         return seq
 
     def send_transient(self, peer: bytes, body: bytes) -> None:
-        talk = self._peers.get(peer)
-        if talk is None or talk.is_unreachable:
+        state = self._peers.get(peer)
+        if state is None or state.is_unreachable:
             return
         if len(body) > MAX_TRANSIENT_BYTES:
             self.count_drop("oversized")
             return
-        self._send(peer, talk, talk.link.transient(body))
+        self._send(peer, state, state.link.transient(body))
 
     async def wait_acknowledged(self, peer: bytes, seq: int) -> None:
-        talk = self._peer_state(peer)
+        state = self._peer_state(peer)
         await trio.lowlevel.checkpoint_if_cancelled()
-        if seq > talk.link.outbound.acked:
-            await talk.ack_waiters.setdefault(seq, trio.Event()).wait()
-            if seq > talk.link.outbound.acked:
+        if seq > state.link.outbound.acked:
+            await state.ack_waiters.setdefault(seq, trio.Event()).wait()
+            if seq > state.link.outbound.acked:
                 raise PeerGone(peer)
 
     async def flush(self, peer: bytes) -> None:
         self._flush_deferred_acks()
         self.send_due_acks()
-        talk = self._peer_state(peer)
-        await self.wait_acknowledged(peer, talk.link.outbound.last)
+        state = self._peer_state(peer)
+        await self.wait_acknowledged(peer, state.link.outbound.last)
 
     def disconnect(self) -> None:
         """Stop transmitting: the socket is gone. Messages posted from now on are only kept."""
@@ -185,13 +185,13 @@ class ReliableEndpoint:
 
     def announce(self, peer: bytes) -> None:
         """Send an ack, so that the peer knows it can reach us and sends what it has kept."""
-        talk = self._peer_state(peer)
-        self._send(peer, talk, (talk.link.acknowledgement(),))
+        state = self._peer_state(peer)
+        self._send(peer, state, (state.link.acknowledgement(),))
 
-    def _send(self, peer: bytes, talk: PeerState, envelopes: tuple[Envelope, ...]) -> None:
+    def _send(self, peer: bytes, state: PeerState, envelopes: tuple[Envelope, ...]) -> None:
         for envelope in envelopes:
             if not self._transmit(peer, encode_envelope(envelope)):
-                talk.is_unreachable = True
+                state.is_unreachable = True
                 return
             self._sent += 1
             self._clear_ack_due(peer)  # every envelope carries the ack
@@ -203,55 +203,55 @@ class ReliableEndpoint:
         return self._pop_received()
 
     def _pop_received(self) -> ReceivedMessage:
-        letter = self._received_queue.popleft()
-        self._transient_queued -= not letter.seq
-        return letter
+        message = self._received_queue.popleft()
+        self._transient_queued -= not message.seq
+        return message
 
     async def consume(self, take: Callable[[ReceivedMessage], bool]) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()
-        taker = self._consumer = _Consumer(take)
+        consumer = self._consumer = _Consumer(take)
         try:
-            while self._received_queue and not taker.done.is_set():
-                self._deliver(taker, self._pop_received())
-            await taker.done.wait()
+            while self._received_queue and not consumer.done.is_set():
+                self._deliver(consumer, self._pop_received())
+            await consumer.done.wait()
         finally:
             self._consumer = None
-        if taker.error is not None:
-            raise taker.error
+        if consumer.error is not None:
+            raise consumer.error
 
-    def _deliver(self, taker: _Consumer, letter: ReceivedMessage) -> None:
+    def _deliver(self, consumer: _Consumer, message: ReceivedMessage) -> None:
         try:
-            if not taker.handle(letter):
+            if not consumer.handle(message):
                 return
         except BaseException as error:
-            taker.error = error
+            consumer.error = error
         self._consumer = None
-        taker.done.set()
+        consumer.done.set()
 
-    def acknowledge(self, letter: ReceivedMessage, *, soon: bool = True) -> None:
-        talk = self._peers.get(letter.peer)
-        if talk is None or not letter.seq:
+    def acknowledge(self, message: ReceivedMessage, *, soon: bool = True) -> None:
+        state = self._peers.get(message.peer)
+        if state is None or not message.seq:
             return
-        if talk.link.mark_handled(letter.seq, soon=soon):
-            if talk.link.ack_is_urgent:
-                self._ack_soon(letter.peer)
+        if state.link.mark_handled(message.seq, soon=soon):
+            if state.link.ack_is_urgent:
+                self._ack_soon(message.peer)
             else:
-                self._ack_later(letter.peer)
+                self._ack_later(message.peer)
 
     def receive_frame(self, peer: bytes, frame: bytes) -> None:
         """Handle one frame from the transport. Never raises because of what a peer sent."""
-        talk = self._peers.get(peer)
-        if talk is None:
+        state = self._peers.get(peer)
+        if state is None:
             return self.count_drop("unknown_peer")
         try:
-            reaction = talk.link.receive(decode_envelope(frame))
+            reaction = state.link.receive(decode_envelope(frame))
         except UnknownVersion:
             return self.count_drop("unknown_version")
         except OversizedFrame:
             return self.count_drop("oversized")
         except (MalformedMessage, ValueError):
             return self.count_drop("malformed")
-        return self._apply_reaction(peer, talk, reaction)
+        return self._apply_reaction(peer, state, reaction)
 
     def count_drop(self, cause: str) -> None:
         """Count a drop, and log the first one of each cause."""
@@ -260,7 +260,7 @@ class ReliableEndpoint:
             self._logged_causes.add(cause)
             _log.warning("dropped %s; more of these are only counted", _CAUSE_TEXTS[cause])
 
-    def _apply_reaction(self, peer: bytes, talk: PeerState, reaction: Reaction) -> None:
+    def _apply_reaction(self, peer: bytes, state: PeerState, reaction: Reaction) -> None:
         verdict = reaction.verdict
         if verdict in _VERDICT_COUNTERS:
             self.count_drop(_VERDICT_COUNTERS[verdict])
@@ -271,36 +271,36 @@ class ReliableEndpoint:
         self._received += 1
         if reaction.overflowed:
             self.count_drop("oversized")
-        if talk.is_unreachable:
-            talk.is_unreachable = False
+        if state.is_unreachable:
+            state.is_unreachable = False
             self._ack_soon(peer)
-            self._send(peer, talk, talk.link.resend_after(0))
+            self._send(peer, state, state.link.resend_after(0))
         if reaction.send:
-            self._send(peer, talk, reaction.send)
+            self._send(peer, state, reaction.send)
         if reaction.progress:
-            self._wake_waiters(talk)
+            self._wake_waiters(state)
         if reaction.acknowledge:
             self._ack_soon(peer)
         if reaction.arrived is not None:  # last: the consumer may dismiss the peer
             self._queue_received(ReceivedMessage(peer, reaction.arrived.seq, reaction.arrived.body))
 
-    def _queue_received(self, letter: ReceivedMessage) -> None:
+    def _queue_received(self, message: ReceivedMessage) -> None:
         if self._consumer is not None:
-            self._deliver(self._consumer, letter)
+            self._deliver(self._consumer, message)
             return
-        if not letter.seq:
+        if not message.seq:
             if self._transient_queued >= MAX_TRANSIENT_QUEUED:
                 return
             self._transient_queued += 1
-        self._received_queue.append(letter)
+        self._received_queue.append(message)
         self._message_arrived.unpark()
 
-    def _wake_waiters(self, talk: PeerState) -> None:
-        talk.silent_ticks = 0
-        talk.window_waiters.unpark_all()
-        acked = talk.link.outbound.acked
-        for seq in [seq for seq in talk.ack_waiters if seq <= acked]:
-            talk.ack_waiters.pop(seq).set()
+    def _wake_waiters(self, state: PeerState) -> None:
+        state.silent_ticks = 0
+        state.window_waiters.unpark_all()
+        acked = state.link.outbound.acked
+        for seq in [seq for seq in state.ack_waiters if seq <= acked]:
+            state.ack_waiters.pop(seq).set()
 
     def _ack_soon(self, peer: bytes) -> None:
         self._acks_due[peer] = None
@@ -327,8 +327,8 @@ class ReliableEndpoint:
     def send_due_acks(self) -> None:
         """Send the acks that no envelope has carried yet."""
         for peer in list(self._acks_due):
-            talk = self._peers[peer]
-            self._send(peer, talk, (talk.link.acknowledgement(),))
+            state = self._peers[peer]
+            self._send(peer, state, (state.link.acknowledgement(),))
         self._acks_due.clear()
 
     async def run_acks(self) -> None:
@@ -350,14 +350,14 @@ class ReliableEndpoint:
             if not any(t.link.outbound.unacknowledged for t in self._peers.values()):
                 await self._unacked_wakeup.park()
             await trio.sleep(PROBE_INTERVAL_S)
-            for peer, talk in self._peers.items():
-                conversation = talk.link
+            for peer, state in self._peers.items():
+                conversation = state.link
                 if not conversation.outbound.unacknowledged:
                     continue
-                talk.silent_ticks += 1
+                state.silent_ticks += 1
                 conversation.resends_left = MAX_RESENDS
-                if talk.silent_ticks in PROBE_TICKS or not talk.silent_ticks % 8:
-                    self._send(peer, talk, (conversation.probe(),))
+                if state.silent_ticks in PROBE_TICKS or not state.silent_ticks % 8:
+                    self._send(peer, state, (conversation.probe(),))
 
     def statistics(self) -> MailboxStatistics:
         unacknowledged = sum(t.link.outbound.unacknowledged for t in self._peers.values())

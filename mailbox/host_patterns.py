@@ -5,7 +5,7 @@ two patterns are disjoint or one set contains the other, and so are their ports;
 `intersect_patterns` relies on that. A pattern without a port allows the web ports (80, 443).
 Patterns that deny or ask apply to every port.
 
-Source: Codex's domain patterns, safety sheet 11. Ports are an addition: Codex drops them.
+Source: Codex's domain patterns. Ports are an addition: Codex drops them.
 """
 
 import re

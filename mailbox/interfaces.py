@@ -69,7 +69,7 @@ class Mailbox(Protocol):
         """
         ...
 
-    def acknowledge(self, letter: ReceivedMessage, *, soon: bool = True) -> None:
+    def acknowledge(self, message: ReceivedMessage, *, soon: bool = True) -> None:
         """Acknowledge a message that was journaled or applied. Transient messages are ignored.
 
         Pass `soon=False` if no sender waits for it: the ack may then wait up to 100 ms for an
@@ -117,7 +117,7 @@ class MailboxServer(Protocol):
         """As Mailbox.consume."""
         ...
 
-    def acknowledge(self, letter: ReceivedMessage, *, soon: bool = True) -> None:
+    def acknowledge(self, message: ReceivedMessage, *, soon: bool = True) -> None:
         """As Mailbox.acknowledge; a message of a dismissed peer is ignored."""
         ...
 

@@ -53,18 +53,18 @@ class PairServer(ReliableEndpoint):
     def connect(self, identity: bytes, *, epoch: int) -> SinglePeerMailbox:
         """A child's end. It may connect before it is admitted; until then frames are dropped."""
         carry = partial(self._transmit_from_child, identity)
-        desk = self._children[identity] = ReliableEndpoint(carry, epoch=epoch)
-        mailbox = SinglePeerMailbox(desk)
+        reliable = self._children[identity] = ReliableEndpoint(carry, epoch=epoch)
+        mailbox = SinglePeerMailbox(reliable)
         scope = self._scopes[identity] = trio.CancelScope()
-        self._nursery.start_soon(self._run_child, desk, scope)
-        desk.announce(SOLE_PEER)
+        self._nursery.start_soon(self._run_child, reliable, scope)
+        reliable.announce(SOLE_PEER)
         return mailbox
 
-    async def _run_child(self, desk: ReliableEndpoint, scope: trio.CancelScope) -> None:
+    async def _run_child(self, reliable: ReliableEndpoint, scope: trio.CancelScope) -> None:
         with scope:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(desk.run_acks)
-                nursery.start_soon(desk.run_probes)
+                nursery.start_soon(reliable.run_acks)
+                nursery.start_soon(reliable.run_probes)
 
     def receive_frame(self, peer: bytes, frame: bytes) -> None:
         if peer not in self._peers and (epoch := self._admission.epoch_for(peer)) is not None:
@@ -127,11 +127,11 @@ async def open_pair_server(
 ) -> AsyncIterator[PairServer]:
     """A server whose children connect in memory; their mailboxes end with the block."""
     async with trio.open_nursery() as nursery:
-        office = PairServer(nursery, epoch=epoch, faults=faults, accept=accept)
-        nursery.start_soon(office.run_wire)
-        nursery.start_soon(office.run_acks)
-        nursery.start_soon(office.run_probes)
+        server = PairServer(nursery, epoch=epoch, faults=faults, accept=accept)
+        nursery.start_soon(server.run_wire)
+        nursery.start_soon(server.run_acks)
+        nursery.start_soon(server.run_probes)
         try:
-            yield office
+            yield server
         finally:
             nursery.cancel_scope.cancel()

@@ -116,25 +116,25 @@ async def open_router(
         monitor.linger = monitor.rcvhwm = 0
         try:
             async with open_guarded_listener(sock, endpoint), trio.open_nursery() as nursery:
-                office = RouterServer(sock, monitor, nursery, epoch=epoch, accept=accept)
-                sock.start_pump(nursery, partial(_receive_message, office))
-                nursery.start_soon(office.run_acks)
-                nursery.start_soon(office.run_probes)
+                server = RouterServer(sock, monitor, nursery, epoch=epoch, accept=accept)
+                sock.start_pump(nursery, partial(_receive_message, server))
+                nursery.start_soon(server.run_acks)
+                nursery.start_soon(server.run_probes)
                 try:
-                    yield office
+                    yield server
                 finally:
-                    office.disconnect()
+                    server.disconnect()
                     nursery.cancel_scope.cancel()
         finally:
             sock.raw.disable_monitor()
             monitor.close(linger=0)
 
 
-def _receive_message(office: RouterServer, message: list[bytes]) -> None:
+def _receive_message(server: RouterServer, message: list[bytes]) -> None:
     if len(message) == 2:
-        office.receive_frame(message[0], message[1])
+        server.receive_frame(message[0], message[1])
     else:
-        office.count_drop("malformed")
+        server.count_drop("malformed")
 
 
 class RequestSender(NamedTuple):

@@ -10,7 +10,7 @@ from .protocol.requests import Spawn, Spawned, Waited
 
 
 def spawn_result(request: Spawn, spawned: Spawned, *, tells_wait: bool) -> dict[str, object]:
-    """The two keys of the sheet, and the model and effort if the call asked for them.
+    """The two keys of Codex's answer, and the model and effort if the call asked for them.
 
     Args:
         request: The request.
@@ -28,7 +28,7 @@ def spawn_result(request: Spawn, spawned: Spawned, *, tells_wait: bool) -> dict[
 
 
 def wait_result(waited: Waited, *, ends: Sequence[object], unread: int) -> dict[str, object]:
-    """The two keys of the sheet, then any news.
+    """The two keys of Codex's answer, then any news.
 
     Args:
         waited: The supervisor's reply.

@@ -48,7 +48,7 @@ class RunContext(NamedTuple):
 
     @property
     def deadline_unix_s(self) -> float | None:
-        """The run's deadline as Unix time; a resumed run counts anew. None: it has none."""
+        """The run's deadline as Unix time; a resumed run counts again. None: it has none."""
         seconds = self.request.deadline_s
         return None if seconds is None else self.began_s + seconds
 

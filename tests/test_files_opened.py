@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).parents[1]
-ROOMS = ("mailbox", "roles", "worker", "supervisor")
+PACKAGES = ("mailbox", "roles", "worker", "supervisor")
 WAYS = ("door", "own", "kernel", "person", "trust", "plan")
 _DOOR = "swarm.mailbox.safe_open"
 _MODULES = frozenset({"os", "shutil", "tempfile", "tarfile", "zipfile", "io"})
@@ -53,8 +53,8 @@ def _is_telling(node: ast.AST) -> bool:
 
 def _touching() -> set[str]:
     found: set[str] = set()
-    for room in ROOMS:
-        for path in (TOP / room).rglob("*.py"):
+    for package in PACKAGES:
+        for path in (TOP / package).rglob("*.py"):
             tree = ast.parse(path.read_text("utf-8"))
             if any(_is_telling(node) for node in ast.walk(tree)):
                 found.add(str(path.relative_to(TOP)))

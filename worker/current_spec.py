@@ -9,7 +9,7 @@ from swarm.mailbox.protocol.spec import AgentSpec
 class CurrentSpec:
     """Only the agent's session changes it, without an await in between; everybody else reads it.
 
-    A reader takes `spec` anew for each decision and keeps no copy of it.
+    A reader takes `spec` again for each decision and keeps no copy of it.
     """
 
     def __init__(self, spec: AgentSpec) -> None:

@@ -207,7 +207,7 @@ class Reviewed(Tagged):
     authorization: str = ""  # unknown, low, medium, high
     rationale: str = ""
     attempt: int = 1
-    session: str = ""  # path of the reviewing process: its trunk or a fork
+    session: str = ""  # path of the reviewing process: its main session or a fork
     delta: bool = False  # it was shown only what was new
     duration_s: float = 0.0
     usage: TokenUsage = TokenUsage()

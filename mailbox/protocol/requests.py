@@ -237,7 +237,7 @@ class PreviousStatus(Tagged):
 
 
 class JobEnded(Tagged):
-    """The tool's JSON result, as Codex gives it (multi-agent sheet 13.1)."""
+    """The tool's JSON result, as Codex gives it."""
 
     summary: bytes
 

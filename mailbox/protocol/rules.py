@@ -1,6 +1,6 @@
 """Command and network rules, as read from `.rules` files. Values only.
 
-Source: execpolicy, safety sheet 9. The supervisor reads the rules once. Agents receive them with
+Source: Codex's execpolicy. The supervisor reads the rules once. Agents receive them with
 their spec, and later the rules that a person adds permanently.
 """
 

@@ -36,7 +36,7 @@ class ChildCard(Value):
 
 
 class ShellEnvironmentPolicy(Value):
-    """Codex's keys (config sheet 6.9), but the default excludes apply here."""
+    """Codex's keys, but the default excludes apply here."""
 
     inherit: str = "all"  # all, core, none
     ignore_default_excludes: bool = False

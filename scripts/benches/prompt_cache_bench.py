@@ -43,10 +43,10 @@ def _one_run(requests: int, setting: str, *, most_anew: float | None) -> Iterato
             record["body"].get("shortened") is not None for record in journal_of(environment)
         )
     name = f"{seen['requests']} requests" + (f", {compactions} compactions" if setting else "")
-    anew = seen["input_bytes"] - seen["reusable_bytes"]
+    again = seen["input_bytes"] - seen["reusable_bytes"]
     yield Row(f"input bytes a prefix cache could reuse, {name}",
               100 * seen["reusable_bytes"] / seen["input_bytes"], None, "%")  # fmt: skip
     yield Row(f"  not reusable of {seen['input_bytes'] / 1e6:.1f} MB",
-              100 * anew / seen["input_bytes"], most_anew, "%")  # fmt: skip
+              100 * again / seen["input_bytes"], most_anew, "%")  # fmt: skip
     yield Row("  requests whose beginning was another one", seen["breaks"], compactions, "")
     yield Row("  different heads (instructions, tools)", seen["heads"], 1, "")

@@ -51,7 +51,7 @@ def _totals(facts: RunEvidence) -> Iterator[str]:
     counted = billed = lapsed = 0
     for record in facts.records:
         if is_reviewer(record.agent):
-            continue  # each review begins anew, and is counted beside the run
+            continue  # each review begins again, and is counted beside the run
         match record.body:
             case TokenCount(last=last, total=total):
                 before = totals.get(record.agent, TokenUsage())

@@ -177,7 +177,7 @@ def _mount(folder: Path) -> None:
 
 
 def enter_mount_namespace() -> bool:
-    """Be in a mount namespace of our own, by starting anew in one; False where that is refused."""
+    """Be in a mount namespace of our own, by starting again in one; False where that is refused."""
     if os.environ.get("CHAOS_MOUNTS"):
         return os.environ["CHAOS_MOUNTS"] == "yes"
     flags = ["--mount"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--mount"]

@@ -1,6 +1,6 @@
 """What is wrong right now, in a page that the thrower writes and the disturbed processes read.
 
-A file that all of them map: a process that is stopped, forked or started anew sees it without being
+A file that all of them map: a process that is stopped, forked or restarted sees it without being
 told. A field is written in one step, so nobody reads half of one.
 """
 

@@ -131,7 +131,7 @@ def no_call_ran_twice(facts: RunEvidence) -> Iterator[str]:
 
 def calls_have_one_end(facts: RunEvidence) -> Iterator[str]:
     """A call that began has one end, and the model reads one output of it. An attempt at an item
-    that a killed run cut off has no other life in which it could: another attempt begins anew."""
+    that a killed run cut off has no other life in which it could: another attempt begins again."""
     kept = [record for record in facts.records if not _is_attempt(facts, record.agent)]
     began = {r.body.call_id for r in kept if isinstance(r.body, CallBegan)}
     ended = Counter(r.body.call_id for r in kept if isinstance(r.body, CallEnded))

@@ -23,10 +23,10 @@ from .agent_phases import Phase
 from .agent_record import Agent, AgentPlan, AgentProcess, TurnEnd
 
 _SCHEMA = """
-CREATE TABLE shelf (
+CREATE TABLE agents (
   path TEXT PRIMARY KEY, parent TEXT NOT NULL, owner TEXT NOT NULL, came INTEGER NOT NULL,
   nickname TEXT NOT NULL, is_child INTEGER NOT NULL, kept BLOB NOT NULL) WITHOUT ROWID;
-CREATE INDEX by_parent ON shelf (parent, came);
+CREATE INDEX by_parent ON agents (parent, came);
 """
 _FIELDS = "path, parent, owner, came, nickname, is_child, kept"
 _PAGES_KIB = 64  # SQLite's page cache, whatever the file's size
@@ -63,7 +63,7 @@ class FinishedAgents:
         try:
             connection = self._connection or self._open()
             connection.execute("BEGIN")
-            connection.executemany("INSERT OR REPLACE INTO shelf VALUES (?,?,?,?,?,?,?)", rows)
+            connection.executemany("INSERT OR REPLACE INTO agents VALUES (?,?,?,?,?,?,?)", rows)
             connection.execute("COMMIT")
         except (OSError, sqlite3.Error):
             self._broken = True  # what is there can still be read
@@ -75,7 +75,7 @@ class FinishedAgents:
         found = self._select("path = ?", path)
         if found and self._connection is not None:
             with self._translate_errors():
-                self._connection.execute("DELETE FROM shelf WHERE path = ?", (path,))
+                self._connection.execute("DELETE FROM agents WHERE path = ?", (path,))
         return found[0] if found else None
 
     def owner_of(self, path: str) -> str | None:
@@ -83,7 +83,7 @@ class FinishedAgents:
         if self._connection is None:
             return None
         with self._translate_errors():
-            query = "SELECT owner FROM shelf WHERE path = ?"
+            query = "SELECT owner FROM agents WHERE path = ?"
             row = self._connection.execute(query, (path,)).fetchone()
         return None if row is None else str(row[0])
 
@@ -99,7 +99,7 @@ class FinishedAgents:
         """Paths of archived agents whose last step is `step`."""
         if self._connection is None:
             return []
-        query = "SELECT path FROM shelf WHERE substr(path, -length(?1)) = ?1 AND kept != x''"
+        query = "SELECT path FROM agents WHERE substr(path, -length(?1)) = ?1 AND kept != x''"
         with self._translate_errors():
             return [str(path) for (path,) in self._connection.execute(query, (f"/{step}",))]
 
@@ -112,7 +112,7 @@ class FinishedAgents:
     def _select(self, where: str, *values: str) -> list[FinishedAgent]:
         if self._connection is None:
             return []
-        query = f"SELECT {_FIELDS} FROM shelf WHERE {where} ORDER BY came"
+        query = f"SELECT {_FIELDS} FROM agents WHERE {where} ORDER BY came"
         with self._translate_errors():
             return [FinishedAgent(*row) for row in self._connection.execute(query, values)]
 
@@ -127,7 +127,7 @@ class FinishedAgents:
             ) from error
 
     def _open(self) -> sqlite3.Connection:
-        handle, name = tempfile.mkstemp(prefix="shelf-", dir=self._folder)
+        handle, name = tempfile.mkstemp(prefix="agents-", dir=self._folder)
         os.close(handle)
         try:
             connection = sqlite3.connect(name, isolation_level=None)

@@ -104,7 +104,7 @@ class AgentLifecycle:
         except SlotsClosed:
             return  # what it has not read waits for a resume
         except SpawnError as error:
-            self._on_start_failed(agent, f"it could not be started anew: {error}")
+            self._on_start_failed(agent, f"it could not be started again: {error}")
         finally:
             agent.is_starting = False
             self._run.agents.notify_change()

@@ -285,7 +285,7 @@ UnreadInputs = dict[str, list[InputPosted]]  # an item's task → inputs for its
 def find_unread_inputs(places: RunPaths, agent_ids: Iterable[str]) -> UnreadInputs:
     """Read the files of these agents, whose items began and did not end."""
     said: dict[str, tuple[str, InputPosted]] = {}  # by input id, the same for every agent
-    heard: set[str] = set()
+    answered: set[str] = set()
     for agent_id in agent_ids:
         task = ""
         for record in read_records(places, file=agent_id):
@@ -295,12 +295,12 @@ def find_unread_inputs(places: RunPaths, agent_ids: Iterable[str]) -> UnreadInpu
                 case InputPosted(source="person", input_id=name) as posted:
                     said[name] = task, posted
                 case ItemRecorded(item_id=name):
-                    heard.add(name)
+                    answered.add(name)
                 case _:
                     pass
     found: UnreadInputs = {}
     for name, (task, posted) in said.items():
-        if name not in heard:
+        if name not in answered:
             found.setdefault(task, []).append(posted)
     return found
 

@@ -1,8 +1,8 @@
-"""Chooses the process for a review: the trunk if free, else a fork of its last completed state.
+"""Chooses the process for a review: the main session if free, else a fork of its completed state.
 
-A run has one trunk, so that its prompt cache stays valid and it knows what it has read. A process
-judges one action at a time. Parallel reviews never see each other. A process that failed, did not
-stop or grew too long is not asked again.
+A run has one main session, so that its prompt cache stays valid and it knows what it has read. A
+process judges one action at a time. Parallel reviews never see each other. A process that failed,
+did not stop or grew too long is not asked again.
 """
 
 import trio
@@ -13,9 +13,9 @@ from ..agents.agent_manager import AgentManager
 from ..run_context import RunContext
 from .reviewer_session import ReviewerProfile, ReviewerSession, ReviewProgress
 
-TRUNK_PATH = "/guardian"
+MAIN_SESSION_PATH = "/guardian"
 MAX_FORKS = 4
-MAX_REVIEWS = 20  # by one trunk; then a new trunk starts with the whole transcript
+MAX_REVIEWS = 20  # by one main session; then a new one starts with the whole transcript
 MAX_CONTEXT_SHARE = 0.7  # of its context window
 
 
@@ -46,7 +46,7 @@ class ReviewerPool:
     ) -> None:
         self._run, self._agents, self._nursery = running, agents, nursery
         self._alone = alone
-        self._trunk: ReviewerSession | None = None
+        self._main_session: ReviewerSession | None = None
         self._forks = 0
         self.limiter = trio.CapacityLimiter(1 + MAX_FORKS)
 
@@ -55,37 +55,41 @@ class ReviewerPool:
 
         Raises SpawnError. Return it with `release`, `release_failed` or `release_interrupted`.
         """
-        trunk = self._trunk
-        if trunk is not None and not trunk.is_alive:
-            trunk = self._trunk = None
-        if self._alone or (trunk is not None and trunk.busy):
+        main_session = self._main_session
+        if main_session is not None and not main_session.is_alive:
+            main_session = self._main_session = None
+        if self._alone or (main_session is not None and main_session.busy):
             return await self._fork(profile)
-        if trunk is not None and trunk.profile != profile:
-            self._end_session(trunk)
-            trunk = None
-        if trunk is None:
-            return await self._start_trunk(profile)
-        trunk.busy = True
-        return ReviewerLease(trunk, fork=False)
+        if main_session is not None and main_session.profile != profile:
+            self._end_session(main_session)
+            main_session = None
+        if main_session is None:
+            return await self._start_main_session(profile)
+        main_session.busy = True
+        return ReviewerLease(main_session, fork=False)
 
-    async def _start_trunk(self, profile: ReviewerProfile) -> ReviewerLease:
-        """Start the trunk. It counts as busy from now on, so parallel reviews fork."""
-        path = TRUNK_PATH if TRUNK_PATH not in self._agents.agents else self._fork_path()
-        trunk = self._trunk = ReviewerSession(self._run, self._agents, profile=profile, path=path)
-        trunk.busy = True
+    async def _start_main_session(self, profile: ReviewerProfile) -> ReviewerLease:
+        """Start the main session. It counts as busy from now on, so parallel reviews fork."""
+        path = (
+            MAIN_SESSION_PATH if MAIN_SESSION_PATH not in self._agents.agents else self._fork_path()
+        )
+        main_session = self._main_session = ReviewerSession(
+            self._run, self._agents, profile=profile, path=path
+        )
+        main_session.busy = True
         try:
-            await trunk.start()
+            await main_session.start()
         except BaseException:
-            self._trunk = None
+            self._main_session = None
             raise
-        return ReviewerLease(trunk, fork=False)
+        return ReviewerLease(main_session, fork=False)
 
     async def _fork(self, profile: ReviewerProfile) -> ReviewerLease:
-        trunk, history = self._trunk, tuple[AnyItem, ...]()
+        main_session, history = self._main_session, tuple[AnyItem, ...]()
         after: ReviewProgress | None = None
-        if trunk is not None and trunk.profile == profile and not self._alone:
-            after = trunk.progress  # before its items: it may complete a review meanwhile
-            history = await trunk.committed_items()
+        if main_session is not None and main_session.profile == profile and not self._alone:
+            after = main_session.progress  # before its items: it may complete a review meanwhile
+            history = await main_session.committed_items()
         fork = ReviewerSession(
             self._run,
             self._agents,
@@ -98,7 +102,7 @@ class ReviewerPool:
 
     def _fork_path(self) -> str:
         self._forks += 1
-        return f"{TRUNK_PATH}/{self._forks}"
+        return f"{MAIN_SESSION_PATH}/{self._forks}"
 
     # --- giving back ---------------------------------------------------------------------------
 
@@ -128,6 +132,6 @@ class ReviewerPool:
             self._end_session(session)
 
     def _end_session(self, session: ReviewerSession) -> None:
-        if self._trunk is session:
-            self._trunk = None
+        if self._main_session is session:
+            self._main_session = None
         self._nursery.start_soon(session.end)

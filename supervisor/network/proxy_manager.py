@@ -88,7 +88,7 @@ class ProxyManager:
 
     def _on_crash(self, ended: ProcessEnd) -> None:
         _log.warning("the network proxy ended: %s\n%s", ended.reason, ended.stderr_tail)
-        self._warn(f"the network proxy ended and is started anew: {ended.reason}")
+        self._warn(f"the network proxy ended and is started again: {ended.reason}")
 
     def _on_give_up(self, cause: ProcessEnd | SpawnError) -> None:
         if isinstance(cause, SpawnError):

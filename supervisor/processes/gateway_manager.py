@@ -144,7 +144,7 @@ class GatewayManager:
             return
         if self._known_socket == socket and not Path(socket).exists():
             self._known_socket = ""
-            self._run.note(Warned(message=f"{socket} was deleted; the gateway is started anew"))
+            self._run.note(Warned(message=f"{socket} was deleted; the gateway is started again"))
             self.process.loop.kill()
 
     async def _ask_to_stop(self) -> None:

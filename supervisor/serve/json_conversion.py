@@ -144,7 +144,7 @@ class JsonConversion:
             case ProviderChosen(provider=provider, model=model, why=why):
                 return [ProviderLine(provider=provider, model=model, why=why)]
             case GatewayEnded(reason=reason):
-                return [WarningLine(message=f"the gateway ended and is started anew: {reason}")]
+                return [WarningLine(message=f"the gateway ended and is started again: {reason}")]
             case FanOutPlanned(items=items, role=role, concurrency=concurrency):
                 self._fan_total = len(items)
                 return [FanOutPlannedLine(total=len(items), role=role, concurrency=concurrency)]

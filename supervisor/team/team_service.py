@@ -218,7 +218,7 @@ class TeamService:
         self, agent: Agent, member: Agent, request_id: int, request: AnyRequest
     ) -> AnyReply:
         if isinstance(request, NonTeamRequest | RequestApproval):
-            raise AgentRequestError("another room answers this")
+            raise AgentRequestError("another service answers this")
         match request:
             case Spawn():
                 place = self._position_sender(agent, member, request_id, request.task_name)

@@ -1,7 +1,7 @@
 """Write one golden file per message of every closed union: run this as a script after adding one.
 
     .venv/bin/python tests/golden/regenerate.py          # writes what is missing
-    .venv/bin/python tests/golden/regenerate.py --all    # writes all anew: only if no release reads
+    .venv/bin/python tests/golden/regenerate.py --all    # writes all: only if no release reads
                                                          # the old ones, or a field was added
 
 Every field of a sample is set to a value that is not its default, at every depth. The union and

@@ -231,7 +231,7 @@ def test_no_play_makes_or_changes_a_protected_name(stack, plays, has_repository)
             (work / ".git/config").write_text("good")
         done = run(work, "/usr/bin/python3", "-c", _PLAYER, json.dumps(plays), stack=stack)
         assert done.returncode == 0, done.stderr
-        # bubblewrap covers exact names: where letter case counts, `.GIT` is another one
+        # bubblewrap covers exact names: where message case counts, `.GIT` is another one
         names = protected_in(work) if stack == "landlock" else {*os.listdir(work)} & _NAMES
         assert names == ({".git"} if has_repository else set())
         if has_repository:

@@ -167,11 +167,11 @@ async def test_turns_taken_back_are_forgotten_and_their_files_come_back(rig):
         back = await swarm(rig, "rollback", run, "--turns", "2", "--files")
         files = sorted(one.name for one in rig.work.iterdir())
         assert words_of(of(rig, run)) == ["do it", "one"]
-        again = await swarm(rig, "resume", run, "-p", "anew", "--plain")
+        again = await swarm(rig, "resume", run, "-p", "again", "--plain")
     assert "forgets the last 2 turns" in back.err
     assert "put back 2 files" in back.err
     assert files == ["f1"]
-    assert words_of(of(rig, run))[:3] == ["do it", "one", "anew"]
+    assert words_of(of(rig, run))[:3] == ["do it", "one", "again"]
     assert again.code == 0
     (body,) = [one.body for one in read_records(of(rig, run))
                if isinstance(one.body, ContextRecorded)]  # fmt: skip

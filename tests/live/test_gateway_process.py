@@ -56,9 +56,9 @@ class Live:
     async def hear(self):
         """The next event that is no heartbeat."""
         while True:
-            letter = await self.office.receive()
-            self.office.acknowledge(letter)
-            event = decode_gateway_event(letter.body)
+            message = await self.office.receive()
+            self.office.acknowledge(message)
+            event = decode_gateway_event(message.body)
             if not isinstance(event, Heartbeat):
                 return event
 
@@ -80,9 +80,9 @@ class Live:
 
 
 async def hear_agent(mailbox):
-    letter = await mailbox.receive()
-    mailbox.acknowledge(letter)
-    return decode_sample_event(letter.body)
+    message = await mailbox.receive()
+    mailbox.acknowledge(message)
+    return decode_sample_event(message.body)
 
 
 def request(*texts, number=1):

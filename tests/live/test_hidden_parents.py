@@ -49,7 +49,7 @@ def testbed():
 
 
 def request(testbed, policy, *words):
-    """Planned anew each time, as an agent does."""
+    """Planned again each time, as an agent does."""
     plan = plan_sandbox(
         policy, cwd=str(testbed.work), tmp_dir=str(testbed.home / "tmp"), stack="bwrap",
         hidden_paths=(str(testbed.work / "home/.local/state/swarm/runs"),),

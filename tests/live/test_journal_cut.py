@@ -55,7 +55,7 @@ async def test_an_answer_whose_letter_was_cut_off_is_told_to_the_parent_once(tmp
         )
     assert done.returncode == 0, done.stderr.decode()[-3000:]
     letters = [one.mail for one in scripted.of(MailPosted, "/root") if one.mail.author == "/root/a"]
-    assert [letter.content for letter in letters] == ["the answer"]
+    assert [message.content for message in letters] == ["the answer"]
     read = [one for one in scripted.of(ItemRecorded, "/root") if one.source == "mail"]
     assert [one.item_id for one in read] == [letters[0].mail_id]
     assert scripted.of(RunCompleted)[-1].status == "completed"

@@ -64,9 +64,9 @@ async def first_letters(endpoints, mode, *, after):
             process = await nursery.start(partial(trio.run_process, argv, check=False))
             bodies = []
             for office in (one, two):
-                letter = await office.receive()
-                office.acknowledge(letter)
-                bodies.append(letter.body)
+                message = await office.receive()
+                office.acknowledge(message)
+                bodies.append(message.body)
             await after(process, (one, two))
             await process.wait()
     return process.returncode, bodies

@@ -135,7 +135,7 @@ async def test_a_killed_proxy_is_replaced_and_later_commands_reach_the_network(r
     assert "GET /" not in cut
     assert f"GET / host=127.0.0.1:{port}" in reached
     assert len(rig.bodies(AgentSpawned)) == 1
-    assert any("started anew" in one.message for one in rig.bodies(Warned))
+    assert any("started again" in one.message for one in rig.bodies(Warned))
 
 
 async def test_the_proxy_ends_with_its_supervisor(rig):

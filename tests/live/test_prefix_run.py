@@ -1,7 +1,7 @@
 """On the raw bytes of each wire: every request begins with the one before, whatever comes between.
 
 So a provider's prompt cache holds: over tool calls, guidance that joins, a refused and a broken
-answer, words and a letter in between, an interrupt, and another life. And siblings share what
+answer, words and a message in between, an interrupt, and another life. And siblings share what
 comes before their own paths and tasks.
 """
 

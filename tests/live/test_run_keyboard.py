@@ -112,7 +112,7 @@ def command(arguments):
 async def test_the_keys_of_watch_lead_through_the_tree_of_a_run(rig):
     async with running(rig, command(WAIT), {"text": "over"}) as terminal:
         await terminal.wait_shown("Enter: transcript")
-        assert "q: quit" not in terminal.seen, "a run is not left by a letter"
+        assert "q: quit" not in terminal.seen, "a run is not left by a message"
         assert not terminal.is_cooked
         terminal.press(b"s")
         await terminal.wait_shown("s: sort (tokens)")

@@ -1,4 +1,4 @@
-"""`swarm send --no-wake`: a letter from another terminal is read, once, when a turn next may."""
+"""`swarm send --no-wake`: a message from another terminal is read, once, when a turn next may."""
 
 import signal
 
@@ -78,4 +78,4 @@ async def test_a_letter_behind_a_shown_answer_starts_no_turn_and_is_read_at_the_
     (read,) = texts(rig, "mail")
     assert read.turn_id == second.turn_id
     assert LETTER in text_of(read.item.content)
-    assert len(rig.bodies(InputPosted)) == 2  # the person's words alone; the letter is none
+    assert len(rig.bodies(InputPosted)) == 2  # the person's words alone; the message is none

@@ -156,7 +156,7 @@ async def test_an_agent_that_keeps_dying_is_given_up_and_its_parent_reads_why(tm
     finished = msgspec.json.decode(scripted.of(RunCompleted)[0].result)["finished"]
     assert finished[0]["end_state"] == "crashed"
     letters = [one.mail for one in scripted.of(MailPosted, "/root")]
-    assert [letter.kind for letter in letters] == ["final_answer"]
+    assert [message.kind for message in letters] == ["final_answer"]
     assert letters[0].content.startswith("(crashed)")
     assert scripted.slots_at_the_end() == 1
 

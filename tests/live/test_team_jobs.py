@@ -89,8 +89,8 @@ async def test_a_resumed_run_does_the_rows_that_are_left_and_tells_the_asker(tmp
     scripted = ScriptedRun(tmp_path)
     turns = turns_for(
         calls("/root", JOB),
-        says("/root", "I wait for a letter"),
-        says("/root", "I have a letter"),
+        says("/root", "I wait for a message"),
+        says("/root", "I have a message"),
     )
     with trio.fail_after(LIMIT_S):
         await cut_off(scripted, turns)
@@ -102,7 +102,7 @@ async def test_a_resumed_run_does_the_rows_that_are_left_and_tells_the_asker(tmp
     first, second = (one.mail.content for one in scripted.of(MailPosted, "/root"))
     assert "taken up" in first
     assert "cut off, has ended" in second
-    assert scripted.of(RunCompleted)[-1].result == "I have a letter"
+    assert scripted.of(RunCompleted)[-1].result == "I have a message"
 
 
 async def test_an_asker_that_wants_the_same_job_again_joins_it(tmp_path):
@@ -124,8 +124,8 @@ async def test_a_job_goes_on_when_the_process_of_its_asker_dies(tmp_path):
     prepare(tmp_path)
     turns = turns_for(
         calls("/root", JOB),
-        says("/root", "I wait for a letter"),
-        says("/root", "I have a letter"),
+        says("/root", "I wait for a message"),
+        says("/root", "I have a message"),
     )
     async with open_scripted_run(tmp_path, turns, "--max-agents", "3") as scripted:
         await scripted.until(lambda: len(scripted.of(JobRowEnded)) >= 3)
@@ -147,8 +147,8 @@ async def test_a_job_of_an_interrupted_run_goes_on_with_its_resume(tmp_path):
     scripted = ScriptedRun(tmp_path)
     turns = turns_for(
         calls("/root", JOB),
-        says("/root", "I wait for a letter"),
-        says("/root", "I have a letter"),
+        says("/root", "I wait for a message"),
+        says("/root", "I have a message"),
     )
     with trio.fail_after(LIMIT_S):
         argv = scripted.argv(turns, "--max-agents", "3")

@@ -140,8 +140,8 @@ async def test_a_wish_in_line_is_withdrawn_with_the_turn_that_asked_for_it(tmp_p
         await scripted.until(lambda: scripted.of(MailHandled, "/root/p/d"))
         (tmp_path / "go").touch()
     assert scripted.code == 0
-    (letter,) = scripted.of(MailHandled, "/root/p/d")
-    assert letter.dead
+    (message,) = scripted.of(MailHandled, "/root/p/d")
+    assert message.dead
     assert not scripted.of(AgentSpawned, "/root/p/d")
     finished = msgspec.json.decode(scripted.outputs()[-1])["finished"]
     assert [one["end_state"] for one in finished] == ["interrupted"]

@@ -1,6 +1,6 @@
 """One process of a team dies, hangs or crashes at one step of another's life: nothing is lost.
 
-Lost would be: an answer, a letter, a call without an end, a slot, a process. All are counted.
+Lost would be: an answer, a message, a call without an end, a slot, a process. All are counted.
 """
 
 import sys
@@ -79,7 +79,7 @@ def assert_nothing_is_lost(scripted: ScriptedRun) -> None:
     begun = Counter((one.agent, one.body.call_id) for one in records if is_a(one, CallBegan))
     ended = Counter((one.agent, one.body.call_id) for one in records if is_a(one, CallEnded))
     assert begun == ended
-    assert set(begun.values()) == {1}  # also by a gateway that began its script anew
+    assert set(begun.values()) == {1}  # also by a gateway that began its script again
     lines = Counter(one.item_id for one in scripted.of(ItemRecorded))
     assert set(lines.values()) == {1}
 

@@ -30,76 +30,76 @@ async def keep_handling(end: MailboxServer | Mailbox) -> None:
 async def test_letters_go_both_ways_and_are_acknowledged(endpoint):
     with trio.fail_after(10):
         async with (
-            open_router(endpoint) as office,
+            open_router(endpoint) as server,
             open_dealer(endpoint, b"scout", epoch=2) as mailbox,
         ):
-            office.admit(b"scout", epoch=2)
+            server.admit(b"scout", epoch=2)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(keep_handling, office)
+                nursery.start_soon(keep_handling, server)
                 nursery.start_soon(keep_handling, mailbox)
                 for number in range(500):
                     seq = await mailbox.post(b"%d" % number)
-                    await office.post(b"scout", b"%d" % number)
+                    await server.post(b"scout", b"%d" % number)
                 await mailbox.wait_acknowledged(seq)
-                await office.wait_acknowledged(b"scout", 500)
+                await server.wait_acknowledged(b"scout", 500)
                 nursery.cancel_scope.cancel()
-            figures = office.statistics()
+            figures = server.statistics()
             assert (figures.repeats, figures.gaps, figures.unacknowledged) == (0, 0, 0)
 
 
 async def test_letters_that_nobody_waits_for_are_acknowledged_too_and_cost_fewer_frames(endpoint):
     with trio.fail_after(10):
         async with (
-            open_router(endpoint) as office,
+            open_router(endpoint) as server,
             open_dealer(endpoint, b"scout", epoch=2) as mailbox,
         ):
-            office.admit(b"scout", epoch=2)
+            server.admit(b"scout", epoch=2)
             for number in range(40):
                 await mailbox.post(b"%d" % number)
-                office.acknowledge(await office.receive(), soon=False)
+                server.acknowledge(await server.receive(), soon=False)
             await mailbox.flush()
-            figures = office.statistics()
+            figures = server.statistics()
             assert (figures.repeats, figures.gaps, figures.received) == (0, 0, 41)
             assert figures.sent <= 10  # one for 16, or for all of a tenth of a second
 
 
 async def test_what_is_said_after_the_wire_is_gone_harms_nobody(endpoint):
     with trio.fail_after(10):
-        async with open_router(endpoint) as office:
-            office.admit(b"scout", epoch=2)
+        async with open_router(endpoint) as server:
+            server.admit(b"scout", epoch=2)
             async with open_dealer(endpoint, b"scout", epoch=2) as mailbox:
                 await mailbox.post(b"one")
-                assert (await office.receive()).body == b"one"
+                assert (await server.receive()).body == b"one"
         assert mailbox.post_nowait(b"two") == 2
         mailbox.send_transient(b"passing")
-        assert office.post_nowait(b"scout", b"three") == 1
-        office.send_transient(b"scout", b"passing")
+        assert server.post_nowait(b"scout", b"three") == 1
+        server.send_transient(b"scout", b"passing")
 
 
 async def test_mail_posted_before_the_peer_connects_is_kept_and_arrives(endpoint):
     with trio.fail_after(10):
-        async with open_router(endpoint) as office:
-            office.admit(b"late", epoch=1)
+        async with open_router(endpoint) as server:
+            server.admit(b"late", epoch=1)
             for number in range(5):
-                await office.post(b"late", b"%d" % number)
+                await server.post(b"late", b"%d" % number)
             async with open_dealer(endpoint, b"late", epoch=1) as mailbox:
                 for number in range(5):
-                    letter = await mailbox.receive()
-                    assert letter == (b"", number + 1, b"%d" % number)
-                    mailbox.acknowledge(letter)
-                await office.wait_acknowledged(b"late", 5)
+                    message = await mailbox.receive()
+                    assert message == (b"", number + 1, b"%d" % number)
+                    mailbox.acknowledge(message)
+                await server.wait_acknowledged(b"late", 5)
 
 
 async def test_a_child_may_reach_out_before_anyone_listens(endpoint):
     with trio.fail_after(10):
         async with open_dealer(endpoint, b"early", epoch=1) as mailbox:
             await mailbox.post(b"is anyone there")
-            async with open_router(endpoint) as office:
-                office.admit(b"early", epoch=1)
-                letter = await office.receive()
-                office.acknowledge(letter)
+            async with open_router(endpoint) as server:
+                server.admit(b"early", epoch=1)
+                message = await server.receive()
+                server.acknowledge(message)
                 await mailbox.flush()
-                assert letter == (b"early", 1, b"is anyone there")
+                assert message == (b"early", 1, b"is anyone there")
 
 
 async def test_one_process_holds_two_mailboxes_at_once(endpoint):
@@ -109,33 +109,33 @@ async def test_one_process_holds_two_mailboxes_at_once(endpoint):
             gateway = await stack.enter_async_context(open_router(endpoint + "2"))
             up = await stack.enter_async_context(open_dealer(endpoint, b"a", epoch=1))
             side = await stack.enter_async_context(open_dealer(endpoint + "2", b"a", epoch=1))
-            for office, mailbox, word in ((supervisor, up, b"up"), (gateway, side, b"side")):
-                office.admit(b"a", epoch=1)
+            for server, mailbox, word in ((supervisor, up, b"up"), (gateway, side, b"side")):
+                server.admit(b"a", epoch=1)
                 await mailbox.post(word)
-                assert (await office.receive()).body == word
+                assert (await server.receive()).body == word
 
 
 async def test_a_body_of_three_mebibytes_is_one_letter(endpoint):
     body = os.urandom(3 * 1024 * 1024)
     with trio.fail_after(20):
         async with (
-            open_router(endpoint) as office,
+            open_router(endpoint) as server,
             open_dealer(endpoint, b"scout", epoch=2) as mailbox,
         ):
-            office.admit(b"scout", epoch=2)
+            server.admit(b"scout", epoch=2)
             await mailbox.post(body)
-            letter = await office.receive()
-            assert letter.body == body
-            office.acknowledge(letter)
+            message = await server.receive()
+            assert message.body == body
+            server.acknowledge(message)
             await mailbox.flush()
 
 
 async def test_mail_to_a_peer_that_was_never_admitted_is_an_error(endpoint):
-    async with open_router(endpoint) as office:
+    async with open_router(endpoint) as server:
         with pytest.raises(PeerGone):
-            await office.post(b"nobody", b"x")
+            await server.post(b"nobody", b"x")
         with pytest.raises(PeerGone):
-            await office.wait_acknowledged(b"nobody", 1)
+            await server.wait_acknowledged(b"nobody", 1)
 
 
 async def test_hostile_frames_are_counted_and_an_honest_peer_is_served_meanwhile(endpoint):
@@ -143,11 +143,11 @@ async def test_hostile_frames_are_counted_and_an_honest_peer_is_served_meanwhile
         hostile.linger, hostile.routing_id = 0, b"hostile"
         async with (
             open_guarded_connection(PolledSocket(hostile), endpoint),
-            open_router(endpoint) as office,
+            open_router(endpoint) as server,
             open_dealer(endpoint, b"honest", epoch=1) as mailbox,
         ):
-            office.admit(b"hostile", epoch=1)
-            office.admit(b"honest", epoch=1)
+            server.admit(b"hostile", epoch=1)
+            server.admit(b"honest", epoch=1)
             hostile.send(b"junk")
             hostile.send_multipart([b"two", b"frames"])
             hostile.send(b"\x96\x01" + b"x" * 1_100_000)
@@ -156,12 +156,12 @@ async def test_hostile_frames_are_counted_and_an_honest_peer_is_served_meanwhile
             hostile.send(
                 encode_envelope(Envelope(epoch=1, seq=1, kind=EnvelopeKind.WHOLE, body=b"ok"))
             )
-            assert await office.receive() == (b"hostile", 1, b"ok")
-            figures = office.statistics()
+            assert await server.receive() == (b"hostile", 1, b"ok")
+            figures = server.statistics()
             assert (figures.malformed, figures.oversized) == (2, 1)
             assert (figures.unknown_version, figures.stale) == (1, 1)
             await mailbox.post(b"still here")
-            assert (await office.receive()).body == b"still here"
+            assert (await server.receive()).body == b"still here"
 
 
 async def test_a_frame_over_two_mebibytes_costs_its_sender_the_connection_and_is_counted(endpoint):
@@ -169,31 +169,31 @@ async def test_a_frame_over_two_mebibytes_costs_its_sender_the_connection_and_is
         hostile.linger, hostile.routing_id = 0, b"hostile"
         async with (
             open_guarded_connection(PolledSocket(hostile), endpoint),
-            open_router(endpoint) as office,
+            open_router(endpoint) as server,
         ):
-            office.admit(b"hostile", epoch=1)
+            server.admit(b"hostile", epoch=1)
             hostile.send(
                 encode_envelope(Envelope(epoch=1, seq=1, kind=EnvelopeKind.WHOLE, body=b"ok"))
             )
-            office.acknowledge(await office.receive())
+            server.acknowledge(await server.receive())
             hostile.send(b"x" * (2 * 1024 * 1024 + 1))
-            while not office.statistics().disconnects:
+            while not server.statistics().disconnects:
                 await trio.lowlevel.checkpoint()
             hostile.send(
                 encode_envelope(Envelope(epoch=1, seq=2, kind=EnvelopeKind.WHOLE, body=b"back"))
             )
-            assert (await office.receive()).body == b"back"
+            assert (await server.receive()).body == b"back"
 
 
 async def test_mail_that_a_peer_lost_is_asked_about_and_sent_again(endpoint):
     """The sender learns of nothing; its probe after a second of silence finds out."""
     with trio.fail_after(20), open_socket("dealer") as forgetful:
         forgetful.raw.set(zmq.ROUTING_ID, b"scout")
-        async with open_guarded_connection(forgetful, endpoint), open_router(endpoint) as office:
-            office.admit(b"scout", epoch=1)
+        async with open_guarded_connection(forgetful, endpoint), open_router(endpoint) as server:
+            server.admit(b"scout", epoch=1)
             forgetful.send(encode_envelope(Envelope(epoch=1, seq=1, kind=EnvelopeKind.WHOLE)))
-            office.acknowledge(await office.receive())
-            await office.post(b"scout", b"mail")
+            server.acknowledge(await server.receive())
+            await server.post(b"scout", b"mail")
             kinds = []
             while len(kinds) < 4:
                 [frame] = await forgetful.receive()
@@ -214,34 +214,34 @@ async def test_mail_that_a_peer_lost_is_asked_about_and_sent_again(endpoint):
                 EnvelopeKind.PROBE,
             ]
             forgetful.send(encode_envelope(Envelope(epoch=1, ack=1)))
-            await office.wait_acknowledged(b"scout", 1)
+            await server.wait_acknowledged(b"scout", 1)
 
 
 async def test_a_peer_that_left_in_order_is_no_disconnect(endpoint):
     with trio.fail_after(10):
-        async with open_router(endpoint) as office:
+        async with open_router(endpoint) as server:
             for epoch in range(1, 4):
                 identity = b"agent.%d" % epoch
-                office.admit(identity, epoch=epoch)
+                server.admit(identity, epoch=epoch)
                 async with open_dealer(endpoint, identity, epoch=epoch) as mailbox:
                     await mailbox.post(b"goodbye")
-                    office.acknowledge(await office.receive())
+                    server.acknowledge(await server.receive())
                     await mailbox.flush()
-                assert office.dismiss(identity) == ()
-            assert office.statistics().disconnects == 0
+                assert server.dismiss(identity) == ()
+            assert server.statistics().disconnects == 0
 
 
 async def test_mail_for_a_dead_process_comes_back_when_it_is_dismissed(endpoint):
     with trio.fail_after(10):
-        async with open_router(endpoint) as office:
-            office.admit(b"scout", epoch=1)
+        async with open_router(endpoint) as server:
+            server.admit(b"scout", epoch=1)
             async with open_dealer(endpoint, b"scout", epoch=1) as mailbox:
                 await mailbox.post(b"hello")
-                office.acknowledge(await office.receive())
+                server.acknowledge(await server.receive())
                 await mailbox.flush()
             for number in range(10):
-                await office.post(b"scout", b"%d" % number)
-            assert office.dismiss(b"scout") == tuple(b"%d" % number for number in range(10))
+                await server.post(b"scout", b"%d" % number)
+            assert server.dismiss(b"scout") == tuple(b"%d" % number for number in range(10))
 
 
 async def test_a_router_may_accept_peers_by_their_names_but_none_after_its_dismissal(endpoint):
@@ -250,19 +250,19 @@ async def test_a_router_may_accept_peers_by_their_names_but_none_after_its_dismi
 
     with trio.fail_after(10):
         async with AsyncExitStack() as stack:
-            office = await stack.enter_async_context(open_router(endpoint, accept=accept))
+            server = await stack.enter_async_context(open_router(endpoint, accept=accept))
             stranger = await stack.enter_async_context(open_dealer(endpoint, b"other", epoch=3))
             agent = await stack.enter_async_context(open_dealer(endpoint, b"agent", epoch=3))
             await stranger.post(b"let me in")
             await agent.post(b"hello")
-            letter = await office.receive()
-            assert letter == (b"agent", 1, b"hello")
-            office.acknowledge(letter)
+            message = await server.receive()
+            assert message == (b"agent", 1, b"hello")
+            server.acknowledge(message)
             await agent.flush()
-            office.dismiss(b"agent")
-            before = office.statistics().unknown_peer
+            server.dismiss(b"agent")
+            before = server.statistics().unknown_peer
             await agent.post(b"a straggler")
-            while office.statistics().unknown_peer == before:
+            while server.statistics().unknown_peer == before:
                 await trio.lowlevel.checkpoint()
             with pytest.raises(PeerGone):
-                await office.post(b"agent", b"x")
+                await server.post(b"agent", b"x")

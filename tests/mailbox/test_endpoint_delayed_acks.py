@@ -17,7 +17,7 @@ SCOUT = b"scout.1"
 
 
 class Watched:
-    """A sound wire that notes what the office sends, by kind and `ack`."""
+    """A sound wire that notes what the server sends, by kind and `ack`."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[EnvelopeKind, int]] = []
@@ -31,20 +31,20 @@ class Watched:
 
 @asynccontextmanager
 async def talking(wire: Faults = no_faults):
-    """An office that has admitted the scout, and the scout's mailbox."""
-    async with open_pair_server(faults=wire) as office:
-        office.admit(SCOUT, epoch=4)
-        yield office, office.connect(SCOUT, epoch=4)
+    """An server that has admitted the scout, and the scout's mailbox."""
+    async with open_pair_server(faults=wire) as server:
+        server.admit(SCOUT, epoch=4)
+        yield server, server.connect(SCOUT, epoch=4)
 
 
 async def test_an_unhurried_acknowledgement_rides_in_the_next_envelope(autojump_clock):
     wire = Watched()
-    async with talking(wire) as (office, mailbox):
+    async with talking(wire) as (server, mailbox):
         seq = await mailbox.post(b"question")
-        office.acknowledge(await office.receive(), soon=False)
+        server.acknowledge(await server.receive(), soon=False)
         await trio.sleep(ACK_DELAY_S / 2)
         assert wire.seen == []
-        await office.post(SCOUT, b"answer")
+        await server.post(SCOUT, b"answer")
         await mailbox.wait_acknowledged(seq)
         await trio.sleep(ACK_DELAY_S * 5)
     assert wire.seen == [(EnvelopeKind.WHOLE, 1)]
@@ -52,13 +52,13 @@ async def test_an_unhurried_acknowledgement_rides_in_the_next_envelope(autojump_
 
 async def test_without_an_envelope_it_goes_alone_and_for_all_peers_at_once(autojump_clock):
     wire = Watched()
-    async with open_pair_server(faults=wire) as office:
+    async with open_pair_server(faults=wire) as server:
         ends = []
         for number in range(3):
-            office.admit(b"scout.%d" % number, epoch=4)
-            ends.append(office.connect(b"scout.%d" % number, epoch=4))
+            server.admit(b"scout.%d" % number, epoch=4)
+            ends.append(server.connect(b"scout.%d" % number, epoch=4))
             await ends[-1].post(b"news")
-            office.acknowledge(await office.receive(), soon=False)
+            server.acknowledge(await server.receive(), soon=False)
         handled_at = trio.current_time()
         for end in ends:
             await end.flush()
@@ -67,61 +67,61 @@ async def test_without_an_envelope_it_goes_alone_and_for_all_peers_at_once(autoj
 
 
 async def test_letters_that_somebody_waits_for_take_the_others_with_them(autojump_clock):
-    async with talking() as (office, mailbox):
+    async with talking() as (server, mailbox):
         for number in range(3):
             await mailbox.post(b"%d" % number)
-        letters = [await office.receive() for _ in range(3)]
-        office.acknowledge(letters[0], soon=False)
-        office.acknowledge(letters[2])  # it cannot be acknowledged before the second is
-        office.acknowledge(letters[1], soon=False)
+        letters = [await server.receive() for _ in range(3)]
+        server.acknowledge(letters[0], soon=False)
+        server.acknowledge(letters[2])  # it cannot be acknowledged before the second is
+        server.acknowledge(letters[1], soon=False)
         await mailbox.flush()
         assert trio.current_time() == 0
 
 
 async def test_so_many_do_not_wait(autojump_clock):
     wire = Watched()
-    async with talking(wire) as (office, mailbox):
+    async with talking(wire) as (server, mailbox):
         for _ in range(MAX_DEFERRED_ACKS):
             await mailbox.post(b"x")
         for _ in range(MAX_DEFERRED_ACKS):
-            office.acknowledge(await office.receive(), soon=False)
+            server.acknowledge(await server.receive(), soon=False)
         await mailbox.flush()
         assert trio.current_time() == 0
     assert wire.seen == [(EnvelopeKind.ACK, MAX_DEFERRED_ACKS)]
 
 
 async def test_whoever_flushes_pays_what_could_have_waited(autojump_clock):
-    async with talking() as (office, mailbox):
-        seq = await office.post(SCOUT, b"order")
+    async with talking() as (server, mailbox):
+        seq = await server.post(SCOUT, b"order")
         mailbox.acknowledge(await mailbox.receive(), soon=False)
         await mailbox.flush()
-        await office.wait_acknowledged(SCOUT, seq)
+        await server.wait_acknowledged(SCOUT, seq)
         assert trio.current_time() == 0
 
 
 async def test_it_is_owed_to_nobody_once_the_peer_is_dismissed(autojump_clock):
     wire = Watched()
-    async with talking(wire) as (office, mailbox):
+    async with talking(wire) as (server, mailbox):
         await mailbox.post(b"last words")
-        office.acknowledge(await office.receive(), soon=False)
-        office.dismiss(SCOUT)
+        server.acknowledge(await server.receive(), soon=False)
+        server.dismiss(SCOUT)
         await trio.sleep(ACK_DELAY_S * 2)
     assert wire.seen == []
 
 
 async def test_a_peer_that_cannot_be_reached_is_told_when_it_is_heard_again(autojump_clock):
-    async with talking() as (office, mailbox):
+    async with talking() as (server, mailbox):
         await mailbox.post(b"news")
-        office.acknowledge(await office.receive(), soon=False)
-        office.disconnect_child(SCOUT)
+        server.acknowledge(await server.receive(), soon=False)
+        server.disconnect_child(SCOUT)
         await trio.sleep(ACK_DELAY_S * 2)  # it is tried once, not for ever
-        assert office.statistics().sent == 0
-        again = office.connect(SCOUT, epoch=4)
+        assert server.statistics().sent == 0
+        again = server.connect(SCOUT, epoch=4)
         await trio.testing.wait_all_tasks_blocked()
-        assert office.statistics().sent == 1
+        assert server.statistics().sent == 1
         again.send_transient(b"beat")
         await trio.sleep(ACK_DELAY_S * 2)
-        assert office.statistics().sent == 1
+        assert server.statistics().sent == 1
 
 
 @given(st.permutations(range(1, 9)), st.sets(st.integers(1, 8)))

@@ -53,25 +53,25 @@ async def test_letters_survive_a_wire_that_loses_a_fifth_doubles_and_delays(addr
     lots = random.Random(7)
     fates = ((), (0.0, 0.01), (0.02,), (0.0,), (0.0,))
     fault_injection.inject_faults(lambda: lots.choice(fates))
-    heard: dict[str, list[bytes]] = {"office": [], "scout": []}
+    heard: dict[str, list[bytes]] = {"server": [], "scout": []}
     with trio.fail_after(30):
         async with (
-            open_router(address) as office,
+            open_router(address) as server,
             open_dealer(address, b"scout", epoch=2) as mailbox,
             trio.open_nursery() as nursery,
         ):
-            office.admit(b"scout", epoch=2)
+            server.admit(b"scout", epoch=2)
 
             async def listen(name, end):
                 while len(heard[name]) < LETTERS:
-                    letter = await end.receive()
-                    heard[name].append(letter.body)
-                    end.acknowledge(letter)
+                    message = await end.receive()
+                    heard[name].append(message.body)
+                    end.acknowledge(message)
 
-            nursery.start_soon(listen, "office", office)
+            nursery.start_soon(listen, "server", server)
             nursery.start_soon(listen, "scout", mailbox)
             for number in range(LETTERS):
                 await mailbox.post(b"up %d" % number)
-                await office.post(b"scout", b"down %d" % number)
-    assert heard["office"] == [b"up %d" % number for number in range(LETTERS)]
+                await server.post(b"scout", b"down %d" % number)
+    assert heard["server"] == [b"up %d" % number for number in range(LETTERS)]
     assert heard["scout"] == [b"down %d" % number for number in range(LETTERS)]

@@ -22,12 +22,12 @@ import resource, sys, trio
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 from swarm.mailbox.router import open_router
 async def main():
-    async with open_router(sys.argv[1], accept=lambda peer: 1) as office:
+    async with open_router(sys.argv[1], accept=lambda peer: 1) as server:
         print("up", flush=True)
         while True:
-            letter = await office.receive()
-            office.acknowledge(letter)
-            print(letter.body.decode(), flush=True)
+            message = await server.receive()
+            server.acknowledge(message)
+            print(message.body.decode(), flush=True)
 trio.run(main)
 """
 

@@ -14,16 +14,16 @@ INWARD = st.booleans()
 
 
 class Life:
-    """One life of the child, and the office's end of it."""
+    """One life of the child, and the server's end of it."""
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        self.office = PeerLink(epoch=OFFICE_EPOCH, peer_epoch=epoch)
+        self.server = PeerLink(epoch=OFFICE_EPOCH, peer_epoch=epoch)
         self.child = PeerLink(epoch=epoch, peer_epoch=0)
         self.outward: list[bytes] = []  # its socket's own: it dies with it
         self.said: list[bytes] = []  # by the child
-        self.heard: list[bytes] = []  # by the office
-        self.told: list[bytes] = []  # by the office
+        self.heard: list[bytes] = []  # by the server
+        self.told: list[bytes] = []  # by the server
         self.got: list[tuple[int, bytes]] = []  # by the child, not handled yet
         self.handled: list[bytes] = []  # by the child
 
@@ -32,7 +32,7 @@ class RestartingPeer(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.life = Life(1)
-        self.to_server: list[bytes] = []  # frames to the office, of every life there was
+        self.to_server: list[bytes] = []  # frames to the server, of every life there was
 
     @rule()
     def say(self) -> None:
@@ -44,11 +44,11 @@ class RestartingPeer(RuleBasedStateMachine):
 
     @rule()
     def tell(self) -> None:
-        if self.life.office.outbound.has_room:
+        if self.life.server.outbound.has_room:
             body = b"%d to %d" % (len(self.life.told), self.life.epoch)
             self.life.told.append(body)
-            self.life.office.enqueue_body(body)
-            self.life.outward += map(encode_envelope, self.life.office.due())
+            self.life.server.enqueue_body(body)
+            self.life.outward += map(encode_envelope, self.life.server.due())
 
     @rule(where=ANY, twice=st.booleans())
     def deliver_to_office(self, where, twice) -> None:
@@ -78,7 +78,7 @@ class RestartingPeer(RuleBasedStateMachine):
 
     @rule()
     def die_and_live_again(self) -> None:
-        left = list(self.life.office.unacknowledged_bodies())
+        left = list(self.life.server.unacknowledged_bodies())
         unhandled = self.life.told[len(self.life.handled) :]
         assert left[len(left) - len(unhandled) :] == unhandled, "a body was lost with its reader"
         assert left == self.life.told[len(self.life.told) - len(left) :]
@@ -86,14 +86,14 @@ class RestartingPeer(RuleBasedStateMachine):
 
     def office_takes(self, frame: bytes) -> None:
         envelope, before = decode_envelope(frame), len(self.life.heard)
-        reaction = self.life.office.receive(envelope)
+        reaction = self.life.server.receive(envelope)
         if envelope.epoch != self.life.epoch:
             assert reaction.verdict is EnvelopeVerdict.STALE
             assert not reaction.send and not reaction.acknowledge
         if reaction.arrived is not None:
             self.life.heard.append(reaction.arrived.body)
-            if self.life.office.mark_handled(reaction.arrived.seq):
-                self.life.outward.append(encode_envelope(self.life.office.acknowledgement()))
+            if self.life.server.mark_handled(reaction.arrived.seq):
+                self.life.outward.append(encode_envelope(self.life.server.acknowledgement()))
         assert len(self.life.heard) - before <= (envelope.epoch == self.life.epoch)
         self.life.outward += map(encode_envelope, reaction.send)
 
@@ -119,13 +119,13 @@ class RestartingPeer(RuleBasedStateMachine):
                 self.child_takes(self.life.outward.pop(0))
             while self.life.got:
                 self.child_handles(0)
-            for end in (self.life.office, self.life.child):
+            for end in (self.life.server, self.life.child):
                 end.resends_left = MAX_RESENDS
             self.to_server.append(encode_envelope(self.life.child.probe()))
-            self.life.outward.append(encode_envelope(self.life.office.probe()))
+            self.life.outward.append(encode_envelope(self.life.server.probe()))
         assert self.life.heard == self.life.said
         assert self.life.handled == self.life.told
-        assert self.life.office.unacknowledged_bodies() == ()
+        assert self.life.server.unacknowledged_bodies() == ()
 
 
 RestartingPeer.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)

@@ -174,7 +174,7 @@ def test_a_key_that_is_not_hidden_is_told_and_a_placeholder_is_none():
         "0199f5a0-1111-7aaa-8bbb-123456789abc /root/worker-2",
         "numpy==2.1 --hash=sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
         "-rw-r--r-- 1 user user 1234 Jan  1 12:00 task-force-risk-assessment-2024.md",
-        "the desk-5f4dcc3b5aa765d61d8327deb882cf99 and disk-usage-report-of-2024-and-2025",
+        "the reliable-5f4dcc3b5aa765d61d8327deb882cf99 and disk-usage-report-of-2024-and-2025",
         "sk-estimator-doc-link fitted, sk-toggleable__content, sk-ipped words",
         "token sk- and hf_ and ghp_ are prefixes; AKIA begins the ids of AWS",
         "npm_config_registry=https://registry.example.org/ npm_package_dependencies_left_pad",

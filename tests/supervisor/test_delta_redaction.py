@@ -131,7 +131,7 @@ def blob(data, digest=None):
 
 
 @pytest.mark.parametrize(
-    ("wish", "why"),
+    ("request", "why"),
     [
         (blob(b"plain words"), "no PNG"),
         (blob(b""), "no PNG"),
@@ -139,16 +139,16 @@ def blob(data, digest=None):
         (blob(PNG + b"Comment\0" + KEY.encode()), "a key of this run"),
     ],
 )
-def test_only_pictures_without_a_key_become_blobs(tmp_path, wish, why):
-    reply = store_blob(tmp_path, wish, Redactor([KEY]))
+def test_only_pictures_without_a_key_become_blobs(tmp_path, request, why):
+    reply = store_blob(tmp_path, request, Redactor([KEY]))
     assert isinstance(reply, RequestRefused)
     assert why in reply.message
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_picture_is_stored_under_its_address(tmp_path):
-    wish = blob(PNG + b"pixels")
-    assert store_blob(tmp_path, wish, Redactor([KEY])) == BlobStored(
-        path=str(tmp_path / wish.sha256)
+    request = blob(PNG + b"pixels")
+    assert store_blob(tmp_path, request, Redactor([KEY])) == BlobStored(
+        path=str(tmp_path / request.sha256)
     )
-    assert (tmp_path / wish.sha256).read_bytes() == wish.data
+    assert (tmp_path / request.sha256).read_bytes() == request.data

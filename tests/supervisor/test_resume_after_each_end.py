@@ -186,18 +186,18 @@ async def by_the_provider(team):
 async def test_children_that_the_end_of_the_run_cut_off_go_on_and_report_once(
     tmp_path, autojump_clock, end
 ):
-    wishes = {path: [*said] for path, said in TEAM.items()}
+    responses = {path: [*said] for path, said in TEAM.items()}
     if end is by_the_provider:
-        wishes["/root"][1] = (failed("unauthorized"),)
+        responses["/root"][1] = (failed("unauthorized"),)
 
     async def stop(team):
         await at_work(team, "/root/a")
         await at_work(team, "/root/b")
         await end(team)
 
-    async with open_team(tmp_path, wishes, prompt="do it", max_agents=4) as team:
+    async with open_team(tmp_path, responses, prompt="do it", max_agents=4) as team:
         if end is by_the_provider:
-            wishes["/root"][1] = (1.0, failed("unauthorized"))
+            responses["/root"][1] = (1.0, failed("unauthorized"))
         team.nursery.start_soon(stop, team)
         with trio.fail_after(LIMIT_S):
             await team.work()
@@ -223,9 +223,9 @@ async def test_children_that_the_end_of_the_run_cut_off_go_on_and_report_once(
 
 
 async def test_a_child_that_was_interrupted_alone_stays_so_after_a_resume(tmp_path, autojump_clock):
-    wishes = {path: [*said] for path, said in TEAM.items()}
-    wishes["/root"] = [calls(spawn("a"), spawn("b")), calls(*[WORK] * 3), says("root")]
-    async with open_team(tmp_path, wishes, prompt="do it", max_agents=4) as team:
+    responses = {path: [*said] for path, said in TEAM.items()}
+    responses["/root"] = [calls(spawn("a"), spawn("b")), calls(*[WORK] * 3), says("root")]
+    async with open_team(tmp_path, responses, prompt="do it", max_agents=4) as team:
 
         async def stop():
             await at_work(team, "/root/a")
@@ -249,11 +249,11 @@ async def test_a_child_that_was_interrupted_alone_stays_so_after_a_resume(tmp_pa
 async def test_ctrl_c_after_the_roots_answer_is_no_completed_run_while_children_work(
     tmp_path, autojump_clock
 ):
-    wishes = {
+    responses = {
         "/root": [calls(spawn("a")), says("soon"), says("root")],
         "/root/a": [calls(WORK), says("a")],
     }
-    async with open_team(tmp_path, wishes, prompt="do it", max_agents=4) as team:
+    async with open_team(tmp_path, responses, prompt="do it", max_agents=4) as team:
         team.nursery.start_soon(partial(stop_child, team))
         with trio.fail_after(LIMIT_S):
             completed = await team.work()
@@ -306,8 +306,8 @@ async def test_a_resume_that_is_stopped_and_resumed_again_loses_and_doubles_noth
 
 async def test_no_letter_keeps_a_run_at_work_that_ctrl_c_has_ended(tmp_path, autojump_clock):
     """It comes while its reader is interrupted, and begins another turn of his."""
-    wishes = {"/root": [calls(WORK), calls(WORK), says("root")]}
-    async with open_team(tmp_path, wishes, prompt="do it", max_agents=4) as team:
+    responses = {"/root": [calls(WORK), calls(WORK), says("root")]}
+    async with open_team(tmp_path, responses, prompt="do it", max_agents=4) as team:
 
         async def stop():
             await at_work(team)
@@ -348,8 +348,8 @@ async def test_words_that_are_being_written_when_ctrl_c_comes_begin_no_turn(
 async def test_who_is_born_while_the_run_ends_is_ended_too_and_goes_on_with_the_resume(
     tmp_path, autojump_clock
 ):
-    wishes = {path: [*said] for path, said in TEAM.items()}
-    async with open_team(tmp_path, wishes, prompt="do it", max_agents=4) as team:
+    responses = {path: [*said] for path, said in TEAM.items()}
+    async with open_team(tmp_path, responses, prompt="do it", max_agents=4) as team:
         team.mute.add("/root/a")  # its birth takes as long as a birth may
 
         async def stop():

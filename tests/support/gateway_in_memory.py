@@ -94,9 +94,9 @@ class Agent:
 
     async def receive_event(self):
         while True:
-            letter = await self.mailbox.receive()
-            self.mailbox.acknowledge(letter)
-            event = decode_sample_event(letter.body)
+            message = await self.mailbox.receive()
+            self.mailbox.acknowledge(message)
+            event = decode_sample_event(message.body)
             if not isinstance(event, SampleAlive):
                 return event
             self.beats += 1

@@ -212,7 +212,7 @@ async def given_up(workload: GuardianWorkload) -> object:
             await workload.until(workload.is_reviewing)
             scope.cancel()
     pool = workload.guardian._pool
-    await workload.until(lambda: pool._trunk is None or not pool._trunk.busy)
+    await workload.until(lambda: pool._main_session is None or not pool._main_session.busy)
     return {"verdicts": as_plain(await workload.review())}
 
 

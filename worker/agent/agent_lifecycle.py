@@ -76,8 +76,8 @@ async def run_agent_lifecycle(
         current: The agent's spec; its session changes it, the tools must read the same object.
         post: The mailbox to the supervisor; owned by the caller.
         dial: Opens a mailbox to a gateway's endpoint; called again whenever the gateway has moved.
-        hands: The agent's tools and commands; owned by the caller, the commands are ended here.
-        chances: Ids, noise, the wall clock and the pid.
+        tools: The agent's tools and commands; owned by the caller, the commands are ended here.
+        entropy: Ids, noise, the wall clock and the pid.
     """
     spec = current.spec
     hello = Hello(

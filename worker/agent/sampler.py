@@ -299,7 +299,7 @@ class Sampler:
                 self._attempt = None
         if scope.cancelled_caught:
             if moved.is_set():
-                text = "the gateway was started anew while it answered"
+                text = "the gateway was started again while it answered"
                 raise _sampling_error("connection_failed", text, retryable=True)
             text = f"the gateway said nothing for {limit_s:.0f} s"
             raise _sampling_error("idle_timeout", text, retryable=True)

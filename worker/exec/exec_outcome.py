@@ -1,6 +1,6 @@
 """Requests, outcomes, time limits and error texts of exec sessions. No I/O.
 
-Source: unified exec, safety sheet 3.2 to 3.4; the same numbers and the same texts.
+Source: Codex's unified exec; the same numbers and the same texts.
 """
 
 import shlex

@@ -161,11 +161,11 @@ class LauncherClient:
 
     async def check_alive(self) -> None:
         """Return if the launcher answers; otherwise kill it. Raises LauncherGone."""
-        heard = self._pong
+        pong = self._pong
         with trio.move_on_after(SILENCE_S):
             await self._send(Ping(), ())
-            await heard.wait()
-        if not heard.is_set():
+            await pong.wait()
+        if not pong.is_set():
             self._kill()
         if self._gone.is_set():
             raise LauncherGone("the launcher of this agent does not answer; it has been killed")

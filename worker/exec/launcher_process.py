@@ -383,11 +383,11 @@ def _serve_orders(sock: socket.socket, lifeline_fd: int | None, spec_fd: int | N
     for number in (signal.SIGTERM, signal.SIGCHLD):
         set_handler(number, _ignore)  # the wake-up socket reports them
     pin = None if spec_fd is None else read_launch_policy(spec_fd)
-    keeper = LauncherProcess(sock, lifeline_fd, pin)
+    launcher = LauncherProcess(sock, lifeline_fd, pin)
     try:
-        keeper.run()
+        launcher.run()
     finally:
-        keeper.shut_down()
+        launcher.shut_down()
 
 
 def _ignore(number: int, frame: object) -> None:

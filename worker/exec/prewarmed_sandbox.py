@@ -49,10 +49,10 @@ class _WaitingSandbox:
         request: CommandRequest,
         command: RunningCommand,
         script_fd: int,
-        footing: MountFingerprint,
+        fingerprint: MountFingerprint,
     ) -> None:
         self.command, self.is_taken = command, False
-        self._request, self._script_fd, self._fingerprint = request, script_fd, footing
+        self._request, self._script_fd, self._fingerprint = request, script_fd, fingerprint
 
     def matches(self, request: CommandRequest) -> bool:
         """True if it was made for such a request and its mounts are still valid."""
@@ -168,13 +168,13 @@ async def _start_waiting_shell(
         undo.callback(os.close, script_fd)
         os.set_blocking(script_fd, False)
         try:
-            footing = undo.enter_context(MountFingerprint(_mounted_paths(request)))
+            fingerprint = undo.enter_context(MountFingerprint(_mounted_paths(request)))
             waiting = msgspec.structs.replace(request, argv=(shell,))
             command = await start_command(launcher, waiting, stdin_fd=script)
         finally:
             os.close(script)
         undo.pop_all()
-    return _WaitingSandbox(request, command, script_fd, footing)
+    return _WaitingSandbox(request, command, script_fd, fingerprint)
 
 
 def _mounted_paths(request: CommandRequest) -> set[str]:

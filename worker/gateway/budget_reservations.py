@@ -220,7 +220,7 @@ class BudgetReservations:
 
         Args:
             reservation: From `open`.
-            hear: Called while the request waits for budget reserved by others.
+            on_wait: Called while the request waits for budget reserved by others.
 
         Raises:
             SampleError: The request was refused. Retryable: one last request would be granted.

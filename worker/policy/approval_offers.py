@@ -7,7 +7,7 @@ A key is a canonical JSON text that names one thing. Two commands share a key on
 would run in the same folder with the same rights; a command outside the sandbox has another key
 than one inside.
 
-Source: the session cache of the safety sheet (8.5): same fields, same markers.
+Source: Codex's session cache: same fields, same markers.
 """
 
 from collections.abc import Sequence

@@ -4,7 +4,7 @@ The model reads the refusal texts. Order: first the check of an escalation reque
 command's rules, or the heuristic if it has none; the strictest result wins; then the approval
 policy applies.
 
-Source: section 8 of the behaviour sheet in its later form. Stricter here: a command leaves the
+Source: Codex's decision table in its later form. Stricter here: a command leaves the
 sandbox only by a rule for every one of its plain commands or by an approval, never because it is
 known safe; and unreadable rules do not count as no rules.
 """
@@ -220,10 +220,10 @@ def _judge_unmatched(command: PolicyCommand, facts: CommandFacts) -> _Judgement:
     if untrusted:
         return _Judgement(decision="prompt", cause=_escalation_cause(facts) or "untrusted")
     unbound = isinstance(facts.sandbox, DangerFullAccess)
-    wish = _escalation_cause(facts)
-    if command.is_safe or unbound or wish is None or facts.approval != "on-request":
+    cause = _escalation_cause(facts)
+    if command.is_safe or unbound or cause is None or facts.approval != "on-request":
         return _Judgement(decision="allow")
-    return _Judgement(decision="prompt", cause=wish)
+    return _Judgement(decision="prompt", cause=cause)
 
 
 def _escalation_cause(facts: CommandFacts) -> Cause | None:

@@ -87,7 +87,7 @@ def no_rules(_: Words) -> tuple[RuleMatch, ...]:
 def gather_facts(
     argv: Sequence[str],
     limits: Limits,
-    wish: EscalationRequest | None = None,
+    escalation: EscalationRequest | None = None,
     *,
     match_rules: MatchRules = no_rules,
     standing: AgentStanding | None = None,
@@ -125,7 +125,7 @@ def gather_facts(
         approval=limits.approval,
         granular=limits.granular,
         sandbox=limits.sandbox,
-        escalation=wish or EscalationRequest(),
+        escalation=escalation or EscalationRequest(),
         standing=standing or AgentStanding(),
         is_complex=fed is not None,
         shell_is_known=known,

@@ -4,7 +4,7 @@ A rule that names a program without a path allows it only in the system's progra
 a `host_executable` lists it: `/tmp/x/git push` is not `git push`. To forbid or ask, such a rule
 matches everywhere.
 
-Source: execpolicy, safety sheet 9.3, 9.5; stricter as said above.
+Source: Codex's execpolicy; stricter as said above.
 """
 
 from collections.abc import Callable

@@ -139,7 +139,7 @@ def _read(path: Path) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate] | N
         key, certificate = load_pem_private_key(data, None), x509.load_pem_x509_certificate(data)
     except ValueError as error:
         raise NoCertificateAuthority(
-            f"{path} cannot be read; remove it, and it is made anew"
+            f"{path} cannot be read; remove it, and it is made again"
         ) from error
     if not isinstance(key, ec.EllipticCurvePrivateKey) or (
         key.public_key() != certificate.public_key()
@@ -204,5 +204,5 @@ def _check_owner(path: Path, forbidden: int, facts: os.stat_result | None = None
     facts = facts or path.lstat()
     if facts.st_uid != os.getuid() or stat.S_IMODE(facts.st_mode) & forbidden:
         raise NoCertificateAuthority(
-            f"{path} could be touched by others; remove it, and it is made anew"
+            f"{path} could be touched by others; remove it, and it is made again"
         )

@@ -46,7 +46,7 @@ _FAMILY_BYTES = 2
 _UNIX = socket.AF_UNIX.to_bytes(_FAMILY_BYTES, "little")
 _SIOCGSKNS = 0x894C  # the network namespace of a socket
 _AT_EMPTY_PATH, _STATX_BTIME, _STATX_BYTES = 0x1000, 0x800, 256
-_MASK, _BIRTH, _BIRTH_AT = struct.Struct("=I"), struct.Struct("=qI"), 0x50
+_MASK, _CREATED, _CREATED_AT = struct.Struct("=I"), struct.Struct("=qI"), 0x50
 _PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_PATH | os.O_CLOEXEC
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -220,11 +220,11 @@ def is_own_by_mount(rules: ConnectRules) -> IsOwnSocket:
 
 def _is_older(place: int, since_s: float) -> bool:
     """True if the held file was created before; False where the creation time is unknown."""
-    told = ctypes.create_string_buffer(_STATX_BYTES)
-    if _libc.statx(place, b"", _AT_EMPTY_PATH, _STATX_BTIME, told) != 0:
+    status = ctypes.create_string_buffer(_STATX_BYTES)
+    if _libc.statx(place, b"", _AT_EMPTY_PATH, _STATX_BTIME, status) != 0:
         return False
-    (mask,) = _MASK.unpack_from(told)
-    seconds, nanoseconds = _BIRTH.unpack_from(told, _BIRTH_AT)
+    (mask,) = _MASK.unpack_from(status)
+    seconds, nanoseconds = _CREATED.unpack_from(status, _CREATED_AT)
     return bool(mask & _STATX_BTIME) and seconds + nanoseconds / 1e9 < since_s
 
 

@@ -1,6 +1,6 @@
 """Guesses from output and exit code whether the sandbox stopped a command. No I/O.
 
-Source: Codex's heuristic (safety sheet 8.6): same words, same exceptions. In addition: "network is
+Source: Codex's heuristic: same words, same exceptions. In addition: "network is
 unreachable", the error of a network that has only a loopback device; Codex's sandbox refuses
 sockets instead.
 """

@@ -4,7 +4,7 @@ Node uses the proxy by a module that every Node process loads first. The module 
 where a command can read it, because a Node that cannot find it does not start at all. What the user
 set in NODE_OPTIONS stays.
 
-Source: safety sheet 11; swarm's own marks have other names.
+Source: Codex's network proxy; swarm's own marks have other names.
 """
 
 import os

@@ -107,8 +107,8 @@ class PendingSyscall(NamedTuple):
     def give_descriptor(self, fd: int, *, close_on_exec: bool) -> int:
         """Install a copy of `fd` in the caller; return its number there. Raises OSError."""
         flags = os.O_CLOEXEC if close_on_exec else 0
-        wish = bytearray(_NEW_FD.pack(self.id, 0, fd, 0, flags))  # bytes give no result
-        return int(fcntl.ioctl(self.listener, _ADD_FD, wish))
+        request = bytearray(_NEW_FD.pack(self.id, 0, fd, 0, flags))  # bytes give no result
+        return int(fcntl.ioctl(self.listener, _ADD_FD, request))
 
     def read_path(self, index: int) -> bytes:
         """The path that argument `index` points to. Raises OSError: unreadable, or too long."""

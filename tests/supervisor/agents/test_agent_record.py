@@ -1,6 +1,6 @@
-"""A wish to go on never keeps an agent at work: any turn fulfils it, and a running one swallows it.
+"""A "continue" never keeps an agent at work: any turn fulfils it, and a running one ignores it.
 
-The same rule holds for a life and for what its journal remembers.
+The same rule holds for a process and for what its journal remembers.
 """
 
 from types import SimpleNamespace
@@ -17,24 +17,24 @@ from swarm.supervisor.journal.replay import AgentMemory, fold_agent
 
 MODEL = ModelInfo(slug="m", provider="p", wire="scripted", context_window=1_000)
 PLAN = AgentPlan(path="/root", agent_id="a", role=RoleBrief(), limits=Limits(), cwd="/")
-WISH = InputPosted(input_id="wish", parts=(), source="task")
+REQUEST = InputPosted(input_id="request", parts=(), source="task")
 WORDS = InputPosted(input_id="words", parts=(TextInput(text="hear me"),), source="person")
-BY_LETTER = TurnStarted(turn_id="letter", model=MODEL)
-OVER = TurnCompleted(turn_id="letter", last_message="done")
+BY_MAIL = TurnStarted(turn_id="posted_mail", model=MODEL)
+OVER = TurnCompleted(turn_id="posted_mail", last_message="done")
 
 
 async def test_a_turn_that_a_letter_began_fulfils_the_wish_but_leaves_words_to_be_read():
     agent = Agent(PLAN)
-    agent.expect_turn("wish", is_continue=True)
+    agent.expect_turn("request", is_continue=True)
     agent.expect_turn("words", is_continue=False)
-    agent.begin_turn("letter")
+    agent.begin_turn("posted_mail")
     assert agent.pending_inputs == {"words"}
 
 
 async def test_a_wish_that_comes_while_a_turn_runs_is_not_waited_for():
     agent = Agent(PLAN)
-    agent.begin_turn("letter")
-    agent.expect_turn("wish", is_continue=True)
+    agent.begin_turn("posted_mail")
+    agent.expect_turn("request", is_continue=True)
     assert not agent.pending_inputs
 
 
@@ -43,12 +43,12 @@ def remembered(*bodies) -> AgentMemory:
 
 
 def test_a_journal_remembers_no_wish_that_a_turn_has_fulfilled():
-    assert list(remembered(WISH, WORDS, BY_LETTER).inputs) == ["words"]
-    assert not remembered(BY_LETTER, WISH, OVER).inputs
+    assert list(remembered(REQUEST, WORDS, BY_MAIL).inputs) == ["words"]
+    assert not remembered(BY_MAIL, REQUEST, OVER).inputs
 
 
 def test_a_wish_that_no_turn_has_taken_up_is_remembered():
-    assert list(remembered(BY_LETTER, WISH).inputs) == ["wish"]
+    assert list(remembered(BY_MAIL, REQUEST).inputs) == ["request"]
 
 
 def manager_of(*, is_ending: bool) -> AgentManager:

@@ -27,12 +27,12 @@ ASKER = AgentPlan(
     model="big",
     effort="high",
 )
-WISH = Spawn(task_name="b", message="do it")
+REQUEST = Spawn(task_name="b", message="do it")
 ROLES = load_roles(())
 
 
-def child(wish=WISH, role=None, asker=ASKER):
-    return plan_child(asker, wish, role or Role(name="default"), agent_id="2")
+def child(request=REQUEST, role=None, asker=ASKER):
+    return plan_child(asker, request, role or Role(name="default"), agent_id="2")
 
 
 def test_a_child_has_its_parents_model_effort_place_limits_and_base_words():
@@ -44,14 +44,14 @@ def test_a_child_has_its_parents_model_effort_place_limits_and_base_words():
 
 
 def test_what_is_asked_for_beats_what_is_inherited_and_what_the_role_sets_beats_both():
-    wish = msgspec.structs.replace(WISH, model="small", reasoning_effort="low")
-    assert (child(wish).model, child(wish).effort) == ("small", "low")
-    plan = child(wish, Role(name="r", model="pinned", effort="minimal"))
+    request = msgspec.structs.replace(REQUEST, model="small", reasoning_effort="low")
+    assert (child(request).model, child(request).effort) == ("small", "low")
+    plan = child(request, Role(name="r", model="pinned", effort="minimal"))
     assert (plan.model, plan.effort) == ("pinned", "minimal")
 
 
 def test_another_model_without_an_effort_has_its_own_default():
-    assert child(msgspec.structs.replace(WISH, model="small")).effort is None
+    assert child(msgspec.structs.replace(REQUEST, model="small")).effort is None
 
 
 @pytest.mark.parametrize("sandbox", [ReadOnly(), WorkspaceWrite(), DangerFullAccess()])
@@ -82,7 +82,7 @@ def test_no_role_widens_what_its_parent_has_and_a_locked_parent_has_locked_child
 )
 def test_a_wish_that_cannot_be_kept_is_refused(change, words):
     with pytest.raises(AgentRequestError, match=words):
-        check_spawn_request(ASKER, msgspec.structs.replace(WISH, **change))
+        check_spawn_request(ASKER, msgspec.structs.replace(REQUEST, **change))
 
 
 def test_below_the_deepest_level_nobody_is_started():
@@ -90,13 +90,13 @@ def test_below_the_deepest_level_nobody_is_started():
     with pytest.raises(
         AgentRequestError, match=r"Agent depth limit reached\. Solve the task yourself\."
     ):
-        check_spawn_request(deep, WISH)
+        check_spawn_request(deep, REQUEST)
 
 
 @pytest.mark.parametrize("name", ["", "root", "A", "a/b", "..", "a b", "x" * 65])
 def test_a_bad_name_is_refused_with_its_rule(name):
     with pytest.raises(AgentRequestError, match="agent_name"):
-        child(msgspec.structs.replace(WISH, task_name=name))
+        child(msgspec.structs.replace(REQUEST, task_name=name))
 
 
 def test_unknown_broken_and_foreign_roles_are_errors_and_never_the_default():

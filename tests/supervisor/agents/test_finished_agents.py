@@ -99,8 +99,8 @@ def test_one_that_was_put_away_comes_back_when_its_holder_changes_it(team):
     finish(team, second)
     fill(team)
     team.apply(first, AgentEvent.PROCESS_REQUESTED)
-    letter = make_mail("/root", "/root/two", "again", kind="followup", wakes=True)
-    team.add_mail(second, letter)
+    posted_mail = make_mail("/root", "/root/two", "again", kind="followup", wakes=True)
+    team.add_mail(second, posted_mail)
     del first, second
     gc.collect()
     assert team.find("/root/one").status == "queued"

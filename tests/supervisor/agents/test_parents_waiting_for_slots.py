@@ -1,4 +1,4 @@
-"""Parents that stand in line for their children give their slots up, and every wish is granted."""
+"""Parents that wait for slots for their children give up their own, and every spawn is granted."""
 
 import msgspec
 import pytest
@@ -64,26 +64,28 @@ async def test_a_crowd_of_parents_in_line_gets_all_children_with_few_slots(
     tmp_path, autojump_clock
 ):
     parents = "pqrs"
-    wishes = {"/root": [*[calls(spawn(one)) for one in parents], calls(wait()), *[says("r")] * 9]}
+    responses = {
+        "/root": [*[calls(spawn(one)) for one in parents], calls(wait()), *[says("r")] * 9]
+    }
     for one in parents:
         path = f"/root/{one}"
-        wishes[path] = [calls(spawn("x")), calls(spawn("y")), calls(wait()), *[says(one)] * 9]
+        responses[path] = [calls(spawn("x")), calls(spawn("y")), calls(wait()), *[says(one)] * 9]
         for child in ("x", "y"):
-            wishes[f"{path}/{child}"] = [calls(WORK), says(child)]
-    async with open_team(tmp_path, wishes, max_agents=3) as team:
+            responses[f"{path}/{child}"] = [calls(WORK), says(child)]
+    async with open_team(tmp_path, responses, max_agents=3) as team:
         await team.begin()
         assert await over(team) == "completed"
-        said = [text for path in wishes for text in team.outputs(path)]
+        said = [text for path in responses for text in team.outputs(path)]
         assert not [text for text in said if "slot can ever" in text or "interrupted" in text]
-        assert set(team.ends()) == set(wishes)
+        assert set(team.ends()) == set(responses)
         assert {states[-1] for states in team.ends().values()} == {"completed"}
 
 
 async def test_a_wish_whose_deadline_comes_while_its_parent_rests_is_told_to_it(
     tmp_path, autojump_clock
 ):
-    wishes = scripts(b=[WORK] * 15)
-    async with open_team(tmp_path, wishes, max_agents=2) as team:
+    responses = scripts(b=[WORK] * 15)
+    async with open_team(tmp_path, responses, max_agents=2) as team:
         await team.begin()
         await until_it_rests(team, "/root")
         assert await over(team) == "completed"
@@ -98,12 +100,12 @@ async def test_a_resting_parents_wish_is_withdrawn_with_its_turn_and_with_itself
     tmp_path, autojump_clock, ended
 ):
     """`p` rests in line for `d` while `e` works in its slot."""
-    wishes = {
+    responses = {
         "/root": [calls(spawn("p")), calls(spawn("e"), WORK), calls(wait("e")), *[says("r")] * 4],
         "/root/p": [calls(WORK), calls(spawn("d")), *[says("p")] * 3],
         "/root/e": [calls(WORK) for _ in range(9)] + [says("e")],
     }
-    async with open_team(tmp_path, wishes, max_agents=2) as team:
+    async with open_team(tmp_path, responses, max_agents=2) as team:
         await team.begin()
         member = await until_it_rests(team, "/root/p")
         assert "/root/p/d" in team.service.team.members
@@ -141,9 +143,9 @@ async def test_a_persons_words_to_a_parent_that_rests_in_line_are_read_in_its_ne
 async def test_who_has_calls_that_have_not_begun_rests_only_if_nobody_else_can(
     tmp_path, autojump_clock
 ):
-    wishes = scripts()
-    wishes["/root"][1] = calls(spawn("c"), WORK)
-    async with open_team(tmp_path, wishes, max_agents=2) as team:
+    responses = scripts()
+    responses["/root"][1] = calls(spawn("c"), WORK)
+    async with open_team(tmp_path, responses, max_agents=2) as team:
         await team.begin()
         await until_it_rests(team, "/root/a")
         assert rested(team) == ["/root/a"]

@@ -30,7 +30,7 @@ async def test_who_died_and_stands_in_line_for_a_slot_keeps_nobody_from_giving_w
     }  # fmt: skip
     async with open_team(tmp_path, scripts, max_agents=3) as team:
         await team.begin()
-        with trio.fail_after(110):  # a wish for a slot has 120 s by itself
+        with trio.fail_after(110):  # a request for a slot has 120 s by itself
             while team.running.registry.waiting < 3:  # noqa: ASYNC110 — c, x and y; soon one gives way
                 await trio.sleep(0.01)
             team.children["/root/a"][0].signal_group(signal.SIGKILL)
@@ -94,7 +94,7 @@ async def test_who_has_the_answer_to_a_wait_is_not_ended_as_one_that_only_waits(
 async def test_who_dies_before_it_read_its_task_answers_it_once(
     tmp_path, autojump_clock, monkeypatch
 ):
-    """Its turn had begun and goes on; the letter that it had not read belongs to that turn."""
+    """Its turn had begun and goes on; the posted_mail that it had not read belongs to that turn."""
     killed = []
     scripts = {
         "/root": [calls(spawn("a")), calls(wait("a")), says("root")],

@@ -108,7 +108,7 @@ async def test_a_word_to_who_waits_for_a_slot_does_not_pass_for_work(tmp_path, a
     }
     async with open_team(tmp_path, scripts, max_agents=2) as team:
         await team.begin()
-        with trio.fail_after(60):  # a wish for a slot has 120 s by itself
+        with trio.fail_after(60):  # a request for a slot has 120 s by itself
             while team.running.registry.waiting < 2:  # noqa: ASYNC110 — soon one of them gives way
                 await trio.sleep(0.01)
             await team.service.send_input(member_of(team, "/root"), words("listen"))

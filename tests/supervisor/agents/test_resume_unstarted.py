@@ -1,4 +1,4 @@
-"""Words to an agent that stands in line and never lives: they come back, however its wish ends."""
+"""Input for an agent that waits for a slot and never starts is returned, however its spawn ends."""
 
 import pytest
 import trio
@@ -91,10 +91,10 @@ async def test_a_letter_to_who_never_leaves_the_line_is_dead_and_its_author_is_t
 async def test_a_name_that_a_withdrawn_wish_left_free_gets_none_of_its_letters(
     tmp_path, autojump_clock
 ):
-    wishes = scripts()
-    wishes["/root/p"] = [calls(spawn("b")), calls(spawn("b")), *[says("p")] * 3]
-    wishes[CHILD] = [says("b")]
-    async with open_team(tmp_path, wishes, max_agents=3) as team:
+    responses = scripts()
+    responses["/root/p"] = [calls(spawn("b")), calls(spawn("b")), *[says("p")] * 3]
+    responses[CHILD] = [says("b")]
+    async with open_team(tmp_path, responses, max_agents=3) as team:
         await team.begin()
         with trio.fail_after(600):
             await team.service.wait_done()
@@ -107,13 +107,13 @@ async def test_a_further_task_of_an_agent_in_line_waits_for_a_resume_when_the_ru
     tmp_path, autojump_clock
 ):
     again = ("followup_task", {"target": "a", "message": "once more"})
-    wishes = {
+    responses = {
         "/root": [calls(spawn("a")), calls(wait("a")), calls(spawn("b")), calls(again),
                   calls(wait("b")), says("root")],
         "/root/a": [says("a")],
         "/root/b": [*[calls(WORK) for _ in range(9)], says("b")],
     }  # fmt: skip
-    async with open_team(tmp_path, wishes, max_agents=2) as team:
+    async with open_team(tmp_path, responses, max_agents=2) as team:
         await team.begin()
         with trio.fail_after(600):
             await team.until(lambda: team.running.registry.waiting == 1)

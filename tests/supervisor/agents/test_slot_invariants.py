@@ -87,10 +87,10 @@ def check(team: TeamInMemory, shapes: dict[str, Shape], state: str) -> None:
     )
     assert team.slots == len(team.alive) == len(team.control.agents)
     assert team.alive <= {"/root"}
-    born = [(one.agent_id, one.epoch) for one in team.bodies(AgentSpawned)]
+    started = [(one.agent_id, one.epoch) for one in team.bodies(AgentSpawned)]
     gone = {(one.agent_id, one.epoch) for one in team.bodies(ProcessEnded)}
-    assert len(born) == len(set(born))
-    assert len(set(born) - gone) == len(team.alive)
+    assert len(started) == len(set(started))
+    assert len(set(started) - gone) == len(team.alive)
     letters = [one.mail.mail_id for one in team.bodies(MailPosted)]
     assert len(letters) == len(set(letters))
 
@@ -98,6 +98,6 @@ def check(team: TeamInMemory, shapes: dict[str, Shape], state: str) -> None:
 @given(SHAPES, st.integers(1, 3), KILLS)
 @settings(max_examples=25, deadline=None)
 def test_all_work_is_done_and_every_slot_is_a_process(shape, spare, kills):
-    """With a slot for each parent and one more, no wish can ever be one that is never granted."""
+    """With a slot for each parent and one more, every spawn is granted at last."""
     slots = max(2, sum(bool(inner) for inner in paths_of(shape).values()) + spare)
     trio.run(play, shape, slots, kills, clock=MockClock(autojump_threshold=0))

@@ -1,4 +1,4 @@
-"""What a wish for a child must pass: the total of a run, and a model that there is."""
+"""What a request for a child must pass: the total of a run, and a model that there is."""
 
 import msgspec
 import pytest
@@ -14,7 +14,7 @@ from swarm.supervisor.agents.agent_record import AgentPlan
 from swarm.supervisor.agents.child_plan import AgentRequestError, SpawnLimits, check_model
 
 ASKER = AgentPlan(path="/root", agent_id="1", role=RoleBrief(), limits=Limits(), cwd="/", model="m")
-WISH = Spawn(task_name="a", message="do it")
+REQUEST = Spawn(task_name="a", message="do it")
 ROLES = load_roles(())
 LOCAL = ModelInfo(slug="small", provider="local", wire="local")
 
@@ -37,9 +37,9 @@ def test_a_role_that_pins_a_model_that_there_is_not_is_refused_too():
     gate = SpawnLimits(most=9, find_model=lambda: LOCAL, is_known_path=lambda path: True)
     known = ROLES.known | {"big": Role(name="big", model="huge")}
     roles = msgspec.structs.replace(ROLES, known=known)
-    wish = msgspec.structs.replace(WISH, agent_type="big")
+    request = msgspec.structs.replace(REQUEST, agent_type="big")
     with pytest.raises(AgentRequestError, match="Unknown model `huge`"):
-        gate.check(ASKER, wish, roles, provider="local")
+        gate.check(ASKER, request, roles, provider="local")
 
 
 async def test_only_what_came_to_be_counts():
@@ -57,12 +57,12 @@ async def test_only_what_came_to_be_counts():
     with trio.move_on_after(0):
         await gate.count_spawn("/root/c", trio.sleep_forever)
     assert gate.started == 1
-    there.add("/root/d")  # it was born just before the one who asked died
+    there.add("/root/d")  # it was started just before the one who asked died
     with trio.move_on_after(0):
         await gate.count_spawn("/root/d", trio.sleep_forever)
     assert gate.started == 2
     with pytest.raises(AgentRequestError, match="may start 2 agents in all"):
-        gate.check(ASKER, WISH, ROLES, provider=None)
+        gate.check(ASKER, REQUEST, ROLES, provider=None)
 
 
 async def test_those_under_way_count_so_that_many_wishes_at_once_cannot_pass_the_total(nursery):
@@ -71,5 +71,5 @@ async def test_those_under_way_count_so_that_many_wishes_at_once_cannot_pass_the
         nursery.start_soon(gate.count_spawn, f"/root/{name}", trio.sleep_forever)
     await trio.testing.wait_all_tasks_blocked()
     with pytest.raises(AgentRequestError):
-        gate.check(ASKER, WISH, ROLES, provider=None)
+        gate.check(ASKER, REQUEST, ROLES, provider=None)
     nursery.cancel_scope.cancel()

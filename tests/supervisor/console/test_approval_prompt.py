@@ -57,11 +57,11 @@ def asked(*waiting: PendingApproval) -> PromptState:
 
 
 def press(state: PromptState, keys: list[str], *, now: float = 1.0):
-    wish = None
+    resolution = None
     for key in keys:
         stepped = handle_key(state, key, now=now)
-        state, wish = stepped.state, wish or stepped.resolution
-    return state, wish
+        state, resolution = stepped.state, resolution or stepped.resolution
+    return state, resolution
 
 
 def answer(**more) -> ResolveApproval:
@@ -72,7 +72,7 @@ NO = [*"not now"]
 
 
 @pytest.mark.parametrize(
-    ("entry", "keys", "wish"),
+    ("entry", "keys", "resolution"),
     [
         (RULE, ["y"], answer(approve=True)),
         (RULE, ["s"], answer(approve=True, scope="session")),
@@ -100,8 +100,8 @@ NO = [*"not now"]
         (QUESTION, ["n"], answer(approve=False)),
     ],
 )  # fmt: skip
-def test_each_key_means_one_answer_and_only_where_it_is_offered(entry, keys, wish):
-    assert press(asked(entry), keys)[1] == wish
+def test_each_key_means_one_answer_and_only_where_it_is_offered(entry, keys, resolution):
+    assert press(asked(entry), keys)[1] == resolution
 
 
 def test_a_key_that_comes_too_soon_is_no_answer():
@@ -111,8 +111,8 @@ def test_a_key_that_comes_too_soon_is_no_answer():
 
 
 def test_one_answer_is_sent_once_and_after_a_refusal_anew():
-    state, wish = press(asked(RULE), ["y"])
-    assert wish is not None
+    state, resolution = press(asked(RULE), ["y"])
+    assert resolution is not None
     assert press(state, ["n", "y"])[1] is None
     state = apply_reply(state, "a1", "others may write it", refused=True)
     assert "others may write it" in "\n".join(panel_lines(state))
@@ -168,7 +168,7 @@ def test_no_text_of_a_model_steers_the_terminal():
         assert line.isprintable()
 
 
-class Desk:
+class PanelDriver:
     """Somebody who types, and somebody who hears the answers."""
 
     def __init__(self) -> None:
@@ -176,8 +176,8 @@ class Desk:
         self.view = RunView()
         self.panel = ApprovalPanel(self._answer)
 
-    async def _answer(self, wish: ResolveApproval) -> tuple[str, bool]:
-        self.said.append(wish)
+    async def _answer(self, resolution: ResolveApproval) -> tuple[str, bool]:
+        self.said.append(resolution)
         return "", False
 
     def show(self, *waiting: PendingApproval) -> None:
@@ -189,30 +189,30 @@ class Desk:
 
 
 async def test_keys_are_taken_only_while_something_waits(autojump_clock):
-    desk = Desk()
+    driver = PanelDriver()
     keys = ("y", "s", "1", "up", "enter", "esc", "page_up")
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(desk.panel.run, lambda: desk.view, lambda: None)
+        nursery.start_soon(driver.panel.run, lambda: driver.view, lambda: None)
         await wait_all_tasks_blocked()
-        assert desk.taken(*keys) == []
-        assert desk.panel.render_lines(width=80, height=20) == []
-        desk.show(pending())
+        assert driver.taken(*keys) == []
+        assert driver.panel.render_lines(width=80, height=20) == []
+        driver.show(pending())
         await wait_all_tasks_blocked()
-        assert desk.taken(*keys) == ["y", "s", "1"], "the others lead through the tree"
-        lines = desk.panel.render_lines(width=30, height=6)
+        assert driver.taken(*keys) == ["y", "s", "1"], "the others lead through the tree"
+        lines = driver.panel.render_lines(width=30, height=6)
         assert 1 < len(lines) <= 6
         assert all(len("".join(cell.text for cell in line)) <= 30 for line in lines)
-        desk.panel.handle_key("y")
+        driver.panel.handle_key("y")
         await wait_all_tasks_blocked()
-        assert desk.said == [], "a key that comes so soon was meant for something else"
+        assert driver.said == [], "a key that comes so soon was meant for something else"
         await trio.sleep(KEYS_IGNORED_S)
-        desk.panel.handle_key("d")
-        assert desk.taken(*keys) == [*keys], "while one types, all keys are text"
-        desk.panel.handle_key("esc")
-        desk.panel.handle_key("y")
+        driver.panel.handle_key("d")
+        assert driver.taken(*keys) == [*keys], "while one types, all keys are text"
+        driver.panel.handle_key("esc")
+        driver.panel.handle_key("y")
         await wait_all_tasks_blocked()
-        desk.show()
+        driver.show()
         await wait_all_tasks_blocked()
-        assert desk.taken(*keys) == []
+        assert driver.taken(*keys) == []
         nursery.cancel_scope.cancel()
-    assert desk.said == [answer(approve=True)]
+    assert driver.said == [answer(approve=True)]

@@ -185,10 +185,10 @@ def test_tokens_come_from_counts_and_money_from_payments(run):
 
 def test_the_task_is_the_first_line_also_when_it_was_posted_before_the_start(run):
     deep = "/root/scout/deep"
-    letter = Mail(
+    posted_mail = Mail(
         mail_id="m", author=SCOUT, recipient=deep, content="\n# Look here\nmore", kind="new_task"
     )
-    run.record(SCOUT, MailPosted(mail=letter))
+    run.record(SCOUT, MailPosted(mail=posted_mail))
     run.spawn(deep, "id2")
     run.record(SCOUT, InputPosted(input_id="i", parts=(TextInput(text="  first\nsecond"),)))
     assert run.agent(deep).task == "# Look here"

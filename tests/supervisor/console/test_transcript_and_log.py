@@ -33,7 +33,7 @@ from swarm.supervisor.console.agent_transcript import transcript_lines
 from swarm.supervisor.console.log_lines import LogFilter, log_line, matches_filter
 
 SCOUT = "/root/scout"
-LETTER = Mail(mail_id="m1", author="/root", recipient=SCOUT, content="look\nthere", kind="message")
+MAIL = Mail(mail_id="m1", author="/root", recipient=SCOUT, content="look\nthere", kind="message")
 DIFF = "@@ -1 +1 @@\n-old\n+new\x1b[2J\n"
 
 
@@ -75,7 +75,7 @@ STORY = numbered(
             output="one\ntwo\x1b[2J\n" + "more\n" * 12,
         ),
     ),
-    ("/root", MailPosted(mail=LETTER)),
+    ("/root", MailPosted(mail=MAIL)),
     (
         SCOUT,
         CallBegan(

@@ -40,8 +40,8 @@ def plan(tmp_path):
     )
 
 
-def change(plan, **wish):
-    return changed_plan(plan, ChangeSettings(agent="/root", **wish))
+def change(plan, **request):
+    return changed_plan(plan, ChangeSettings(agent="/root", **request))
 
 
 def with_limits(plan, **limits):
@@ -140,17 +140,17 @@ def test_who_may_only_read_may_read_anywhere(plan, tmp_path):
     assert change(plan, cwd="../else").cwd == str(tmp_path / "else")
 
 
-@pytest.mark.parametrize("wish", [{"sandbox": "read-only"}, {"cwd": "below"}])
-def test_a_locked_agent_keeps_its_sandbox_and_its_folder(plan, wish):
+@pytest.mark.parametrize("request", [{"sandbox": "read-only"}, {"cwd": "below"}])
+def test_a_locked_agent_keeps_its_sandbox_and_its_folder(plan, request):
     plan = msgspec.structs.replace(plan, role=RoleBrief(name="explorer", locked=True))
     with pytest.raises(UsageError, match="locked"):
-        change(plan, **wish)
+        change(plan, **request)
 
 
-@pytest.mark.parametrize("wish", [{"effort": "huge"}, {"model": "a\nb"}, {"model": "x" * 300}])
-def test_nonsense_is_refused(plan, wish):
+@pytest.mark.parametrize("request", [{"effort": "huge"}, {"model": "a\nb"}, {"model": "x" * 300}])
+def test_nonsense_is_refused(plan, request):
     with pytest.raises(UsageError):
-        change(plan, **wish)
+        change(plan, **request)
 
 
 def test_a_resumed_run_keeps_what_was_changed_and_gives_nothing_back(plan):

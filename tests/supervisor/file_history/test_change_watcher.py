@@ -47,7 +47,7 @@ def agent_in(work, path="/root") -> Agent:
     return Agent(plan)
 
 
-def wish(call, turn="t"):
+def request(call, turn="t"):
     return WatchFiles(turn_id=turn, call_id=call)
 
 
@@ -67,7 +67,7 @@ async def test_a_call_that_begins_during_a_look_owns_what_that_look_finds(work, 
     with trio.fail_after(20):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watching.run)
-            await watching.call_starting(agent, wish("one"))
+            await watching.call_starting(agent, request("one"))
             scan, inside, go_on = watching.tree.scan, trio.Event(), trio.Event()
 
             def slow():
@@ -78,7 +78,7 @@ async def test_a_call_that_begins_during_a_look_owns_what_that_look_finds(work, 
             monkeypatch.setattr(watching.tree, "scan", slow)
             watching.call_ended("one", detached=False)
             await inside.wait()
-            await watching.call_starting(agent, wish("two"))
+            await watching.call_starting(agent, request("two"))
             (work / "f").write_text("new")
             watching.call_ended("two", detached=False)
             go_on.set()
@@ -125,12 +125,12 @@ async def test_what_changes_while_nobody_works_is_nobodys(work):
     with trio.fail_after(20):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watching.run)
-            await watching.call_starting(agent, wish("one"))
+            await watching.call_starting(agent, request("one"))
             (work / "mine").write_text("x")
             watching.call_ended("one", detached=False)
             await watching.request_scan()
             (work / "theirs").write_text("y")
-            await watching.call_starting(agent, wish("two", turn="u"))
+            await watching.call_starting(agent, request("two", turn="u"))
             (work / "f").write_text("new")
             watching.call_ended("two", detached=False)
             await watching.finish()
@@ -144,7 +144,7 @@ async def test_a_turns_diff_is_told_once_when_it_is_over_and_not_before(work):
     with trio.fail_after(20):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watching.run)
-            await watching.call_starting(agent, wish("one"))
+            await watching.call_starting(agent, request("one"))
             (work / "f").write_text("new")
             watching.call_ended("one", detached=False)
             await watching.request_scan()

@@ -21,7 +21,7 @@ TURN = EndedTurn("/root", "01a1", "t1", "/w")
 SECRET = "correct-horse-battery"
 
 
-class Desk:
+class Recorder:
     """A store, and turns whose diffs are asked for."""
 
     def __init__(self, folder) -> None:
@@ -62,14 +62,14 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path):
-    return Desk(tmp_path)
+def recorder(tmp_path):
+    return Recorder(tmp_path)
 
 
-def test_the_looks_of_one_turn_are_one_diff_in_gits_form(desk):
-    told = desk.told(
-        desk.step(("a.py", "one\ntwo\n", "one\n2\n"), ("gone", "x\n", None)),
-        desk.step(("a.py", "one\n2\n", "one\nzwei\n"), ("new", None, "++ n\n")),
+def test_the_looks_of_one_turn_are_one_diff_in_gits_form(recorder):
+    told = recorder.told(
+        recorder.step(("a.py", "one\ntwo\n", "one\n2\n"), ("gone", "x\n", None)),
+        recorder.step(("a.py", "one\n2\n", "one\nzwei\n"), ("new", None, "++ n\n")),
     )
     assert told == TurnDiff(
         turn_id="t1",
@@ -86,16 +86,16 @@ def test_the_looks_of_one_turn_are_one_diff_in_gits_form(desk):
     )
 
 
-def test_what_came_to_nothing_and_what_other_turns_did_is_not_told(desk):
-    there, back = desk.step(("f", "a\n", "b\n")), desk.step(("f", "b\n", "a\n"))
-    assert desk.told(there, back) is None
-    desk.diffs.begin("/root", "t1")
-    desk.diffs.add("/root", desk.change(there, turn="another"))
-    assert desk.diffs.make_diff(TURN, desk.diffs.take(TURN), ()) is None
+def test_what_came_to_nothing_and_what_other_turns_did_is_not_told(recorder):
+    there, back = recorder.step(("f", "a\n", "b\n")), recorder.step(("f", "b\n", "a\n"))
+    assert recorder.told(there, back) is None
+    recorder.diffs.begin("/root", "t1")
+    recorder.diffs.add("/root", recorder.change(there, turn="another"))
+    assert recorder.diffs.make_diff(TURN, recorder.diffs.take(TURN), ()) is None
 
 
-def test_a_turn_in_folders_that_are_not_watched_is_told_even_if_nothing_was_seen(desk):
-    told = desk.told(uncovered=[f"/w/big{n}" for n in range(30)])
+def test_a_turn_in_folders_that_are_not_watched_is_told_even_if_nothing_was_seen(recorder):
+    told = recorder.told(uncovered=[f"/w/big{n}" for n in range(30)])
     assert told is not None
     assert (told.files, told.uncovered_count, len(told.uncovered)) == (0, 30, 20)
     words = describe_turn_diff(told)
@@ -103,14 +103,14 @@ def test_a_turn_in_folders_that_are_not_watched_is_told_even_if_nothing_was_seen
     assert "/w/big0, /w/big1, /w/big2" in words
 
 
-def test_a_secret_is_in_no_diff_wherever_the_diff_is_cut_or_kept(desk):
+def test_a_secret_is_in_no_diff_wherever_the_diff_is_cut_or_kept(recorder):
     long = "".join(f"line {n}\n" for n in range(10_000))
-    told = desk.told(
-        desk.step(
+    told = recorder.told(
+        recorder.step(
             ("a", None, f"key = {SECRET}\nghp_{'a' * 30}\n"), ("b", None, long + SECRET + "\n")
         )
     )
-    whole = (desk.folder / told.file).read_text()
+    whole = (recorder.folder / told.file).read_text()
     assert "[redacted]" in told.diff
     for text in (told.diff, whole):
         assert SECRET not in text
@@ -118,9 +118,9 @@ def test_a_secret_is_in_no_diff_wherever_the_diff_is_cut_or_kept(desk):
     assert whole.endswith("+[redacted]\n")
 
 
-def test_a_long_diff_is_in_a_file_and_its_record_has_the_head_and_says_so(desk):
-    told = desk.told(desk.step(("a", None, "ä" * 50 + "\n"), ("b", None, "x\n" * 18_000)))
-    whole = (desk.folder / told.file).read_text()
+def test_a_long_diff_is_in_a_file_and_its_record_has_the_head_and_says_so(recorder):
+    told = recorder.told(recorder.step(("a", None, "ä" * 50 + "\n"), ("b", None, "x\n" * 18_000)))
+    whole = (recorder.folder / told.file).read_text()
     head, note = told.diff.rsplit("\n# cut here", 1)
     assert whole.startswith(head + "\n")
     assert f"of {len(whole.encode()):,} bytes" in note
@@ -128,8 +128,8 @@ def test_a_long_diff_is_in_a_file_and_its_record_has_the_head_and_says_so(desk):
     assert told.added == 1 + 18_000
 
 
-def test_long_texts_are_compared_only_for_a_person_and_the_diff_says_why(desk):
-    told = desk.told(desk.step(("a", "x\n" * 5_000, "y\n"), ("b", "x\n" * 30_000, None)))
+def test_long_texts_are_compared_only_for_a_person_and_the_diff_says_why(recorder):
+    told = recorder.told(recorder.step(("a", "x\n" * 5_000, "y\n"), ("b", "x\n" * 30_000, None)))
     assert told.diff.splitlines()[1::3] == [
         "Binary files a/a and b/a differ (more than 4,000 lines)",
         "Binary files a/b and /dev/null differ (more than 20,000 lines)",
@@ -143,9 +143,9 @@ def test_no_head_ends_in_the_middle_of_a_line_or_a_sign():
         assert head.startswith(("é" * 10 + "\n#", "#", text[:12]))
 
 
-def test_files_that_do_not_fit_are_counted_and_the_diff_says_so(desk):
-    edits = compose_changes([desk.step(*((f"f{n}", None, "x" * 100 + "\n") for n in range(9)))])
-    shown = render_diff(edits, desk.store, "/w", str, most_bytes=700)
+def test_files_that_do_not_fit_are_counted_and_the_diff_says_so(recorder):
+    edits = compose_changes([recorder.step(*((f"f{n}", None, "x" * 100 + "\n") for n in range(9)))])
+    shown = render_diff(edits, recorder.store, "/w", str, most_bytes=700)
     assert (shown.hidden, shown.added) == (6, 3)
     assert shown.text.endswith(
         "# 6 more changed files: the diff is cut here, at 700 bytes; `swarm diff` shows all\n"
@@ -153,15 +153,15 @@ def test_files_that_do_not_fit_are_counted_and_the_diff_says_so(desk):
     assert shown.text.count("diff --git") == 3
 
 
-def test_what_no_undo_brings_back_and_whose_it_may_be_is_said(desk):
-    step = desk.step(("f", "a\n", "b\n"), ("g", "a\n", "b\n"), shared=("/root/b",))
+def test_what_no_undo_brings_back_and_whose_it_may_be_is_said(recorder):
+    step = recorder.step(("f", "a\n", "b\n"), ("g", "a\n", "b\n"), shared=("/root/b",))
     lost = RecordedChange(
         agent="/root",
         before=[*step.before[:1], FileEntry(path="/w/g", kind="file", sha256=UNKNOWN)],
         after=step.after,
         shared_with=step.shared_with,
     )
-    told = desk.told(lost)
+    told = recorder.told(lost)
     assert (told.no_copy, told.shared_with) == (1, ("/root/b",))
     assert describe_turn_diff(told) == (
         "2 files, +1 -1; some may be the work of /root/b; 1 without a copy, which no undo brings "
@@ -169,8 +169,8 @@ def test_what_no_undo_brings_back_and_whose_it_may_be_is_said(desk):
     )
 
 
-def kept(desk, step, name="s1"):
-    change = desk.change(step, name=name)
+def kept(recorder, step, name="s1"):
+    change = recorder.change(step, name=name)
     taken = SnapshotTaken(snapshot_id=name, manifest=change.before, files=1, size_bytes=0)
     return FileSnapshot(
         taken=taken,
@@ -182,21 +182,21 @@ def kept(desk, step, name="s1"):
     )
 
 
-def test_changed_files_are_listed_by_their_whole_change_the_latest_last(desk):
+def test_changed_files_are_listed_by_their_whole_change_the_latest_last(recorder):
     chosen = [
-        kept(desk, desk.step(("z", "a", "b"), ("made", None, "a"), ("same", "a", "b"))),
-        kept(desk, desk.step(("made", "a", "b"), ("same", "b", "a"), ("gone", "a", None))),
-        kept(desk, desk.step(("/else/o", "a", "b"), ("o", "a", "b"), shared=("/root/b",))),
+        kept(recorder, recorder.step(("z", "a", "b"), ("made", None, "a"), ("same", "a", "b"))),
+        kept(recorder, recorder.step(("made", "a", "b"), ("same", "b", "a"), ("gone", "a", None))),
+        kept(recorder, recorder.step(("/else/o", "a", "b"), ("o", "a", "b"), shared=("/root/b",))),
     ]
-    told = list_changed_files(chosen, desk.store, "/w")
+    told = list_changed_files(chosen, recorder.store, "/w")
     assert told.files == ("M z", "D gone", "A made")
     assert told.perhaps == ("M /else/o", "M o")
     assert told.more == 0
 
 
-def test_of_very_many_changed_files_the_oldest_are_only_counted(desk):
-    many = [kept(desk, desk.step((f"f{n:03}", "a", "b"))) for n in range(MAX_LISTED + 5)]
-    told = list_changed_files(many, desk.store, "/w")
+def test_of_very_many_changed_files_the_oldest_are_only_counted(recorder):
+    many = [kept(recorder, recorder.step((f"f{n:03}", "a", "b"))) for n in range(MAX_LISTED + 5)]
+    told = list_changed_files(many, recorder.store, "/w")
     assert told.files[0] == "M f005"
     assert told.files[-1] == f"M f{MAX_LISTED + 4:03}"
     assert (len(told.files), told.more) == (MAX_LISTED, 5)

@@ -217,7 +217,7 @@ def test_the_schema_of_the_last_turn_is_remembered_until_words_bring_another_or_
     assert fold_agent(records(*went_on)).output_schema == b"1"
     assert fold_agent(records(*asked, posted("i2", b"2"), read)).output_schema == b"2"
     assert fold_agent(records(*asked, posted("i2", None), read)).output_schema == b"1"
-    assert fold_agent(records(*asked, started("of a letter"))).output_schema == b"1"
+    assert fold_agent(records(*asked, started("of a posted_mail"))).output_schema == b"1"
     assert fold_agent(records(*asked, posted("i2", None), started("i2"))).output_schema is None
 
 

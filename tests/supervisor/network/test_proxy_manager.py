@@ -69,5 +69,5 @@ async def test_a_dead_proxy_is_replaced_its_questions_end_and_a_failed_start_is_
         await trio.sleep(1)
         nursery.cancel_scope.cancel()
         warned = [body.message for body in team.bodies(Warned)]
-    again = "the network proxy ended and is started anew: killed by SIGKILL"
+    again = "the network proxy ended and is started again: killed by SIGKILL"
     assert warned == [again, again, "no network proxy could be started: no process"]

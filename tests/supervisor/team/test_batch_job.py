@@ -26,9 +26,9 @@ def job():
 
 
 def report(job, path=WORKER, **changes):
-    wish = ReportJobResult(job_id=job.job_id, item_id="r", result=b'{"n": 1}')
-    wish = msgspec.structs.replace(wish, **changes)
-    return report_result({job.job_id: job}, path, wish)
+    request = ReportJobResult(job_id=job.job_id, item_id="r", result=b'{"n": 1}')
+    request = msgspec.structs.replace(request, **changes)
+    return report_result({job.job_id: job}, path, request)
 
 
 def test_a_rows_own_worker_reports_once(job):

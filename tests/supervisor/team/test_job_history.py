@@ -9,7 +9,7 @@ from swarm.supervisor.team.job_files import TableFile
 from swarm.supervisor.team.job_history import UnfinishedJob, finished_rows, fold_jobs
 from swarm.supervisor.team.job_table import JobResultSpool, JobTable
 
-WISH = SpawnOnCsv(csv_path="t.csv", instruction="x")
+REQUEST = SpawnOnCsv(csv_path="t.csv", instruction="x")
 
 
 def records(*bodies) -> list[Record]:
@@ -18,7 +18,7 @@ def records(*bodies) -> list[Record]:
 
 def began(job_id: str, attempt: int = 1) -> JobBegan:
     return JobBegan(
-        job_id=job_id, wish=WISH, headers=("v",), rows=3, output="/o.csv", attempt=attempt
+        job_id=job_id, wish=REQUEST, headers=("v",), rows=3, output="/o.csv", attempt=attempt
     )
 
 
@@ -42,7 +42,7 @@ def test_rows_that_are_done_are_counted_once_and_not_run_again(tmp_path):
     table.write_text("v\none\ntwo\nthree\n")
     job = BatchJob(
         JobTable(path=str(table), headers=("v",), rows=3),
-        WISH,
+        REQUEST,
         JobResultSpool(io.BytesIO(), 3),
         attempt=2,
     )

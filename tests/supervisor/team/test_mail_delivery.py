@@ -29,12 +29,12 @@ async def test_a_letter_is_not_for_its_reader_before_the_journal_has_it(places):
         broadcast = SimpleNamespace(publish_record=shown.append)
         running = SimpleNamespace(journal=journal, broadcast=broadcast, agents=team)
         post = MailDelivery(running, nursery, wake=lambda member: None)
-        letter = make_mail("/root", "/root/a", "read me")
-        post.send(reader, letter)
-        assert reader.unwritten_mail == {letter.mail_id}
-        assert reader.unread_mail == {letter.mail_id: letter}
+        posted_mail = make_mail("/root", "/root/a", "read me")
+        post.send(reader, posted_mail)
+        assert reader.unwritten_mail == {posted_mail.mail_id}
+        assert reader.unread_mail == {posted_mail.mail_id: posted_mail}
         await journal.flush()
         assert not reader.unwritten_mail
         (record,) = read_records(places, file="a")
-        assert record.body == MailPosted(mail=letter)
+        assert record.body == MailPosted(mail=posted_mail)
         assert [one.body for one in shown] == [record.body]

@@ -278,7 +278,7 @@ async def test_a_run_goes_on_while_the_end_of_a_turn_is_on_its_way_to_the_disk(
 ):
     scripts = {
         "/root": [calls(spawn("a")), (says("first")[0], 2.5, END), (0.2, *says("second"))],
-        "/root/a": [(0.5, *says("a"))],  # its letter comes behind the root's shown answer
+        "/root/a": [(0.5, *says("a"))],  # its posted_mail comes behind the root's shown answer
     }
     async with open_team(tmp_path, scripts, disk_s=1.0) as team:
         await team.begin()

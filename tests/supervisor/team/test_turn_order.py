@@ -151,17 +151,17 @@ async def live_through(scripts, doings):
 def check_turns(records):
     """One beginning, one end, everything of it between; a death cuts it off."""
     turns, ended = {}, set()
-    born = set()
+    started = set()
     for record in records:
         path, body = record.agent, record.body
         match body:
             case AgentSpawned():
-                born.add(body.path)
+                started.add(body.path)
                 turns[body.path] = None
             case ProcessEnded():
                 turns[path] = None
             case TurnStarted(turn_id=turn_id):
-                assert path in born
+                assert path in started
                 assert turns[path] is None
                 assert (path, turn_id) not in ended
                 turns[path] = turn_id
@@ -204,9 +204,9 @@ def test_turns_and_requests_keep_their_order_whatever_happens(scripts, doings):
             assert after[: len(before)] == before
     said = {one.body.input_id for one in records if isinstance(one.body, InputPosted)}
     read = {one.body.item_id for one in records if isinstance(one.body, ItemRecorded)}
-    wishes = {
+    responses = {
         one.body.input_id
         for one in records
         if isinstance(one.body, InputPosted) and not one.body.parts
     }
-    assert said - wishes <= read
+    assert said - responses <= read

@@ -92,10 +92,10 @@ def test_the_tree_is_at_rest_when_nobody_works_and_no_letter_will_wake_anybody(t
     for member in (root, a, b):
         end_work(team, member)
     assert team.is_idle
-    letter = make_mail("/root/a", "/root", "wake up", wakes=True)
-    team.add_mail(root, letter)
+    posted_mail = make_mail("/root/a", "/root", "wake up", wakes=True)
+    team.add_mail(root, posted_mail)
     assert not team.is_idle
-    del root.unread_mail[letter.mail_id]
+    del root.unread_mail[posted_mail.mail_id]
     team.forget_read_mail(root)
     assert team.is_idle
 

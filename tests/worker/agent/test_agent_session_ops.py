@@ -49,7 +49,7 @@ def call(name, call_id="c"):
     return FunctionCall(call_id=call_id, name=name, arguments="{}")
 
 
-def letter(name, *, trigger=True):
+def deliver(name, *, trigger=True):
     mail = Mail(
         mail_id=name, author="/root/a", recipient="/root", content=name, trigger_turn=trigger
     )
@@ -167,14 +167,14 @@ async def test_words_unread_when_the_turn_is_aborted_are_kept_but_start_nothing(
 
 async def test_mail_with_trigger_starts_a_turn_and_mail_without_waits(autojump_clock):
     async with open_agent_harness(FAKE_AGENT_SPEC, [FINAL]) as play:
-        await play.supervisor.send_op(letter("quiet", trigger=False))
+        await play.supervisor.send_op(deliver("quiet", trigger=False))
         await trio.sleep(10)
         assert play.supervisor.events_of(TurnStarted) == []
-        await play.supervisor.send_op(letter("loud"))
+        await play.supervisor.send_op(deliver("loud"))
         await play.supervisor.wait_turns()
     assert play.supervisor.events_of(TurnStarted)[0].started_by == "mail"
     assert play.supervisor.items("mail") == [
-        mail_message(letter("quiet").mail), mail_message(letter("loud").mail)
+        mail_message(deliver("quiet").mail), mail_message(deliver("loud").mail)
     ]  # fmt: skip
     mail = [one for one in play.supervisor.events_of(ItemCompleted) if one.source == "mail"]
     assert [one.item_id for one in mail] == ["quiet", "loud"]
@@ -191,10 +191,10 @@ async def test_mail_cuts_a_response_short_after_a_thought_or_a_comment(autojump_
     async with open_agent_harness(FAKE_AGENT_SPEC, [(2.0, done(item), *FOREVER), FINAL]) as play:
         await play.supervisor.send_text("go")
         await trio.sleep(1)
-        await play.supervisor.send_op(letter("news", trigger=False))
+        await play.supervisor.send_op(deliver("news", trigger=False))
         await play.supervisor.wait_turns()
     assert play.gateway.cancelled == [1]
-    assert play.gateway.inputs[1][-2:] == (item, mail_message(letter("news").mail))
+    assert play.gateway.inputs[1][-2:] == (item, mail_message(deliver("news").mail))
     assert trio.current_time() < 1e5
 
 
@@ -202,7 +202,7 @@ async def test_mail_after_a_shown_answer_waits_for_the_next_turn(autojump_clock)
     async with open_agent_harness(FAKE_AGENT_SPEC, [(done(ANSWER), 5.0, END), FINAL]) as play:
         await play.supervisor.send_text("go")
         await trio.sleep(2)
-        await play.supervisor.send_op(letter("late"))
+        await play.supervisor.send_op(deliver("late"))
         await play.supervisor.wait_turns(2)
     first, second = play.supervisor.events_of(TurnStarted)
     assert (first.started_by, second.started_by) == ("user", "mail")
@@ -232,7 +232,7 @@ async def test_a_letters_turn_keeps_to_the_schema_of_the_turn_before(autojump_cl
             await play.supervisor.send_op(ask)
             await play.supervisor.wait_turns()
             turns = 2
-        await play.supervisor.send_op(letter("news"))
+        await play.supervisor.send_op(deliver("news"))
         await play.supervisor.wait_turns(turns)
     assert {one.output_schema for one in play.gateway.requests} == {b'{"x":1}'}
 

@@ -85,18 +85,18 @@ async def test_an_event_that_no_mailbox_takes_ends_no_agent_and_those_behind_it_
     autojump_clock,
 ):
     raw = msgspec.Raw(encode_item(text_message("user", LARGE)))
-    async with open_pair_server() as office, trio.open_nursery() as nursery:
-        office.admit(b"a", epoch=1)
-        reporter = Reporter(office.connect(b"a", epoch=1))
+    async with open_pair_server() as server, trio.open_nursery() as nursery:
+        server.admit(b"a", epoch=1)
+        reporter = Reporter(server.connect(b"a", epoch=1))
         nursery.start_soon(reporter.run_outbox)
         ticket = reporter.emit_tracked(began(PatchCall(changes=(DIFF,))))
         reporter.emit(ItemCompleted(turn_id="t", item=raw, item_id="i"))
         reporter.emit(Warned(message="behind"))
         heard = []
         while len(heard) < 3:
-            letter = await office.receive()
+            letter = await server.receive()
             heard.append(decode_event(letter.body))
-            office.acknowledge(letter)
+            server.acknowledge(letter)
         with trio.fail_after(5):
             await reporter.wait_journaled(ticket)
         nursery.cancel_scope.cancel()

@@ -8,16 +8,16 @@ from swarm.mailbox.protocol.requests import BlobStored, RequestRefused, StoreBlo
 from swarm.worker.agent.reporter import COALESCE_CHARS, Reporter
 
 
-async def hear(office, events):
+async def hear(server, events):
     while True:
-        letter = await office.receive()
+        letter = await server.receive()
         events.append(decode_event(letter.body))
 
 
 async def test_saying_never_waits_and_order_holds_beyond_the_window(autojump_clock):
-    async with open_pair_server() as office, trio.open_nursery() as nursery:
-        office.admit(b"a", epoch=1)
-        reporter = Reporter(office.connect(b"a", epoch=1))
+    async with open_pair_server() as server, trio.open_nursery() as nursery:
+        server.admit(b"a", epoch=1)
+        reporter = Reporter(server.connect(b"a", epoch=1))
         nursery.start_soon(reporter.run_outbox)
         for number in range(200):
             reporter.emit(Warned(message=str(number)))
@@ -28,8 +28,8 @@ async def test_saying_never_waits_and_order_holds_beyond_the_window(autojump_clo
         assert limit.cancelled_caught
         letters = 0
         while letters < 201:
-            letter = await office.receive()
-            office.acknowledge(letter)
+            letter = await server.receive()
+            server.acknowledge(letter)
             heard.append(decode_event(letter.body).message)
             letters += 1
         await reporter.wait_journaled(ticket)
@@ -40,11 +40,11 @@ async def test_saying_never_waits_and_order_holds_beyond_the_window(autojump_clo
 
 async def test_deltas_of_one_stream_travel_together_and_streams_stay_apart(autojump_clock):
     events = []
-    async with open_pair_server() as office, trio.open_nursery() as nursery:
-        office.admit(b"a", epoch=1)
-        reporter = Reporter(office.connect(b"a", epoch=1))
+    async with open_pair_server() as server, trio.open_nursery() as nursery:
+        server.admit(b"a", epoch=1)
+        reporter = Reporter(server.connect(b"a", epoch=1))
         nursery.start_soon(reporter.run_deltas)
-        nursery.start_soon(hear, office, events)
+        nursery.start_soon(hear, server, events)
         for piece in ("a", "b"):
             reporter.emit_delta(TextArrived, "t", "item", piece)
             reporter.emit_delta(OutputArrived, "t", "call", piece.upper())
@@ -63,9 +63,9 @@ async def test_deltas_of_one_stream_travel_together_and_streams_stay_apart(autoj
 
 
 async def test_a_reply_reaches_who_asked_and_a_stray_one_nobody(autojump_clock):
-    async with open_pair_server() as office, trio.open_nursery() as nursery:
-        office.admit(b"a", epoch=1)
-        reporter = Reporter(office.connect(b"a", epoch=1))
+    async with open_pair_server() as server, trio.open_nursery() as nursery:
+        server.admit(b"a", epoch=1)
+        reporter = Reporter(server.connect(b"a", epoch=1))
         nursery.start_soon(reporter.run_outbox)
         replies = {}
 
@@ -77,7 +77,7 @@ async def test_a_reply_reaches_who_asked_and_a_stray_one_nobody(autojump_clock):
                 asking.start_soon(ask, name)
             asked = []
             while len(asked) < 2:
-                asked.append(decode_event((await office.receive()).body))
+                asked.append(decode_event((await server.receive()).body))
             reporter.receive_reply(99, BlobStored(path="/stray"))
             for event in reversed(asked):
                 reporter.receive_reply(event.request_id, BlobStored(path=event.request.sha256))
@@ -89,13 +89,13 @@ async def test_a_reply_reaches_who_asked_and_a_stray_one_nobody(autojump_clock):
 async def test_a_request_that_no_mailbox_takes_is_refused_to_who_asked_and_the_voice_stays(
     autojump_clock,
 ):
-    async with open_pair_server() as office, trio.open_nursery() as nursery:
-        office.admit(b"a", epoch=1)
-        reporter = Reporter(office.connect(b"a", epoch=1))
+    async with open_pair_server() as server, trio.open_nursery() as nursery:
+        server.admit(b"a", epoch=1)
+        reporter = Reporter(server.connect(b"a", epoch=1))
         nursery.start_soon(reporter.run_outbox)
         reply = await reporter.request(StoreBlob(sha256="0" * 64, data=b"x" * (17 << 20)))
         assert isinstance(reply, RequestRefused) and "16777216" in reply.message
         reporter.emit_delta(TextArrived, "t", "x", "y" * (3 << 20))
         reporter.emit(Warned(message="still here"))
-        assert decode_event((await office.receive()).body) == Warned(message="still here")
+        assert decode_event((await server.receive()).body) == Warned(message="still here")
         nursery.cancel_scope.cancel()

@@ -53,8 +53,8 @@ async def test_an_agent_opens_asks_and_hears_its_answer_in_order(autojump_clock)
             SampleItemDone(request_id=1, item=item),
             SampleCompleted(request_id=1, usage=USAGE),
         ]
-        letter = await gateway.supervisor.receive()
-        assert decode_gateway_event(letter.body) == ResponseBilled(
+        message = await gateway.supervisor.receive()
+        assert decode_gateway_event(message.body) == ResponseBilled(
             agent_id="a1", provider="p", model="m", usage=USAGE, usd=0.006
         )
 

@@ -65,11 +65,11 @@ class Told:
 
 
 class Floor:
-    """A gateway, the supervisor's ear, and one agent that has opened its conversation."""
+    """A gateway, the supervisor's mailbox, and one agent that has opened its conversation."""
 
-    def __init__(self, reception, told, above, mailbox):
-        self.reception, self.told, self._above, self._mailbox = reception, told, above, mailbox
-        self.reservations = reception.reservations
+    def __init__(self, sessions, told, above, mailbox):
+        self.sessions, self.told, self._above, self._mailbox = sessions, told, above, mailbox
+        self.reservations = sessions.reservations
         self._numbers = 0
 
     async def ask(self, text="hi"):
@@ -86,9 +86,9 @@ class Floor:
     async def word(self):
         """The next word to the supervisor."""
         with trio.fail_after(30):
-            letter = await self._above.receive()
-        self._above.acknowledge(letter)
-        return decode_gateway_event(letter.body)
+            message = await self._above.receive()
+        self._above.acknowledge(message)
+        return decode_gateway_event(message.body)
 
     async def silence(self):
         """Nothing more is said to the supervisor."""
@@ -98,9 +98,9 @@ class Floor:
     async def answer(self):
         """The last event of a response."""
         while True:
-            letter = await self._mailbox.receive()
-            self._mailbox.acknowledge(letter)
-            event = decode_sample_event(letter.body)
+            message = await self._mailbox.receive()
+            self._mailbox.acknowledge(message)
+            event = decode_sample_event(message.body)
             if isinstance(event, SampleCompleted | SampleFailed | SampleWaiting):
                 return event
 
@@ -109,9 +109,7 @@ class Floor:
 async def open_floor(*, asks=True, model=MODEL):
     told = Told()
     provider = ProviderSpec(id="p", name="P", wire_api=model.wire)
-    house = GatewayApp(
-        ProviderChoice(provider=provider, model=model, why=""), told, load_catalogue()
-    )
+    app = GatewayApp(ProviderChoice(provider=provider, model=model, why=""), told, load_catalogue())
     spec = GatewaySpec(
         run_id="r",
         epoch=7,
@@ -125,17 +123,17 @@ async def open_floor(*, asks=True, model=MODEL):
         providers=(),
         asks_first=asks,
     )
-    async with open_pair_server() as office, open_pair_server() as above:
+    async with open_pair_server() as server, open_pair_server() as above:
         above.admit(b"g/1", epoch=1)
-        reception = AgentSessions(house, spec, above.connect(b"g/1", epoch=1), Redactor([]))
+        sessions = AgentSessions(app, spec, above.connect(b"g/1", epoch=1), Redactor([]))
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(reception.serve, office)
-            office.admit(b"a/a1/1", epoch=1)
-            mailbox = office.connect(b"a/a1/1", epoch=1)
+            nursery.start_soon(sessions.serve, server)
+            server.admit(b"a/a1/1", epoch=1)
+            mailbox = server.connect(b"a/a1/1", epoch=1)
             token = make_proof(RUN_KEY, b"a/a1/1", purpose="gateway")
             opening = OpenConversation(token=token, agent_id="a1", agent_path="/root")
             await mailbox.post(encode_sample_op(opening))
-            yield Floor(reception, told, above, mailbox)
+            yield Floor(sessions, told, above, mailbox)
             nursery.cancel_scope.cancel()
 
 
@@ -240,7 +238,7 @@ async def test_the_end_of_an_agent_ends_its_reservation(autojump_clock):
         asked = await floor.word()
         floor.reservations.decide(Granted(reservation="7-1"))
         await trio.testing.wait_all_tasks_blocked()
-        floor.reception.forget_agent("a1", 1)
+        floor.sessions.forget_agent("a1", 1)
         lapsed = await floor.word()
         assert (lapsed.tokens, lapsed.requests) == (asked.tokens - 1_000, 1)
 

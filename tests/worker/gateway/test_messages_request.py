@@ -79,8 +79,8 @@ def test_leading_developer_words_join_the_system_and_later_ones_are_marked():
 
 
 def test_a_letter_of_another_agent_is_told_and_never_the_models_own_word():
-    letter = Message(role="assistant", content=(InputText(text="done"),), author="/root/a")
-    assert messages(ask("go"), letter) == [("user", [text("go"), text("done")])]
+    message = Message(role="assistant", content=(InputText(text="done"),), author="/root/a")
+    assert messages(ask("go"), message) == [("user", [text("go"), text("done")])]
 
 
 def test_blank_texts_which_the_wire_refuses_are_left_out():

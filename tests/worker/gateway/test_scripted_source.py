@@ -213,10 +213,10 @@ async def test_a_resumed_agent_goes_on_after_the_answers_in_its_history(autojump
 
 
 def test_a_letter_in_a_history_is_no_response_of_the_model():
-    letter = msgspec.structs.replace(text_message("assistant", "hello"), author="/root/scout")
+    message = msgspec.structs.replace(text_message("assistant", "hello"), author="/root/scout")
     words, answer = text_message("user", "do it"), text_message("assistant", "one")
-    assert count_responses([words, answer, words, letter]) == 1
-    assert count_responses([words, letter, answer, letter, words, answer]) == 2
+    assert count_responses([words, answer, words, message]) == 1
+    assert count_responses([words, message, answer, message, words, answer]) == 2
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A text that broke off is said once and joined exactly, wherever it broke; else it begins anew."""
+"""A text that broke off is joined exactly and shown once, wherever it broke; else it restarts."""
 
 import msgspec
 import pytest

@@ -28,11 +28,13 @@ RUN, FREE = Run(), Run(sandboxed=False)
 WORKSPACE = WorkspaceWrite()
 
 
-def facts(argv, approval="on-request", sandbox=WORKSPACE, wish=None, rules=None) -> CommandFacts:
+def facts(
+    argv, approval="on-request", sandbox=WORKSPACE, escalation=None, rules=None
+) -> CommandFacts:
     words = argv.split() if isinstance(argv, str) else argv
     limits = Limits(approval=approval, sandbox=sandbox)
     match = (lambda one: tuple(rules.get(one[0], ()))) if rules else (lambda _: ())
-    return gather_facts(words, limits, wish, match_rules=match)
+    return gather_facts(words, limits, escalation, match_rules=match)
 
 
 def word(verdict) -> str:
@@ -48,7 +50,7 @@ def word(verdict) -> str:
 
 ROPE = DangerFullAccess()
 TABLE = [
-    # command, sandbox, wish → untrusted, on-failure, on-request, never
+    # command, sandbox, escalation → untrusted, on-failure, on-request, never
     ("ls", WorkspaceWrite(), None, "ask run run run"),
     ("ls", ReadOnly(), None, "ask run run run"),
     ("ls", ROPE, None, "ask-free free free free"),
@@ -68,10 +70,12 @@ TABLE = [
 
 
 @pytest.mark.parametrize("approval", POLICIES)
-@pytest.mark.parametrize(("command", "sandbox", "wish", "row"), TABLE)
-def test_a_command_without_rules_is_judged_by_the_table(command, sandbox, wish, row, approval):
+@pytest.mark.parametrize(("command", "sandbox", "escalation", "row"), TABLE)
+def test_a_command_without_rules_is_judged_by_the_table(
+    command, sandbox, escalation, row, approval
+):
     expected = row.split()[POLICIES.index(approval)]
-    assert word(decide_command(facts(command, approval, sandbox, wish))) == expected
+    assert word(decide_command(facts(command, approval, sandbox, escalation))) == expected
 
 
 @pytest.mark.parametrize(
@@ -94,13 +98,13 @@ def test_a_script_is_as_strict_as_its_strictest_command(script, row):
 
 @pytest.mark.parametrize(("script", "expected"), [("ls", "run"), ("cat <<EOF\nx\nEOF", "ask")])
 def test_a_complex_command_is_never_known_safe(script, expected):
-    assert word(decide_command(facts(["bash", "-lc", script], wish=MORE))) == expected
+    assert word(decide_command(facts(["bash", "-lc", script], escalation=MORE))) == expected
 
 
 @pytest.mark.parametrize("approval", ["on-failure", "never"])
 def test_wishing_for_more_where_nobody_would_be_asked_is_refused_in_words(approval):
     name = {"on-failure": "OnFailure", "never": "Never"}[approval]
-    assert decide_command(facts("make", approval, wish=ESCALATE)) == Refuse(
+    assert decide_command(facts("make", approval, escalation=ESCALATE)) == Refuse(
         reason=f"approval policy is {name}; reject command — you cannot ask for escalated "
         f"permissions if the approval policy is {name}"
     )
@@ -185,7 +189,7 @@ def test_a_dangerous_command_under_never_is_refused_with_its_reason():
 
 
 def test_the_models_own_words_are_the_reason_of_an_ask():
-    assert decide_command(facts("make", wish=ESCALATE)) == Ask(
+    assert decide_command(facts("make", escalation=ESCALATE)) == Ask(
         subject="`make`", cause="escalation", reason="May I?", then=FREE
     )
 
@@ -247,7 +251,7 @@ def test_a_refused_patch_says_why(sandbox, paths, reason):
     ("verdict", "parts"),
     [
         (
-            decide_command(facts("make all", wish=ESCALATE)),
+            decide_command(facts("make all", escalation=ESCALATE)),
             ["`make all`", "outside of the sandbox", "May I?"],
         ),
         (decide_command(facts("rm -rf x")), ["`rm -rf x`", "removes files by force"]),
@@ -271,8 +275,8 @@ def test_an_ask_that_nobody_can_answer_tells_the_model_what_and_what_now(verdict
     st.sampled_from([ReadOnly(), WorkspaceWrite(), ROPE]),
     st.sampled_from([None, ESCALATE, MORE, GRANTED]),
 )
-def test_nothing_leaves_a_sandbox_without_a_rule_or_a_question(argv, approval, sandbox, wish):
-    verdict = decide_command(facts(argv, approval, sandbox, wish))
+def test_nothing_leaves_a_sandbox_without_a_rule_or_a_question(argv, approval, sandbox, escalation):
+    verdict = decide_command(facts(argv, approval, sandbox, escalation))
     if isinstance(verdict, Run) and not isinstance(sandbox, DangerFullAccess):
         assert verdict.sandboxed
 
@@ -313,7 +317,7 @@ def test_a_yes_to_committing_is_none_to_what_throws_work_away_or_leaves_the_sand
         standing=AgentStanding(may_commit=True),
     )
     leaving = msgspec.structs.replace(
-        facts(COMMIT, approval, wish=ESCALATE),
+        facts(COMMIT, approval, escalation=ESCALATE),
         repository="/w",
         records_only=True,
         standing=AgentStanding(may_commit=True),

@@ -65,7 +65,7 @@ def facts(command, *, approval="on-request", granular=None, sandbox=BOUND, **mor
     return gather_facts(
         words,
         limits,
-        more.get("wish"),
+        more.get("escalation"),
         match_rules=lambda _: tuple(rules),
         standing=more.get("standing"),
     )
@@ -82,8 +82,8 @@ def word(verdict) -> str:
 
 
 @pytest.mark.parametrize(
-    # command, sandbox, wish, rules → all questions, no sandbox questions, no rule questions
-    ("command", "sandbox", "wish", "rules", "row"),
+    # command, sandbox, escalation, rules → all questions, no sandbox questions, no rule questions
+    ("command", "sandbox", "escalation", "rules", "row"),
     [
         ("ls", BOUND, None, (), ("run", "run", "run")),
         ("make", BOUND, None, (), ("run", "run", "run")),
@@ -98,12 +98,20 @@ def word(verdict) -> str:
         ("make", BOUND, ESCALATE, ("prompt",), ("ask-free", "ask-free", NO_RULE_QUESTIONS)),
     ],
 )
-def test_granular_refuses_unasked_what_it_does_not_let_through(command, sandbox, wish, rules, row):
+def test_granular_refuses_unasked_what_it_does_not_let_through(
+    command, sandbox, escalation, rules, row
+):
     matches = [rule(one) for one in rules]
     found = tuple(
         word(
             decide_command(
-                facts(command, sandbox=sandbox, wish=wish, rules=matches, granular=granular)
+                facts(
+                    command,
+                    sandbox=sandbox,
+                    escalation=escalation,
+                    rules=matches,
+                    granular=granular,
+                )
             )
         )
         for granular in (ALL, NO_SANDBOX, NO_RULES)
@@ -170,7 +178,7 @@ def test_the_question_and_the_refusal_name_the_rule_file_that_is_broken():
 
 
 @pytest.mark.parametrize(
-    ("wish", "rules", "expected"),
+    ("escalation", "rules", "expected"),
     [
         (ESCALATE, (), ROLE_LOCKED),
         (MORE, (), ROLE_LOCKED),
@@ -179,10 +187,10 @@ def test_the_question_and_the_refusal_name_the_rule_file_that_is_broken():
         (None, (), "run"),
     ],
 )
-def test_a_locked_role_stays_in_its_sandbox_whatever_is_said(wish, rules, expected):
+def test_a_locked_role_stays_in_its_sandbox_whatever_is_said(escalation, rules, expected):
     standing = AgentStanding(is_locked=True, held=WRITE_O)
     matches = [rule(one) for one in rules]
-    verdict = decide_command(facts("make", wish=wish, rules=matches, standing=standing))
+    verdict = decide_command(facts("make", escalation=escalation, rules=matches, standing=standing))
     assert word(verdict) == expected
     if isinstance(verdict, Run):
         assert verdict.extra is None
@@ -194,7 +202,7 @@ def test_a_locked_role_patches_nothing_outside():
 
 
 @pytest.mark.parametrize(
-    ("wish", "approval", "expected"),
+    ("escalation", "approval", "expected"),
     [
         (None, "on-request", Run(extra=WRITE_O)),
         (GRANTED, "on-request", Run(extra=WRITE_O)),
@@ -202,15 +210,17 @@ def test_a_locked_role_patches_nothing_outside():
         (None, "untrusted", Run(extra=WRITE_O)),
     ],
 )
-def test_what_is_held_joins_every_sandboxed_run(wish, approval, expected):
+def test_what_is_held_joins_every_sandboxed_run(escalation, approval, expected):
     verdict = decide_command(
-        facts("make", approval=approval, wish=wish, standing=AgentStanding(held=WRITE_O))
+        facts(
+            "make", approval=approval, escalation=escalation, standing=AgentStanding(held=WRITE_O)
+        )
     )
     assert (verdict.then if isinstance(verdict, Ask) else verdict) == expected
 
 
 def test_a_known_safe_command_is_not_given_what_nobody_was_asked_about():
-    assert decide_command(facts("ls", wish=MORE)) == Run()
+    assert decide_command(facts("ls", escalation=MORE)) == Run()
 
 
 RETRY = [
@@ -323,10 +333,10 @@ def test_all_of_both_covers_each_of_them(some, others):
     ),
 )
 def test_nothing_runs_outside_or_with_more_unless_it_was_granted(
-    argv, approval, granular, wish, standing
+    argv, approval, granular, escalation, standing
 ):
     verdict = decide_command(
-        facts(argv, approval=approval, granular=granular, wish=wish, standing=standing)
+        facts(argv, approval=approval, granular=granular, escalation=escalation, standing=standing)
     )
     if isinstance(verdict, Run):
         assert verdict.sandboxed

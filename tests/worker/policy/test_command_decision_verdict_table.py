@@ -62,9 +62,9 @@ def letter(verdict) -> str:
 
 def row_of(command, match_rules, group) -> str:
     found = []
-    for approval, sandbox, wish in SITUATIONS:
+    for approval, sandbox, escalation in SITUATIONS:
         limits = Limits(approval=approval, sandbox=sandbox)
-        facts = gather_facts(argv_of(command), limits, wish, match_rules=match_rules)
+        facts = gather_facts(argv_of(command), limits, escalation, match_rules=match_rules)
         found.append(letter(decide_command(with_effects(facts, group))))
     return " ".join(found)
 

@@ -13,11 +13,11 @@ MOUNTING = """
 import ctypes, sys
 from swarm.worker.sandbox.mount_fingerprint import MountFingerprint
 libc = ctypes.CDLL(None, use_errno=True)
-with MountFingerprint([sys.argv[1]]) as footing:
-    before = footing.is_unchanged()
+with MountFingerprint([sys.argv[1]]) as fingerprint:
+    before = fingerprint.is_unchanged()
     if libc.mount(b"none", sys.argv[2].encode(), b"tmpfs", 0, None):
         sys.exit(77)
-    print(before, footing.is_unchanged())
+    print(before, fingerprint.is_unchanged())
 """
 
 
@@ -28,10 +28,10 @@ def place(tmp_path):
 
 
 def test_what_is_only_written_in_changes_no_ground(place):
-    with MountFingerprint([str(place), "/"]) as footing:
+    with MountFingerprint([str(place), "/"]) as fingerprint:
         (place / "file").write_text("x")
         os.utime(place)
-        assert footing.is_unchanged()
+        assert fingerprint.is_unchanged()
 
 
 def renamed_and_made_anew(place):
@@ -62,10 +62,10 @@ def moved_with_its_parent(place):
     ],
 )  # fmt: skip
 def test_another_thing_at_a_path_is_another_ground(place, change):
-    with MountFingerprint(["/", str(place)]) as footing:
-        assert footing.is_unchanged()
+    with MountFingerprint(["/", str(place)]) as fingerprint:
+        assert fingerprint.is_unchanged()
         change(place)
-        assert not footing.is_unchanged()
+        assert not fingerprint.is_unchanged()
 
 
 def test_a_mount_anywhere_is_another_ground(place):
@@ -85,7 +85,7 @@ def test_what_is_not_there_gives_no_ground_and_leaves_nothing_open(place):
     before = os.listdir("/proc/self/fd")
     with pytest.raises(FileNotFoundError):
         MountFingerprint([str(place), str(place / "nothing")])
-    footing = MountFingerprint([str(place)])
-    footing.close()
-    footing.close()
+    fingerprint = MountFingerprint([str(place)])
+    fingerprint.close()
+    fingerprint.close()
     assert os.listdir("/proc/self/fd") == before

@@ -200,7 +200,7 @@ def test_landlock_grants_no_contents_of_hidden_folders(tmp_path):
 
 
 def test_of_a_crowded_tmp_with_a_hole_landlock_grants_only_what_is_wanted():
-    """Every folder in /tmp would be a grant of its own, for each command anew."""
+    """Every folder in /tmp would be a grant of its own, for each command again."""
     with tempfile.TemporaryDirectory(dir="/tmp") as crowd:
         wanted = [f"{crowd}/{number:03}" for number in range(0, 300, 60)]
         for number in range(300):

@@ -188,9 +188,12 @@ def test_a_command_starts_only_where_it_may_read(tree, workdir, fits):
 # --- what stays inside ---------------------------------------------------------------------------
 
 
-def facts(policy, wish=None, rules=()):
+def facts(policy, escalation=None, rules=()):
     return gather_facts(
-        ("/usr/bin/make", "x"), Limits(sandbox=policy), wish, match_rules=lambda _: tuple(rules)
+        ("/usr/bin/make", "x"),
+        Limits(sandbox=policy),
+        escalation,
+        match_rules=lambda _: tuple(rules),
     )
 
 

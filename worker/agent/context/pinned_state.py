@@ -118,8 +118,8 @@ def state_text(state: PinnedState) -> str:
 
 def state_block(state: PinnedState) -> str:
     """Return the state as the model reads it, even if it is empty."""
-    told = msgspec.json.format(msgspec.json.encode(state), indent=1).decode()
-    return f"{STATE_START}\n{told}\n{STATE_END}"
+    text = msgspec.json.format(msgspec.json.encode(state), indent=1).decode()
+    return f"{STATE_START}\n{text}\n{STATE_END}"
 
 
 def _plan_of(call: FunctionCall) -> tuple[PlanStep, ...]:

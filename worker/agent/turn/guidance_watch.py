@@ -31,11 +31,11 @@ class FolderGuidance(msgspec.Struct, frozen=True):
 
 
 class GuidanceWatch:
-    """The AGENTS.md state of one agent; `told` are the items of its restored history."""
+    """The AGENTS.md state of one agent; `restored` are the items of its restored history."""
 
-    def __init__(self, current: CurrentSpec, told: Iterable[AnyItem]) -> None:
+    def __init__(self, current: CurrentSpec, restored: Iterable[AnyItem]) -> None:
         self._current = current
-        self._seen = {folder for item in told if (folder := _guidance_folder(item))}
+        self._seen = {folder for item in restored if (folder := _guidance_folder(item))}
         self._left_bytes: int | None = None  # of the budget; None: not yet known
         # Resolved once: a command may later replace the folder by a link.
         self._root = Path(os.path.realpath(current.spec.cwd))
@@ -84,11 +84,11 @@ class GuidanceWatch:
         return load_guidance(self._root, config_folder=home, rules=self._rules())
 
     def _rules(self) -> GuidanceRules:
-        told = self._current.spec.context
+        rules = self._current.spec.context
         return GuidanceRules(
-            limit_bytes=told.guidance_bytes,
-            fallback_names=told.guidance_names,
-            root_markers=told.root_markers,
+            limit_bytes=rules.guidance_bytes,
+            fallback_names=rules.guidance_names,
+            root_markers=rules.root_markers,
             keeps_cwd=True,
             sandbox=self._current.spec.limits.sandbox,
         )

@@ -172,11 +172,11 @@ def test_roles_of_a_saved_run_are_judged_anew_and_built_in_ones_stay(held):
 
 def test_no_agent_chooses_another_model_than_the_pinned_one():
     asker = AgentPlan(path="/root", agent_id="1", role=REQUEST.role, limits=LIMITS, cwd="/")
-    wish = Spawn(task_name="x", message="do", model="b")
-    check_spawn_request(asker, wish)
-    check_spawn_request(asker, wish, pinned_model="b")
+    request = Spawn(task_name="x", message="do", model="b")
+    check_spawn_request(asker, request)
+    check_spawn_request(asker, request, pinned_model="b")
     with pytest.raises(AgentRequestError, match="every agent of this run has the model `a`"):
-        check_spawn_request(asker, wish, pinned_model="a")
+        check_spawn_request(asker, request, pinned_model="a")
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ FINAL = (done(ANSWER), END)
 TEAM_SPEC = msgspec.structs.replace(FAKE_AGENT_SPEC, can_spawn=True)
 
 
-def letter(name, content="news", *, kind="message", trigger=False):
+def deliver(name, content="news", *, kind="message", trigger=False):
     mail = Mail(
         mail_id=name, author="/root/a", recipient="/root", content=content, kind=kind,
         trigger_turn=trigger,
@@ -61,12 +61,12 @@ async def reply_to(play, reply, count):
 async def test_letters_are_read_once_in_order_under_their_own_ids(autojump_clock):
     async with open_agent_harness(FAKE_AGENT_SPEC, [FINAL, FINAL]) as play:
         for name in ("m1", "m2", "m1", "m3"):
-            await play.supervisor.send_op(letter(name, name))
+            await play.supervisor.send_op(deliver(name, name))
         await trio.sleep(60)
         assert play.gateway.requests == []  # none of them asks for a turn
         await play.supervisor.send_text("go")
         await play.supervisor.wait_turns()
-        await play.supervisor.send_op(letter("m2", "again"))
+        await play.supervisor.send_op(deliver("m2", "again"))
         await play.supervisor.send_text("go on", input_id="turn-2")
         await play.supervisor.wait_turns(2)
     assert payloads(play.gateway.inputs[-1]) == ["m1", "m2", "m3"]
@@ -80,8 +80,8 @@ async def test_letters_are_read_once_in_order_under_their_own_ids(autojump_clock
 
 async def test_a_task_wakes_an_idle_agent_and_brings_older_letters_along(autojump_clock):
     async with open_agent_harness(FAKE_AGENT_SPEC, [FINAL]) as play:
-        await play.supervisor.send_op(letter("old", "by the way"))
-        await play.supervisor.send_op(letter("task", "do it", kind="new_task", trigger=True))
+        await play.supervisor.send_op(deliver("old", "by the way"))
+        await play.supervisor.send_op(deliver("task", "do it", kind="new_task", trigger=True))
         await play.supervisor.wait_turns()
     assert [event.started_by for event in play.supervisor.events_of(TurnStarted)] == ["mail"]
     letters = [item for item in play.gateway.inputs[0] if isinstance(item, Message) and item.author]
@@ -99,7 +99,7 @@ async def test_a_waiting_letter_cuts_a_response_after_a_remark_or_a_thought(auto
         started = trio.current_time()
         await play.supervisor.send_text("go")
         await trio.sleep(1)
-        await play.supervisor.send_op(letter("m"))
+        await play.supervisor.send_op(deliver("m"))
         ending = await play.supervisor.wait_turns()
         assert trio.current_time() - started < 10
     assert ending.last_message == "done"
@@ -125,7 +125,7 @@ async def test_letters_that_come_while_a_tool_runs_join_the_next_request(autojum
     ) as play:
         await play.supervisor.send_text("go")
         await trio.sleep(2)
-        await play.supervisor.send_op(letter("m"))
+        await play.supervisor.send_op(deliver("m"))
         await play.supervisor.wait_turns()
     assert payloads(play.gateway.inputs[1]) == ["news"]
     assert len(play.supervisor.events_of(TurnStarted)) == 1
@@ -137,7 +137,7 @@ async def test_a_shown_answer_is_not_extended_by_a_later_letter(autojump_clock, 
     async with open_agent_harness(FAKE_AGENT_SPEC, [reply, FINAL]) as play:
         await play.supervisor.send_text("go")
         await trio.sleep(2)
-        await play.supervisor.send_op(letter("m", trigger=trigger))
+        await play.supervisor.send_op(deliver("m", trigger=trigger))
         await trio.sleep(60)
         turns = len(play.supervisor.events_of(TurnStarted))
     assert turns == (2 if trigger else 1)
@@ -148,7 +148,7 @@ async def test_a_task_that_comes_with_an_interrupt_is_started_at_once(autojump_c
     async with open_agent_harness(FAKE_AGENT_SPEC, [(1000.0, END), FINAL]) as play:
         await play.supervisor.send_text("go")
         await trio.sleep(2)
-        await play.supervisor.send_op(letter("task", "other", kind="followup", trigger=True))
+        await play.supervisor.send_op(deliver("task", "other", kind="followup", trigger=True))
         await play.supervisor.send_op(Interrupt())
         ending = await play.supervisor.wait_turns(2)
     assert ending.last_message == "done"
@@ -169,12 +169,12 @@ async def test_a_result_that_a_wait_has_given_is_not_paid_for_twice(autojump_clo
     async with open_team([*replies, FINAL, FINAL]) as play:
         await play.supervisor.send_text("go")
         await reply_to(play, Waited(timed_out=False, finished=(ended,), mail=1), 1)
-        await play.supervisor.send_op(letter("m1", "42", kind="final_answer", trigger=True))
+        await play.supervisor.send_op(deliver("m1", "42", kind="final_answer", trigger=True))
         await play.supervisor.wait_turns(1)
         await trio.sleep(1)
         await play.supervisor.send_text("more", input_id="turn-2")
         await reply_to(play, Sent(), 2)
-        await play.supervisor.send_op(letter("m2", "42", kind="final_answer", trigger=True))
+        await play.supervisor.send_op(deliver("m2", "42", kind="final_answer", trigger=True))
         await trio.sleep(10)
     told = payloads(play.supervisor.items("mail"))
     assert told == ["(wait_agent has given you this answer already)", "42"]
