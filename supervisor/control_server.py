@@ -21,6 +21,7 @@ from swarm.mailbox.protocol.control import (
     CompactAgent,
     ContinueAgent,
     Done,
+    EndRun,
     GetSnapshot,
     InterruptAgent,
     KillAgent,
@@ -113,6 +114,8 @@ class ControlService:
                 return await self._settings_requests.set_paused(path, paused=False)
             case KillAgent():
                 return await self._kill(request.agent)
+            case EndRun():
+                return self._end_run()
             case ListApprovals():
                 return Approvals(entries=self._approval_answers.entries())
             case ResolveApproval():
@@ -168,11 +171,18 @@ class ControlService:
         found = self._find_agent(path)
         if isinstance(found, Refused):
             return found
+        if found.path == ROOT_PATH and found.is_active:
+            self._shutdown.note_root_interrupt()
         if self._team_service.interrupt_suspended(found):
             return Done(message="interrupted 1 agent")
         agents = [found] if found.phase.has_process else []
         await self._agents.interrupt(agents, why, keep_commands=keep_commands)
         return Done(message=f"interrupted {_agent_count(len(agents))}")
+
+    def _end_run(self) -> AnyControlReply:
+        at_once = self._shutdown.is_idle
+        self._shutdown.finish()
+        return Done(message="the run ends" if at_once else "the run ends when its work is done")
 
     async def _kill(self, path: str) -> AnyControlReply:
         if not path or path == ROOT_PATH:

@@ -123,6 +123,8 @@ class RunRequest(Value):
     record: str | None = None
     replay: str | None = None
     ephemeral: bool = False
+    keep_open: bool = False  # at its end the run waits for input instead of ending
+    idle_timeout_s: float | None = None  # of a kept-open run; None: it waits without a limit
     linger_s: float = 60.0
     run_id: str | None = None  # chosen beforehand (--detach), or the run to resume
     resumes: bool = False

@@ -7,9 +7,12 @@ tasks react.
 
 import signal
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Literal
 
 import trio
+
+from swarm.mailbox.ids import ROOT_PATH
 
 from .agents.agent_manager import AgentManager
 from .agents.agent_record import Agent
@@ -17,6 +20,7 @@ from .team.team_service import TeamService
 
 StopStatus = Literal["interrupted", "terminated", "deadline"]
 Step = Callable[[], Awaitable[None]]
+_TURN_END_S = 5.0
 
 
 class SignalBuffer:
@@ -53,18 +57,37 @@ async def receive_signals(
 
 
 class RunShutdown:
-    """Stop requests so far. `stop`: end in order, now. `skip_grace`: kill without grace."""
+    """Stop requests so far. `stop`: end in order, now. `skip_grace`: kill without grace.
 
-    def __init__(self, agents: AgentManager, team: TeamService, nursery: trio.Nursery) -> None:
+    In a kept-open run an interrupt of all turns lets the run wait for input instead of ending it.
+    """
+
+    def __init__(
+        self,
+        agents: AgentManager,
+        team: TeamService,
+        nursery: trio.Nursery,
+        *,
+        keep_open: bool = False,
+    ) -> None:
         self._agents, self._team, self._nursery = agents, team, nursery
+        self._keep_open = keep_open
+        self.is_idle = False  # the run waits for input
+        self.is_finishing = False  # it ends as soon as its work is done
+        self.is_root_interrupted = False  # a person interrupted the root by itself
         self.status: StopStatus | None = None
         self._interrupted = False  # by a first Ctrl-C
+        self._turns_ending = 0  # interrupts of all turns that are in progress
         self.stop = trio.Event()
         self.skip_grace = trio.Event()
 
     def interrupt(self) -> None:
-        """Handle one Ctrl-C."""
-        if not self._interrupted:
+        """Handle one Ctrl-C. While the run waits for input, there is no turn to interrupt."""
+        if self.is_idle and not self.stop.is_set():
+            self.end("interrupted")
+        elif self._keeps_agents and not self._turns_ending:
+            self._nursery.start_soon(partial(self._interrupt_turns, "Ctrl-C"))
+        elif not self._interrupted and not self._turns_ending:
             self._interrupted = True
             self._nursery.start_soon(self._interrupt_and_end, self._begin_interrupt())
         elif not self.stop.is_set():
@@ -75,8 +98,10 @@ class RunShutdown:
     async def interrupt_all(self, why: str, *, keep_commands: bool) -> int:
         """Abort every turn, for `swarm interrupt RUN`; the run ends once no agent works.
 
-        Returns the number of agents.
+        A kept-open run waits for input then. Returns the number of agents.
         """
+        if self._keeps_agents:
+            return await self._interrupt_turns(why, keep_commands=keep_commands)
         agents = self._begin_interrupt()
         await self._agents.interrupt(agents, why, keep_commands=keep_commands)
         return len(agents)
@@ -87,18 +112,52 @@ class RunShutdown:
         self._team.interrupt_waiting()
         return list(self._agents.agents.values())
 
+    @property
+    def _keeps_agents(self) -> bool:
+        """True if the run goes on after an interrupt of all turns."""
+        root = self._team.team.members.get(ROOT_PATH) if self._keep_open else None
+        return root is not None and root.has_started and not self._agents.run_end.has_begun
+
+    async def _interrupt_turns(self, why: str, *, keep_commands: bool = False) -> int:
+        """Abort every turn of a run that stays."""
+        agents = list(self._agents.agents.values())
+        turns_over = [agent.done for agent in agents if _is_at_work(agent)]
+        self._turns_ending += 1
+        try:
+            self._team.interrupt_waiting(fate="cancelled")
+            await self._agents.interrupt(agents, why, keep_commands=keep_commands)
+            with trio.move_on_after(_TURN_END_S):
+                for over in turns_over:
+                    await over.wait()
+        finally:
+            self._turns_ending -= 1
+        return len(agents)
+
+    def finish(self) -> None:
+        """End the run as soon as its work is done, with its last answer."""
+        self.is_finishing = True
+        self._team.team.notify_change()
+
+    def begin_idle(self) -> None:
+        """The run waits for input from now on."""
+        self.is_idle = True
+
+    def end_idle(self) -> None:
+        """It works again, or ends."""
+        self.is_idle = self.is_root_interrupted = False
+
+    def note_root_interrupt(self) -> None:
+        """A person interrupts the root by itself: the run stays until they say how it goes on."""
+        self.is_root_interrupted = True
+
     async def _interrupt_and_end(self, agents: list[Agent]) -> None:
         """Abort each turn; then end the run, also if a message has started another turn.
 
         Waits neither for reviewers nor for an agent whose turn has yet to start: the interrupt may
         reach that agent before its turn starts.
         """
-        at_work = (
-            one
-            for one in agents
-            if not one.plan.slotless and (one.process.turn or one.turn_ends_pending)
-        )
-        turns_over = [agent.done for agent in at_work]  # an agent that works again gets a new event
+        # An agent that works again gets a new event.
+        turns_over = [agent.done for agent in agents if _is_at_work(agent)]
         await self._agents.interrupt(agents, "Ctrl-C")
         for over in turns_over:
             await over.wait()
@@ -150,3 +209,7 @@ class RunShutdown:
         """Wait `seconds`, then end the run with the status "deadline"."""
         await trio.sleep(seconds)
         self.end("deadline")
+
+
+def _is_at_work(agent: Agent) -> bool:
+    return not agent.plan.slotless and bool(agent.process.turn or agent.turn_ends_pending)

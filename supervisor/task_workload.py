@@ -10,14 +10,15 @@ from swarm.mailbox.ids import ROOT_PATH
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import ImageInput, TextInput, UserInput, UserInputPart
-from swarm.mailbox.protocol.records import InputPosted, RunCompleted, SettingsChanged
+from swarm.mailbox.protocol.records import AgentEnded, InputPosted, RunCompleted, SettingsChanged
 
 from .agents.agent_manager import AgentManager
 from .agents.agent_record import Agent, AgentPlan
-from .agents.end_states import GOOD_ENDS, WorkEnded, decide_resume
+from .agents.end_states import GOOD_ENDS, WorkEnded, decide_resume, last_end_state
 from .agents.resume_continuation import journal_continuation
 from .control_requests.settings_change import changed_plan, settings_of, with_settings
 from .fan_out.fan_out_runner import FanOutRunner, ItemAnswer, prompt_with_answers
+from .idle_wait import IdleWait
 from .journal.journal_reader import BadLine, read_records
 from .journal.replay import AgentMemory, RunPast, fold_agent, interrupted_end
 from .network.network_policy import with_rules
@@ -51,6 +52,7 @@ class TaskWorkload:
         self._run, self._agents, self._gateway = running, agents, gateway
         self._team_service = team_service
         self._shutdown, self._past = shutdown, past
+        self._idle_wait = IdleWait(running, agents, team_service, shutdown)
         self._fan_out: FanOutRunner | None = None
         agent_past, plan = past.agents.get(ROOT_PATH), past.plan
         known = agent_past.spawned.agent_id if agent_past else plan.root_id if plan else ""
@@ -104,9 +106,20 @@ class TaskWorkload:
             await self._start_root(body)
         except SpawnError as error:
             return RunCompleted(status="failed", message=str(error))
-        outcome = await self._team_service.wait_done()
-        if self._run.request.resumes and not self._agents.turns_started:
+        while True:
+            outcome = await self._team_service.wait_done(waits_for_all=self._idle_wait.applies_to)
+            completed = self._completed(outcome)
+            if not self._idle_wait.applies_to(outcome):
+                break
+            if not await self._idle_wait.wait(outcome, completed):
+                break
+        request = self._run.request
+        if request.resumes and not self._agents.turns_started and not request.keep_open:
             self._run.note(Warned(message=NOTHING_TO_DO), agent=ROOT_PATH)
+        return self._idle_wait.result(completed)
+
+    def _completed(self, outcome: AgentEnded) -> RunCompleted:
+        """How the run ends if it ends now."""
         # A review run's answer is parsed as a review, not by a schema.
         schema = None if self._run.request.review else self._run.request.output_schema
         end = self._team_service.team.members[ROOT_PATH].last_turn_end
@@ -211,7 +224,11 @@ class TaskWorkload:
         """
         if memory.open_turn is not None or memory.inputs:
             return None
-        verdict = decide_resume(self._past.agents.get(ROOT_PATH), memory)
+        root_past = self._past.agents.get(ROOT_PATH)
+        if self._run.request.keep_open and self._past.idle_seq > memory.last_end_seq:
+            state, message = last_end_state(root_past, memory)  # it waits for input, as before
+            return WorkEnded(state=state, message=message)
+        verdict = decide_resume(root_past, memory)
         if isinstance(verdict, WorkEnded):
             return verdict
         agent_names, schema = (plan.path, plan.agent_id), self._run.request.answer_schema

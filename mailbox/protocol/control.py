@@ -150,6 +150,10 @@ class KillAgent(Tagged):
     agent: str = ""
 
 
+class EndRun(Tagged):
+    """End a run that waits for input, with its last answer; one at work ends after its work."""
+
+
 class ListApprovals(Tagged):
     """List pending approvals, and those that a reviewer recently denied."""
 
@@ -197,6 +201,7 @@ AnyControl = (
     | PauseAgent
     | ContinueAgent
     | KillAgent
+    | EndRun
     | ListApprovals
     | ResolveApproval
     | UndoFiles

@@ -320,6 +320,20 @@ class JobClosed(Tagged):
     status: Literal["completed", "failed", "cancelled"]
 
 
+class RunIdle(Tagged):
+    """All work has ended, and the run stays: it waits for input. The next turn ends this state.
+
+    `status` and `result` are those that the run would have if it ended now.
+    """
+
+    status: Literal[
+        "completed", "truncated", "failed", "refused", "budget", "deadline", "provider", "sandbox",
+        "interrupted", "terminated",
+    ] = "completed"  # fmt: skip
+    result: str | None = None
+    message: str = ""
+
+
 class RunCompleted(Tagged):
     status: Literal[
         "completed", "truncated", "failed", "refused", "budget", "deadline", "provider", "sandbox",
@@ -379,6 +393,7 @@ AnyRecordBody = (
     | JobBegan
     | JobRowEnded
     | JobClosed
+    | RunIdle
     | RunCompleted
 )
 

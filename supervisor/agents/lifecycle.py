@@ -27,6 +27,7 @@ from .end_states import last_end_state
 from .slots import SlotsClosed
 
 _POLL_S = 0.25
+_RESTING_POLL_S = 2.0  # the interval of heartbeats
 # Tools in whose calls a turn may wait without a process: the supervisor produces their output.
 SUSPENDABLE_TOOLS: dict[str, type[WaitFor | Spawn]] = {"wait_agent": WaitFor, "spawn_agent": Spawn}
 ABORTED = "aborted by user"
@@ -70,6 +71,13 @@ class AgentLifecycle:
         with trio.move_on_after(self._run.request.linger_s):
             while self.is_idle(agent) and agent.process.may_have_commands:  # noqa: ASYNC110 — heartbeats
                 await trio.sleep(_POLL_S)
+        if self.is_idle(agent):
+            await self._agents.end(agent)
+
+    async def end_resting(self, agent: Agent) -> None:
+        """End the process of an agent that waits for input; not while one of its commands runs."""
+        while self.is_idle(agent) and agent.process.may_have_commands:  # noqa: ASYNC110 — heartbeats
+            await trio.sleep(_RESTING_POLL_S)
         if self.is_idle(agent):
             await self._agents.end(agent)
 

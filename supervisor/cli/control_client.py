@@ -110,6 +110,12 @@ def _with_view(run: RunSummary, view: RunView | None) -> RunSummary:
     if view is None:
         return run
     live = sum(agent.state != "ended" for agent in view.agents)
+    state = "idle" if view.status == "idle" else run.state
     return msgspec.structs.replace(
-        run, agents=live, total_tokens=view.usage.total_tokens, usd=view.usd, title=view.title
+        run,
+        state=state,
+        agents=live,
+        total_tokens=view.usage.total_tokens,
+        usd=view.usd,
+        title=view.title,
     )

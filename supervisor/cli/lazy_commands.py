@@ -60,6 +60,9 @@ LAZY_COMMANDS: dict[str, LazyCommand] = {
         "steer_commands", "Continue a paused agent, or the whole run.", "continue_agent"
     ),
     "rollback": LazyCommand("rollback_command", "Make an agent forget its last turns."),
+    "end": LazyCommand(
+        "steer_commands", "End a run that stays open, in order, with its last answer."
+    ),
     "kill": LazyCommand("steer_commands", "End an agent and all below it, or the whole run."),
     "name": LazyCommand("run_list_commands", "Give a run a name, or remove it."),
     "archive": LazyCommand(

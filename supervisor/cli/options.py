@@ -49,6 +49,8 @@ class RunOptions(Value):
     accept_truncated: bool = False
     require_sandbox: str | None = None
     ephemeral: bool = False
+    keep_open: bool = False
+    idle_timeout: str | None = None
     record: str | None = None
     replay: str | None = None
     reviews: bool = False  # True for a review of code
@@ -94,6 +96,19 @@ agent_options = stack_options(
             "--disable", multiple=True, metavar="FEATURE", help="As -c features.FEATURE=false."
         ),
         click.option("--strict-config", is_flag=True, help="Unknown keys are errors."),
+    ]
+)  # fmt: skip
+
+keep_open_options = stack_options(
+    [
+        click.option(
+            "--keep-open", is_flag=True,
+            help="At its end the run waits for input (`swarm send`) instead of ending.",
+        ),
+        click.option(
+            "--idle-timeout", metavar="SPAN",
+            help="With --keep-open: end when nothing was said for so long.",
+        ),
     ]
 )  # fmt: skip
 

@@ -49,7 +49,7 @@ def budget_parts(view: RunView, *, now: float) -> list[tuple[str, bool]]:
     if budget.requests is not None:
         share = view.drawn_requests / max(budget.requests, 1)
         parts.append(_part(share, f"of {budget.requests} requests"))
-    if view.deadline_unix_s is not None and view.status == "running":
+    if view.deadline_unix_s is not None and view.status in {"running", "idle"}:
         left_s = max(0.0, view.deadline_unix_s - now)
         whole_s = view.deadline_unix_s - view.started
         late = left_s < (1 - WARNING_SHARE) * whole_s

@@ -7,6 +7,7 @@ from swarm.mailbox.protocol.records import RunCompleted
 
 from .number_format import render_count, render_span, render_usd
 from .safe_text import clean_block, clean_line
+from .terminal import is_terminal
 
 
 def print_final_answer(completed: RunCompleted, *, stdout: TextIO, stderr: TextIO) -> None:
@@ -26,13 +27,20 @@ def print_final_answer(completed: RunCompleted, *, stdout: TextIO, stderr: TextI
     if not completed.result:
         return
     with contextlib.suppress(OSError, ValueError):
-        text = clean_block(completed.result) if stdout.isatty() else completed.result
-        try:
-            stdout.write(text if text.endswith("\n") else text + "\n")
-        except UnicodeEncodeError:
-            encoding = stdout.encoding or "ascii"
-            stdout.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+        stdout.write(_answer_text(completed.result, stdout))
         stdout.flush()
+
+
+def answer_bytes(answer: str, stdout: TextIO) -> bytes:
+    """An answer as `print_final_answer` prints it, for a stream that is written by its number."""
+    return _answer_text(answer, stdout).encode(stdout.encoding or "utf-8", "replace")
+
+
+def _answer_text(answer: str, stdout: TextIO) -> str:
+    text = clean_block(answer) if is_terminal(stdout) else answer
+    text = text if text.endswith("\n") else text + "\n"
+    encoding = stdout.encoding or "utf-8"
+    return text.encode(encoding, "replace").decode(encoding)
 
 
 def summarize_run(completed: RunCompleted) -> str:

@@ -48,6 +48,7 @@ from swarm.mailbox.protocol.records import (
     Reserved,
     Reviewed,
     RunCompleted,
+    RunIdle,
     RunStarted,
     SettingsChanged,
     SnapshotSettled,
@@ -114,6 +115,8 @@ def describe_body(body: AnyRecordBody) -> str:  # noqa: C901 - one case for each
             return clean_line(_turn_item_text(body))
         case TurnStarted() | TurnCompleted() | TurnFailed() | TurnAborted():
             return clean_line(_turn_text(body))
+        case RunIdle():
+            return clean_line(f"{body.status}: {first_line(body.message or body.result or '')}")
         case RunStarted() | ProviderChosen() | RunCompleted() | GatewayEnded() | ResponseBilled():
             return clean_line(_run_text(body))
         case EnteredReviewMode() | ExitedReviewMode():

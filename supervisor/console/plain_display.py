@@ -7,9 +7,12 @@ repeated: a continuing wait is printed once.
 from collections.abc import Callable
 from typing import TextIO
 
+import trio
+from msgspec.structs import replace
+
 from swarm.mailbox.ids import ROOT_PATH, is_reviewer, short_id
 from swarm.mailbox.protocol.changes import TurnDiff
-from swarm.mailbox.protocol.control import AnyFeed, RunView, TransientEvent
+from swarm.mailbox.protocol.control import AnyFeed, Recorded, RunView, TransientEvent
 from swarm.mailbox.protocol.events import (
     CallBegan,
     CallEnded,
@@ -38,12 +41,13 @@ from swarm.mailbox.protocol.records import (
     ProviderChosen,
     Record,
     RunCompleted,
+    RunIdle,
     RunStarted,
 )
 
 from .approval_description import approval_request_lines, describe_resolution
 from .budget_description import describe_widening
-from .final_answer import print_final_answer, summarize_run
+from .final_answer import answer_bytes, print_final_answer, summarize_run
 from .line_spool import LineSpool
 from .number_format import render_count, render_span, render_time
 from .record_description import (
@@ -71,7 +75,12 @@ class PlainLines:
         self._waits: dict[str, str] = {}  # path → the last wait that was printed
         self._paths: dict[str, str] = {}  # agent id → path, while its process runs
         self._fan_total = self._fan_ended = 0
-        self.held_answer: list[str] = []  # the root's last message: it may be the answer
+        self._held_answer: list[str] = []  # the root's last message: it may be the answer
+
+    def take_answer(self) -> list[str]:
+        """The lines of the root's last message, if they were held back."""
+        held, self._held_answer = self._held_answer, []
+        return held
 
     def add(self, feed: AnyFeed) -> list[str]:
         """The lines of one record or transient event, cleaned, without line feeds."""
@@ -91,10 +100,10 @@ class PlainLines:
         if agent != ROOT_PATH:
             return lines
         if isinstance(record.body, ItemRecorded):
-            held, self.held_answer = self.held_answer, lines
+            held, self._held_answer = self._held_answer, lines
             return held
         if isinstance(record.body, CallBegan | TurnStarted):
-            lines, self.held_answer = self.held_answer + lines, []
+            lines = self.take_answer() + lines
         return lines
 
     def _agent_of(self, record: Record) -> str:
@@ -119,6 +128,11 @@ class PlainLines:
             case ProviderChosen() as body:
                 why = f" ({body.why})" if body.why else ""
                 return [clean_line(f"provider {body.provider}, model {body.model}{why}")]
+            case RunIdle() as body:
+                why = f"{body.status}: {body.message}; " if body.message else ""
+                send = f"`swarm send {self._run} root TEXT` goes on"
+                text = f"{why}the run waits for input: {send}, `swarm end {self._run}` ends it"
+                return [clean_line(text)]
             case GatewayEnded(reason=reason):
                 return [clean_line(f"warning: the gateway ended and is started again: {reason}")]
             case FanOutPlanned() as body:
@@ -229,7 +243,7 @@ class PlainDisplay:
 
     Args:
         stderr: Receives the lines.
-        stdout: Receives only the final answer.
+        stdout: Receives only the final answer; of a run that stays, each turn's answer.
         with_answer: False for a watcher: no answer is printed at the end.
     """
 
@@ -238,22 +252,45 @@ class PlainDisplay:
         self._with_answer = with_answer
         self._spool = LineSpool(stderr)
         self._lines = PlainLines()
+        self._answers = LineSpool(stdout)
+        self._last_answer: str | None = None  # the one that was printed
 
     def on_feed(self, feed: AnyFeed) -> None:
+        if isinstance(feed, Recorded) and isinstance(feed.record.body, RunIdle):
+            self._put_answer(feed.record.body)
         self._put(self._lines.add(feed))
+
+    def _put_answer(self, idle: RunIdle) -> None:
+        """The answer of a turn of a run that stays."""
+        self._put_message()
+        if self._with_answer and idle.result:
+            self._answers.put(answer_bytes(idle.result, self._stdout))
+            self._last_answer = idle.result
 
     async def draw(self, current: Callable[[], RunView]) -> None:
         """Write lines while the run goes on. The view is unused: lines come from records."""
-        await self._spool.drain()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._answers.drain)
+            await self._spool.drain()
 
     def finish(self, completed: RunCompleted) -> None:
-        """If both streams are terminals, the answer is printed once; a log on stderr has it too."""
-        if not (is_terminal(self._stderr) and is_terminal(self._stdout) and self._with_answer):
-            self._put(self._lines.held_answer)
+        """Print the last lines, and the answer unless it was printed when the run began to wait."""
+        self._put_message()
         self._put([summarize_run(completed)])
         self._spool.flush()
+        self._answers.flush()
+        if completed.result and completed.result == self._last_answer:
+            if completed.status == "completed":
+                return
+            completed = replace(completed, result=None)
         if self._with_answer:
             print_final_answer(completed, stdout=self._stdout, stderr=self._stderr)
+
+    def _put_message(self) -> None:
+        """On two terminals the answer is printed once; a log on stderr has it too."""
+        held = self._lines.take_answer()
+        if not (is_terminal(self._stderr) and is_terminal(self._stdout) and self._with_answer):
+            self._put(held)
 
     def _put(self, lines: list[str]) -> None:
         if lines and (left_out := self._spool.take_left_out()):

@@ -12,7 +12,7 @@ from swarm.mailbox.protocol.approvals import (
     PendingApproval,
 )
 from swarm.mailbox.protocol.control import AgentView, RunView
-from swarm.mailbox.protocol.events import TokenCount, Warned
+from swarm.mailbox.protocol.events import TokenCount, TurnStarted, Warned
 from swarm.mailbox.protocol.gateway import RateLimits, ReservationReleased, ResponseBilled
 from swarm.mailbox.protocol.limits import Budget
 from swarm.mailbox.protocol.records import (
@@ -25,6 +25,7 @@ from swarm.mailbox.protocol.records import (
     Record,
     Reviewed,
     RunCompleted,
+    RunIdle,
     RunStarted,
 )
 
@@ -65,6 +66,10 @@ def reduce_run(run: RunView, body: AnyRecordBody, at: float) -> RunView:
             return replace(run, warnings=run.warnings + 1)
         case FanOutPlanned(items=items):
             return replace(run, fan_total=len(items), fan_done=0, fan_failed=0)
+        case RunIdle():
+            return replace(run, status="idle")
+        case TurnStarted() if run.status == "idle":
+            return replace(run, status="running")
         case RunCompleted():
             usage = body.usage if body.usage.total_tokens else run.usage
             usd = run.usd if body.usd is None else body.usd

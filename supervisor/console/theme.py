@@ -26,6 +26,7 @@ ATTENTION = Style(color="yellow", bold=True, reverse=True)
 
 STATE_STYLES = {
     "running": BUSY,
+    "idle": DIM,
     "starting": BUSY,
     "waiting": WARN,
     "restarting": WARN,

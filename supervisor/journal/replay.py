@@ -41,6 +41,7 @@ from swarm.mailbox.protocol.records import (
     ProviderChosen,
     Record,
     RunCompleted,
+    RunIdle,
     RunStarted,
     SettingsChanged,
 )
@@ -73,6 +74,7 @@ class RunPast(msgspec.Struct):
     fan_ended: dict[int, FanOutItemEnded] = {}  # index → its last end
     completed: RunCompleted | None = None
     usd: float | None = None
+    idle_seq: int = 0  # of the last record that it waits for input
     starts: int = 0  # how often the run was started or resumed
     started_ts: float = 0.0
     last_seq: int = 0
@@ -108,6 +110,8 @@ def fold_run(records: Iterable[Record]) -> RunPast:
                 past.usd = (past.usd or 0.0) + usd
                 if (payer := past.agents.get(record.agent)) is not None:
                     payer.usd = (payer.usd or 0.0) + usd
+            case RunIdle():
+                past.idle_seq = record.seq
             case RunCompleted() as body:
                 past.completed = body
             case _:

@@ -22,7 +22,10 @@ from .run_metadata import RunLabel, RunMetadata, is_run_alive, read_label, read_
 
 
 class RunSummary(Value):
-    """One row of `ps`. `state`: a status, "running", "stopped" (it died) or "unreadable"."""
+    """One row of `ps`. `state`: a status, "running", "stopped" (it died) or "unreadable".
+
+    A run itself tells whether it is "idle", that is waits for input.
+    """
 
     run_id: str
     state: str

@@ -37,6 +37,7 @@ from swarm.mailbox.protocol.records import (
     Record,
     Reviewed,
     RunCompleted,
+    RunIdle,
     RunStarted,
 )
 
@@ -52,6 +53,7 @@ from .json_lines import (
     ProviderLine,
     RateLimitsLine,
     RunCompletedLine,
+    RunIdleLine,
     ThreadStartedLine,
     WarningLine,
     json_usage,
@@ -159,6 +161,9 @@ class JsonConversion:
                 return [line]
             case RateLimits(windows=found):
                 return [RateLimitsLine(windows=tuple(map(_rate_limit, found)))]
+            case RunIdle() as body:
+                said = body.message or UNSET
+                return [RunIdleLine(status=body.status, result=body.result, message=said)]
             case RunCompleted() as body:
                 return self._run_completed(body)
             case _:

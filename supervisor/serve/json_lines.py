@@ -291,6 +291,14 @@ class BudgetUse(JsonPart):
         return msgspec.structs.replace(self, used_usd=round(self.used_usd, 9))
 
 
+class RunIdleLine(JsonLine, tag="run.idle"):
+    """The run waits for input; `status` and `result` are as in `run.completed`."""
+
+    status: str
+    result: str | None
+    message: str | UnsetType = UNSET
+
+
 class RunCompletedLine(JsonLine, tag="run.completed"):
     status: str
     result: str | None

@@ -46,6 +46,7 @@ from ..agents.spawning import AgentSpawner
 from ..journal.replay import AgentPast, RunPast
 from ..run_context import RunContext
 from .agent_actions import AgentActions
+from .batch_job import JobFate
 from .detached_jobs import DetachedJobs
 from .mail_delivery import MailDelivery, report_to_parent, unreported_ends
 from .person_input import PersonInput
@@ -89,23 +90,34 @@ class TeamService:
         self._person_input = PersonInput(running, self.agents, self._wake)
         nursery.start_soon(self._deadlock_detector.run)
 
-    async def wait_done(self) -> AgentEnded:
+    @property
+    def is_idle(self) -> bool:
+        """True if no agent works or waits for a slot, and no mail or input will wake one."""
+        return self.team.is_idle and self._detached_jobs.is_idle and self._person_input.is_idle
+
+    async def wait_done(
+        self, *, waits_for_all: Callable[[AgentEnded], bool] = lambda ended: False
+    ) -> AgentEnded:
         """Return how the root's work ended, once the run's work is done.
 
         That is when the root's turn has ended, no agent works or waits for a slot, and no mail will
-        wake one; or at once when the root failed or was stopped.
+        wake one; or at once when the root failed or was stopped, unless `waits_for_all` says that
+        the others go on after this end of the root.
         """
         while True:
             root = self.team.members.get(ROOT_PATH)
             outcome = None if root is None else root.outcome
             if root is not None and root.is_active and not (outcome and outcome.cut_off):
                 outcome = None  # else mail has started a turn while the run ends
-            is_done = (
-                self.team.is_idle and self._detached_jobs.is_idle and self._person_input.is_idle
-            )
-            if outcome is not None and (outcome.state not in GOOD_ENDS or is_done):
+            if outcome is not None and (
+                self.is_idle or not (outcome.state in GOOD_ENDS or waits_for_all(outcome))
+            ):
                 return outcome
             await self.team.wait_change()
+
+    def rest(self, root: Agent) -> None:
+        """The run waits for input: end the root's process, once it has no command left."""
+        self._nursery.start_soon(self.lifecycle.end_resting, root)
 
     def restore(self, past: RunPast, root: AgentPlan) -> None:
         """Restore a resumed run's team; its unfinished agents continue.
@@ -167,12 +179,16 @@ class TeamService:
             )
             self.mail.send(parent, note)
 
-    def interrupt_waiting(self) -> None:
-        """Apply Ctrl-C to suspended turns and to jobs without a turn; a resume continues them."""
-        self._jobs.set_fate("later")
+    def interrupt_waiting(self, *, fate: JobFate = "later") -> None:
+        """Apply Ctrl-C to suspended turns and to jobs without a turn.
+
+        Whether a resume continues the jobs, `fate` says.
+        """
+        self._jobs.set_fate(fate)
         self._detached_jobs.cancel_all()
         for member in tuple(self.team.members.values()):
             self.interrupt_suspended(member)
+        self.team.notify_change()  # a run that waits for input ends
 
     def interrupt_suspended(self, member: Agent) -> bool:
         """Abort a suspended turn; False if there is none."""

@@ -285,7 +285,7 @@ async def _set_up(
     )
     team.service = await nursery.start(run_team_service, team.running, GatewayAddress())
     team.control = team.service.agents
-    team.ending = RunShutdown(team.control, team.service, nursery)
+    team.ending = RunShutdown(team.control, team.service, nursery, keep_open=run_request.keep_open)
     plan_of = team.running.agents.plan_of
     queue = open_approval_queue(
         team.running, nursery, team.control, plan_of, config=run_paths.folder

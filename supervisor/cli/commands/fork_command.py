@@ -9,7 +9,7 @@ from swarm.mailbox.ids import new_uuid7, short_id
 from ...console.terminal import ColorChoice
 from ...runs.paths import find_run, find_user_paths, paths_of_run
 from ..lazy_commands import ColorCommand, OptionValue
-from ..options import show_options
+from ..options import keep_open_options, show_options
 from ..run_execution import start_run
 from .resume_command import rebuild_request, settings_change_options
 from .run_command import parse_show_options
@@ -24,6 +24,7 @@ from .run_command import parse_show_options
 @click.option("-p", "--prompt", help="The next prompt for its root; the new run starts at once.")
 @click.option("-c", "--config", multiple=True, metavar="KEY=VALUE", help="As for `swarm run`.")
 @settings_change_options
+@keep_open_options
 @show_options
 @click.pass_obj
 def fork(

@@ -21,10 +21,11 @@ from ...run_request import RunRequest
 from ...runs.paths import RunPaths, find_run, find_user_paths, paths_of_run
 from ...runs.run_metadata import is_run_alive, load_request, read_metadata
 from ..lazy_commands import ColorCommand, OptionValue
-from ..options import APPROVALS, SANDBOXES, show_options, stack_options
+from ..options import APPROVALS, SANDBOXES, keep_open_options, show_options, stack_options
 from ..run_execution import start_run
 from ..run_setup.config_layers import ConfigQuery, find_layers
 from ..run_setup.provider_specs import build_providers
+from ..run_setup.request_builder import idle_seconds
 from ..run_setup.requirements import apply_requirements_to_saved, find_requirements
 from ..run_setup.reviewer_choice import NO_PERSON_WARNING
 from ..run_setup.run_settings import key_variables, override_layer
@@ -70,6 +71,7 @@ def _check_change(request: RunRequest, change: ChangeSettings | None) -> None:
 @click.option("--deadline", metavar="SPAN", help="End it after 90s, 30m, 2h … from now.")
 @click.option("-c", "--config", multiple=True, metavar="KEY=VALUE", help="As for `swarm run`.")
 @settings_change_options
+@keep_open_options
 @show_options
 @click.pass_obj
 def resume(color: ColorChoice, /, run: str | None, *, last: bool, **given: OptionValue) -> int:
@@ -136,6 +138,8 @@ def rebuild_request(
         request.deadline_s if given["deadline"] is None else parse_duration(given["deadline"])
     )
     change = parse_settings_change(given)
+    keep_open = request.keep_open or given["keep_open"]
+    idle_timeout_s = idle_seconds(given["idle_timeout"], keep_open=keep_open)
     request = msgspec.structs.replace(
         request,
         providers=providers,
@@ -143,6 +147,8 @@ def rebuild_request(
         environment=environment,
         budget=budget,
         deadline_s=deadline,
+        keep_open=keep_open,
+        idle_timeout_s=request.idle_timeout_s if idle_timeout_s is None else idle_timeout_s,
         run_id=here.folder.name,
         resumes=True,
         next_prompt=prompt,

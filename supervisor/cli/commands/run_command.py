@@ -15,7 +15,14 @@ from ...console.terminal import ColorChoice, is_terminal
 from ...runs.paths import find_user_paths
 from ...task_file import MAX_TASK_BYTES, read_task
 from ..lazy_commands import ColorCommand, OptionValue
-from ..options import RunOptions, ShowOptions, agent_options, limit_options, show_options
+from ..options import (
+    RunOptions,
+    ShowOptions,
+    agent_options,
+    keep_open_options,
+    limit_options,
+    show_options,
+)
 from ..run_execution import start_run
 from ..run_notifier import split_command
 from ..run_setup.request_builder import PreparedRequest, build_request
@@ -42,6 +49,7 @@ from .trust_command import ask_project_trust, ask_task_trust
 @limit_options
 @click.option("--output-schema", metavar="FILE", help="JSON schema that the answer must fit.")
 @click.option("--accept-truncated", is_flag=True, help="An answer cut by the model is an answer.")
+@keep_open_options
 @show_options
 @click.option("--ephemeral", is_flag=True, help="Keep nothing after the end.")
 @click.option("--record", metavar="FILE", help="Save all model traffic of the tree.")

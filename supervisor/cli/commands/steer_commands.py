@@ -11,6 +11,7 @@ from swarm.mailbox.protocol.control import (
     ChangeSettings,
     CompactAgent,
     ContinueAgent,
+    EndRun,
     InterruptAgent,
     KillAgent,
     PauseAgent,
@@ -85,6 +86,20 @@ def kill(run: str, agent: str | None) -> None:
       swarm kill 4f21c0aa /root/scout
     """
     _send(run, KillAgent(agent=agent or ""))
+
+
+@click.command("end", cls=ColorCommand)
+@click.argument("run")
+def end(run: str) -> None:
+    """End a run that stays open, in order, with its last answer.
+
+    A run at work ends when its work is done.
+
+    \b
+    Example:
+      swarm end 4f21c0aa
+    """
+    _send(run, EndRun())
 
 
 @click.command("set", cls=ColorCommand)

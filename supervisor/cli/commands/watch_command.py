@@ -73,7 +73,7 @@ def load_run_view(here: RunPaths) -> RunView:
     for record in read_records(here):
         state.apply(Recorded(record=record))
     view = state.view()
-    if not is_run_alive(here) and view.status == "running":
+    if not is_run_alive(here) and view.status in {"running", "idle"}:
         view = msgspec.structs.replace(view, status="stopped")
     return view
 

@@ -166,6 +166,8 @@ def build_request(
         record=_absolute(options.record),
         replay=None if options.replay is None else _file(options.replay, "--replay"),
         ephemeral=options.ephemeral,
+        keep_open=options.keep_open,
+        idle_timeout_s=idle_seconds(options.idle_timeout, keep_open=options.keep_open),
         environment=dict(environment),
     )
     if settings.task.front.fan_out is not None:
@@ -204,6 +206,13 @@ def _narrow_sandbox(
 
 def _seconds(span: str | float | None) -> float | None:
     return None if span is None else parse_duration(span)
+
+
+def idle_seconds(span: str | None, *, keep_open: bool) -> float | None:
+    """The value of `--idle-timeout`. Raises UsageError."""
+    if span is not None and not keep_open:
+        raise UsageError("--idle-timeout is for a run that stays open; add --keep-open")
+    return _seconds(span)
 
 
 def _output_schema(options: RunOptions, settings: RunSettings) -> dict[str, object] | None:

@@ -1,0 +1,66 @@
+"""A run that stays: when all its work has ended, it waits for input instead of ending.
+
+A kept-open run waits after every end of its root. Any other run waits only if a person interrupted
+the root by itself: the agent stays, and the person says how it goes on. While the run waits, no
+agent has a process, except a root whose commands still run in the background.
+"""
+
+import trio
+
+from swarm.mailbox.ids import ROOT_PATH
+from swarm.mailbox.protocol.records import AgentEnded, RunCompleted, RunIdle
+
+from .agents.agent_manager import AgentManager
+from .run_context import RunContext
+from .run_shutdown import RunShutdown
+from .team.team_service import TeamService
+
+
+class IdleWait:
+    """One per run."""
+
+    def __init__(
+        self,
+        running: RunContext,
+        agents: AgentManager,
+        team_service: TeamService,
+        shutdown: RunShutdown,
+    ) -> None:
+        self._run, self._agents = running, agents
+        self._team_service, self._shutdown = team_service, shutdown
+        self._answered: RunCompleted | None = None  # the last good end of a turn
+
+    def applies_to(self, ended: AgentEnded) -> bool:
+        """True if the run waits for input after this end of its root."""
+        if self._agents.run_end.has_begun or self._shutdown.is_finishing or ended.state == "killed":
+            return False
+        alone = ended.state == "interrupted" and self._shutdown.is_root_interrupted
+        return self._run.request.keep_open or alone
+
+    async def wait(self, ended: AgentEnded, completed: RunCompleted) -> bool:
+        """Wait for input. False: the run is to end, by a person's word or the idle timeout.
+
+        Args:
+            ended: How the root's work ended; no agent works.
+            completed: How the run would end now.
+        """
+        if completed.status == "completed":
+            self._answered = completed
+        idle = RunIdle(status=completed.status, result=completed.result, message=completed.message)
+        self._run.note(idle)
+        self._shutdown.begin_idle()
+        team, service = self._run.agents, self._team_service
+        service.rest(team.members[ROOT_PATH])
+        limit_s = self._run.request.idle_timeout_s
+        with trio.move_on_after(float("inf") if limit_s is None else limit_s):
+            while self.applies_to(ended) and service.is_idle:
+                await team.wait_change()
+        self._shutdown.end_idle()
+        return not service.is_idle
+
+    def result(self, completed: RunCompleted) -> RunCompleted:
+        """The run's result: after an interrupted turn, the last answer before it counts."""
+        ended_by_word = self._shutdown.is_finishing or not self._agents.run_end.has_begun
+        if completed.status == "interrupted" and ended_by_word and self._answered is not None:
+            return self._answered
+        return completed
