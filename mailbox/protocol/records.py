@@ -22,9 +22,9 @@ from .events import (
 )
 from .gateway import RateLimits, ReservationReleased, ResponseBilled
 from .items import AnyItem, TokenUsage
+from .job_records import JobBegan, JobClosed, JobRowEnded
 from .limits import Budget, Limits
 from .ops import Mail, UserInputPart
-from .requests import SpawnOnCsv
 from .review import EnteredReviewMode, ExitedReviewMode
 from .settings import AgentSettings
 
@@ -290,34 +290,6 @@ class FanOutItemEnded(Tagged):
     state: EndState
     result: str = ""
     attempt: int = 1
-
-
-class JobBegan(Tagged):
-    """A batch job over a table starts for the record's agent; repeated when it is resumed.
-
-    The results of its rows are in a file of its own, named by the job's id.
-    """
-
-    job_id: str
-    wish: SpawnOnCsv
-    headers: tuple[str, ...]
-    rows: int
-    output: str  # the file for the results
-    attempt: int = 1  # of the job; above 1: an earlier attempt was cut off
-
-
-class JobRowEnded(Tagged):
-    """`cells` are the row's result columns, written after its own columns."""
-
-    index: int  # from 0
-    cells: tuple[str, ...]
-
-
-class JobClosed(Tagged):
-    """The job has ended. A resume continues a job without this record."""
-
-    job_id: str
-    status: Literal["completed", "failed", "cancelled"]
 
 
 class RunIdle(Tagged):

@@ -21,6 +21,7 @@ from swarm.mailbox.protocol.events import (
     Warned,
 )
 from swarm.mailbox.protocol.gateway import RateLimits, ReservationReleased, ResponseBilled
+from swarm.mailbox.protocol.job_records import JobBegan, JobClosed, JobRowEnded
 from swarm.mailbox.protocol.records import (
     AgentEnded,
     AgentSpawned,
@@ -36,9 +37,6 @@ from swarm.mailbox.protocol.records import (
     GrantGiven,
     InputPosted,
     ItemRecorded,
-    JobBegan,
-    JobClosed,
-    JobRowEnded,
     MailHandled,
     MailPosted,
     PauseSet,

@@ -13,8 +13,8 @@ from typing import Literal
 import msgspec
 
 from swarm.mailbox.entropy import SYSTEM_ENTROPY, EntropySources
+from swarm.mailbox.protocol.job_records import JobRowEnded
 from swarm.mailbox.protocol.ops import TextInput, UserInput
-from swarm.mailbox.protocol.records import JobRowEnded
 from swarm.mailbox.protocol.requests import ReportJobResult, ResultAccepted, SpawnOnCsv
 from swarm.mailbox.schema_check import find_schema_violation
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from swarm.mailbox.protocol.records import JobBegan, JobClosed, JobRowEnded, Record
+from swarm.mailbox.protocol.job_records import JobBegan, JobClosed, JobRowEnded
+from swarm.mailbox.protocol.records import Record
 
 
 class UnfinishedJob(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ import trio
 
 from swarm.mailbox.protocol.control import TransientEvent
 from swarm.mailbox.protocol.events import Waiting
-from swarm.mailbox.protocol.records import JobBegan, JobClosed
+from swarm.mailbox.protocol.job_records import JobBegan, JobClosed
 from swarm.mailbox.protocol.requests import AnyReply, JobEnded, ReportJobResult, Spawn, SpawnOnCsv
 
 from ..agents.agent_manager import AgentManager

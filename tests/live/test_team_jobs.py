@@ -14,15 +14,8 @@ import trio
 
 from support.scripted_team_run import RESUME, ScriptedRun, call, calls, open_scripted_run, says
 from swarm.mailbox.protocol.events import CallBegan, TurnCompleted
-from swarm.mailbox.protocol.records import (
-    AgentSpawned,
-    ItemRecorded,
-    JobBegan,
-    JobClosed,
-    JobRowEnded,
-    MailPosted,
-    RunCompleted,
-)
+from swarm.mailbox.protocol.job_records import JobBegan, JobClosed, JobRowEnded
+from swarm.mailbox.protocol.records import AgentSpawned, ItemRecorded, MailPosted, RunCompleted
 
 pytestmark = pytest.mark.live
 LIMIT_S = 45

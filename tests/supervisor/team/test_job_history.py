@@ -2,7 +2,8 @@
 
 import io
 
-from swarm.mailbox.protocol.records import JobBegan, JobClosed, JobRowEnded, Record
+from swarm.mailbox.protocol.job_records import JobBegan, JobClosed, JobRowEnded
+from swarm.mailbox.protocol.records import Record
 from swarm.mailbox.protocol.requests import SpawnOnCsv
 from swarm.supervisor.team.batch_job import JOB_WORKER, BatchJob
 from swarm.supervisor.team.job_files import TableFile
