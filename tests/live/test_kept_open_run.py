@@ -68,12 +68,20 @@ async def test_a_supervisor_that_is_killed_while_it_waits_is_resumed_and_waits(r
         await wait_idle(rig, 1)
         os.kill(started.pid, signal.SIGKILL)
         await rig.wait_gone()
-        resumed = await rig.resume("--idle-timeout", "3s")
+        resumed = await rig.resume()
         await wait_idle(rig, 2)
         await command(rig, "send", rig.run_id, "root", "more")
         assert (await wait_idle(rig, 3)).result == "two"
-        done = await resumed.wait_end()  # by its idle timeout
+        await command(rig, "end", rig.run_id)
+        done = await resumed.wait_end()
     assert (done.code, done.out) == (0, "one\ntwo\n")
+
+
+async def test_an_idle_timeout_completes_the_run_with_its_last_answer(rig: Rig) -> None:
+    with trio.fail_after(LIMIT_S):
+        started = await rig.run(rig.script({"text": "one"}), "--keep-open", "--idle-timeout", "1s")
+        done = await started.wait_end()
+    assert (done.code, done.out, len(rig.bodies(RunIdle))) == (0, "one\n", 1)
 
 
 async def test_a_background_command_of_the_root_goes_on_while_the_run_waits(rig: Rig) -> None:
