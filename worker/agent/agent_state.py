@@ -23,6 +23,7 @@ from swarm.mailbox.protocol.items import (
     decode_item,
     encode_item,
     text_message,
+    text_of,
 )
 from swarm.mailbox.protocol.ops import Mail, UserInput
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
@@ -47,6 +48,7 @@ from .reporter import PendingEvent, Reporter
 from .sampler import OpenMailbox, Sampler
 from .turn.guidance_watch import GuidanceWatch
 from .turn.pause import PauseState
+from .turn.project_overview import ProjectOverview
 from .turn.turn_state import AbortReason, Turn
 
 Source = Literal["context", "user", "mail", "model", "tool", "note"]
@@ -75,6 +77,7 @@ class AgentState:
         self.output_schema = spec.output_schema  # kept by a turn without user input
         self.known_context = KnownContext()
         self._guidance = GuidanceWatch(current, ())
+        self._overview = ProjectOverview(current)
         self._guidance_text = spec.user_instructions
         self._is_first_context = spec.epoch == 1  # the spec's AGENTS.md texts are current
         self._item_count = 0
@@ -245,6 +248,7 @@ class AgentState:
                 case UserInput():
                     self.record_input(turn, entry)
                 case Mail():
+                    self._record_overview(turn, entry.content)
                     message = context_blocks.mail_message(
                         entry, known=self.team.was_result_shown(entry)
                     )
@@ -254,7 +258,16 @@ class AgentState:
         """Record a person's input; its output schema holds for the rest of the turn."""
         turn.output_schema = user_input.output_schema or turn.output_schema
         message = context_blocks.user_message(user_input.parts)
+        self._record_overview(turn, text_of(message.content))
         self.record(turn.turn_id, message, source="user", item_id=user_input.input_id)
+
+    def _record_overview(self, turn: Turn, task: str) -> None:
+        """Record what a small model is shown of the project beside a task."""
+        is_small = turn.model is not None and turn.model.constrained_calls
+        if not (is_small and self.spec.context.environment):
+            return
+        if text := self._overview.describe(task):
+            self.record(turn.turn_id, text_message("user", text), source="context")
 
     def record_outputs(self, turn: Turn) -> None:
         """Record the outputs of the response's calls, in call order, those of aborted ones too."""

@@ -2,12 +2,17 @@
 
 A small model writes calls that cannot be read. A server with constrained decoding (llama.cpp, vLLM
 and others take a JSON schema as `response_format`) lets it write nothing else than one object
-`{"name": …, "arguments": …}`, whose name is an offered tool and whose arguments have the tool's
-form. The answer for the user is a call as well, of `finish`. So every response can be read.
+`{"thought": …, "name": …, "arguments": …}`, whose name is an offered tool and whose arguments have
+the tool's form. The answer for the user is a call as well, of `finish`. So every response can be
+read. One short thought comes first: without it a small model calls before it has read the output.
 
+The answer is offered only after a call: a small model would answer what it has not looked up.
 Only the arguments that a tool requires are offered: each further one is a chance to be wrong.
+Commands, paths and answers have a longest length, because a model that repeats itself would fill
+the whole response; what reaches it was cut, and is not used.
 """
 
+import re
 from typing import cast
 
 import msgspec
@@ -21,6 +26,7 @@ from swarm.mailbox.protocol.items import (
     InputText,
     Message,
     OutputText,
+    Reasoning,
     text_of,
 )
 from swarm.mailbox.protocol.sampling import ToolSpec
@@ -31,20 +37,41 @@ from .request_encoding import HeadKey
 
 FINISH = "finish"
 _SUMMARY_CHARS = 300  # of a tool's description
-_EXAMPLES: dict[str, dict[str, object]] = {
-    "exec_command": {"cmd": "grep -rn 'def main' --include=*.py ."},
-    "list_dir": {"dir_path": "."},
-    "view_image": {"path": "picture.png"},
-    FINISH: {"answer": "The function is in src/app.py."},
+_SHOWN_CHARS = 400  # of a call that was cut
+_MOST_OUTPUTS = 20  # that are compared with a new one
+_THOUGHT_CHARS = 200
+_MOST_CHARS = {"cmd": 1_000, "path": 300, "answer": 2_000}  # servers refuse grammars beyond that
+# Placeholders, because a small model copies a concrete example and works on files of its own.
+_PLACEHOLDERS = {
+    "cmd": "<shell command>",
+    "path": "<file>",
+    "old_text": "<lines as they are>",
+    "new_text": "<lines as they are to be>",
+    "answer": "<one or two sentences>",
 }
+_ABOUTS = {  # shorter than for other models, and without what these cannot use
+    "exec_command": "Run a shell command in the folder of the project, for example cat to read a "
+    "file, grep -rn to search all files, or a test or program. You see its exit code and output.",
+    FINISH: "End the work with your final answer to the user.",
+}
+_SEEN_BEFORE = (
+    "\n(You made this same call before, and it gave the same output. Do not make it again. Read "
+    "the file that it is about as a whole, or try another way.)"
+)
+_HEADER_WITHOUT_USE = ("Chunk ID:", "Wall time:", "Original token count:")
+_NO_OUTPUT = "(no output)"
+_SEARCH = re.compile(r"\b(?:e?grep|rg|find)\b")
+_NOTHING_FOUND = "(nothing was found: read the file itself with cat, or search for another word)"
+_THOUGHT = "<what the last output says, and what to do next>"
 _to_json = msgspec.json.Encoder().encode
 
 JsonObject = dict[str, object]
 
 
-class WrittenCall(msgspec.Struct, frozen=True):
-    """What the model writes."""
+class WrittenCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the model writes, in this order."""
 
+    thought: str = ""
     name: str
     arguments: msgspec.Raw
 
@@ -52,26 +79,30 @@ class WrittenCall(msgspec.Struct, frozen=True):
 _decode_call = msgspec.json.Decoder(WrittenCall).decode
 
 
-def call_schema(tools: tuple[ToolSpec, ...], answer_schema: bytes | None) -> bytes:
+def call_schema(
+    tools: tuple[ToolSpec, ...], answer_schema: bytes | None, *, may_finish: bool = True
+) -> bytes:
     """The JSON schema of one response: a call of one of the tools, or of `finish`.
 
     Args:
         answer_schema: What the final answer must be; None: text.
+        may_finish: False: only a call of a tool.
     """
-    return _to_json({"anyOf": [_call_form(*form) for form in _forms(tools, answer_schema)]})
+    forms = _forms(tools, answer_schema)
+    offered = forms if may_finish else forms[:-1]
+    return _to_json({"anyOf": [_call_form(*form) for form in offered]})
 
 
 def describe_calls(tools: tuple[ToolSpec, ...], answer_schema: bytes | None) -> str:
-    """The part of the instructions that lists the tools, with an example of each."""
+    """The part of the instructions that lists the tools, with the form of each."""
     lines = [
         "Every answer is exactly one JSON object that calls one tool. You see its output, then you "
         f"call the next tool. When the work is done, call {FINISH}. The tools:",
     ]
-    abouts = {tool.name: _summary(tool.description) for tool in tools}
-    abouts[FINISH] = "End the work with your final answer to the user."
+    abouts = {tool.name: _summary(tool.description) for tool in tools} | _ABOUTS
     for name, form in _forms(tools, answer_schema):
-        example = _EXAMPLES.get(name) or _placeholders(form)
-        call = _to_json({"name": name, "arguments": example}).decode()
+        shown = {"thought": _THOUGHT, "name": name, "arguments": _placeholders(form)}
+        call = _to_json(shown).decode()
         lines.append(f"- {name}: {abouts[name]}\n  {call}")
     return "\n".join(lines)
 
@@ -94,7 +125,7 @@ def _required_only(schema: object) -> JsonObject:
     table = cast("JsonObject", schema) if isinstance(schema, dict) else {}
     properties = cast("JsonObject", table.get("properties") or {})
     required = cast("list[str]", table.get("required") or [])
-    kept = {name: properties[name] for name in required if name in properties}
+    kept = {name: _bounded(name, properties[name]) for name in required if name in properties}
     return {
         "type": "object",
         "properties": kept,
@@ -103,18 +134,30 @@ def _required_only(schema: object) -> JsonObject:
     }
 
 
+def _bounded(name: str, schema: object) -> object:
+    """The schema of a text with its longest length; others unchanged. Descriptions go."""
+    if not isinstance(schema, dict):
+        return schema
+    table = cast("JsonObject", schema)
+    if table.get("type") != "string":
+        return table
+    limit = _MOST_CHARS.get(name)
+    return {"type": "string"} if limit is None else {"type": "string", "maxLength": limit}
+
+
 def _call_form(name: str, arguments: JsonObject) -> JsonObject:
+    thought = {"type": "string", "maxLength": _THOUGHT_CHARS}
     return {
         "type": "object",
-        "properties": {"name": {"const": name}, "arguments": arguments},
-        "required": ["name", "arguments"],
+        "properties": {"thought": thought, "name": {"const": name}, "arguments": arguments},
+        "required": ["thought", "name", "arguments"],
         "additionalProperties": False,
     }
 
 
 def _placeholders(form: JsonObject) -> JsonObject:
     properties = cast("JsonObject", form["properties"])
-    return {name: f"<{name}>" for name in properties}
+    return {name: _PLACEHOLDERS.get(name, f"<{name}>") for name in properties}
 
 
 def _summary(description: str) -> str:
@@ -126,24 +169,44 @@ def _summary(description: str) -> str:
     return text[: end + 1] if end > 0 else text[:_SUMMARY_CHARS]
 
 
-def as_text(item: AnyItem) -> AnyItem:
-    """A call or its output as the message that the model writes or reads; others unchanged."""
+def as_text(item: AnyItem, *, thought: str = "") -> AnyItem:
+    """A call, its output or an answer as the message that the model writes or reads.
+
+    Args:
+        thought: What the model wrote before the call.
+    """
     match item:
         case FunctionCall(name=name, arguments=arguments):
-            return _written(name, arguments or "{}")
+            return _written(name, arguments or "{}", thought)
         case CustomToolCall(name=name, input=text):
-            return _written(name, _to_json({"input": text}).decode())
+            return _written(name, _to_json({"input": text}).decode(), thought)
         case FunctionCallOutput() | CustomToolCallOutput():
-            output = item.output if isinstance(item.output, str) else text_of(item.output)
-            return Message(role="user", content=(InputText(text=f"Output:\n{output}"),))
+            return Message(role="user", content=(InputText(text=observation(item)),))
+        case Message(role="assistant", author=None, content=content):
+            text = text_of(content)
+            if text.lstrip().startswith("{"):
+                return item  # a call that could not be read: it is corrected in this form
+            return _written(FINISH, _to_json({"answer": text}).decode(), thought)
         case _:
             return item
 
 
-def _written(name: str, arguments: str) -> Message:
+def observation(item: FunctionCallOutput | CustomToolCallOutput) -> str:
+    """What the model reads of a call's output: the exit code and the output, no times and ids."""
+    text = item.output if isinstance(item.output, str) else text_of(item.output)
+    header, found, output = text.partition("Output:\n")
+    if not found:
+        return f"Output:\n{text or _NO_OUTPUT}"
+    kept = [line for line in header.splitlines() if not line.startswith(_HEADER_WITHOUT_USE)]
+    return "\n".join((*kept, f"Output:\n{output if output.strip() else _NO_OUTPUT}"))
+
+
+def _written(name: str, arguments: str, thought: str) -> Message:
     try:
-        text = _to_json(WrittenCall(name, msgspec.Raw(arguments.encode()))).decode()
-    except msgspec.MsgspecError:
+        raw = msgspec.Raw(arguments.encode())
+        text = _to_json(WrittenCall(thought=thought, name=name, arguments=raw)).decode()
+        msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeEncodeError):
         text = f'{{"name": "{name}"}}'
     return Message(role="assistant", content=(OutputText(text=text),))
 
@@ -151,8 +214,39 @@ def _written(name: str, arguments: str) -> Message:
 class ConstrainedChatStore(ChatStore):
     """A conversation of the chat wire whose calls and outputs are plain messages."""
 
+    def clear(self) -> None:
+        super().clear()
+        self._thought = ""  # that came before the next call
+        self._call = ""  # the latest one, whose output is awaited
+        self._outputs: dict[str, str] = {}  # the latest output of each of the last calls
+        self._has_looked = False  # it has made a call since the latest task
+
     def append(self, item: AnyItem) -> None:
-        super().append(as_text(item))
+        if isinstance(item, Reasoning):
+            self._count += 1
+            self._thought = "\n".join(item.content)[:_THOUGHT_CHARS]
+            return
+        if isinstance(item, FunctionCall):
+            self._call, self._has_looked = f"{item.name} {item.arguments}", True
+        elif isinstance(item, Message) and item.role == "assistant" and item.author is None:
+            self._has_looked = False  # an answer: the next message is another task
+        text = as_text(item, thought=self._thought)
+        if isinstance(item, FunctionCallOutput) and isinstance(text, Message):
+            text = self._marked_if_repeated(text)
+        super().append(text)
+        self._thought = ""
+
+    def _marked_if_repeated(self, output: Message) -> Message:
+        """The output; a search without a result, and what the same call gave before, say so."""
+        text = text_of(output.content)
+        if _SEARCH.search(self._call) and text.endswith(_NO_OUTPUT):
+            text = text.removesuffix(_NO_OUTPUT) + _NOTHING_FOUND
+        is_repeated = self._outputs.pop(self._call, None) == text
+        self._outputs[self._call] = text
+        if len(self._outputs) > _MOST_OUTPUTS:
+            del self._outputs[next(iter(self._outputs))]
+        told = text + _SEEN_BEFORE if is_repeated else text
+        return Message(role="user", content=(InputText(text=told),))
 
     def body(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
         if not key.tools or key.compacts:
@@ -162,7 +256,7 @@ class ConstrainedChatStore(ChatStore):
             key,
             tools=(),
             instructions=f"{key.instructions}\n\n{listing}".strip(),
-            output_schema=call_schema(key.tools, key.output_schema),
+            output_schema=call_schema(key.tools, key.output_schema, may_finish=self._has_looked),
         )
         return super().body(bound, cache_key)
 
@@ -171,25 +265,58 @@ class ConstrainedChatStore(ChatStore):
 
 
 class ConstrainedChatStream(ChatStream):
-    """One response that is one call. The call of `finish` becomes the message of the answer."""
+    """One response that is one call. The call of `finish` becomes the message of the answer.
+
+    A call that reached a longest length is a message with its text, which the agent takes for a
+    call that cannot be read. Such an answer is truncated.
+    """
 
     def _take_text(self, text: str) -> None:
         """The JSON text is kept, and not shown while it arrives."""
         self._text.add(text)
 
-    def _emit_items(self, *, truncated: bool) -> None:
+    def _end(self) -> None:
+        call = self._call()
+        if call is not None and call.name == FINISH and _cut_argument(call.arguments):
+            self._finish_reason = "length"  # the grammar ended the answer, as a limit would
+        super()._end()
+
+    def _call(self) -> WrittenCall | None:
         try:
-            call = _decode_call(self._text.whole().strip())
+            return _decode_call(self._text.whole().strip())
         except msgspec.MsgspecError:
+            return None
+
+    def _emit_items(self, *, truncated: bool) -> None:
+        call = self._call()
+        if call is None:
             super()._emit_items(truncated=truncated)
             return
-        arguments = bytes(call.arguments).decode()
-        if call.name != FINISH:
+        if call.thought:
+            self._emit_item(Reasoning(content=(call.thought,), id=f"rs_{self._new_id()}"))
+        if call.name == FINISH:
+            self._emit_text_message(_answer(call.arguments))
+        elif cut := _cut_argument(call.arguments):
+            note = f"{self._text.whole()[:_SHOWN_CHARS]}… (cut: `{cut}` is too long)"
+            self._emit_text_message(note)
+        else:
+            arguments = bytes(call.arguments).decode()
             call_id = f"call_{self._new_id()}"
             self._emit_item(FunctionCall(call_id=call_id, name=call.name, arguments=arguments))
-            return
-        part = OutputText(text=_answer(call.arguments))
+
+    def _emit_text_message(self, text: str) -> None:
+        part = OutputText(text=text)
         self._emit_item(Message(role="assistant", content=(part,), id=f"msg_{self._new_id()}"))
+
+
+def _cut_argument(arguments: msgspec.Raw) -> str:
+    """The name of an argument that has reached its longest length; "" if there is none."""
+    table = cast("JsonObject", msgspec.json.decode(arguments))
+    for name, limit in _MOST_CHARS.items():
+        value = table.get(name)
+        if isinstance(value, str) and len(value) >= limit:
+            return name
+    return ""
 
 
 def _answer(arguments: msgspec.Raw) -> str:

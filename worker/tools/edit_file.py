@@ -3,15 +3,19 @@
 A small model cannot write the patch format, but it can copy a piece of text and say what is to
 stand there instead. The call becomes a patch of whole lines and takes the way of every patch:
 verified, judged, approved, watched, written.
+
+A small model that shall fix code changes its test instead, because that is where the failure was
+shown. So the first such changes of a test are held back, with the code that it tests.
 """
 
-from pathlib import Path
+import re
+from pathlib import Path, PurePosixPath
 from typing import Annotated
 
 import msgspec
 
 from swarm.mailbox.protocol.items import AnyCall
-from swarm.mailbox.protocol.sampling import ModelInfo
+from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 
 from ..patch.file_replacement import read_file
 from .apply_patch import PatchInvocation
@@ -20,6 +24,11 @@ from .tool_context import ToolContext
 from .tool_interface import Invocation, ToolFailed
 
 _SHOWN_CHARS = 2_000  # of the file, to a model that copied the text wrongly
+_MOST_HELD_BACK = 2  # changes of one test
+_MOST_TESTS = 100  # whose changes are counted
+_TEST_NAME = re.compile(r"test_.*|.*_test\.\w+|.*\.(?:test|spec)\.\w+")
+_IMPORTED = re.compile(r"^(?:from|import)\s+([\w.]+)", re.MULTILINE)
+_DEFINED = re.compile(r"^(?:async\s+)?(?:def|class)\s+(\w+)", re.MULTILINE)
 
 
 class EditFileArguments(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +36,7 @@ class EditFileArguments(msgspec.Struct, frozen=True, kw_only=True):
 
     path: Annotated[str, described("The file.")]
     old_text: Annotated[
-        str, described("Text that stands in the file, copied exactly. Empty: write a new file.")
+        str, described("Text that stands in the file, copied exactly. Empty: add new_text.")
     ]
     new_text: Annotated[str, described("What is to stand there instead.")]
 
@@ -40,13 +49,23 @@ class EditFileTool(FunctionTool):
 
     def __init__(self, context: ToolContext) -> None:
         self._context = context
+        self._held_back: dict[str, int] = {}  # test → how often
+        self._is_for_small_model = False
+
+    def describe(self, model: ModelInfo) -> ToolSpec | None:
+        self._is_for_small_model = model.constrained_calls  # others know what they do with tests
+        return super().describe(model)
 
     def is_offered(self, model: ModelInfo) -> bool:
         return model.constrained_calls
 
     async def prepare(self, call: AnyCall) -> Invocation:
         edit = decode_arguments(call, EditFileArguments)
-        patch = write_patch(self._read(edit.path), edit)
+        text = self._read(edit.path)
+        is_change = text is not None and edit.old_text.strip()
+        if self._is_for_small_model and is_change and is_test(edit.path):
+            self._hold_back(edit.path, text or "")
+        patch = write_patch(text, edit)
         return PatchInvocation(self._context, patch, self._context.spec.cwd)
 
     def _read(self, path: str) -> str | None:
@@ -59,6 +78,38 @@ class EditFileTool(FunctionTool):
             raise ToolFailed(f"{path} cannot be read: {error.strerror or error}") from error
         return data.decode("utf-8", "replace")
 
+    def _hold_back(self, path: str, text: str) -> None:
+        """Raises ToolFailed for the first changes of this test."""
+        times = self._held_back.get(path, 0)
+        if times >= _MOST_HELD_BACK or len(self._held_back) >= _MOST_TESTS:
+            return
+        self._held_back[path] = times + 1
+        shown = ""
+        for name in find_tested_files(path, text):
+            try:
+                code = self._read(name)
+            except ToolFailed:
+                continue
+            if code is not None:
+                shown = f" The code that it tests is in {name}:\n{code[:_SHOWN_CHARS]}"
+                break
+        raise ToolFailed(
+            f"{path} was not changed: it is a test, and tests say what the code must do. Find the "
+            f"mistake in the code, and change the code.{shown}"
+        )
+
+
+def is_test(path: str) -> bool:
+    """True for the usual names of test files."""
+    return _TEST_NAME.fullmatch(PurePosixPath(path).name) is not None
+
+
+def find_tested_files(path: str, text: str) -> list[str]:
+    """Where the code that a Python test imports may be: beside it, or from the project's top."""
+    names = [name.replace(".", "/") + ".py" for name in _IMPORTED.findall(text)]
+    folder = PurePosixPath(path).parent
+    return list(dict.fromkeys(one for name in names for one in (str(folder / name), name)))
+
 
 def write_patch(text: str | None, edit: EditFileArguments) -> str:
     """The patch that makes this edit; pure.
@@ -67,8 +118,8 @@ def write_patch(text: str | None, edit: EditFileArguments) -> str:
         text: The file's text; None: there is no such file.
 
     Raises:
-        ToolFailed: the old text does not stand in the file exactly once, a file that exists would
-            be overwritten as a whole, or nothing would change.
+        ToolFailed: the old text does not stand in the file exactly once, text that is added
+            defines again what the file defines, or nothing would change.
     """
     head = "*** Begin Patch\n"
     if not edit.old_text.strip() and not (text or "").strip():
@@ -77,15 +128,29 @@ def write_patch(text: str | None, edit: EditFileArguments) -> str:
     if text is None:
         raise ToolFailed(f"there is no file {edit.path}; to write it, leave old_text empty")
     if not edit.old_text.strip():
-        raise ToolFailed(
-            f"{edit.path} exists: copy the lines that change into old_text. {_shown(text)}"
-        )
+        return _append(text, edit)
     old, new = _whole_lines(text, edit)
     if old == new:
         raise ToolFailed("old_text and new_text are the same: nothing would change")
     removed = "".join(f"-{line}\n" for line in old)
     added = "".join(f"+{line}\n" for line in new)
     return f"{head}*** Update File: {edit.path}\n@@\n{removed}{added}*** End Patch"
+
+
+def _append(text: str, edit: EditFileArguments) -> str:
+    """The patch that adds the new text at the end of a file."""
+    again = sorted(set(_DEFINED.findall(text)) & set(_DEFINED.findall(edit.new_text)))
+    if again or not edit.new_text.strip():
+        what = f"{again[0]} is defined in {edit.path} already" if again else "new_text is empty"
+        raise ToolFailed(f"{what}: copy the lines that change into old_text. {_shown(text)}")
+    lines = text.split("\n")
+    at_end = len(lines) - (2 if text.endswith("\n") else 1)
+    kept = lines[at_end]
+    gap = [""] * 2 if _DEFINED.search(edit.new_text) else []
+    added = [*gap, *edit.new_text.strip("\n").split("\n")]
+    body = "".join(f"+{line}\n" for line in added)
+    head = "*** Begin Patch\n"
+    return f"{head}*** Update File: {edit.path}\n@@\n {kept}\n{body}*** End of File\n*** End Patch"
 
 
 def _whole_lines(text: str, edit: EditFileArguments) -> tuple[list[str], list[str]]:

@@ -7,8 +7,10 @@ stops at a fixed number of entries, so that memory and time for a huge folder ar
 import heapq
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -27,6 +29,7 @@ from .tool_interface import Invocation, ToolFailed, ToolResult
 
 MAX_SCANNED = 200_000
 MAX_NAME_BYTES = 500
+_LISTED_LEVELS = 5
 MayRead = Callable[[Path], bool]
 
 
@@ -73,6 +76,26 @@ def list_directory(arguments: ListDirArguments, *, may_read: MayRead | None = No
     return "\n".join(lines)
 
 
+def list_files(root: Path, *, limit: int, may_read: MayRead) -> list[str]:
+    """Return the paths of regular files below `root`, relative to it, sorted; those of upper levels
+    first if there are more than `limit`. Folders that cannot be read count as empty.
+
+    Args:
+        root: An absolute path.
+        limit: Most paths. At most thirty times as many entries are looked at.
+        may_read: Paths for which it returns False are left out, with all below them.
+    """
+    found: list[str] = []
+    walk = _Walk(root, _LISTED_LEVELS, may_read).entries()
+    with closing(walk), suppress(ToolFailed):
+        for entry in islice(walk, limit * 30):
+            if not entry.suffix:
+                found.append("/".join(entry.parts))
+            if len(found) >= limit:
+                break
+    return sorted(found)
+
+
 def show_name(name: str) -> str:
     """Return a file name safe to print on a line: at most 500 bytes, unprintables escaped."""
     text = name.encode("utf-8", "surrogateescape")[:MAX_NAME_BYTES].decode("utf-8", "replace")
@@ -101,7 +124,7 @@ class _Walk:
         self.scanned = 0
         self.stopped = False
 
-    def entries(self) -> Iterator[_Entry]:
+    def entries(self) -> Generator[_Entry, None, None]:
         may = self._may_read
         try:
             fd = open_if_allowed(

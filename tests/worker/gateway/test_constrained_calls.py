@@ -11,6 +11,7 @@ from swarm.mailbox.protocol.items import (
     FunctionCallOutput,
     Message,
     OutputText,
+    Reasoning,
     text_message,
 )
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
@@ -21,6 +22,7 @@ from swarm.worker.gateway.constrained_calls import (
     ConstrainedChatStream,
     call_schema,
     describe_calls,
+    observation,
 )
 from swarm.worker.gateway.request_encoding import EncodingContext, HeadKey, RequestHeadCache
 
@@ -39,7 +41,7 @@ EXEC = ToolSpec(
 
 
 def written(name, **arguments):
-    return {"name": name, "arguments": arguments}
+    return {"thought": "I must look.", "name": name, "arguments": arguments}
 
 
 @pytest.mark.parametrize(
@@ -52,6 +54,9 @@ def written(name, **arguments):
         (written("rm", cmd="ls"), False),
         ({"name": "finish", "arguments": {"answer": "x"}, "more": 1}, False),
         ("ls", False),
+        ({"name": "finish", "arguments": {"answer": "x"}}, False),
+        (written("exec_command", cmd="x" * 1_001), False),
+        (written("finish", answer="x" * 2_001), False),
     ],
 )
 def test_only_a_call_of_an_offered_tool_with_what_it_requires_fits_the_schema(call, fits):
@@ -73,6 +78,8 @@ def test_each_tool_is_told_with_a_call_that_fits_the_schema():
     assert [call["name"] for call in calls] == ["exec_command", "finish"]
     assert all(map(schema.is_valid, calls))
     assert "More about it" not in told
+    texts = [text for call in calls for text in call["arguments"].values()]
+    assert all(text.startswith("<") for text in texts)  # nothing that a model could copy
 
 
 def body_of(*items, tools=(EXEC,)):
@@ -101,6 +108,46 @@ def test_calls_and_outputs_are_messages_and_the_grammar_goes_with_the_request():
     assert body["max_tokens"] is not None if MODEL.max_output_tokens else True
 
 
+def test_the_model_reads_exit_code_and_output_without_times_and_ids():
+    told = "Chunk ID: 1c4cbd\nWall time: 0.05 seconds\nProcess exited with code 1\nOutput:\n"
+    output = FunctionCallOutput(call_id="c", output=told)
+    assert observation(output) == "Process exited with code 1\nOutput:\n(no output)"
+    assert observation(FunctionCallOutput(call_id="c", output="")) == "Output:\n(no output)"
+
+
+def test_a_call_that_gives_what_it_gave_before_is_told_so():
+    def tried(call_id, seconds):
+        call = FunctionCall(call_id=call_id, name="exec_command", arguments='{"cmd":"ls"}')
+        text = f"Wall time: {seconds} seconds\nOutput:\na.py\n"
+        return call, FunctionCallOutput(call_id=call_id, output=text)
+
+    body = body_of(text_message("user", "Do it"), *tried("c", 1), *tried("d", 2))
+    first, again = (body["messages"][place]["content"] for place in (3, 5))
+    assert first == "Output:\na.py\n"
+    assert again.startswith(f"{first}\n(You made this same call before")
+
+
+def test_an_answer_is_offered_only_after_a_call():
+    task = text_message("user", "How many?")
+    call = FunctionCall(call_id="c", name="exec_command", arguments='{"cmd":"ls"}')
+    done = Message(role="assistant", content=(OutputText(text="7"),))
+    for items, may_finish in [
+        ([task], False),
+        ([task, call], True),
+        ([task, call, done, task], False),
+    ]:
+        schema = body_of(*items)["response_format"]["json_schema"]["schema"]
+        fits = jsonschema_rs.validator_for(schema).is_valid(written("finish", answer="7"))
+        assert fits is may_finish
+
+
+def test_a_search_without_a_result_says_what_to_try():
+    call = FunctionCall(call_id="c", name="exec_command", arguments='{"cmd":"grep -n x a.py"}')
+    output = FunctionCallOutput(call_id="c", output="Process exited with code 1\nOutput:\n")
+    body = body_of(text_message("user", "Do it"), call, output)
+    assert body["messages"][-1]["content"].endswith("or search for another word)")
+
+
 def test_without_tools_the_model_answers_freely():
     body = body_of(text_message("user", "Hello"), tools=())
     assert "response_format" not in body
@@ -126,6 +173,34 @@ def test_a_call_becomes_a_call_and_finish_the_answer():
     item, _ = answer('{"name":"finish","arguments":{"answer":"All done."}}')
     part = OutputText(text="All done.")
     assert item.item == Message(role="assistant", content=(part,), id="msg_0")
+
+
+def test_the_thought_before_a_call_is_kept_and_goes_back_with_it():
+    thought, call, _ = answer('{"thought":"Look.","name":"exec_command","arguments":{"cmd":"ls"}}')
+    assert thought.item == Reasoning(content=("Look.",), id="rs_0")
+    body = body_of(text_message("user", "Do it"), thought.item, call.item)
+    assert body["messages"][-1]["content"] == (
+        '{"thought":"Look.","name":"exec_command","arguments":{"cmd":"ls"}}'
+    )
+
+
+def test_an_earlier_answer_is_shown_in_the_form_of_finish():
+    done = Message(role="assistant", content=(OutputText(text="It is 7."),))
+    body = body_of(text_message("user", "Count"), done, text_message("user", "And now?"))
+    assert body["messages"][2]["content"] == '{"name":"finish","arguments":{"answer":"It is 7."}}'
+
+
+def test_a_call_that_reached_its_longest_length_was_cut_and_is_not_made():
+    _, item, _ = answer(json.dumps(written("exec_command", cmd="ls " * 400)))
+    assert isinstance(item.item, Message)
+    assert item.item.content[0].text.startswith('{"thought"')
+    assert item.item.content[0].text.endswith("is too long)")
+
+
+def test_an_answer_that_reached_its_longest_length_is_truncated():
+    _, item, end = answer(json.dumps(written("finish", answer="and so on " * 200)))
+    assert item.item.content[0].text.startswith("and so on")
+    assert end.truncated
 
 
 def test_an_answer_with_a_schema_is_its_json():

@@ -17,7 +17,13 @@ from swarm.worker.patch.parse import AddFile, UpdateFile, parse_patch
 from swarm.worker.policy.command_decision import Run
 from swarm.worker.sandbox.sandbox_plan import plan_sandbox
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
-from swarm.worker.tools.edit_file import EditFileArguments, EditFileTool, write_patch
+from swarm.worker.tools.edit_file import (
+    EditFileArguments,
+    EditFileTool,
+    find_tested_files,
+    is_test,
+    write_patch,
+)
 from swarm.worker.tools.tool_context import ToolContext
 from swarm.worker.tools.tool_interface import ToolFailed
 
@@ -64,7 +70,8 @@ def test_a_line_that_lost_its_indentation_gets_it_back():
     [
         (CODE, "return a - b", "return a + b", "stands 2 times"),
         (CODE, "return x", "return y", "stands nowhere in calc.py. It is:\ndef add"),
-        (CODE, "", "all of it", "calc.py exists: copy the lines"),
+        (CODE, "", "def add(a, b):\n    return 1\n", "add is defined in calc.py already: copy"),
+        (CODE, "", "", "new_text is empty: copy the lines"),
         (CODE, "def add", "def add", "nothing would change"),
         (None, "def add", "def plus", "there is no file calc.py"),
     ],
@@ -79,6 +86,14 @@ def test_an_empty_old_text_writes_a_new_file(text):
     (hunk,) = parse_patch(write_patch(text, edit("", "a\n\nb"))).hunks
     assert isinstance(hunk, AddFile)
     assert hunk.content.rstrip("\n") == "a\n\nb"
+
+
+@pytest.mark.parametrize("text", [CODE, CODE.rstrip(), "x = 1\n\n"])
+def test_an_empty_old_text_adds_at_the_end_of_a_file_that_exists(text):
+    assert edited(text, "", "def mul(a, b):\n    return a * b") == (
+        text.rstrip("\n") + "\n" * max(1, len(text) - len(text.rstrip("\n")))
+        + "\n\ndef mul(a, b):\n    return a * b\n"
+    )  # fmt: skip
 
 
 _LINES = st.lists(st.sampled_from(["a", "b", "  c", "\td", "", "e f", "x = 1"]), min_size=1)
@@ -119,6 +134,44 @@ async def test_an_edit_is_judged_and_shown_like_a_patch(tmp_path):
     assert isinstance(invocation.judge(), Run)
     assert isinstance(invocation.detail, PatchCall)
     assert "+def plus(a, b):" in invocation.detail.changes[0].unified_diff
+
+
+TEST = "from calc import add\n\n\ndef test_add():\n    assert add(1, 2) == 3\n"
+
+
+async def change_test(tool, path="test_calc.py"):
+    arguments = {"path": path, "old_text": "== 3", "new_text": "== -1"}
+    call = FunctionCall(
+        call_id="c", name="edit_file", arguments=msgspec.json.encode(arguments).decode()
+    )
+    return await tool.prepare(call)
+
+
+async def test_the_first_changes_of_a_test_are_held_back_with_the_code_that_it_tests(tmp_path):
+    (tmp_path / "calc.py").write_text(CODE)
+    (tmp_path / "test_calc.py").write_text(TEST)
+    limits = Limits(sandbox=WorkspaceWrite(), approval="on-request")
+    spec = msgspec.structs.replace(FAKE_AGENT_SPEC, cwd=str(tmp_path), limits=limits)
+    tool = EditFileTool(ToolContext(CurrentSpec(spec), Commands()))
+    await change_test(tool)  # another model knows what it does
+    tool.describe(SMALL)
+    for _ in range(2):
+        with pytest.raises(ToolFailed, match=r"is in calc.py:\ndef add\(a, b\)"):
+            await change_test(tool)
+    assert isinstance((await change_test(tool)).judge(), Run)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "found"),
+    [
+        ("test_a.py", "import a.b\n", ["a/b.py"]),
+        ("tests/test_a.py", "from a import b\n", ["tests/a.py", "a.py"]),
+        ("a.test.js", "const a = require('a')", []),
+    ],
+)
+def test_the_code_of_a_test_is_looked_for_where_the_test_imports_it(path, text, found):
+    assert is_test(path)
+    assert find_tested_files(path, text) == found
 
 
 def test_only_a_model_with_constrained_calls_is_offered_it():
