@@ -49,6 +49,7 @@ def narrow_limits(parent: Limits, role: Role) -> Limits:
         max_depth=parent.max_depth,
         network=network,
         unix_sockets=narrow_role_sockets(parent.unix_sockets, role),
+        planning=parent.planning,
     )
 
 

@@ -14,6 +14,7 @@ from swarm.mailbox.control_channel import ControlRequest, ControlServer
 from swarm.mailbox.errors import MessageTooLarge
 from swarm.mailbox.ids import ROOT_PATH
 from swarm.mailbox.protocol.control import (
+    AcceptPlan,
     AnyControl,
     AnyControlReply,
     Approvals,
@@ -44,6 +45,7 @@ from .agents.child_plan import AgentRequestError
 from .approvals.approval_answers import ApprovalAnswers
 from .control_requests.caller_rights import refusal_for
 from .control_requests.history_requests import compact_agent, roll_back
+from .control_requests.rights_widening import PLAN_ACCEPTED
 from .control_requests.sent_input import make_input
 from .control_requests.settings_requests import SettingsRequests
 from .file_history.file_history import FileHistory
@@ -108,6 +110,8 @@ class ControlService:
                 return await self._interrupt(request.agent, keep_commands=request.keep_commands)
             case ChangeSettings():
                 return await self._settings_requests.change_settings(request)
+            case AcceptPlan():
+                return await self._accept_plan(request)
             case PauseAgent(agent=path):
                 return await self._settings_requests.set_paused(path, paused=True)
             case ContinueAgent(agent=path):
@@ -155,6 +159,18 @@ class ControlService:
         except AgentRequestError as error:
             return Refused(message=str(error))
         return Done(message=f"sent to {agent.path}")
+
+    async def _accept_plan(self, request: AcceptPlan) -> AnyControlReply:
+        """The journal has the wider rights before the agent is told to go on."""
+        reply = await self._settings_requests.accept_plan(request)
+        if isinstance(reply, Refused):
+            return reply
+        agent = self._find_agent(request.agent or ROOT_PATH)
+        if isinstance(agent, Refused):
+            return agent
+        text = request.text or PLAN_ACCEPTED
+        sent = await self._send(agent, SendText(agent=agent.path, text=text))
+        return sent if isinstance(sent, Refused) else reply
 
     async def _review(self, agent: Agent, request: ReviewWork) -> AnyControlReply:
         from .review.review_mode import start_child_review  # rarely needed

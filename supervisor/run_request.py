@@ -123,6 +123,7 @@ class RunRequest(Value):
     record: str | None = None
     replay: str | None = None
     ephemeral: bool = False
+    plan: bool = False  # the root begins in plan mode
     keep_open: bool = False  # at its end the run waits for input instead of ending
     idle_timeout_s: float | None = None  # of a kept-open run; None: it waits without a limit
     linger_s: float = 60.0

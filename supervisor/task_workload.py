@@ -4,28 +4,36 @@ A resumed run continues what is not done: items without a completed answer, inpu
 up, a turn that was cut off, the next prompt.
 """
 
+import msgspec
 import trio
 
+from swarm.mailbox.errors import UsageError
 from swarm.mailbox.ids import ROOT_PATH
 from swarm.mailbox.protocol.events import Warned
-from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import ImageInput, TextInput, UserInput, UserInputPart
 from swarm.mailbox.protocol.records import AgentEnded, InputPosted, RunCompleted, SettingsChanged
+from swarm.mailbox.protocol.settings import AgentSettings
 
 from .agents.agent_manager import AgentManager
 from .agents.agent_record import Agent, AgentPlan
 from .agents.end_states import GOOD_ENDS, WorkEnded, decide_resume, last_end_state
 from .agents.resume_continuation import journal_continuation
-from .control_requests.settings_change import changed_plan, settings_of, with_settings
+from .control_requests.rights_widening import RightsBound, begin_planning, plan_limits
+from .control_requests.settings_change import (
+    changed_plan,
+    check_requirements,
+    settings_of,
+    with_settings,
+)
 from .fan_out.fan_out_runner import FanOutRunner, ItemAnswer, prompt_with_answers
 from .idle_wait import IdleWait
 from .journal.journal_reader import BadLine, read_records
 from .journal.replay import AgentMemory, RunPast, fold_agent, interrupted_end
-from .network.network_policy import with_rules
 from .processes.gateway_manager import GatewayManager
 from .processes.process_types import SpawnError
 from .review.review_mode import enter_review, exit_review
 from .run_context import RunContext
+from .run_limits import run_limits
 from .run_shutdown import RunShutdown, StopStatus
 from .runs.image_blobs import store_image
 from .runs.run_status import as_interrupted, run_result
@@ -139,11 +147,12 @@ class TaskWorkload:
         body = "\n\n".join(filter(None, (request.prompt, request.next_prompt)))
         if request.fan_out is None:
             return body
+        items = run_limits(self._run, for_fan_out=True)
         self._fan_out = FanOutRunner(
             self._run,
             self._agents,
             request.fan_out,
-            self._limits(for_fan_out=True),
+            plan_limits(items) if request.plan else items,
             root_id=self._root_id,
         )
         self._run.broadcast.state.set_agent_state(ROOT_PATH, "queued", note="waits for the items")
@@ -178,16 +187,18 @@ class TaskWorkload:
             path=ROOT_PATH,
             agent_id=self._root_id,
             role=request.role,
-            limits=self._limits(for_fan_out=False),
+            limits=run_limits(self._run),
             cwd=request.cwd,
             model=request.model,
             effort=request.effort,
             summary=request.summary,
             verbosity=request.verbosity,
         )
-        plan = with_settings(fresh_plan, agent_past.settings if agent_past else None)
+        settings = agent_past.settings if agent_past else None
+        plan = self._with_settings(fresh_plan, settings)
         if request.next_settings is not None:
-            plan = changed_plan(plan, request.next_settings)
+            bound = RightsBound(run_limits(self._run), sandbox_required=request.sandbox_required)
+            plan = changed_plan(plan, request.next_settings, bound)
             changed = SettingsChanged(agent_id=plan.agent_id, settings=settings_of(plan))
             await self._run.commit(changed, agent=ROOT_PATH)
         if self._root_has_input():
@@ -201,6 +212,18 @@ class TaskWorkload:
             self._agents.end_work(root, "interrupted", "it was interrupted")
         else:
             await self._agents.send_input(root, await self._first_input(body))
+
+    def _with_settings(self, plan: AgentPlan, settings: AgentSettings | None) -> AgentPlan:
+        """The root's plan with what a person changed before, as far as it is allowed today."""
+        if settings is None:
+            return begin_planning(plan) if self._run.request.plan else plan
+        changed = with_settings(plan, settings)
+        try:
+            check_requirements(plan, changed, self._run.request.held)
+        except UsageError as error:
+            self._run.note(Warned(message=f"{error}; the wider rights of before are gone"))
+            return with_settings(plan, msgspec.structs.replace(settings, widened=False))
+        return changed
 
     async def _resume_root(self, plan: AgentPlan, text: str | None) -> None:
         """Restart the root from its journal file; then send it the next input, if there is one."""
@@ -249,26 +272,6 @@ class TaskWorkload:
         """An input for the root; without parts it means "continue"."""
         schema = self._run.request.answer_schema
         return UserInput(input_id=self._run.entropy.new_id(), parts=parts, output_schema=schema)
-
-    def _limits(self, *, for_fan_out: bool) -> Limits:
-        request = self._run.request
-        sandbox = request.sandbox
-        if for_fan_out and request.fan_sandbox is not None:
-            sandbox = request.fan_sandbox
-        network = request.fan_network if for_fan_out else request.network
-        if network is not None:
-            network = with_rules(network, request.rules)
-        return Limits(
-            sandbox=sandbox,
-            approval=request.approval,
-            granular=request.granular if request.approval == "on-request" else None,
-            reviewer=request.reviewer,
-            budget=request.fan_budget if for_fan_out else request.budget,
-            deadline_unix_s=self._run.deadline_unix_s,
-            max_depth=request.max_depth,
-            network=network,
-            unix_sockets=request.fan_unix_sockets if for_fan_out else request.unix_sockets,
-        )
 
 
 def read_agent_memory(running: RunContext, plan: AgentPlan) -> AgentMemory:

@@ -45,6 +45,7 @@ class AgentView(Value):
     note: str = ""  # reason for waiting, or failure text
     text: str = ""  # the end of the text that is arriving now
     sandbox: str = ""
+    planning: bool = False  # plan mode: it only reads
     task: str = ""  # first line of its first input
     result: str = ""
     approval: str = ""  # id of the approval it waits for
@@ -111,7 +112,10 @@ class InterruptAgent(Tagged):
 
 
 class ChangeSettings(Tagged):
-    """Change an agent's settings from its next turn on; None: unchanged. Rights can only shrink."""
+    """Change an agent's settings from its next turn on; None: unchanged.
+
+    Without `widen` sandbox, approval and folder can only shrink.
+    """
 
     agent: str
     model: str | None = None  # "" = the run's default
@@ -121,6 +125,15 @@ class ChangeSettings(Tagged):
     sandbox: SandboxMode | None = None
     approval: AskForApproval | None = None
     cwd: str | None = None  # absolute, or relative to its working folder
+    plan: bool | None = None  # begin plan mode; False: end it, with what it was allowed before
+    widen: bool = False
+
+
+class AcceptPlan(Tagged):
+    """End an agent's plan mode, and send it this text, which starts a turn."""
+
+    agent: str = ""  # "" = the root
+    text: str = ""  # "" = that the plan is accepted
 
 
 class ReviewWork(Tagged):
@@ -197,6 +210,7 @@ AnyControl = (
     | SendText
     | InterruptAgent
     | ChangeSettings
+    | AcceptPlan
     | ReviewWork
     | PauseAgent
     | ContinueAgent

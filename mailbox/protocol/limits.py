@@ -137,3 +137,4 @@ class Limits(Value):
     granular: Granular | None = None  # only with `on-request`
     network: NetworkPolicy | None = None  # None: as `sandbox` says, all or nothing
     unix_sockets: UnixSockets = UnixSockets()  # in addition to those that the sandbox shows anyway
+    planning: bool = False  # plan mode: it only reads, until a person accepts its plan

@@ -19,3 +19,5 @@ class AgentSettings(Value):
     verbosity: Verbosity | None = None
     limits: Limits = Limits()
     cwd: str = ""
+    allowed: Limits | None = None  # in plan mode: what it gets when its plan is accepted
+    widened: bool = False  # a person gave it more than the run began with

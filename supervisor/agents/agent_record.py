@@ -52,6 +52,8 @@ class AgentPlan(Value):
     summary: Summary = "auto"
     verbosity: Verbosity | None = None
     paused: bool = False  # a person paused this agent
+    allowed: Limits | None = None  # in plan mode: its limits outside of it
+    widened: bool = False  # a person gave it more than the run began with
 
 
 class AgentProcess:

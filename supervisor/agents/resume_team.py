@@ -75,4 +75,4 @@ def _plan_of(agent: AgentPast, parent: AgentPlan, roles: Roles) -> AgentPlan:
         summary=parent.summary,
         verbosity=parent.verbosity,
     )
-    return with_settings(plan, agent.settings)
+    return with_settings(plan, agent.settings, parent.limits)

@@ -60,6 +60,10 @@ LAZY_COMMANDS: dict[str, LazyCommand] = {
         "steer_commands", "Continue a paused agent, or the whole run.", "continue_agent"
     ),
     "rollback": LazyCommand("rollback_command", "Make an agent forget its last turns."),
+    "accept": LazyCommand(
+        "plan_commands",
+        "Accept the plan of an agent in plan mode: it gets its rights and carries it out.",
+    ),
     "end": LazyCommand(
         "steer_commands", "End a run that stays open, in order, with its last answer."
     ),

@@ -49,6 +49,7 @@ class RunOptions(Value):
     accept_truncated: bool = False
     require_sandbox: str | None = None
     ephemeral: bool = False
+    plan: bool = False
     keep_open: bool = False
     idle_timeout: str | None = None
     record: str | None = None

@@ -171,7 +171,9 @@ def _settings_text(body: SettingsChanged | PauseSet) -> str:
         f"model {now.model or 'default'}, effort {now.effort or 'default'}, "
         f"summary {now.summary}, verbosity {now.verbosity or 'default'}"
     )
-    return f"{text}, {describe_sandbox(now.limits.sandbox)}, {now.limits.approval}, {now.cwd}"
+    text += f", {describe_sandbox(now.limits.sandbox)}, {now.limits.approval}, {now.cwd}"
+    mode = ", plan mode" if now.limits.planning else ""
+    return f"{text}{mode}{', widened by a person' if now.widened else ''}"
 
 
 def _job_text(body: JobBegan | JobRowEnded | JobClosed) -> str:

@@ -34,7 +34,9 @@ from swarm.mailbox.protocol.records import (
     MailHandled,
     MailPosted,
     ProcessEnded,
+    SettingsChanged,
 )
+from swarm.mailbox.protocol.settings import AgentSettings
 
 from ..agents.end_states import GOOD_ENDS
 from .record_description import describe_call, describe_doing, describe_sandbox, describe_waiting
@@ -72,6 +74,8 @@ def reduce_agent(view: AgentView, body: AnyRecordBody, at: float) -> AgentView:
     match body:
         case AgentSpawned():
             return _spawned(view, body, at)
+        case SettingsChanged(settings=settings):
+            return _with_settings(view, settings)
         case ProcessEnded():
             return _process_ended(view, body)
         case AgentEnded():
@@ -109,6 +113,16 @@ def shrink_ended(view: AgentView) -> AgentView:
     )
 
 
+def _with_settings(view: AgentView, settings: AgentSettings) -> AgentView:
+    return replace(
+        view,
+        model=intern(clean_line(settings.model or view.model, limit=80)),
+        effort=intern(clean_line(settings.effort or "", limit=20)),
+        sandbox=intern(describe_sandbox(settings.limits.sandbox)),
+        planning=settings.limits.planning,
+    )
+
+
 def _spawned(view: AgentView, body: AgentSpawned, at: float) -> AgentView:
     return replace(
         view,
@@ -117,6 +131,7 @@ def _spawned(view: AgentView, body: AgentSpawned, at: float) -> AgentView:
         nickname=clean_line(body.nickname, limit=40),
         model=intern(clean_line(body.model or view.model, limit=80)),
         effort=intern(clean_line(body.effort or "", limit=20)),
+        planning=body.limits.planning,
         state="starting",
         end_state="",
         pid=body.pid,

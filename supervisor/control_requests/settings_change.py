@@ -1,7 +1,7 @@
 """Changes an agent's settings: (plan, requested changes) → new plan, or a refusal.
 
-No I/O, except a check of a folder. Limits are never widened: a change that would allow the agent
-more is refused with a message that says what it has.
+No I/O, except a check of a folder. Only `widen` and the end of plan mode add rights. Any other
+change that would allow the agent more is refused with a message that says what it has.
 """
 
 import os
@@ -21,11 +21,21 @@ from swarm.mailbox.protocol.limits import (
     WorkspaceWrite,
 )
 from swarm.mailbox.protocol.settings import AgentSettings, SandboxMode
-from swarm.roles.narrow import intersect_sandboxes, narrow_approval, narrow_sandbox
+from swarm.roles.narrow import narrow_approval, narrow_sandbox
 from swarm.roles.role import Role
 
 from ..agents.agent_record import AgentPlan
 from ..run_request import RequiredChoices
+from .rights_widening import (
+    RightsBound,
+    begin_planning,
+    end_planning,
+    plan_limits,
+    sandbox_mode,
+    widen_approval,
+    widen_sandbox,
+    within,
+)
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 # Read-only below a root.
@@ -33,26 +43,55 @@ _READ_ONLY_NAMES = frozenset({".git", ".swarm", ".agents", ".codex", ".aws"})
 _MAX_NAME_CHARS = 200
 
 
-def changed_plan(plan: AgentPlan, request: ChangeSettings) -> AgentPlan:
-    """The plan with all changes of `request`. Raises UsageError; then nothing is changed."""
+def changed_plan(
+    plan: AgentPlan, request: ChangeSettings, bound: RightsBound | None = None
+) -> AgentPlan:
+    """The plan with all changes of `request`. Raises UsageError; then nothing is changed.
+
+    Args:
+        plan: The agent's present one.
+        request: What a person wants.
+        bound: The most that it may be given; None: nothing can be widened.
+    """
     model = plan.model if request.model is None else _name(request.model)
     if request.effort is not None and request.effort not in ("", *EFFORTS):
         raise UsageError(f"effort {request.effort!r} is not known; there are {', '.join(EFFORTS)}")
-    limits = plan.limits
-    if request.sandbox is not None:
-        limits = msgspec.structs.replace(limits, sandbox=_narrowed(plan, request.sandbox))
-    if request.approval is not None:
-        limits = _with_approval(limits, request.approval)
-    cwd = plan.cwd if request.cwd is None else _folder(plan, limits.sandbox, request.cwd)
+    if request.plan is False:
+        plan = end_planning(plan, bound)
+    plan = _with_rights(plan, request, bound)
+    if request.plan:
+        plan = begin_planning(plan)
     return msgspec.structs.replace(
         plan,
         model=model or None,
         effort=plan.effort if request.effort is None else request.effort or None,
         summary=request.summary or plan.summary,
         verbosity=request.verbosity or plan.verbosity,
-        limits=limits,
-        cwd=cwd,
     )
+
+
+def _with_rights(plan: AgentPlan, request: ChangeSettings, bound: RightsBound | None) -> AgentPlan:
+    """The plan with another sandbox, approval and folder."""
+    if plan.limits.planning and (request.sandbox or request.approval):
+        raise UsageError(f"{plan.path} is in plan mode; accept its plan first (`swarm accept`)")
+    widest = bound if request.widen else None
+    if request.sandbox is not None:
+        if widest is not None and request.sandbox != "read-only":
+            plan = widen_sandbox(plan, request.sandbox, widest)
+        else:
+            sandbox = _narrowed(plan, request.sandbox)
+            limits = msgspec.structs.replace(plan.limits, sandbox=sandbox)
+            plan = msgspec.structs.replace(plan, limits=limits)
+    if request.approval is not None:
+        if widest is not None:
+            plan = widen_approval(plan, request.approval, widest)
+        else:
+            limits = _with_approval(plan.limits, request.approval)
+            plan = msgspec.structs.replace(plan, limits=limits)
+    if request.cwd is None:
+        return plan
+    cwd = _folder(plan, plan.limits.sandbox, request.cwd)
+    return msgspec.structs.replace(plan, cwd=cwd)
 
 
 def settings_of(plan: AgentPlan) -> AgentSettings:
@@ -64,35 +103,55 @@ def settings_of(plan: AgentPlan) -> AgentSettings:
         verbosity=plan.verbosity,
         limits=plan.limits,
         cwd=plan.cwd,
+        allowed=plan.allowed,
+        widened=plan.widened,
     )
 
 
-def with_settings(plan: AgentPlan, settings: AgentSettings | None) -> AgentPlan:
+def with_settings(
+    plan: AgentPlan, settings: AgentSettings | None, parent: Limits | None = None
+) -> AgentPlan:
     """A newly made plan (of a resumed run) with the changes that a person had made before.
 
-    The run's limits are those of the new plan; sandbox and approval are the narrower of both.
+    The run's limits are those of the new plan. Sandbox and approval are the narrower of both,
+    unless a person had widened them; a child gets at most what `parent` has.
     """
     if settings is None:
         return plan
-    limits = msgspec.structs.replace(
-        plan.limits,
-        sandbox=intersect_sandboxes(plan.limits.sandbox, settings.limits.sandbox),
-        approval=narrow_approval(plan.limits.approval, settings.limits.approval),
-    )
+    before = settings.limits if settings.allowed is None else settings.allowed
+    if settings.widened:
+        limits = msgspec.structs.replace(
+            plan.limits, sandbox=before.sandbox, approval=before.approval, granular=before.granular
+        )
+        limits = limits if parent is None else within(limits, parent)
+    else:
+        limits = within(before, plan.limits)
+        limits = msgspec.structs.replace(
+            plan.limits, sandbox=limits.sandbox, approval=limits.approval
+        )
+    limits = msgspec.structs.replace(limits, planning=False)
+    allowed = limits if settings.allowed is not None else None
     return msgspec.structs.replace(
         plan,
+        allowed=allowed,
+        widened=settings.widened,
         model=settings.model,
         effort=settings.effort,
         summary=settings.summary,
         verbosity=settings.verbosity,
-        limits=limits,
+        limits=plan_limits(limits) if settings.limits.planning else limits,
         cwd=settings.cwd or plan.cwd,
     )
 
 
 def check_requirements(before: AgentPlan, after: AgentPlan, choices: RequiredChoices) -> None:
-    """Raises UsageError for a change that the administrator's requirements do not allow."""
-    old_mode, new_mode = _mode(before.limits.sandbox), _mode(after.limits.sandbox)
+    """Raises UsageError for a change that the administrator's requirements do not allow.
+
+    Plan mode, in which nothing can be changed, is always allowed.
+    """
+    if after.limits.planning:
+        choices = RequiredChoices(model=choices.model)
+    old_mode, new_mode = sandbox_mode(before.limits.sandbox), sandbox_mode(after.limits.sandbox)
     for name, value, old, allowed in (
         ("model", after.model, before.model, None if choices.model is None else (choices.model,)),
         ("approval", after.limits.approval, before.limits.approval, choices.approvals),
@@ -114,12 +173,14 @@ def describe_change(before: AgentPlan, after: AgentPlan) -> str:
             ("effort", after.effort, before.effort),
             ("summary", after.summary, before.summary),
             ("verbosity", after.verbosity, before.verbosity),
-            ("sandbox", _mode(after.limits.sandbox), _mode(before.limits.sandbox)),
+            ("sandbox", sandbox_mode(after.limits.sandbox), sandbox_mode(before.limits.sandbox)),
             ("approval", after.limits.approval, before.limits.approval),
             ("folder", after.cwd, before.cwd),
         )
         if value != old
     ]
+    if after.limits.planning != before.limits.planning:
+        changes.insert(0, "plan mode" if after.limits.planning else "no plan mode")
     return ", ".join(changes)
 
 
@@ -132,15 +193,16 @@ def _name(text: str) -> str:
 
 def _narrowed(plan: AgentPlan, wanted: SandboxMode) -> SandboxPolicy:
     has = plan.limits.sandbox
-    if wanted == _mode(has):
+    if wanted == sandbox_mode(has):
         return has
     if plan.role.locked:
         raise UsageError(f"{plan.path} is locked to its sandbox for good; start another agent")
     narrowed = narrow_sandbox(has, Role(name="", sandbox_mode=wanted))
     reads = isinstance(narrowed, ProfilePolicy) and wanted == "read-only"
-    if _mode(narrowed) != wanted and not reads:
+    if sandbox_mode(narrowed) != wanted and not reads:
         raise UsageError(
-            f"{plan.path} has sandbox {_mode(has)}; what an agent may do can only become less"
+            f"{plan.path} has sandbox {sandbox_mode(has)}; without --widen what an agent may do "
+            "can only become less"
         )
     return narrowed
 
@@ -182,7 +244,3 @@ def _folder(plan: AgentPlan, sandbox: SandboxPolicy, wanted: str) -> str:
 def _is_writable_below(path: str, root: str) -> bool:
     steps = Path(path).relative_to(root).parts
     return not _READ_ONLY_NAMES.intersection(steps)
-
-
-def _mode(policy: SandboxPolicy) -> str:
-    return str(policy.__struct_config__.tag)

@@ -10,14 +10,23 @@ import msgspec
 import trio
 
 from swarm.mailbox.errors import PeerGone, UsageError
-from swarm.mailbox.protocol.control import AnyControlReply, ChangeSettings, Done, Refused
+from swarm.mailbox.ids import ROOT_PATH
+from swarm.mailbox.protocol.control import (
+    AcceptPlan,
+    AnyControlReply,
+    ChangeSettings,
+    Done,
+    Refused,
+)
 from swarm.mailbox.protocol.ops import AnyOp, ApplySettings, Continue, Pause
 from swarm.mailbox.protocol.records import PauseSet, SettingsChanged
 
 from ..agents.agent_record import Agent
 from ..agents.child_plan import AgentRequestError, check_model
 from ..run_context import RunContext
+from ..run_limits import run_limits
 from ..team.team_service import TeamService
+from .rights_widening import RightsBound
 from .settings_change import changed_plan, check_requirements, describe_change, settings_of
 
 _SEND_TIMEOUT_S = 5.0
@@ -43,7 +52,7 @@ class SettingsRequests:
             return Refused(message=f"{agent.path} was ended for good")
         before = agent.plan
         try:
-            plan = changed_plan(before, request)
+            plan = changed_plan(before, request, self._bound(agent))
             check_requirements(before, plan, self._run.request.held)
             if plan.model != before.model:
                 check_model(plan.model, before, self._team_service.spawner.limits.find_model())
@@ -57,7 +66,29 @@ class SettingsRequests:
         record = SettingsChanged(agent_id=plan.agent_id, settings=settings)
         await self._run.commit(record, agent=agent.path)
         await self._send_op(agent, ApplySettings(settings=settings))
+        if plan.limits.network != before.limits.network:
+            self._team_service.rest(agent)  # a process keeps its ticket for the network proxy
         return Done(message=f"{agent.path} from its next turn on: {text}")
+
+    async def accept_plan(self, request: AcceptPlan) -> AnyControlReply:
+        """End an agent's plan mode; the caller then sends it the text."""
+        agent = self._find_agent(request.agent or ROOT_PATH)
+        if isinstance(agent, Refused):
+            return agent
+        if not agent.plan.limits.planning:
+            return Refused(message=f"{agent.path} is not in plan mode", exit_code=2)
+        return await self.change_settings(ChangeSettings(agent=agent.path, plan=False))
+
+    def _bound(self, agent: Agent) -> RightsBound:
+        """The most that a person may give to this agent."""
+        request = self._run.request
+        required = request.sandbox_required
+        if not required and "fs" in request.require_sandbox:
+            required = "the run was started with --require-sandbox fs"
+        parent = self._run.agents.find(agent.plan.parent) if agent.plan.parent else None
+        if parent is None:
+            return RightsBound(run_limits(self._run), sandbox_required=required)
+        return RightsBound(parent.plan.limits, is_parent=True, sandbox_required=required)
 
     async def set_paused(self, path: str, *, paused: bool) -> AnyControlReply:
         """Pause or continue one agent or the whole run; the run's deadline does not wait.

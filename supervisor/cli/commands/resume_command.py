@@ -16,6 +16,7 @@ from swarm.roles.config.quantities import parse_duration
 
 from ...agents.agent_record import AgentPlan
 from ...console.terminal import ColorChoice, is_ci
+from ...control_requests.rights_widening import PLAN_ACCEPTED
 from ...control_requests.settings_change import changed_plan, check_requirements
 from ...run_request import RunRequest
 from ...runs.paths import RunPaths, find_run, find_user_paths, paths_of_run
@@ -48,6 +49,8 @@ def parse_settings_change(given: dict[str, OptionValue]) -> ChangeSettings | Non
     """The request that these options make; None if none is given."""
     names = ("model", "effort", "sandbox", "approval")
     change = {name: given[name] for name in names if given[name] is not None}
+    if given.get("accept_plan"):
+        change["plan"] = False
     return ChangeSettings(agent=ROOT_PATH, **change) if change else None
 
 
@@ -71,6 +74,7 @@ def _check_change(request: RunRequest, change: ChangeSettings | None) -> None:
 @click.option("--deadline", metavar="SPAN", help="End it after 90s, 30m, 2h … from now.")
 @click.option("-c", "--config", multiple=True, metavar="KEY=VALUE", help="As for `swarm run`.")
 @settings_change_options
+@click.option("--accept-plan", is_flag=True, help="End plan mode: the plan is carried out.")
 @keep_open_options
 @show_options
 @click.pass_obj
@@ -114,6 +118,8 @@ def rebuild_request(
     read_metadata(here)
     request = load_request(here)
     prompt = given["prompt"]
+    if given.get("accept_plan"):
+        prompt = PLAN_ACCEPTED if prompt is None else prompt
     if prompt is not None and not prompt.strip():
         raise UsageError("the prompt is empty")
     cwd = Path(request.cwd)

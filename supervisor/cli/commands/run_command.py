@@ -49,6 +49,9 @@ from .trust_command import ask_project_trust, ask_task_trust
 @limit_options
 @click.option("--output-schema", metavar="FILE", help="JSON schema that the answer must fit.")
 @click.option("--accept-truncated", is_flag=True, help="An answer cut by the model is an answer.")
+@click.option(
+    "--plan", is_flag=True, help="Only read and make a plan, until it is accepted: swarm accept."
+)
 @keep_open_options
 @show_options
 @click.option("--ephemeral", is_flag=True, help="Keep nothing after the end.")

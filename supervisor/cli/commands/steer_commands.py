@@ -18,6 +18,7 @@ from swarm.mailbox.protocol.control import (
     SendText,
 )
 
+from ..confirmation import confirm
 from ..control_client import send_request_for_message
 from ..lazy_commands import ColorCommand, OptionValue
 from ..options import APPROVALS, SANDBOXES
@@ -115,22 +116,35 @@ def end(run: str) -> None:
 @click.option(
     "--verbosity", type=click.Choice(["low", "medium", "high"]), help="Of the model's answers."
 )
-@click.option("-s", "--sandbox", type=click.Choice(SANDBOXES), help="Only a narrower one.")
-@click.option("-a", "--approval", type=click.Choice(APPROVALS), help="Only a stricter one.")
+@click.option("-s", "--sandbox", type=click.Choice(SANDBOXES), help="A narrower one.")
+@click.option("-a", "--approval", type=click.Choice(APPROVALS), help="A stricter one.")
 @click.option("-C", "--cd", "cwd", metavar="DIR", help="Another folder, within what it may write.")
-def set_agent_settings(run: str, agent: str, **given: OptionValue) -> None:
+@click.option("--plan", is_flag=True, default=None, help="Plan mode: only read, until `accept`.")
+@click.option("--widen", is_flag=True, help="Also a wider sandbox, or a looser approval policy.")
+@click.option("--yes", is_flag=True, help="Do not ask before rights are widened.")
+def set_agent_settings(
+    run: str, agent: str, *, widen: bool, yes: bool, **given: OptionValue
+) -> None:
     """Change the model, effort or rights of an agent of a live run.
 
-    It counts from the next turn on. Rights can only be taken away. AGENT is a path (/root/scout)
-    or its last step.
+    It counts from the next turn on. Without --widen rights can only be taken away. AGENT is a path
+    (/root/scout) or its last step.
 
     \b
     Example:
       swarm set 4f21c0aa root --effort high --sandbox read-only
+      swarm set 4f21c0aa root --sandbox workspace-write --widen
     """
     if all(value is None for value in given.values()):
         raise UsageError("say what is to change: swarm set --help")
-    changes = {"type": "change_settings", "agent": agent, **given}
+    if widen:
+        rights = ", ".join(
+            f"{name} {given[name]}" for name in ("sandbox", "approval") if given[name]
+        )
+        if not rights:
+            raise UsageError("--widen needs --sandbox or --approval")
+        confirm(f"Give {agent} of run {run} {rights}?", yes=yes)
+    changes = {"type": "change_settings", "agent": agent, "widen": widen, **given}
     _send(run, msgspec.convert(changes, ChangeSettings))
 
 

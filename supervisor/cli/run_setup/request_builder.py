@@ -166,6 +166,7 @@ def build_request(
         record=_absolute(options.record),
         replay=None if options.replay is None else _file(options.replay, "--replay"),
         ephemeral=options.ephemeral,
+        plan=options.plan,
         keep_open=options.keep_open,
         idle_timeout_s=idle_seconds(options.idle_timeout, keep_open=options.keep_open),
         environment=dict(environment),

@@ -101,6 +101,8 @@ def permissions_text(limits: Limits, *, cwd: str, is_locked: bool = False) -> st
     if limits.unix_sockets.allow and not isinstance(limits.sandbox, DangerFullAccess):
         sockets = ", ".join(f"`{path}`" for path in limits.unix_sockets.allow)
         parts.append(f"Unix sockets of other programs that commands may connect to: {sockets}.")
+    if limits.planning:
+        parts.append(_TEXTS["plan_mode"])
     body = "\n".join(parts)
     return f"{PERMISSIONS_START}\n{body}\n{PERMISSIONS_END}"
 
