@@ -132,7 +132,7 @@ class EventRouter:
         self._run.mailbox.acknowledge(message)
 
     def _on_event(self, agent: Agent, event: AnyEvent, message: ReceivedMessage) -> None:
-        agent.process.last_heartbeat = trio.current_time()
+        agent.process.note_heartbeat(trio.current_time())
         match event:
             case Heartbeat():
                 self._on_heartbeat(agent, event)
@@ -151,7 +151,7 @@ class EventRouter:
                 self._on_request(agent, event, message)
                 return
             case Goodbye():
-                agent.process.said_goodbye = True
+                agent.process.note_goodbye()
                 self._run.mailbox.acknowledge(message)
                 return
             case _:

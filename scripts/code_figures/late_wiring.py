@@ -18,11 +18,16 @@ def placeholders(sources: list[Source]) -> list[str]:
 
 
 def outside_sets(sources: list[Source]) -> list[str]:
-    """`file:line text`: every attribute of one object that other code sets."""
+    """`file:line text`: every field of an object that is set outside of the file of its class.
+
+    Goes by names: counted is `other.field = value` where a class of the product declares that
+    field, and none in this file does. A file may change its own records; frozen structs cannot be
+    changed; objects of libraries have no class here. Most of these are state that changes, not
+    wiring; `late_wiring` counts that.
+    """
     return [
         f"{source.path}:{target.lineno} {ast.unparse(target)}"
-        for source, target, _ in _assignments(sources)
-        if not _is_own(target)
+        for source, target, _ in _outside_assignments(sources)
     ]
 
 
@@ -31,9 +36,44 @@ def late_wiring(sources: list[Source]) -> list[str]:
     callables = _declared_callables(sources)
     return [
         f"{source.path}:{target.lineno} {ast.unparse(target)}"
-        for source, target, value in _assignments(sources)
-        if not _is_own(target) and (target.attr in callables or _is_made_callable(value))
+        for source, target, value in _outside_assignments(sources)
+        if target.attr in callables or _is_made_callable(value)
     ]
+
+
+def _outside_assignments(
+    sources: list[Source],
+) -> Iterator[tuple[Source, ast.Attribute, ast.expr | None]]:
+    fields = {source.path: _mutable_fields(source) for source in sources}
+    known = set[str]().union(*fields.values())
+    for source, target, value in _assignments(sources):
+        if not _is_own(target) and target.attr in known - fields[source.path]:
+            yield source, target, value
+
+
+def _mutable_fields(source: Source) -> set[str]:
+    """The fields that the classes of a file declare, frozen ones left out."""
+    found: set[str] = set()
+    for kind in ast.walk(source.tree):
+        if not isinstance(kind, ast.ClassDef) or _is_frozen(kind):
+            continue
+        for node in ast.walk(kind):
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                found.add(node.target.id)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                found |= {node.attr} if _is_own(node) else set()
+    return found
+
+
+def _is_frozen(kind: ast.ClassDef) -> bool:
+    bases = {ast.unparse(base).rpartition(".")[2] for base in kind.bases}
+    marks = {word.arg for word in kind.keywords}
+    decorators = {ast.unparse(one) for one in kind.decorator_list}
+    return bool(
+        bases & {"Value", "NamedTuple", "Protocol", "Enum"}
+        or "frozen" in marks
+        or any("frozen=True" in one for one in decorators)
+    )
 
 
 def _assignments(

@@ -80,7 +80,7 @@ def measure(root: Path) -> tuple[dict[str, int | None], dict[str, list[str]]]:
         "public_classes_defined_twice": _told(repeated_classes(sources)),
         "import_circles": [" ".join(circle) for circle in circles],
         "modules_in_import_circles": [module for circle in circles for module in circle],
-        "attributes_set_from_outside": outside_sets(sources),
+        "fields_set_in_other_files": outside_sets(sources),
         "callables_wired_after_construction": late_wiring(sources),
         "lambda_placeholders": placeholders(sources),
         "imports_for_the_type_checker_alone": type_checker_imports(sources),

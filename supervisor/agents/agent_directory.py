@@ -64,7 +64,7 @@ class AgentDirectory:
         if agent.path not in self.members:
             self.add(agent)
         if agent.path == ROOT_PATH and not agent.has_started:
-            agent.is_starting = False
+            agent.end_start()
         agent.has_started = True
         for mail in agent.unread_mail.values():
             self._watch_mail(agent, mail)
@@ -105,7 +105,7 @@ class AgentDirectory:
     def add_queued(self, plan: AgentPlan) -> Agent:
         """Add an agent whose first process a task is about to start."""
         agent = self.add(Agent(plan, phase=Phase.QUEUED))
-        agent.is_starting = True
+        agent.begin_start()
         return agent
 
     def plan_of(self, path: str) -> AgentPlan | None:

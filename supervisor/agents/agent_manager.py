@@ -245,7 +245,7 @@ class AgentManager:
         """
         self._directory.apply(agent, AgentEvent.SUSPENDED)
         process = agent.process
-        process.suspending = process.said_goodbye = True
+        process.begin_suspension()
         self.kill_for_restart(agent, why)
         await agent.gone.wait()
 
@@ -297,10 +297,7 @@ class AgentManager:
 
     def kill_for_restart(self, agent: Agent, reason: str) -> None:
         """SIGKILL a process that no longer answers; the restart policy decides what follows."""
-        process = agent.process
-        if process.child is not None and not process.kill_reason:
-            process.kill_reason = reason
-            process.child.kill_group()
+        agent.process.kill(reason)
 
     async def _watch(self, agent: Agent) -> None:
         """Wait for the end of one process, free its slot, decide what follows."""

@@ -83,12 +83,32 @@ class AgentProcess:
         """By its last heartbeat, or because a call since then left a command running."""
         return self.live_commands > 0 or self.has_detached_command
 
+    def note_heartbeat(self, now: float) -> None:
+        """A message came from it, or its silence proves nothing."""
+        self.last_heartbeat = now
+
+    def note_goodbye(self) -> None:
+        """It said that it ends in order."""
+        self.said_goodbye = True
+
+    def begin_suspension(self) -> None:
+        """It is about to be killed, and another process will continue its turn."""
+        self.suspending = self.said_goodbye = True
+
+    def kill(self, reason: str) -> None:
+        """SIGKILL, once; the journal gets the reason."""
+        if self.child is not None and not self.kill_reason:
+            self.kill_reason = reason
+            self.child.kill_group()
+
     def note_progress(self, now: float) -> None:
         self.progress_at, self.reported_stuck = now, False
 
-    def is_newly_stuck(self, *, since: float) -> bool:
-        """True if it works without progress since then, and this was not reported yet."""
-        return self.busy and self.progress_at < since and not self.reported_stuck
+    def report_stuck(self, *, since: float) -> bool:
+        """True, once, if it works without progress since then."""
+        is_new = self.busy and self.progress_at < since and not self.reported_stuck
+        self.reported_stuck |= is_new
+        return is_new
 
     def take_heartbeat(self, beat: Heartbeat, *, now: float) -> bool:
         """True if a command that a call had left running has ended."""
@@ -255,6 +275,14 @@ class Agent:
         if self.done.is_set():
             self.begin_work()
             self.last_turn_end, self.ends_with_work = None, True
+
+    def begin_start(self, scope: trio.CancelScope | None = None) -> None:
+        """A task starts a process of it, in `scope` if that start may be cancelled."""
+        self.is_starting, self.start_scope = True, scope
+
+    def end_start(self) -> None:
+        """No task starts a process of it any more."""
+        self.is_starting, self.start_scope = False, None
 
     def request_end(self, state: EndState) -> None:
         """Its process is to end, with this state of its work. The first request counts."""

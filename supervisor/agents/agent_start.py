@@ -100,7 +100,7 @@ async def start_agent(
             raise
         if slot is not None:
             slot.commit(child.pid)
-    process.last_heartbeat = trio.current_time()
+    process.note_heartbeat(trio.current_time())
     spawned = AgentSpawned(
         agent_id=plan.agent_id,
         path=plan.path,

@@ -41,7 +41,7 @@ async def monitor_heartbeats(
         for agent in list(running.agents.live.values()):
             process = agent.process
             if was_held_up:
-                process.last_heartbeat = now
+                process.note_heartbeat(now)
             if not process.hello.is_set() or agent.gone.is_set():
                 continue
             if now - process.last_heartbeat > _HEARTBEAT_TIMEOUT_S:
@@ -49,9 +49,8 @@ async def monitor_heartbeats(
                     agent, f"it sent no heartbeat for {_HEARTBEAT_TIMEOUT_S:g} s"
                 )
             elif agent.open_questions or running.agents.is_paused(agent):
-                process.progress_at = now  # it waits for a person, which is no fault of its own
-            elif process.is_newly_stuck(since=now - _STUCK_S):
-                process.reported_stuck = True
+                process.note_progress(now)  # it waits for a person, which is no fault of its own
+            elif process.report_stuck(since=now - _STUCK_S):
                 running.note(
                     Warned(message=f"{agent.path} lives but has made no progress for 5 minutes"),
                     agent=agent.path,

@@ -89,7 +89,7 @@ class AgentLifecycle:
             return
         effects = self._run.agents.apply(agent, AgentEvent.PROCESS_REQUESTED)
         if Effect.START_PROCESS in effects:
-            agent.is_starting = True
+            agent.begin_start()
             self._nursery.start_soon(self._start_again, agent)
 
     async def _start_again(self, agent: Agent) -> None:
@@ -114,7 +114,7 @@ class AgentLifecycle:
         except SpawnError as error:
             self._on_start_failed(agent, f"it could not be started again: {error}")
         finally:
-            agent.is_starting = False
+            agent.end_start()
             self._run.agents.notify_change()
 
     async def _start_process(self, agent: Agent, memory: AgentMemory) -> None:

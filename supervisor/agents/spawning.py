@@ -111,7 +111,7 @@ class AgentSpawner:
             self.cancel_spawn(member, "the one who asked for it is gone")
             raise
         finally:
-            member.is_starting, member.start_scope = False, None
+            member.end_start()
         return Spawned(
             path=plan.path,
             nickname=plan.nickname,
@@ -160,10 +160,10 @@ class AgentSpawner:
         """Start a member's first process. Raises SpawnError."""
         member.renew_process()
         with self._deadlock_detector.track_spawn() as pending:
-            member.start_scope = pending.scope
+            member.begin_start(pending.scope)
             wait = SlotWait(timeout_s=timeout_s, on_position=on_position)
             await self._agents.start_process(member, memory, wait)
-        member.start_scope = None
+        member.begin_start()  # the process is there: nothing cancels its start any more
         if pending.reason and not member.phase.has_process:
             raise SpawnError(pending.reason)
         if member.closed:

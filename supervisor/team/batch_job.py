@@ -8,14 +8,14 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import msgspec
 
 from swarm.mailbox.entropy import SYSTEM_ENTROPY, EntropySources
-from swarm.mailbox.protocol.job_records import JobRowEnded
+from swarm.mailbox.protocol.job_records import JobBegan, JobRowEnded
 from swarm.mailbox.protocol.ops import TextInput, UserInput
-from swarm.mailbox.protocol.requests import ReportJobResult, ResultAccepted, SpawnOnCsv
+from swarm.mailbox.protocol.requests import ReportJobResult, ResultAccepted
 from swarm.mailbox.schema_check import find_schema_violation
 
 from ..agents.child_plan import AgentRequestError
@@ -45,30 +45,33 @@ class JobItem:
 
 
 class BatchJob:
-    """One job. `attempt` counts its starts: the first, then each resume."""
+    """One job, as the record of its begin says; `attempt` counts its starts, resumes included.
+
+    Raises AgentRequestError for an invalid schema.
+    """
 
     def __init__(
         self,
+        began: JobBegan,
         table: JobTable,
-        request: SpawnOnCsv,
         spool: JobResultSpool,
         *,
-        job_id: str | None = None,
-        attempt: int = 1,
+        asker: str,
+        file: TableFile,
         entropy: EntropySources = SYSTEM_ENTROPY,
     ) -> None:
         self._entropy = entropy
-        self.job_id, self.attempt = job_id or entropy.new_id(), attempt
-        self.table, self.request, self.spool = table, request, spool
-        self.schema = msgspec.json.decode(request.output_schema) if request.output_schema else None
+        self.job_id, self.attempt = began.job_id, began.attempt
+        self.request = request = began.wish
+        self.table, self.spool = table, spool
+        self.schema = _read_schema(request.output_schema) if request.output_schema else None
         self.running: dict[str, JobItem] = {}  # by item id
         self.completed = self.failed = 0
         self.stopping = False
         self.fault: str | None = None
         self.failures: deque[dict[str, str | None]] = deque(maxlen=_MAX_FAILURES_LISTED)
         self.shown_at = float("-inf")
-        self.asker = ""  # the path of the agent that requested it
-        self.file: TableFile | None = None
+        self.asker, self.file = asker, file  # the path of the agent that requested it; its table
         self._fate: JobFate | None = None  # None: not set
 
     @property
@@ -88,16 +91,15 @@ class BatchJob:
 
     def remaining_rows(self) -> Iterator[JobRow]:
         """The rows without an end, in order."""
-        assert self.file is not None  # a started job has one
         headers = self.table.headers
         for row in read_rows(self.file, headers, id_column=self.request.id_column):
             if row.index >= self.table.rows or not self.spool.has(row.index):
                 yield row
 
-    def begin(self, row: JobRow, asker: str) -> JobItem:
+    def begin(self, row: JobRow) -> JobItem:
         """Start a row. Its worker's path names job, row and, from the second on, the attempt."""
         again = f"_{self.attempt}" if self.attempt > 1 else ""
-        path = f"{asker}/job_{self.job_id[-8:]}_{row.index + 1}{again}"
+        path = f"{self.asker}/job_{self.job_id[-8:]}_{row.index + 1}{again}"
         item = self.running[row.item_id] = JobItem(row, path)
         return item
 
@@ -164,23 +166,14 @@ class BatchJob:
         return UserInput(input_id=self._entropy.new_id(), parts=(TextInput(text=text),))
 
 
-def open_job(
-    table: JobTable,
-    request: SpawnOnCsv,
-    spool: JobResultSpool,
-    *,
-    job_id: str | None = None,
-    attempt: int = 1,
-    entropy: EntropySources = SYSTEM_ENTROPY,
-) -> BatchJob:
-    """A job that has not started. Raises AgentRequestError for an invalid schema."""
+def _read_schema(text: bytes) -> dict[str, object]:
     try:
-        job = BatchJob(table, request, spool, job_id=job_id, attempt=attempt, entropy=entropy)
+        schema: object = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise AgentRequestError(f"output_schema is not JSON: {error}") from error
-    if job.schema is not None and not isinstance(job.schema, dict):
+    if not isinstance(schema, dict):
         raise AgentRequestError("output_schema must be a JSON object")
-    return job
+    return cast("dict[str, object]", schema)
 
 
 def report_result(

@@ -30,7 +30,7 @@ from ..agents.spawning import ONE_AGENT_ONLY, AgentSpawner
 from ..journal.journal_reader import read_records
 from ..processes.process_types import SpawnError
 from ..run_context import RunContext
-from .batch_job import BatchJob, JobFate, JobItem, JobStatus, open_job, report_result
+from .batch_job import BatchJob, JobFate, JobItem, JobStatus, report_result
 from .job_files import FileAccess, ResultsFile, TableFile
 from .job_history import UnfinishedJob, finished_rows
 from .job_table import JobResultSpool, JobRow, JobTable, check_table, output_path_for, write_results
@@ -143,17 +143,16 @@ class JobRunner:
     ) -> bytes:
         place = files[1]
         with tempfile.TemporaryFile(dir=self._run.paths.tmp) as spooled:
-            job = open_job(
+            job = BatchJob(
+                began,
                 table,
-                began.wish,
                 JobResultSpool(spooled, table.rows),
-                job_id=began.job_id,
-                attempt=began.attempt,
+                asker=asker.path,
+                file=files[0],
                 entropy=self._run.entropy,
             )
             if began.attempt > 1:
                 await trio.to_thread.run_sync(self._restore_rows, job)
-            job.asker, job.file = asker.path, files[0]
             self._run.note(began, agent=asker.path)
             self._jobs[job.job_id] = job
             is_over = False
@@ -192,7 +191,6 @@ class JobRunner:
         """Write the results; return the error, or None."""
 
         def write(target: IO[bytes]) -> None:
-            assert job.file is not None  # its rows have just been read to the end
             write_results(target, job.file, job.table, job.spool, id_column=job.request.id_column)
 
         try:
@@ -205,7 +203,7 @@ class JobRunner:
         for row in rows:
             if job.stopping:
                 return
-            item = job.begin(row, asker.path)
+            item = job.begin(row)
             ended = job.finish(item, await self._run_row(asker, job, item))
             self._run.note(ended, agent=asker.path, file=job.job_id)
             self._show_progress(asker, job)
@@ -221,7 +219,7 @@ class JobRunner:
             show = partial(self._show_position, item.path)
             await self._spawner.start_first_process(member, None, on_position=show)
         except BaseException as error:
-            member.is_starting = False
+            member.end_start()
             self._spawner.cancel_spawn(member, "it was never started")
             if isinstance(error, SpawnError):
                 return f"failed to spawn worker: {error}"
@@ -232,7 +230,7 @@ class JobRunner:
                 await member.done.wait()
                 ended_in_time = True
         finally:
-            member.is_starting = False
+            member.end_start()
             self._nursery.start_soon(self._end, member)
         await member.gone.wait()
         if item.result is not None:

@@ -83,7 +83,7 @@ class MailDelivery:
     ) -> None:
         self._run, self._team, self._nursery, self._wake = running, running.agents, nursery, wake
         self._delivering: dict[str, trio.Event] = {}
-        self.is_closed = False  # the run has ended: what is still written waits for a resume
+        self._is_closed = False
 
     def make_mail(
         self,
@@ -182,10 +182,14 @@ class MailDelivery:
             if (carried := self._delivering.get(reader.path)) is not None:
                 await carried.wait()
 
+    def close(self) -> None:
+        """The run has ended: what is still written waits for a resume."""
+        self._is_closed = True
+
     # --- delivery ------------------------------------------------------------------------------
 
     def _deliver(self, reader: Agent, mail: Mail) -> None:
-        if self.is_closed or reader.closed or mail.mail_id not in reader.unread_mail:
+        if self._is_closed or reader.closed or mail.mail_id not in reader.unread_mail:
             return  # it is dead, or a new process already got it
         if reader.path in self._delivering:
             reader.outbox.append(mail)

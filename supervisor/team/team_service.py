@@ -125,7 +125,7 @@ class TeamService:
         The caller starts the root; mail that comes before its Hello waits for it.
         """
         top = self.team.add(Agent(root))  # so that its children can report to it
-        top.is_starting = True  # the caller starts it: no mail does
+        top.begin_start()  # the caller starts it: no mail does
         known = {
             one.spawned.agent_id for one in past.agents.values()
         } | self._detached_jobs.restore()
@@ -386,4 +386,4 @@ async def run_team_service(
         try:
             await trio.sleep_forever()
         finally:
-            service.mail.is_closed = True
+            service.mail.close()

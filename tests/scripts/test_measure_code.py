@@ -69,7 +69,7 @@ def test_each_figure_counts_what_the_page_says(tree):
         "public_classes_defined_twice": 1,
         "import_circles": 1,
         "modules_in_import_circles": 2,
-        "attributes_set_from_outside": 2,
+        "fields_set_in_other_files": 2,
         "callables_wired_after_construction": 1,
         "lambda_placeholders": 1,
         "imports_for_the_type_checker_alone": 1,

@@ -131,7 +131,7 @@ def blob(data, digest=None):
 
 
 @pytest.mark.parametrize(
-    ("request", "why"),
+    ("stored", "why"),
     [
         (blob(b"plain words"), "no PNG"),
         (blob(b""), "no PNG"),
@@ -139,8 +139,8 @@ def blob(data, digest=None):
         (blob(PNG + b"Comment\0" + KEY.encode()), "a key of this run"),
     ],
 )
-def test_only_pictures_without_a_key_become_blobs(tmp_path, request, why):
-    reply = store_blob(tmp_path, request, Redactor([KEY]))
+def test_only_pictures_without_a_key_become_blobs(tmp_path, stored, why):
+    reply = store_blob(tmp_path, stored, Redactor([KEY]))
     assert isinstance(reply, RequestRefused)
     assert why in reply.message
     assert list(tmp_path.iterdir()) == []

@@ -140,17 +140,17 @@ def test_who_may_only_read_may_read_anywhere(plan, tmp_path):
     assert change(plan, cwd="../else").cwd == str(tmp_path / "else")
 
 
-@pytest.mark.parametrize("request", [{"sandbox": "read-only"}, {"cwd": "below"}])
-def test_a_locked_agent_keeps_its_sandbox_and_its_folder(plan, request):
+@pytest.mark.parametrize("changes", [{"sandbox": "read-only"}, {"cwd": "below"}])
+def test_a_locked_agent_keeps_its_sandbox_and_its_folder(plan, changes):
     plan = msgspec.structs.replace(plan, role=RoleBrief(name="explorer", locked=True))
     with pytest.raises(UsageError, match="locked"):
-        change(plan, **request)
+        change(plan, **changes)
 
 
-@pytest.mark.parametrize("request", [{"effort": "huge"}, {"model": "a\nb"}, {"model": "x" * 300}])
-def test_nonsense_is_refused(plan, request):
+@pytest.mark.parametrize("changes", [{"effort": "huge"}, {"model": "a\nb"}, {"model": "x" * 300}])
+def test_nonsense_is_refused(plan, changes):
     with pytest.raises(UsageError):
-        change(plan, **request)
+        change(plan, **changes)
 
 
 def test_a_resumed_run_keeps_what_was_changed_and_gives_nothing_back(plan):

@@ -5,20 +5,35 @@ import io
 import msgspec
 import pytest
 
+from swarm.mailbox.protocol.job_records import JobBegan
 from swarm.mailbox.protocol.requests import ReportJobResult, ResultAccepted, SpawnOnCsv
 from swarm.supervisor.agents.child_plan import AgentRequestError
 from swarm.supervisor.team.batch_job import BatchJob, JobItem, report_result
+from swarm.supervisor.team.job_files import TableFile
 from swarm.supervisor.team.job_table import JobResultSpool, JobRow, JobTable
 
 TABLE = JobTable(path="/t.csv", headers=("v",), rows=2)
+BEGAN = JobBegan(
+    job_id="00000000-0001",
+    wish=SpawnOnCsv(csv_path="/t.csv", instruction="x"),
+    headers=("v",),
+    rows=2,
+    output="/o.csv",
+)
 SCHEMA = b'{"type":"object","required":["n"]}'
 WORKER = "/root/job_1_1"
 
 
 @pytest.fixture
-def job():
+def job(tmp_path):
+    table = tmp_path / "t.csv"
+    table.touch()
     one = BatchJob(
-        TABLE, SpawnOnCsv(csv_path="/t.csv", instruction="x"), JobResultSpool(io.BytesIO(), 2)
+        BEGAN,
+        TABLE,
+        JobResultSpool(io.BytesIO(), 2),
+        asker="/root",
+        file=TableFile(table, lambda real: True),
     )
     row = JobRow(index=0, item_id="r", source_id=None, cells=("1",))
     one.running["r"] = JobItem(row, WORKER)

@@ -42,19 +42,19 @@ def test_rows_that_are_done_are_counted_once_and_not_run_again(tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("v\none\ntwo\nthree\n")
     job = BatchJob(
+        began("0a0b0c0d", attempt=2),
         JobTable(path=str(table), headers=("v",), rows=3),
-        REQUEST,
         JobResultSpool(io.BytesIO(), 3),
-        attempt=2,
+        asker="/root/p",
+        file=TableFile(table, lambda real: True),
     )
-    job.file = TableFile(table, lambda real: True)
     job.restore_rows(
         finished_rows(records(ended(2), ended(0, "failed"), ended(0), ended(9), ended(-1)))
     )
     assert (job.completed, job.failed) == (1, 1)
     assert [row.index for row in job.remaining_rows()] == [1]
     (row,) = job.remaining_rows()
-    name = job.begin(row, "/root/p").path.rpartition("/")[2]
+    name = job.begin(row).path.rpartition("/")[2]
     assert name == f"job_{job.job_id[-8:]}_2_2"
     assert JOB_WORKER.match(name)
     assert b'"last_error":"why"' in job.summary("/o.csv")
