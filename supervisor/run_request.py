@@ -133,6 +133,7 @@ class RunRequest(Value):
     approval_timeout_s: float | None = None  # for a person's answer; None: until the run's deadline
     widened: tuple[str, ...] = ()  # what its trusted task file widened, as `key value`
     next_prompt: str | None = None  # a resumed run's next input for its root
+    next_images: tuple[str, ...] = ()  # absolute paths; they go with the next prompt
     next_settings: ChangeSettings | None = None  # settings of a resumed run's root from now on
     notify: tuple[str, ...] = ()  # command started after each turn of the root
     keys: dict[str, str] = {}  # taken out of the environment; only the gateway gets them, by pipe

@@ -236,7 +236,8 @@ class TaskWorkload:
         root.pay(past.usd if past is not None else None)
         await self._agents.spawn(root, memory=memory)
         if text is not None:
-            await self._agents.send_input(root, self._make_input(TextInput(text=text)))
+            images = await self._store_images(self._run.request.next_images)
+            await self._agents.send_input(root, self._make_input(*images, TextInput(text=text)))
         elif isinstance(verdict, WorkEnded):
             self._agents.end_work(root, verdict.state, verdict.message)
 
@@ -261,12 +262,15 @@ class TaskWorkload:
         return None
 
     async def _first_input(self, body: str) -> UserInput:
-        request = self._run.request
+        images = await self._store_images(self._run.request.images)
+        return self._make_input(*images, TextInput(text=body))
+
+    async def _store_images(self, images: tuple[str, ...]) -> list[UserInputPart]:
         parts: list[UserInputPart] = []
-        for image in request.images:
+        for image in images:
             url, name = await trio.to_thread.run_sync(store_image, self._run.paths.blobs, image)
             parts.append(ImageInput(image_url=url, name=name))
-        return self._make_input(*parts, TextInput(text=body))
+        return parts
 
     def _make_input(self, *parts: UserInputPart) -> UserInput:
         """An input for the root; without parts it means "continue"."""

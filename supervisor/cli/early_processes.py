@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
-_RUN_COMMANDS = frozenset({"run", "resume", "review", "fork"})
+_RUN_COMMANDS = frozenset({"run", "resume", "review", "fork", "exec"})
 _FLAGS_WITHOUT_RUN = frozenset({"-h", "--help", "--detach"})  # nothing runs, or not in this process
 
 

@@ -25,6 +25,9 @@ class LazyCommand(NamedTuple):
 LAZY_COMMANDS: dict[str, LazyCommand] = {
     "run": LazyCommand("run_command", "Run a task with a tree of agents."),
     "resume": LazyCommand("resume_command", "Continue a run after a crash, a stop or its end."),
+    "exec": LazyCommand(
+        "exec_command", "Run a prompt as `codex exec` does, for its SDKs and scripts.", "exec_run"
+    ),
     "review": LazyCommand(
         "review_command", "Review changes: findings with file, lines, priority and confidence."
     ),

@@ -61,6 +61,7 @@ class ShowOptions(Value):
     """How a run is shown and what happens with its result; shared by `run` and `resume`."""
 
     as_json: bool = False
+    as_codex: bool = False  # with `as_json`: only the lines that Codex writes, in its forms
     plain: bool = False
     color: ColorChoice = "auto"
     output_last_message: str | None = None

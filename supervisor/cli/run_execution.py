@@ -154,7 +154,11 @@ def _open_display(show: ShowOptions, request: RunRequest, places: UserPaths) -> 
     if kind == "json":
         from ..serve.exec_json import ExecJsonDisplay
 
-        return ExecJsonDisplay(sys.stdout)
+        if not show.as_codex:
+            return ExecJsonDisplay(sys.stdout)
+        from ..serve.codex_lines import CodexLines
+
+        return ExecJsonDisplay(sys.stdout, render=CodexLines())
     if kind == "plain":
         from ..console.plain_display import PlainDisplay
 

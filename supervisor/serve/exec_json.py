@@ -7,7 +7,7 @@ missed.
 
 import time
 from collections.abc import Callable
-from typing import TextIO
+from typing import Protocol, TextIO
 
 from msgspec.structs import replace
 
@@ -20,19 +20,43 @@ from .json_conversion import JsonConversion
 from .json_lines import JsonLine, WarningLine, encode_line
 
 
+class RenderLine(Protocol):
+    """Renders each line, in order, with the Unix time that it is about; None leaves it out."""
+
+    def __call__(self, line: JsonLine, at: float, /) -> bytes | None: ...
+
+
+class StampedLines:
+    """Each line with its number and time."""
+
+    def __init__(self) -> None:
+        self._seq = 0
+
+    def __call__(self, line: JsonLine, at: float) -> bytes:
+        self._seq += 1
+        return encode_line(replace(line, seq=self._seq, ts=render_time(at)))
+
+
 class ExecJsonDisplay:
     """The JSON lines of a run (a `RunDisplay`).
 
     Args:
         stdout: Written through its file descriptor if it has one; nothing else may write there.
+        render: Makes the bytes of each line; None: numbers and times are added (`StampedLines`).
         clock: Unix seconds, for lines without a record's time.
     """
 
-    def __init__(self, stdout: TextIO, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        stdout: TextIO,
+        *,
+        render: RenderLine | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._spool = LineSpool(stdout)
         self._clock = clock
         self._conversion = JsonConversion()
-        self._seq = 0
+        self._render = render or StampedLines()
 
     @property
     def closed(self) -> bool:
@@ -63,6 +87,5 @@ class ExecJsonDisplay:
             text = f"{missed} lines left out: the reader is too slow; `swarm log --json` has all"
             lines = [WarningLine(message=text), *lines]
         for line in lines:
-            self._seq += 1
-            stamped = replace(line, seq=self._seq, ts=render_time(at))
-            self._spool.put(encode_line(stamped) + b"\n")
+            if (rendered := self._render(line, at)) is not None:
+                self._spool.put(rendered + b"\n")
