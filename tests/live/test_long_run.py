@@ -89,8 +89,9 @@ def served(model):
 
 
 def input_of(body):
-    """The items of a request as they were sent, without the end of their list; it stands last."""
-    return body[body.index(b'"input":') :].rstrip(b"]}")
+    """The items of a request as they were sent, without the end of their list."""
+    begin = body.index(b'"input":')
+    return body[begin : body.index(b'],"prompt_cache_key"', begin)]
 
 
 async def step(rig, number):
