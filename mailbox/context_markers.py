@@ -12,6 +12,7 @@ GUIDANCE_START = "# AGENTS.md instructions for "
 SUMMARY_START, SUMMARY_END = "<compacted_history>", "</compacted_history>"
 SPAWNED_START, SPAWNED_END = "<spawned_agent_context>", "</spawned_agent_context>"
 STATE_START, STATE_END = "<kept_state>", "</kept_state>"
+SKILL_START, SKILL_END = "<skill>", "</skill>"
 CONTEXT_STARTS = (
     ENVIRONMENT_START,
     ABORTED_START,
@@ -20,7 +21,7 @@ CONTEXT_STARTS = (
     STATE_START,
     SPAWNED_START,
     "<user_instructions>",
-    "<skill>",
+    SKILL_START,
     "<permissions instructions>",
 )
 

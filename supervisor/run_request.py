@@ -27,6 +27,7 @@ from swarm.mailbox.protocol.spec import (
     ShellEnvironmentPolicy,
 )
 from swarm.roles.role_loader import Roles
+from swarm.roles.skills.skill_file import Skill
 
 
 class RequiredChoices(Value):
@@ -117,6 +118,8 @@ class RunRequest(Value):
     resources: ResourceLimits = ResourceLimits()  # for each agent's commands
     rules: RuleSet = RuleSet()  # from every `.rules` file that applies here
     user_instructions: str = ""
+    skills: tuple[Skill, ...] = ()  # enabled ones, in the order of the list
+    skill_lines: tuple[str, ...] = ()  # what models are told of them
     summary: Summary = "auto"
     verbosity: Verbosity | None = None
     context: ContextRules = ContextRules()  # what models are told, and when compaction runs

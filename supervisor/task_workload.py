@@ -37,6 +37,7 @@ from .run_limits import run_limits
 from .run_shutdown import RunShutdown, StopStatus
 from .runs.image_blobs import store_image
 from .runs.run_status import as_interrupted, run_result
+from .skill_mentions import read_named_skills
 from .team.team_service import TeamService
 
 NOTHING_TO_DO = (
@@ -237,7 +238,9 @@ class TaskWorkload:
         await self._agents.spawn(root, memory=memory)
         if text is not None:
             images = await self._store_images(self._run.request.next_images)
-            await self._agents.send_input(root, self._make_input(*images, TextInput(text=text)))
+            skills = await read_named_skills(self._run, text, agent=ROOT_PATH)
+            parts = (*images, TextInput(text=text), *skills)
+            await self._agents.send_input(root, self._make_input(*parts))
         elif isinstance(verdict, WorkEnded):
             self._agents.end_work(root, verdict.state, verdict.message)
 
@@ -262,8 +265,10 @@ class TaskWorkload:
         return None
 
     async def _first_input(self, body: str) -> UserInput:
-        images = await self._store_images(self._run.request.images)
-        return self._make_input(*images, TextInput(text=body))
+        request = self._run.request
+        images = await self._store_images(request.images)
+        skills = await read_named_skills(self._run, request.prompt, agent=ROOT_PATH)
+        return self._make_input(*images, TextInput(text=body), *skills)
 
     async def _store_images(self, images: tuple[str, ...]) -> list[UserInputPart]:
         parts: list[UserInputPart] = []

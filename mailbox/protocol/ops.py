@@ -20,7 +20,15 @@ class ImageInput(Tagged, tag="image"):
     name: str = ""
 
 
-UserInputPart = TextInput | ImageInput
+class SkillInput(Tagged, tag="skill"):
+    """The instructions of a skill that the text beside it names."""
+
+    name: str
+    path: str  # of its SKILL.md
+    text: str
+
+
+UserInputPart = TextInput | ImageInput | SkillInput
 
 
 class UserInput(Tagged):

@@ -108,6 +108,7 @@ class AgentSpec(Tagged):
     interrupted_calls: tuple[str, ...] = ()
     ended_calls: tuple[EndedCall, ...] = ()
     user_instructions: str = ""  # the joined AGENTS.md files
+    skills: tuple[str, ...] = ()  # one line each, in the order of the list
     # False: no child can ever start in this run (`max_agents` is 1). Together with `depth` and
     # `limits.max_depth` it decides whether the agent gets the team tools.
     can_spawn: bool = True

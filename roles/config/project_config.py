@@ -15,6 +15,7 @@ from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 
 from ..guidance import find_project_root
+from ..skills.discovery import has_skill_folder, read_project_skills
 from .file_reading import FILE_BYTES, decode_text, folder_warnings, parse_toml, read_bounded
 from .layer_check import find_key_position
 from .layer_paths import absolute_paths, is_list
@@ -108,9 +109,10 @@ def read_project_folders(
     left = _MAX_BYTES
     for folder in chain:
         inner = folder / PROJECT_FOLDER
-        if not _is_folder(inner) or os.path.realpath(inner) == own:
+        is_swarm = _is_folder(inner) and os.path.realpath(inner) != own
+        if not (is_swarm or has_skill_folder(folder)):
             continue
-        one = _read_folder(folder, str(root), limit_bytes=left)
+        one = _read_folder(folder, str(root), limit_bytes=left, reads_config=is_swarm)
         if len(found) == MAX_FOLDERS:
             one = msgspec.structs.replace(
                 one, files={}, problem=f"there are more than {MAX_FOLDERS} such folders"
@@ -130,11 +132,12 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def _read_folder(folder: Path, root: str, *, limit_bytes: int) -> ProjectFolder:
+def _read_folder(folder: Path, root: str, *, limit_bytes: int, reads_config: bool) -> ProjectFolder:
     files: dict[str, bytes] = {}
     blank = ProjectFolder(folder=str(folder), root=root)
     try:
-        for path, limit in _config_files(folder / PROJECT_FOLDER):
+        files.update(read_project_skills(folder))
+        for path, limit in _config_files(folder / PROJECT_FOLDER) if reads_config else ():
             files[str(path)] = read_bounded(path, limit_bytes=limit)
         for name in _referenced(folder / PROJECT_FOLDER, files):
             if name not in files:
@@ -221,8 +224,10 @@ def _digest(one: ProjectFolder) -> str:
 def _layer(one: ProjectFolder, *, ignored: str) -> Layer:
     path = one.config_file
     data = one.files.get(str(path))
+    has_config = any(not name.startswith("../") for name in one.files_by_name())
+    source = str(path) if has_config or one.problem else one.folder
     layer = Layer(
-        name="project", source=str(path), ignored=ignored, exists=data is not None,
+        name="project", source=source, ignored=ignored, exists=data is not None,
         files={} if ignored else one.files,
     )  # fmt: skip
     if ignored or data is None:

@@ -184,6 +184,22 @@ class PermissionProfile(Value):
     network: NetworkTable = NetworkTable()
 
 
+class SkillConfig(Value):
+    """`[[skills.config]]`: exactly one of `name` and `path` is set."""
+
+    name: str = ""
+    path: str = ""
+    enabled: bool = True
+
+
+class SkillsTable(Value):
+    """`[skills]`."""
+
+    include_instructions: bool = True  # False: no list in the prompt
+    config: tuple[SkillConfig, ...] = ()
+    exclude: tuple[str, ...] = ()  # swarm's own: names
+
+
 class Config(Value):
     """The supported keys. Each field's default is its built-in value."""
 
@@ -223,6 +239,7 @@ class Config(Value):
     limits: LimitsTable = LimitsTable()  # swarm's own
     # swarm's own; overrides the profile's table when enabled
     network: NetworkTable = NetworkTable()
+    skills: SkillsTable = SkillsTable()
     default_permissions: str | None = None
     permissions: dict[str, PermissionProfile] = {}
     deadline: str | int | float | None = None  # swarm's own
@@ -255,7 +272,7 @@ _CODEX = """
     js_repl_node_module_dirs ghost_snapshot memories forced_chatgpt_workspace_id
     forced_login_method cli_auth_credentials_store mcp_oauth_credentials_store
     mcp_oauth_callback_port mcp_oauth_callback_url history sqlite_home log_dir analytics
-    feedback check_for_update_on_startup otel apps skills
+    feedback check_for_update_on_startup otel apps
     plugins marketplaces notice file_opener hide_agent_reasoning show_raw_agent_reasoning
     disable_paste_burst tui experimental_use_unified_exec_tool
     experimental_use_freeform_apply_patch profiles projects windows mcp_servers hooks

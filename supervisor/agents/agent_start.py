@@ -245,6 +245,7 @@ def build_agent_spec(
             if name in ended
         ),
         user_instructions="" if plan.slotless else request.user_instructions,
+        skills=() if plan.slotless else request.skill_lines,
         context=context_rules_for(request.context, of_project=not plan.slotless),
         can_spawn=request.max_agents > 1,
         max_agents=request.max_agents,

@@ -84,6 +84,9 @@ LAZY_COMMANDS: dict[str, LazyCommand] = {
         "models_commands", "List known models, download model files, try a model."
     ),
     "roles": LazyCommand("roles_commands", "List the roles of agents, and explain one."),
+    "skills": LazyCommand(
+        "skills_commands", "List, show, check and make skills: folders with a SKILL.md."
+    ),
     "config": LazyCommand(
         "config_commands", "Show and change the configuration, with the origin of each value."
     ),

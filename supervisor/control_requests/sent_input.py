@@ -9,6 +9,7 @@ from swarm.mailbox.protocol.ops import ImageInput, TextInput, UserInput, UserInp
 
 from ..run_context import RunContext
 from ..runs.image_blobs import store_image
+from ..skill_mentions import read_named_skills
 
 _MAX_ID_CHARS = 64
 _MAX_IMAGES = 16
@@ -28,8 +29,9 @@ async def make_input(running: RunContext, path: str, request: SendText) -> UserI
         except UsageError as error:
             return Refused(message=str(error), exit_code=2)
         parts.append(ImageInput(image_url=url, name=name))
+    skills = await read_named_skills(running, request.text, agent=path)
     return UserInput(
         input_id=input_id or running.entropy.new_id(),
-        parts=(*parts, TextInput(text=request.text)),
+        parts=(*parts, TextInput(text=request.text), *skills),
         output_schema=running.request.answer_schema if path == ROOT_PATH else None,
     )

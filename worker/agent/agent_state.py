@@ -257,6 +257,8 @@ class AgentState:
     def record_input(self, turn: Turn, user_input: UserInput) -> None:
         """Record a person's input; its output schema holds for the rest of the turn."""
         turn.output_schema = user_input.output_schema or turn.output_schema
+        for skill in context_blocks.skill_messages(user_input.parts):
+            self.record(turn.turn_id, skill, source="note")
         message = context_blocks.user_message(user_input.parts)
         self._record_overview(turn, text_of(message.content))
         self.record(turn.turn_id, message, source="user", item_id=user_input.input_id)

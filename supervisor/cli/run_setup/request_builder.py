@@ -64,6 +64,7 @@ from .requirements import apply_requirements
 from .reviewer_choice import AnswerLocation, choose_reviewer
 from .run_settings import RunSettings
 from .sandbox_choice import resolve_run_sandbox
+from .skill_settings import find_run_skills
 
 CONTEXT_BYTES = 512 << 10
 DEFAULT_MAX_SPAWNS = 1_000
@@ -121,6 +122,8 @@ def build_request(
     required = settings.loaded.requirements
     rules = load_layer_rules(settings.loaded.layers, required)
     warnings += rules.warnings
+    skills = find_run_skills(settings.loaded, Path(settings.config_folder))
+    warnings += skills.warnings
     request = RunRequest(
         task=settings.task.name,
         prompt=_prompt_with_context(settings, cwd, sandbox, warnings),
@@ -161,6 +164,8 @@ def build_request(
         resources=resource_limits(config.limits, ram_bytes=memory_bytes()),
         rules=rules.rules,
         user_instructions=guidance,
+        skills=skills.skills,
+        skill_lines=skills.lines,
         context=context_rules(config, Path(settings.config_folder)),
         notify=config.notify,
         record=_absolute(options.record),

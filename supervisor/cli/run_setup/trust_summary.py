@@ -11,10 +11,12 @@ from pathlib import Path
 
 import msgspec
 
+from swarm.mailbox.errors import UsageError
 from swarm.roles.config.key_positions import KeyPath
 from swarm.roles.config.merge import leaves
 from swarm.roles.config.project_config import DENIED_KEYS, PROJECT_FOLDER, ProjectFolder
 from swarm.roles.config.schema import Toml
+from swarm.roles.skills.skill_file import SKILL_FILE, instructions_of, parse_skill
 
 from ...console.safe_text import clean_line
 
@@ -46,7 +48,9 @@ def describe_projects(folders: Sequence[ProjectFolder]) -> list[str]:
     """Lines for all folders, the outermost first."""
     lines: list[str] = []
     for one in folders:
-        lines.append(clean_line(str(Path(one.folder, PROJECT_FOLDER)), limit=400))
+        has_config = any(not name.startswith("../") for name in one.files_by_name())
+        place = Path(one.folder, PROJECT_FOLDER) if has_config or one.problem else one.folder
+        lines.append(clean_line(str(place), limit=400))
         if one.problem:
             lines.append(f"    {clean_line(one.problem)}")
         for name, data in one.files_by_name().items():
@@ -60,6 +64,9 @@ def describe_projects(folders: Sequence[ProjectFolder]) -> list[str]:
 
 def _file_lines(name: str, data: bytes) -> Iterator[str]:
     text = data.decode("utf-8", "replace")
+    if name.startswith("../") and name.endswith(f"/{SKILL_FILE}"):
+        yield from _skill_lines(name, data)
+        return
     if not name.endswith(".toml"):
         yield from _plain_lines(text, names_programs=name == "hooks.json")
         return
@@ -70,6 +77,18 @@ def _file_lines(name: str, data: bytes) -> Iterator[str]:
         return
     for path, value in leaves(values):
         yield _key_line(path, value, own=name == "config.toml")
+
+
+def _skill_lines(name: str, data: bytes) -> Iterator[str]:
+    """What a skill says that it is for; its instructions are read by models that use it."""
+    try:
+        skill = parse_skill(data, path=name, scope="repo")
+    except UsageError as error:
+        yield f"  no usable skill: {clean_line(str(error))}"
+        return
+    size = instructions_of(data).count("\n") + 1
+    yield f"{_MARK} skill {skill.name}: {clean_line(skill.description, limit=240)}"
+    yield f"  {size} lines of instructions for models"
 
 
 def _plain_lines(text: str, *, names_programs: bool) -> Iterator[str]:

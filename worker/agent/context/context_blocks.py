@@ -4,6 +4,7 @@ The same facts give the same bytes, so that a provider's prompt cache stays vali
 appended as a new block; an earlier block is never edited.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from swarm.mailbox.context_markers import (
@@ -12,6 +13,8 @@ from swarm.mailbox.context_markers import (
     ENVIRONMENT_END,
     ENVIRONMENT_START,
     GUIDANCE_START,
+    SKILL_END,
+    SKILL_START,
     SPAWNED_END,
     SPAWNED_START,
 )
@@ -34,7 +37,7 @@ from swarm.mailbox.protocol.limits import (
     ReadOnly,
     WorkspaceWrite,
 )
-from swarm.mailbox.protocol.ops import ImageInput, Mail, TextInput, UserInputPart
+from swarm.mailbox.protocol.ops import ImageInput, Mail, SkillInput, TextInput, UserInputPart
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import AgentSpec
 
@@ -59,6 +62,7 @@ _MAIL_TYPES = {
 }
 PERMISSIONS_START, PERMISSIONS_END = "<permissions instructions>", "</permissions instructions>"
 TEAM_START, TEAM_END = "<team>", "</team>"
+SKILLS_START, SKILLS_END = "<skills_instructions>", "</skills_instructions>"
 RESULT_KNOWN = "(wait_agent has given you this answer already)"
 
 # Children named in the environment block; without a limit each turn could name a thousand.
@@ -248,11 +252,37 @@ def mail_message(mail: Mail, *, known: bool = False) -> Message:
     return Message(role="assistant", content=(OutputText(text=text),), author=mail.author)
 
 
+def skills_text(lines: Sequence[str]) -> str:
+    """Return the block that lists skills; "" without any."""
+    if not lines:
+        return ""
+    return "\n".join((SKILLS_START, _TEXTS["skills"], *lines, SKILLS_END))
+
+
+def skill_messages(parts: tuple[UserInputPart, ...]) -> list[Message]:
+    """Return a message for each skill that an input names."""
+    return [
+        Message(
+            role="user",
+            content=(
+                InputText(
+                    text=f"{SKILL_START}\n<name>{part.name}</name>\n<path>{part.path}</path>\n"
+                    f"{part.text}\n{SKILL_END}"
+                ),
+            ),
+        )
+        for part in parts
+        if isinstance(part, SkillInput)
+    ]
+
+
 def user_message(parts: tuple[UserInputPart, ...]) -> Message:
     """Return a person's text and images as a message; tags around each image name it."""
     content: list[ContentPart] = []
     for part in parts:
         match part:
+            case SkillInput():
+                pass  # a message of its own
             case TextInput(text=text):
                 content.append(InputText(text=text))
             case ImageInput(image_url=url, name=name):

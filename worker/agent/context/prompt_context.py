@@ -19,10 +19,14 @@ from .context_blocks import (
     environment_text,
     guidance_text,
     permissions_text,
+    skills_text,
     spawned_start,
     spawned_text,
     team_text,
 )
+from .token_meter import estimate_tokens
+
+_SKILLS_PERCENT = 2  # of the model's window, for the list of skills
 
 
 class KnownContext(Value):
@@ -85,7 +89,8 @@ def context_items(
     developer = [permissions] if rules.permissions and permissions != known.permissions else []
     user = [environment] if rules.environment and environment != known.environment else []
     if not begun:
-        developer += [text for text in (team, spec.role.developer_instructions) if text]
+        own = (team, skills_text(_fitting_skills(spec, model)), spec.role.developer_instructions)
+        developer += [text for text in own if text]
     if guidance != (known.guidance or ""):
         is_change = known.guidance is not None and begun
         if is_change or guidance:
@@ -104,6 +109,17 @@ def context_items(
         spawned=spawned or None,
         begun=True,
     )
+
+
+def _fitting_skills(spec: AgentSpec, model: ModelInfo) -> tuple[str, ...]:
+    """The first lines of skills that fit into their part of the model's window."""
+    left, fitting = model.context_window * _SKILLS_PERCENT // 100, list[str]()
+    for line in spec.skills:
+        tokens = estimate_tokens(len(line.encode()) + 1)
+        if tokens <= left:
+            left -= tokens
+            fitting.append(line)
+    return tuple(fitting)
 
 
 def _short_context(spec: AgentSpec, model: ModelInfo, *, begun: bool) -> tuple[Message, ...]:

@@ -1,0 +1,187 @@
+"""Reads a SKILL.md: YAML front matter with a name and a description, then instructions. Pure.
+
+Source: the open Agent Skills format and Codex's loader. Loading forgives what does no harm (a name
+unlike its folder's); `format_problems` names everything that the format forbids.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import Literal, cast
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.base import Value
+
+SKILL_FILE = "SKILL.md"
+SIDECAR = "agents/openai.yaml"  # in the skill's folder; its policy alone is obeyed
+SKILL_BYTES = 256 << 10  # of one SKILL.md; what is longer belongs into files beside it
+_FRONT_BYTES = 32 << 10
+_NAME_CHARS = 64
+_DESCRIPTION_CHARS = 1024
+_COMPATIBILITY_CHARS = 500
+_FORMAT_KEYS = frozenset(
+    ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
+)
+_FORMAT_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+
+SkillScope = Literal["repo", "user", "admin"]
+_Fields = dict[str, object]
+
+
+class Skill(Value):
+    """One skill as it was read. `path` is the canonical path of its SKILL.md."""
+
+    name: str
+    description: str
+    path: str
+    scope: SkillScope
+    digest: str  # SHA-256 of the whole file, in hex
+    size_bytes: int = 0
+    is_listed: bool = True  # False: only an explicit mention brings it into a conversation
+
+    @property
+    def folder(self) -> str:
+        return str(PurePath(self.path).parent)
+
+
+def parse_skill(data: bytes, *, path: str, scope: SkillScope, sidecar: bytes = b"") -> Skill:
+    """Return the skill in this SKILL.md. Raises UsageError: the text says what is wrong with it."""
+    fields = read_front_matter(data)
+    default = PurePath(path).parent.name or "skill"
+    name = _one_line(fields.get("name"), "name", most_chars=_NAME_CHARS) or default
+    if not re.fullmatch(r"[\w:.-]{1,64}", name):
+        raise UsageError("invalid name: letters, digits, `-`, `_`, `.` and `:` only")
+    description = _one_line(fields.get("description"), "description", most_chars=_DESCRIPTION_CHARS)
+    if not description:
+        raise UsageError("missing field `description`")
+    return Skill(
+        name=name,
+        description=description,
+        path=path,
+        scope=scope,
+        digest=hashlib.sha256(data).hexdigest(),
+        size_bytes=len(data),
+        is_listed=_may_be_listed(sidecar) and fields.get("disable-model-invocation") is not True,
+    )
+
+
+def read_front_matter(data: bytes) -> _Fields:
+    """The mapping between the first two `---` lines. Raises UsageError."""
+    if len(data) > SKILL_BYTES:
+        raise UsageError(f"larger than {SKILL_BYTES >> 10} KiB; move details into files beside it")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"line {line}: not UTF-8") from error
+    lines = text.splitlines()
+    ends = (number for number, line in enumerate(lines[1:], 1) if line.strip() == "---")
+    end = next(ends, 0)
+    if not lines or lines[0].strip() != "---" or end < 2:
+        raise UsageError("missing YAML front matter delimited by ---")
+    front = "\n".join(lines[1:end])
+    if len(front) > _FRONT_BYTES:
+        raise UsageError(f"front matter larger than {_FRONT_BYTES >> 10} KiB")
+    return _yaml_table(front, first_line=2)
+
+
+def instructions_of(data: bytes) -> str:
+    """What follows the front matter; all of the text if there is none."""
+    text = data.decode("utf-8-sig", "replace")
+    found = re.match(r"---[ \t]*\r?\n.*?\n---[ \t]*(?:\r?\n|\Z)", text, re.DOTALL)
+    return text[found.end() :].strip() if found else text.strip()
+
+
+def format_problems(data: bytes, *, folder: str) -> list[str]:
+    """Every departure from the open format, in words; empty for a skill that is as it should be.
+
+    Args:
+        data: The file.
+        folder: The name of the skill's folder, which the format wants to be the skill's name.
+    """
+    try:
+        fields = read_front_matter(data)
+    except UsageError as error:
+        return [str(error)]
+    checks: list[Callable[[_Fields], list[str]]] = [
+        lambda fields: _name_problems(fields.get("name"), folder),
+        lambda fields: _text_problems(fields, "description", _DESCRIPTION_CHARS, needed=True),
+        lambda fields: _text_problems(fields, "compatibility", _COMPATIBILITY_CHARS),
+        lambda fields: [
+            f"unknown field `{key}`; the format knows {', '.join(sorted(_FORMAT_KEYS))}"
+            for key in fields
+            if key not in _FORMAT_KEYS
+        ],
+    ]
+    return [problem for check in checks for problem in check(fields)]
+
+
+def _name_problems(name: object, folder: str) -> list[str]:
+    if not isinstance(name, str) or not name.strip():
+        return ["missing field `name`"]
+    problems: list[str] = []
+    if len(name) > _NAME_CHARS:
+        problems.append(f"invalid name: exceeds maximum length of {_NAME_CHARS} characters")
+    if not _FORMAT_NAME.fullmatch(name):
+        problems.append("invalid name: small letters and digits, with single hyphens between")
+    if name != folder:
+        problems.append(f"invalid name: it differs from the name of its folder, {folder!r}")
+    return problems
+
+
+def _text_problems(
+    fields: _Fields, key: str, most_chars: int, *, needed: bool = False
+) -> list[str]:
+    value = fields.get(key)
+    if value is None and not needed:
+        return []
+    if not isinstance(value, str) or not value.strip():
+        return [f"missing field `{key}`" if value is None else f"invalid {key}: it is no text"]
+    if len(value) > most_chars:
+        return [f"invalid {key}: exceeds maximum length of {most_chars} characters"]
+    return []
+
+
+def _one_line(value: object, key: str, *, most_chars: int) -> str:
+    """The text with every white space as one blank. Raises UsageError."""
+    if value is None:
+        return ""
+    if not isinstance(value, str | int | float):
+        raise UsageError(f"invalid {key}: it is no text")
+    text = " ".join(str(value).split())
+    if len(text) > most_chars:
+        raise UsageError(f"invalid {key}: exceeds maximum length of {most_chars} characters")
+    return text
+
+
+def _may_be_listed(sidecar: bytes) -> bool:
+    """What the sidecar says of use without a mention; a faulty sidecar says nothing."""
+    if not sidecar or len(sidecar) > _FRONT_BYTES:
+        return True
+    try:
+        policy = _yaml_table(sidecar.decode("utf-8"), first_line=1).get("policy")
+    except (UsageError, UnicodeDecodeError):
+        return True
+    table = cast("_Fields", policy) if isinstance(policy, dict) else {}
+    return table.get("allow_implicit_invocation") is not False
+
+
+def _yaml_table(text: str, *, first_line: int) -> _Fields:
+    """A YAML mapping with text keys. Raises UsageError with the line."""
+    import yaml  # 15 ms, and most projects have no skills
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        # An alias can multiply its anchor without end, so there are none.
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, loader)):
+            raise UsageError("invalid YAML: aliases (*name) are not allowed")
+        value: object = yaml.load(text, loader)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + first_line if error.problem_mark else first_line
+        raise UsageError(f"line {line}: invalid YAML: {error.problem}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UsageError(f"line {first_line}: invalid YAML: {error}") from error
+    if not isinstance(value, dict):
+        raise UsageError("invalid YAML: front matter is no mapping of names to values")
+    return {str(key): item for key, item in cast("dict[object, object]", value).items()}

@@ -1,0 +1,93 @@
+"""Which skills count, the lines that a model is told, and who is mentioned in a text. Pure.
+
+Source: Codex's skills; differs in that a repository's own skills come first, not last.
+"""
+
+import re
+from collections.abc import Sequence
+
+from swarm.mailbox.protocol.base import Value
+
+from .skill_file import Skill
+
+LIST_BYTES = 8_000  # of all lines together
+# Names of common variables: `$PATH` in a text means no skill.
+_VARIABLES = frozenset(
+    ("path", "home", "user", "shell", "pwd", "tmpdir", "temp", "tmp", "lang", "term")
+)
+_MENTION = re.compile(
+    r"\[\$(?P<linked>[\w:.-]{1,64})\]\((?P<path>[^)\s]{1,1024})\)|(?<![\w$])\$(?P<name>[\w:-]{1,64})"
+)
+_COMMAND = re.compile(r"\s*/(?P<name>[\w:-]{1,64})(?:\s|\Z)")
+
+
+class SkillRule(Value):
+    """One `[[skills.config]]` entry: exactly one of `name` and `path` is set."""
+
+    name: str = ""
+    path: str = ""
+    enabled: bool = True
+
+    def fits(self, skill: Skill) -> bool:
+        """True if the entry is about this skill."""
+        return skill.name == self.name if self.name else skill.path == self.path
+
+
+class SkillLines(Value):
+    """The lines that fit, and how many skills did not."""
+
+    lines: tuple[str, ...] = ()
+    left_out: int = 0
+
+
+def enabled_skills(skills: Sequence[Skill], rules: Sequence[SkillRule]) -> tuple[Skill, ...]:
+    """The skills that no rule switches off; a later rule overrides an earlier one."""
+
+    def is_enabled(skill: Skill) -> bool:
+        fitting = [rule.enabled for rule in rules if rule.fits(skill)]
+        return fitting[-1] if fitting else True
+
+    return tuple(skill for skill in skills if is_enabled(skill))
+
+
+def skill_lines(skills: Sequence[Skill], *, limit_bytes: int = LIST_BYTES) -> SkillLines:
+    """One line a skill, in order. A line that does not fit is left out whole."""
+    lines: list[str] = []
+    left, left_out = limit_bytes, 0
+    for skill in skills:
+        if not skill.is_listed:
+            continue
+        line = f"- {skill.name}: {skill.description} (file: {skill.path})"
+        size = len(line.encode()) + 1
+        if size > left:
+            left_out += 1
+            continue
+        left -= size
+        lines.append(line)
+    return SkillLines(lines=tuple(lines), left_out=left_out)
+
+
+def mentioned_skills(text: str, skills: Sequence[Skill]) -> tuple[Skill, ...]:
+    """The skills that a text names, each once: `$name`, `[$name](path)`, or `/name` at its start.
+
+    A name counts if exactly one skill has it; a link counts by its path.
+    """
+    by_name: dict[str, list[Skill]] = {}
+    for skill in skills:
+        by_name.setdefault(skill.name, []).append(skill)
+    by_path = {skill.path: skill for skill in skills}
+    found: dict[str, Skill] = {}
+
+    def note(name: str) -> None:
+        named = by_name.get(name.rstrip(":-"), []) or by_name.get(name, [])
+        if name.lower() not in _VARIABLES and len(named) == 1:
+            found.setdefault(named[0].path, named[0])
+
+    if (command := _COMMAND.match(text)) is not None:
+        note(command["name"])
+    for mention in _MENTION.finditer(text):
+        if mention["path"] is None:
+            note(mention["name"])
+        elif (linked := by_path.get(mention["path"].removeprefix("skill://"))) is not None:
+            found.setdefault(linked.path, linked)
+    return tuple(found.values())

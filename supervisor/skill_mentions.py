@@ -1,0 +1,51 @@
+"""Adds to a person's input the instructions of the skills that its text names.
+
+The file is read again here, once for each input. What a project's skill says was trusted as it was
+at the start, so a changed one is left out; a person's own may change.
+"""
+
+import hashlib
+
+import trio
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.events import Warned
+from swarm.mailbox.protocol.ops import SkillInput
+from swarm.mailbox.safe_open import READ_FLAGS, open_canonical, read_whole
+from swarm.roles.skills.skill_file import SKILL_BYTES, Skill
+from swarm.roles.skills.skill_list import mentioned_skills
+
+from .run_context import RunContext
+
+MAX_SKILLS = 8  # in one input
+_TEXT_BYTES = 64 << 10  # of one skill; the model can read the rest of the file
+
+
+async def read_named_skills(
+    running: RunContext, text: str, *, agent: str
+) -> tuple[SkillInput, ...]:
+    """Read each skill that the text names; what is left out is warned of in the journal."""
+    named = mentioned_skills(text, running.request.skills)
+    parts: list[SkillInput] = []
+    warnings: list[str] = []
+    for skill in named[:MAX_SKILLS]:
+        try:
+            parts.append(await trio.to_thread.run_sync(_read, skill))
+        except (UsageError, OSError) as error:
+            warnings.append(f"skill {skill.name} is left out: {skill.path}: {error}")
+    if len(named) > MAX_SKILLS:
+        more = ", ".join(skill.name for skill in named[MAX_SKILLS:])
+        warnings.append(f"an input brings at most {MAX_SKILLS} skills; left out: {more}")
+    for warning in warnings:
+        running.note(Warned(message=warning), agent=agent)
+    return tuple(parts)
+
+
+def _read(skill: Skill) -> SkillInput:
+    data = read_whole(open_canonical(skill.path, READ_FLAGS), most_bytes=SKILL_BYTES)
+    if skill.scope == "repo" and hashlib.sha256(data).hexdigest() != skill.digest:
+        raise UsageError("it has changed since the run began, and that content was not trusted")
+    text = data[:_TEXT_BYTES].decode("utf-8", "replace")
+    if len(data) > _TEXT_BYTES:
+        text += f"\n[cut here after {_TEXT_BYTES:,} bytes: read the rest in the file]"
+    return SkillInput(name=skill.name, path=skill.path, text=text)
