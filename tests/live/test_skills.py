@@ -56,13 +56,19 @@ async def test_before_trust_nothing_of_a_repositorys_skill_reaches_a_model(rig):
 
 async def test_a_skill_that_changes_during_the_run_is_left_out_with_a_warning(rig):
     path = write_skill(rig)
-    calls = [{"name": "exec_command", "arguments": {"cmd": "touch begun; sleep 1"}}]
+    calls = [
+        {
+            "name": "exec_command",
+            "arguments": {"cmd": "touch begun; until [ -e go ]; do sleep 0.05; done"},
+        }
+    ]
     with trio.fail_after(LIMIT_S):
         assert (await command(rig, "trust", "--yes")).code == 0
         run = await rig.run(rig.script({"calls": calls}, {"text": "a"}, {"text": "b"}), "-p", "go")
         await rig.wait((rig.work / "begun").exists)
         path.write_text(SKILL.replace("SECRET-STEP", "EVIL"))
         assert (await command(rig, "send", rig.run_id, "/root", "and $notes")).code == 0
+        (rig.work / "go").touch()
         assert (await run.wait_end()).code == 0
     assert not any("EVIL" in text for text in told(rig))
     assert any("was not trusted" in body.message for body in rig.bodies(Warned))
