@@ -134,7 +134,7 @@ async def test_a_resume_goes_on_with_all_that_did_not_come_to_a_good_end(
         assert len(asked) == 1
         heard = [text_of(one.content) for one in asked[0] if isinstance(one, Message)]
         assert sum("do it" in one for one in heard) == 1
-        assert [one for one in heard if "Go on with the task" in one] == [note][: bool(note)]
+        assert [one for one in heard if "Go on with the task where" in one] == [note][: bool(note)]
         assert [one for one in told(team) if one not in told_before] == (
             [note, "again"] if note else ["again"]
         )
