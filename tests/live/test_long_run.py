@@ -100,6 +100,11 @@ async def step(rig, number):
         await trio.sleep(0.01)
 
 
+async def succeeds(rig, *arguments):
+    asked = await rig.start(*arguments)
+    assert (await asked.wait_end()).code == 0
+
+
 async def test_after_300_steps_compactions_interrupts_words_and_a_kill_the_answer_is_right(rig):
     model = ForgetfulModel()
     with served(model) as url, trio.fail_after(LIMIT_S):
@@ -110,14 +115,15 @@ async def test_after_300_steps_compactions_interrupts_words_and_a_kill_the_answe
         )
         run = await rig.run("b")
         await step(rig, 60)
-        said = await rig.start("send", rig.run_id, "/root", "And say BLUE at the end.")
-        assert (await said.wait_end()).code == 0
-        for number in (100, 170):
-            await step(rig, number)
-            asked = await rig.start("interrupt", rig.run_id, "/root")
-            assert (await asked.wait_end()).code == 0
-            assert (await run.wait_end()).code == 130
-            run = await rig.resume("-p", "Go on.")
+        await succeeds(rig, "send", rig.run_id, "/root", "And say BLUE at the end.")
+        await step(rig, 100)
+        await succeeds(rig, "interrupt", rig.run_id, "/root")
+        await succeeds(rig, "send", rig.run_id, "/root", "Go on.")
+        await step(rig, 170)
+        await succeeds(rig, "interrupt", rig.run_id, "/root")
+        await succeeds(rig, "end", rig.run_id)
+        assert (await run.wait_end()).code == 130
+        run = await rig.resume("-p", "Go on.")
         await step(rig, 240)
         run.process.send_signal(signal.SIGKILL)
         await run.wait_end()
