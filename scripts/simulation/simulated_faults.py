@@ -12,6 +12,7 @@ from simulated_world import MemoryChild, SimulatedWorld
 from swarm.mailbox.pair import FrameInTransit
 from swarm.mailbox.protocol.control import (
     Approvals,
+    EndRun,
     InterruptAgent,
     KillAgent,
     ListApprovals,
@@ -33,6 +34,7 @@ class SimulatedFaults:
         self.supervisor = trio.CancelScope()  # of the present life; replaced by who begins one
         self.ending: RunShutdown | None = None  # likewise
         self.was_stopped = False  # the present life was asked to end
+        self._was_continued = False  # a run that waited for input got one
         self._by_frame = [one for one in story.faults
                           if one.kind in {"kill", "silence", "gateway"}]  # fmt: skip
         world.on_frame, world.network_faults, world.start_fault = (
@@ -126,11 +128,19 @@ class SimulatedFaults:
 
     # --- the person -----------------------------------------------------------------------------
 
+    async def _go_on_or_end(self) -> None:
+        """A run that waits for input after an interrupt gets one; the next time it is ended."""
+        ask, was_continued = self._world.control.ask, self._was_continued
+        self._was_continued = True
+        await ask(EndRun() if was_continued else SendText(agent="/root", text="Go on."))
+
     async def _answer_questions(self) -> None:
         dice = self._person
         async with trio.open_nursery() as nursery:
             while True:
                 await trio.sleep(_LOOK_S)
+                if self.ending is not None and self.ending.is_idle:
+                    await self._go_on_or_end()
                 found = await self._world.control.ask(ListApprovals())
                 if not isinstance(found, Approvals):
                     continue

@@ -24,7 +24,7 @@ USAGE = (
 def main(arguments: list[str]) -> int:
     """Run the command that the first word names; return the exit code (2 = usage)."""
     if arguments[:1] == ["explain"]:
-        from .explain_command import run_explain  # slow: probes the sandbox (20 ms)
+        from .explanation_output import run_explain  # slow: probes the sandbox (20 ms)
 
         return run_explain([_as_text(word) for word in arguments[1:]])
     return _parse_command(arguments)

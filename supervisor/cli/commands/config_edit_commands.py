@@ -23,7 +23,7 @@ from ...runs.paths import find_user_paths
 from ..lazy_commands import ColorCommand
 from ..printing import print_json
 from ..run_setup.config_layers import ConfigQuery, find_layers
-from ..run_setup.requirements import find_requirements
+from ..run_setup.run_requirements import find_requirements
 from ..run_setup.run_settings import find_cwd
 
 _IF_VERSION = click.option(

@@ -22,8 +22,8 @@ from ...runs.paths import find_user_paths
 from ...task_file import Task
 from ..lazy_commands import ColorCommand
 from ..options import APPROVALS, SANDBOXES, RunOptions
-from ..run_setup.requirements import denied_paths
 from ..run_setup.reviewer_choice import choose_reviewer, find_answer_location
+from ..run_setup.run_requirements import denied_paths
 from ..run_setup.run_settings import RunSettings, load_settings
 from ..run_setup.sandbox_choice import resolve_run_sandbox
 from .worker_tool_commands import exec_python_module

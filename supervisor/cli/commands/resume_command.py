@@ -27,8 +27,8 @@ from ..run_execution import start_run
 from ..run_setup.config_layers import ConfigQuery, find_layers
 from ..run_setup.provider_specs import build_providers
 from ..run_setup.request_builder import idle_seconds
-from ..run_setup.requirements import apply_requirements_to_saved, find_requirements
 from ..run_setup.reviewer_choice import NO_PERSON_WARNING
+from ..run_setup.run_requirements import apply_requirements_to_saved, find_requirements
 from ..run_setup.run_settings import key_variables, override_layer
 from .run_command import export_openai_base_url, parse_show_options
 

@@ -26,8 +26,8 @@ from ..options import (
 from ..run_execution import start_run
 from ..run_notifier import split_command
 from ..run_setup.request_builder import PreparedRequest, build_request
-from ..run_setup.requirements import denied_paths
 from ..run_setup.reviewer_choice import find_answer_location
+from ..run_setup.run_requirements import denied_paths
 from ..run_setup.run_settings import load_settings
 from ..run_setup.task_trust import check_task_trust
 from ..sandboxed_script import run_sandboxed_script

@@ -94,7 +94,7 @@ def _profile(name: str, folder: str) -> str:
 
 def _required(environment: dict[str, str], policy: str, network: bool) -> tuple[str, ...]:
     """The paths to hide, as for a run's commands. Raises SandboxNotAllowed."""
-    from ..run_setup.requirements import denied_paths, find_requirements, standalone_refusal
+    from ..run_setup.run_requirements import denied_paths, find_requirements, standalone_refusal
 
     try:
         required = find_requirements(environment)

@@ -60,8 +60,8 @@ from .request_parts import (
     review_settings,
     run_budget,
 )
-from .requirements import apply_requirements
 from .reviewer_choice import AnswerLocation, choose_reviewer
+from .run_requirements import apply_requirements
 from .run_settings import RunSettings
 from .sandbox_choice import resolve_run_sandbox
 from .skill_settings import find_run_skills

@@ -25,7 +25,7 @@ from ...runs.paths import find_user_paths
 from ...task_file import FrontMatter, NetworkTaskTable, Task
 from ..options import RunOptions
 from .config_layers import AskTrust, ConfigQuery, find_layers
-from .requirements import find_requirements
+from .run_requirements import find_requirements
 
 BUILT_IN_KEYS = ("OPENAI_API_KEY", "OPENAI_ORGANIZATION", "OPENAI_PROJECT", "ANTHROPIC_API_KEY")
 _REVIEWERS = {"person": "user", "guardian": "auto_review", "nobody": "nobody"}

@@ -24,7 +24,7 @@ from swarm.roles.permission_profiles import (
 )
 
 from .config_layers import ConfigQuery, find_layers
-from .requirements import find_requirements
+from .run_requirements import find_requirements
 from .run_settings import find_cwd
 
 

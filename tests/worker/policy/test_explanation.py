@@ -12,8 +12,8 @@ from swarm.mailbox.protocol.rules import PrefixRule, RuleSet
 from swarm.roles.rules.rule_loader import LoadedRules
 from swarm.worker.policy.command_decision import Ask, Refuse, Run, decide_command
 from swarm.worker.policy.command_facts import gather_facts
-from swarm.worker.policy.explain_command import render_explanation
 from swarm.worker.policy.explanation import Situation, as_argv, explain_command
+from swarm.worker.policy.explanation_output import render_explanation
 from swarm.worker.policy.rule_matching import rule_matcher
 
 LOADED = LoadedRules(

@@ -27,7 +27,7 @@ from swarm.roles.role_loader import Roles
 from swarm.supervisor.agents.agent_record import AgentPlan
 from swarm.supervisor.agents.child_plan import AgentRequestError, check_spawn_request
 from swarm.supervisor.cli.main import run_cli
-from swarm.supervisor.cli.run_setup.requirements import (
+from swarm.supervisor.cli.run_setup.run_requirements import (
     apply_requirements,
     apply_requirements_to_saved,
     denied_paths,
