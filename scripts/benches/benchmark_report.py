@@ -66,14 +66,26 @@ A trick stays only while a figure that a user can feel pays for it. Each was mea
 turns on one machine (2026-11-23, with other work beside it): 32 agents that had run three commands
 each and waited for their model, with their launchers; and a tool turn.
 
-- *Starting bubblewrap ahead of the next command* stays: a sandboxed turn takes 20 ms with it and 42
-  without, and the team 530 and 513 MiB. `features.prewarmed_sandbox = false` switches it off.
+- *Starting bubblewrap ahead of the next command* stays: a sandboxed turn of an agent alone takes 20
+  ms with it and 42 without. `features.prewarmed_sandbox = false` switches it off, and the table has
+  the whole journey. Where 32 agents share two processors, it gains nothing and costs 9 % of the
+  processor time and 13 MiB.
 - *Returning freed heap pages* (`trim_heap`) stays, one call: for 10,000 finished agents the
   supervisor keeps 0.8 to 1.0 MB with it and 1.9 to 2.6 without.
 - *Copying the code that runs, and filling the gaps of the heap, before a fork* was deleted: the
   team took 483 MiB and 2.8 s of processor time with both, 477 MiB and 2.7 s without.
 
-`scripts/bench tricks` measures those that can be switched off.
+`scripts/bench tricks` measures those that can be switched off. Medians of four runs each, in turns,
+on two cores that other work kept busy (2026-11-24; a third of the pace of the tables below):
+
+| with and without `prewarmed_sandbox` | with | without |
+|--|--:|--:|
+| one sandboxed tool turn of an agent alone | 31.3 ms | 63.0 ms |
+| 32 spawns in one go, to the last first request | 6.0 s | 5.6 s |
+| one tool turn of these 32, all at once | 517 ms | 455 ms |
+| memory of the team after its work (PSS) | 550 MiB | 537 MiB |
+| … its own pages (USS) | 508 MiB | 497 MiB |
+| … its processor time so far | 3.96 s | 3.61 s |
 """
 
 
