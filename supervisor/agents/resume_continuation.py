@@ -62,10 +62,16 @@ def has_work_after_end(places: RunPaths, agent: AgentPast) -> bool:
 
 
 def continue_cut_off(running: RunContext, agent: AgentPast) -> None:
-    """Journal what makes an agent continue that the run's end cut off; does so once."""
-    if agent.ended is not None and not has_work_after_end(running.paths, agent):
-        who = agent.spawned.path, agent.spawned.agent_id
-        journal_continuation(running, who, continue_note(agent.ended.state))
+    """Journal what makes an agent continue that the run's end cut off; does so once.
+
+    A turn that is still open needs nothing: its process died before the run ended, and the next one
+    continues it. A note behind its open calls would keep their outputs out of the journal.
+    """
+    if agent.ended is None or has_work_after_end(running.paths, agent):
+        return
+    path, file = agent.spawned.path, agent.spawned.agent_id
+    if fold_agent(read_records(running.paths, file=file)).open_turn is None:
+        journal_continuation(running, (path, file), continue_note(agent.ended.state))
 
 
 def journal_continuation(

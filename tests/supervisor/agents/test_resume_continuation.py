@@ -5,7 +5,7 @@ import trio
 
 from support.team_in_memory import WORK, calls, open_team, says, spawn, wait
 from swarm.mailbox.ids import new_uuid7
-from swarm.mailbox.protocol.events import TurnCompleted, TurnStarted
+from swarm.mailbox.protocol.events import CallBegan, TurnCompleted, TurnStarted
 from swarm.mailbox.protocol.items import Message, text_of
 from swarm.mailbox.protocol.ops import TextInput, UserInput
 from swarm.mailbox.protocol.records import (
@@ -17,7 +17,7 @@ from swarm.mailbox.protocol.records import (
 )
 from swarm.supervisor.agents.agent_phases import AgentEvent
 from swarm.supervisor.agents.child_plan import AgentRequestError
-from swarm.supervisor.agents.resume_continuation import has_work_after_end
+from swarm.supervisor.agents.resume_continuation import continue_cut_off, has_work_after_end
 from swarm.supervisor.journal.journal_reader import run_records
 from swarm.supervisor.journal.replay import fold_run
 from swarm.supervisor.run_context import RunContext
@@ -231,3 +231,24 @@ async def test_who_speaks_while_the_run_is_stopped_hears_that_a_resume_begins_wi
                 team.service.close()
         past = fold_run(run_records(team.running.paths))
         assert has_work_after_end(team.running.paths, past.agents["/root/a"])
+
+
+async def test_a_turn_that_a_death_left_open_before_the_run_ended_is_continued_without_a_note(
+    tmp_path, autojump_clock
+):
+    async with open_team(tmp_path, {path: [*said] for path, said in SCRIPTS.items()}) as team:
+        await team.begin()
+        with trio.fail_after(600):
+            await team.until(lambda: team.bodies(CallBegan, "/root/b"))
+        (spawned,) = team.bodies(AgentSpawned, "/root/b")
+        cut_off = AgentEnded(agent_id=spawned.agent_id, state="interrupted", cut_off=True)
+        await team.running.commit(cut_off, agent="/root/b")
+        past = fold_run(run_records(team.running.paths)).agents["/root/b"]
+        continue_cut_off(team.running, past)
+        await team.running.journal.flush()
+        assert team.bodies(InputPosted, "/root/b") == []
+        end = TurnCompleted(turn_id=team.bodies(TurnStarted, "/root/b")[0].turn_id)
+        await team.running.commit(end, agent="/root/b", file=spawned.agent_id)
+        continue_cut_off(team.running, past)
+        await team.running.journal.flush()
+        assert len(team.bodies(InputPosted, "/root/b")) == 1
