@@ -375,4 +375,5 @@ def _with_totals(running: RunContext, completed: RunCompleted, seconds: float) -
         agents=running.broadcast.state.agents_seen,
         duration_s=round(seconds, 3),
         redacted=dict(sorted(running.journal.redacted.items())),
+        caution=view.caution if completed.result else "",
     )

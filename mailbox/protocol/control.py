@@ -61,6 +61,7 @@ class RunView(Value):
     provider: str = ""
     model: str = ""
     why: str = ""
+    caution: str = ""  # as in `ProviderChosen`
     started: float = 0.0
     status: str = "running"
     seq: int = 0

@@ -50,6 +50,7 @@ class ProviderChosen(Tagged):
     provider: str
     model: str
     why: str
+    caution: str = ""  # why an answer of this model is not to be trusted; "" for most
 
 
 class AgentSpawned(Tagged):
@@ -319,6 +320,7 @@ class RunCompleted(Tagged):
     duration_s: float = 0.0
     # how many secrets were redacted in this process's records, by rule
     redacted: dict[str, int] = {}
+    caution: str = ""  # as in `ProviderChosen`
 
 
 AnyRecordBody = (

@@ -54,6 +54,12 @@ def summarize_run(completed: RunCompleted) -> str:
     )
 
 
+def closing_lines(completed: RunCompleted) -> list[str]:
+    """The run in one line, and a caution about the answer of a model that is often wrong."""
+    cautions = [clean_line(completed.caution)] if completed.caution else []
+    return [summarize_run(completed), *cautions]
+
+
 def describe_redactions(completed: RunCompleted) -> str:
     """How often secrets were redacted, and of which kinds; "" if none."""
     if not completed.redacted:

@@ -29,7 +29,7 @@ from swarm.mailbox.protocol.records import GatewayEnded, RunCompleted
 
 from .approval_panel import ApprovalPanel
 from .columns import Line
-from .final_answer import print_final_answer, summarize_run
+from .final_answer import closing_lines, print_final_answer
 from .safe_text import clean_line
 from .terminal import ColorChoice, page_width
 from .theme import WARN, Glyphs, glyphs_for, make_console
@@ -163,7 +163,7 @@ class LiveDisplay:
     def finish(self, completed: RunCompleted) -> None:
         """Print the summary below the tree; then only the answer on stdout."""
         with contextlib.suppress(OSError, ValueError):
-            self._stderr.write(summarize_run(completed) + "\n")
+            self._stderr.write("\n".join((*closing_lines(completed), "")))
             self._stderr.flush()
         if self._with_answer:
             print_final_answer(completed, stdout=self._stdout, stderr=self._stderr)

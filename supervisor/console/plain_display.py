@@ -47,7 +47,7 @@ from swarm.mailbox.protocol.records import (
 
 from .approval_description import approval_request_lines, describe_resolution
 from .budget_description import describe_widening
-from .final_answer import answer_bytes, print_final_answer, summarize_run
+from .final_answer import answer_bytes, closing_lines, print_final_answer
 from .line_spool import LineSpool
 from .number_format import render_count, render_span, render_time
 from .record_description import (
@@ -276,7 +276,7 @@ class PlainDisplay:
     def finish(self, completed: RunCompleted) -> None:
         """Print the last lines, and the answer unless it was printed when the run began to wait."""
         self._put_message()
-        self._put([summarize_run(completed)])
+        self._put(closing_lines(completed))
         self._spool.flush()
         self._answers.flush()
         if completed.result and completed.result == self._last_answer:

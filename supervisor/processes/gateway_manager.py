@@ -41,6 +41,16 @@ _SEND_TIMEOUT_S = 12.0  # longer than the silence after which an agent is killed
 _STOP_GRACE_S = 2.0
 
 
+def answer_caution(model: ModelInfo) -> str:
+    """Why answers of this model are not to be trusted, for the end of a run; "" for most models."""
+    if model.wire != "local" or model.can_call_tools:
+        return ""
+    return (
+        f"{model.slug} is a tiny model that cannot use tools and is often wrong: do not trust this "
+        "answer. docs/providers.md says how to choose a better one"
+    )
+
+
 class GatewayManager:
     """Owns the gateway process. `failed` is set when there can be no gateway any more."""
 
@@ -168,7 +178,10 @@ class GatewayManager:
                     self.model = event.model
                     self._run.note(
                         ProviderChosen(
-                            provider=event.provider, model=event.model.slug, why=event.why
+                            provider=event.provider,
+                            model=event.model.slug,
+                            why=event.why,
+                            caution=answer_caution(event.model),
                         )
                     )
                     self.ready.set()

@@ -207,6 +207,7 @@ class JsonConversion:
             review_usage=json_usage(self._review_usage) if self._reviews else UNSET,
             review_usd=self._review_usd if self._reviews else UNSET,
             redacted=body.redacted or UNSET,
+            caution=body.caution or UNSET,
         )
         return [*lines, last]
 

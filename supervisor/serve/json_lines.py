@@ -313,6 +313,7 @@ class RunCompletedLine(JsonLine, tag="run.completed"):
     review_usage: JsonUsage | UnsetType = UNSET  # only if a reviewer was asked; not in `usage`
     review_usd: float | UnsetType | None = UNSET  # its part of `usd`
     redacted: dict[str, int] | UnsetType = UNSET  # only if a secret was hidden: count by rule
+    caution: str | UnsetType = UNSET  # only of a model whose answers are not to be trusted
 
 
 def json_usage(usage: TokenUsage) -> JsonUsage:

@@ -10,7 +10,7 @@ from pathlib import Path
 from swarm.mailbox.errors import UsageError
 
 from .fetch import Progress
-from .gguf_header import GgufHeader, read_gguf_header
+from .gguf_header import GgufHeader, check_is_whole, read_gguf_header
 from .weights import Weights, known_weights, load_weights, sha256_of, verify_weights, weights_path
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._:-]{0,63}\Z")
@@ -55,10 +55,11 @@ def add_model(
 
     Raises:
         UsageError: no such file, a bad name, or a name that is taken.
-        NotAModelFile: it is no GGUF file.
+        NotAModelFile: it is no GGUF file, or only a part of one.
     """
     real = _existing(file)
     header = read_gguf_header(real)
+    check_is_whole(real)
     name = name or _name_of(file)
     if not _NAME.match(name):
         raise UsageError(

@@ -154,6 +154,15 @@ class ResponseSource(Protocol):
 class LocalModule(Protocol):
     """The interface of `local_backend.py`, which is imported only for the embedded model."""
 
+    def find_capable_model(
+        self, models_dir: Path, additions: Sequence[str]
+    ) -> tuple[str, int] | None:
+        """Name a model that can call tools, whose file is here, and for which there is memory.
+
+        Returns its name and the bytes of memory that are free, or None.
+        """
+        ...
+
     async def prepare_local(
         self,
         models_dir: Path,

@@ -1,12 +1,14 @@
 """The header of a GGUF model file: what the model is, its window, and the memory that it needs.
 
-Only the key-value section is read, and only its beginning: the values that count stand before the
-tokenizer's tables. Nothing here trusts a length that the file states.
+Only the beginning of the key-value section is read for that: the values that count stand before the
+tokenizer's tables. `check_is_whole` reads on to the list of tensors, once, when a file is added.
+Nothing here trusts a length that the file states.
 
 Source: the GGUF specification, versions 2 and 3 (version 1 has other lengths and is refused).
 """
 
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 from swarm.mailbox.errors import SwarmError
@@ -14,7 +16,10 @@ from swarm.mailbox.protocol.base import Value
 
 _MAGIC = b"GGUF"
 _HEAD_BYTES = 1 << 20  # how much of the file is read
+_WHOLE_HEAD_BYTES = 64 << 20  # with the tokenizer's tables; a longer one is not checked
 _MOST_PAIRS = 256
+_MOST_DIMENSIONS = 8
+_ALIGNMENT = 32  # of the tensors, where the file does not say
 _MOST_TEXTS = 64  # of a list that is skipped; a tokenizer has thousands
 _MOST_TEXT_BYTES = 64 * 1024
 _F16_BYTES = 2  # of one value in the key-value cache
@@ -65,8 +70,55 @@ def read_gguf_header(path: Path) -> GgufHeader:
     return _header(values)
 
 
+def check_is_whole(path: Path) -> None:
+    """Find a file that was cut off: it ends before its last tensor begins.
+
+    Raises:
+        NotAModelFile: it is cut off, or its header cannot be read.
+        OSError: the file cannot be read.
+    """
+    with path.open("rb") as file:
+        data, size_bytes = file.read(_WHOLE_HEAD_BYTES), path.stat().st_size
+    try:
+        needed_bytes = _needed_bytes(data)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        if size_bytes > len(data):
+            return  # its header is longer than what was read
+        raise NotAModelFile(f"{path} is damaged: its list of tensors cannot be read") from error
+    if size_bytes <= needed_bytes:
+        raise NotAModelFile(
+            f"{path} is not whole: it has {size_bytes:,} bytes and needs more than "
+            f"{needed_bytes:,}. Fetch it again"
+        )
+
+
+def _needed_bytes(data: bytes) -> int:
+    """Where the last tensor begins; -1 for a file without tensors."""
+    (tensors,) = struct.unpack_from("<Q", data, 8)
+    values, at = _read_all_pairs(data, _skip_any_array)
+    offsets: list[int] = []
+    while len(offsets) < tensors:
+        _, at = _text(data, at)
+        (dimensions,) = struct.unpack_from("<I", data, at)
+        if dimensions > _MOST_DIMENSIONS:
+            raise IndexError(dimensions)
+        at += 4 + 8 * dimensions + 4
+        offsets.append(struct.unpack_from("<Q", data, at)[0])
+        at += 8
+    stated = values.get("general.alignment", _ALIGNMENT)
+    alignment = stated if isinstance(stated, int) and 0 < stated < 1 << 20 else _ALIGNMENT
+    return -(-at // alignment) * alignment + max(offsets) if offsets else -1
+
+
 def _read_pairs(data: bytes) -> dict[str, Scalar]:
-    """The scalar values up to the first array, in the file's order."""
+    """The scalar values up to the first long array, in the file's order."""
+    return _read_all_pairs(data, _skip_array)[0]
+
+
+def _read_all_pairs(
+    data: bytes, skip_array: Callable[[bytes, int], int | None]
+) -> tuple[dict[str, Scalar], int]:
+    """The scalar values until `skip_array` returns None, and the position behind them."""
     version, _, count = struct.unpack_from("<IQQ", data, 4)
     if version not in (2, 3):
         raise IndexError(version)
@@ -76,7 +128,7 @@ def _read_pairs(data: bytes) -> dict[str, Scalar]:
         (kind,) = struct.unpack_from("<I", data, at)
         at += 4
         if kind == _ARRAY:
-            skipped = _skip_array(data, at)
+            skipped = skip_array(data, at)
             if skipped is None:
                 break
             at = skipped
@@ -88,7 +140,7 @@ def _read_pairs(data: bytes) -> dict[str, Scalar]:
                 raise IndexError(kind)
             (values[key],) = struct.unpack_from(form, data, at)
             at += struct.calcsize(form)
-    return values
+    return values, at
 
 
 def _text(data: bytes, at: int) -> tuple[str, int]:
@@ -111,6 +163,21 @@ def _skip_array(data: bytes, at: int) -> int | None:
         return None
     end: int = at + size * struct.calcsize(_SCALARS[kind])
     return end if end <= len(data) else None
+
+
+def _skip_any_array(data: bytes, at: int) -> int:
+    """The position after an array of any length, without lists in it."""
+    kind, size = struct.unpack_from("<IQ", data, at)
+    at += 12
+    if kind == _TEXT:
+        for _ in range(size):
+            (length,) = struct.unpack_from("<Q", data, at)
+            at += 8 + length
+        return at
+    if kind not in _SCALARS:
+        raise IndexError(kind)
+    end: int = at + size * struct.calcsize(_SCALARS[kind])
+    return end
 
 
 def _header(values: dict[str, Scalar]) -> GgufHeader:

@@ -32,7 +32,7 @@ from .backend import (
 from .fetch import FetchFailed, fetch_weights
 from .http_client import HttpClient
 from .http_source import HttpSource
-from .local_model import LocalModelPlan, LocalModelServer
+from .local_model import LocalModelPlan, LocalModelServer, available_memory_bytes
 from .provider_keys import ProviderKeys
 from .rate_limiter import RateLimiter
 from .retry_policy import RetryingBackend
@@ -40,13 +40,50 @@ from .weights import (
     Weights,
     find_weights,
     known_weights,
+    load_weights,
     verify_weights,
     weights_path,
 )
 
 _IPC, _SOCKET = "ipc://", ".llm.sock"
+_CAPABLE_BYTES = 8 << 30  # of free memory, from which a larger model than the small one is taken
 
 ReportProgress = Callable[[Fetching], None]
+
+
+def find_capable_model(models_dir: Path, additions: Sequence[str]) -> tuple[str, int] | None:
+    """The model to take instead of the small one, and the bytes of free memory; or None."""
+    free_bytes = available_memory_bytes()
+    name = choose_capable_model(models_dir, additions, free_bytes=free_bytes)
+    return (name, free_bytes) if name is not None else None
+
+
+def choose_capable_model(
+    models_dir: Path, additions: Sequence[str], *, free_bytes: int
+) -> str | None:
+    """The largest model that can call tools, whose file is in the folder, and that fits well.
+
+    A machine with less than 8 GiB of free memory keeps to the small model, and so does one whose
+    memory the file would fill by more than half. The file's sha256 is checked later, by
+    `prepare_local`.
+    """
+    if free_bytes < _CAPABLE_BYTES:
+        return None
+    found = [
+        (entry.size_bytes, name)
+        for name, entry in load_weights(additions).items()
+        if entry.can_call_tools
+        and 2 * entry.size_bytes <= free_bytes
+        and _size_of(weights_path(models_dir, entry)) == entry.size_bytes
+    ]
+    return max(found)[1] if found else None
+
+
+def _size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
 
 
 async def prepare_local(
@@ -168,7 +205,9 @@ class LocalBackend:
                         answered = True
                         yield event
             except SampleError as error:
-                raise _with_death(error, server.death_reason()) from error
+                is_cut = error.failure.kind in {"stream_disconnected", "connection_failed"}
+                why = await server.wait_death_reason() if is_cut else server.death_reason()
+                raise _with_death(error, why) from error
             finally:
                 server.note_used(answered=answered)
 

@@ -26,6 +26,7 @@ _LOAD_LIMIT_S = 600.0  # a large file on a slow disk
 _STDERR_BYTES = 16_384  # of the library's log; its last lines say why it failed
 _SPARE_BYTES = 256 << 20  # that must stay free beside the model
 _LOG_REASON = "error loading model:"
+_DEATH_S = 1.0  # a process that ends closes its connections first
 _GIVE_UP_AFTER = 3  # ends of the process in a row without one answer
 _MEMORY_FILE = Path("/proc/meminfo")
 
@@ -200,6 +201,13 @@ class LocalModelServer:
         with trio.CancelScope(shield=True), trio.move_on_after(10.0):
             await process.wait()
 
+    async def wait_death_reason(self) -> str | None:
+        """As `death_reason`, for a process that has just closed its connection."""
+        if self._process is not None:
+            with trio.move_on_after(_DEATH_S):
+                await self._process.wait()
+        return self.death_reason()
+
     def death_reason(self) -> str | None:
         """Why the process is gone, in words; None while it runs."""
         if self._process is None or self.is_running:
@@ -212,9 +220,16 @@ class LocalModelServer:
     def _failure_text(self, reported: str) -> str:
         log = self._log.decode("utf-8", "replace")
         died = self.death_reason() if self._process and self._process.returncode != 1 else None
-        why = load_error(log) or died or reported or f"not loaded within {_LOAD_LIMIT_S:g} s"
+        reason = load_error(log)
+        why = reason or died or reported or f"not loaded within {_LOAD_LIMIT_S:g} s"
         name = self._plan.path if self._plan is not None else self._model.slug
-        return f"the model file {name} could not be loaded: {why}"
+        return f"the model file {name} could not be loaded: {why}. {_advice(reason)}"
+
+
+def _advice(reason: str) -> str:
+    if reason and "allocate" not in reason:
+        return "Fetch the file again, or choose another model with -m"
+    return "Close other programs, or choose a smaller model with -m"
 
 
 def load_error(log: str) -> str:

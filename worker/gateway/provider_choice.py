@@ -6,6 +6,7 @@ then the embedded model. If none is available, the error names the three ways to
 
 import importlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
@@ -85,9 +86,10 @@ class ProviderSelector:
         if problem := key_problem(provider, self._keys.values):
             raise ProviderError(problem)
         if provider.id == "local":
-            if problem := await self._local_problem():
+            slug, why = self._local_model()
+            if problem := await self._local_problem(slug):
                 raise ProviderError(f"the embedded model cannot be used: {problem}")
-            return self._pick(provider, self._local_model(), "it was asked for")
+            return self._pick(provider, slug, why or "it was asked for")
         return await self._with_model(provider, "it was asked for")
 
     async def _by_key(self) -> ProviderChoice | None:
@@ -128,10 +130,12 @@ class ProviderSelector:
     async def _embedded(self) -> ProviderChoice:
         wanted = self._spec.model
         if wanted is None or wanted == EMBEDDED_MODEL:
-            problem = await self._local_problem()
+            slug, capable = self._local_model()
+            problem = await self._local_problem(slug)
             if problem is None:
-                why = "no key is set and no local server answers: the small embedded model"
-                return self._pick(self._providers["local"], self._local_model(), why)
+                which = capable or "the small embedded model"
+                why = f"no key is set and no local server answers: {which}"
+                return self._pick(self._providers["local"], slug, why)
         else:
             problem = f"{wanted} is not a model that it knows"
         raise ProviderError(no_provider_text(problem))
@@ -190,16 +194,26 @@ class ProviderSelector:
         model = self._catalogue.describe(slug, provider=provider.id, wire=wire_of(provider))
         return ProviderChoice(provider=provider, model=model, why=why)
 
-    def _local_model(self) -> str:
-        return self._spec.model or self._catalogue.default_of("local") or EMBEDDED_MODEL
+    def _local_model(self) -> tuple[str, str]:
+        """The embedded model, and why it is not the small one; "" if it is, or was named."""
+        named = self._spec.model or self._catalogue.default_of("local")
+        if named:
+            return named, ""
+        with suppress(ImportError):
+            local = load_local_module()
+            models_dir = Path(self._spec.models_dir)
+            if found := local.find_capable_model(models_dir, self._spec.catalogue):
+                slug, free_bytes = found
+                free = f"{free_bytes / 1e9:.0f} GB of memory are free"
+                return slug, f"its file is here, it calls tools, and {free}"
+        return EMBEDDED_MODEL, ""
 
-    async def _local_problem(self) -> str | None:
+    async def _local_problem(self, slug: str) -> str | None:
         try:
             local = load_local_module()
         except ImportError as error:
             return f"its library is not installed ({error.name or error})"
-        models_dir = Path(self._spec.models_dir)
-        slug, additions = self._local_model(), self._spec.catalogue
+        models_dir, additions = Path(self._spec.models_dir), self._spec.catalogue
         return await local.prepare_local(models_dir, slug, additions, self._report_progress)
 
 

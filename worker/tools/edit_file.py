@@ -24,6 +24,7 @@ from .tool_context import ToolContext
 from .tool_interface import Invocation, ToolFailed
 
 _SHOWN_CHARS = 2_000  # of the file, to a model that copied the text wrongly
+_REPEATED_SHARE = 0.6  # of a file's lines, from which a text without an old one is the whole file
 _MOST_HELD_BACK = 2  # changes of one test
 _MOST_TESTS = 100  # whose changes are counted
 _TEST_NAME = re.compile(r"test_.*|.*_test\.\w+|.*\.(?:test|spec)\.\w+")
@@ -62,9 +63,8 @@ class EditFileTool(FunctionTool):
     async def prepare(self, call: AnyCall) -> Invocation:
         edit = decode_arguments(call, EditFileArguments)
         text = self._read(edit.path)
-        is_change = text is not None and edit.old_text.strip()
-        if self._is_for_small_model and is_change and is_test(edit.path):
-            self._hold_back(edit.path, text or "")
+        if self._is_for_small_model and text is not None and _changes_test(text, edit):
+            self._hold_back(edit.path, text)
         patch = write_patch(text, edit)
         return PatchInvocation(self._context, patch, self._context.spec.cwd)
 
@@ -99,6 +99,12 @@ class EditFileTool(FunctionTool):
         )
 
 
+def _changes_test(text: str, edit: EditFileArguments) -> bool:
+    """True for an edit of a test that does more than to add to it."""
+    is_change = edit.old_text.strip() or _repeats_most(text, edit.new_text)
+    return bool(is_change) and is_test(edit.path)
+
+
 def is_test(path: str) -> bool:
     """True for the usual names of test files."""
     return _TEST_NAME.fullmatch(PurePosixPath(path).name) is not None
@@ -120,6 +126,9 @@ def write_patch(text: str | None, edit: EditFileArguments) -> str:
     Raises:
         ToolFailed: the old text does not stand in the file exactly once, text that is added
             defines again what the file defines, or nothing would change.
+
+    With an empty old text the new text is added at the end; one that repeats most of the file is
+    meant as the whole file and replaces it.
     """
     head = "*** Begin Patch\n"
     if not edit.old_text.strip() and not (text or "").strip():
@@ -128,12 +137,30 @@ def write_patch(text: str | None, edit: EditFileArguments) -> str:
     if text is None:
         raise ToolFailed(f"there is no file {edit.path}; to write it, leave old_text empty")
     if not edit.old_text.strip():
-        return _append(text, edit)
+        return _rewrite(text, edit) if _repeats_most(text, edit.new_text) else _append(text, edit)
     old, new = _whole_lines(text, edit)
     if old == new:
         raise ToolFailed("old_text and new_text are the same: nothing would change")
     removed = "".join(f"-{line}\n" for line in old)
     added = "".join(f"+{line}\n" for line in new)
+    return f"{head}*** Update File: {edit.path}\n@@\n{removed}{added}*** End Patch"
+
+
+def _repeats_most(text: str, new_text: str) -> bool:
+    """True if most of the file's lines stand in the new text."""
+    new = {line.rstrip() for line in new_text.split("\n")}
+    lines = [line.rstrip() for line in text.split("\n") if line.strip()]
+    return sum(line in new for line in lines) >= _REPEATED_SHARE * len(lines)
+
+
+def _rewrite(text: str, edit: EditFileArguments) -> str:
+    """The patch that replaces the whole file."""
+    old, new = text.rstrip("\n").split("\n"), edit.new_text.rstrip("\n").split("\n")
+    if old == new:
+        raise ToolFailed(f"{edit.path} holds exactly this already: nothing would change")
+    removed = "".join(f"-{line}\n" for line in old)
+    added = "".join(f"+{line}\n" for line in new)
+    head = "*** Begin Patch\n"
     return f"{head}*** Update File: {edit.path}\n@@\n{removed}{added}*** End Patch"
 
 

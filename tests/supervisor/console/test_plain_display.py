@@ -2,6 +2,7 @@
 
 import io
 
+import msgspec
 import pytest
 
 from swarm.mailbox.protocol.control import Recorded, TransientEvent
@@ -36,6 +37,7 @@ from swarm.mailbox.protocol.records import (
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.supervisor.console.final_answer import print_final_answer
 from swarm.supervisor.console.plain_display import PlainDisplay
+from swarm.supervisor.processes.gateway_manager import answer_caution
 
 SCOUT = "/root/scout"
 
@@ -112,6 +114,15 @@ def test_a_run_reads_like_this():
         "run completed after 12 s: 1 agent, 0 tokens, $0.25",
     ]
     assert run.stdout.getvalue() == "the answer\n"
+
+
+def test_the_last_line_says_that_the_answer_of_a_tiny_model_is_not_to_be_trusted():
+    tiny = ModelInfo(slug="tiny", provider="local", wire="local", can_call_tools=False)
+    lines = PlainRun().finish(result="42", caution=answer_caution(tiny))
+    assert lines[-1].startswith("tiny is a tiny model that cannot use tools and is often wrong")
+    able = msgspec.structs.replace(tiny, can_call_tools=True)
+    assert answer_caution(able) == ""
+    assert answer_caution(msgspec.structs.replace(tiny, wire="chat")) == ""
 
 
 def test_on_one_terminal_the_answer_is_printed_once():

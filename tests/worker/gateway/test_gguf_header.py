@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.worker.gateway.gguf_header import GgufHeader, NotAModelFile, read_gguf_header
+from swarm.worker.gateway.gguf_header import (
+    GgufHeader,
+    NotAModelFile,
+    check_is_whole,
+    read_gguf_header,
+)
 
 
 def text(value):
@@ -83,3 +88,42 @@ def test_any_bytes_give_a_header_or_a_clear_refusal(tmp_path_factory, data):
     path.write_bytes(model_file(*PAIRS, count=20) + data)
     with suppress(NotAModelFile):
         assert read_gguf_header(path).layers >= 0
+
+
+def tensor(name, offset):
+    return text(name) + struct.pack("<IQQIQ", 2, 4, 4, 0, offset)
+
+
+def with_tensors(*pairs, offsets, size):
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(offsets), len(pairs)) + b"".join(pairs)
+    whole = head + b"".join(tensor(f"t{n}", offset) for n, offset in enumerate(offsets))
+    return whole.ljust(-(-len(whole) // 32) * 32, b"\0") + b"w" * size
+
+
+TOKENS = pair("tokenizer.ggml.tokens", 9, struct.pack("<IQ", 8, 500) + text("tok") * 500)
+
+
+@pytest.mark.parametrize(("size", "is_whole"), [(65, True), (64, False), (10, False), (0, False)])
+def test_a_file_that_ends_before_its_last_tensor_is_not_whole(tmp_path, size, is_whole):
+    path = tmp_path / "m.gguf"
+    path.write_bytes(with_tensors(*PAIRS, TOKENS, offsets=[0, 64], size=size))
+    if is_whole:
+        check_is_whole(path)
+        return
+    with pytest.raises(NotAModelFile, match=r"m.gguf is not whole: it has [\d,]+ bytes"):
+        check_is_whole(path)
+
+
+def test_a_file_that_ends_within_its_header_is_damaged(tmp_path):
+    path = tmp_path / "m.gguf"
+    path.write_bytes(with_tensors(*PAIRS, TOKENS, offsets=[0], size=9)[:3000])
+    with pytest.raises(NotAModelFile, match="its list of tensors cannot be read"):
+        check_is_whole(path)
+
+
+@given(st.binary(max_size=400))
+def test_no_header_makes_the_check_fail_in_another_way(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("gguf") / "m.gguf"
+    path.write_bytes(b"GGUF" + struct.pack("<I", 3) + data)
+    with suppress(NotAModelFile):
+        check_is_whole(path)

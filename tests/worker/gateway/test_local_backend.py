@@ -7,7 +7,7 @@ import pytest
 from swarm.worker.gateway import local_model, weights
 from swarm.worker.gateway.backend import SampleError
 from swarm.worker.gateway.gguf_header import GgufHeader
-from swarm.worker.gateway.local_backend import prepare_local
+from swarm.worker.gateway.local_backend import choose_capable_model, prepare_local
 from swarm.worker.gateway.local_model import load_error, plan_local_model
 
 HEADER = GgufHeader(architecture="a", context_window=8192, layers=10, key_value_width=1000)
@@ -71,6 +71,49 @@ async def test_a_missing_file_without_a_source_is_told(tmp_path, catalogue):
     problem = await prepare_local(tmp_path, "mine", additions, lambda report: None)
     assert problem is not None
     assert "could not be fetched" in problem
+
+
+CAPABLE = """
+[weights.small]
+file = "small.gguf"
+size_bytes = 10
+sha256 = "x"
+sources = []
+can_call_tools = true
+[weights.large]
+file = "large.gguf"
+size_bytes = 20
+sha256 = "x"
+sources = []
+can_call_tools = true
+[weights.talker]
+file = "talker.gguf"
+size_bytes = 30
+sha256 = "x"
+sources = []
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "free_gib", "chosen"),
+    [
+        ({"small": 10, "large": 20, "talker": 30}, 16, "large"),
+        ({"small": 10, "talker": 30}, 8, "small"),
+        ({"small": 10}, 7, None),  # too little memory
+        ({"small": 9}, 16, None),  # half a file
+        ({"talker": 30}, 16, None),  # it cannot call tools
+        ({}, 16, None),
+    ],
+)
+def test_a_capable_file_that_is_here_is_taken_where_memory_is_free(
+    files, free_gib, chosen, tmp_path
+):
+    additions = tmp_path / "models.toml"
+    additions.write_text(CAPABLE)
+    for name, size in files.items():
+        (tmp_path / f"{name}.gguf").write_bytes(b"x" * size)
+    free_bytes = free_gib << 30
+    assert choose_capable_model(tmp_path, [str(additions)], free_bytes=free_bytes) == chosen
 
 
 def test_the_librarys_reason_is_found_in_its_log():

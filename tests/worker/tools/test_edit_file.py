@@ -96,6 +96,16 @@ def test_an_empty_old_text_adds_at_the_end_of_a_file_that_exists(text):
     )  # fmt: skip
 
 
+def test_an_empty_old_text_with_most_of_the_file_replaces_all_of_it():
+    new = CODE.replace("return a - b", "return a + b", 1)
+    assert edited(CODE, "", new) == new
+    assert edited(
+        "[http]\nretries = 3\ntimeout_s = 30\n", "", "[http]\nretries = 3\ntimeout_s = 45"
+    ) == ("[http]\nretries = 3\ntimeout_s = 45\n")
+    with pytest.raises(ToolFailed, match="nothing would change"):
+        write_patch(CODE, edit("", CODE))
+
+
 _LINES = st.lists(st.sampled_from(["a", "b", "  c", "\td", "", "e f", "x = 1"]), min_size=1)
 
 
