@@ -53,15 +53,10 @@ def reduce_run(run: RunView, body: AnyRecordBody, at: float) -> RunView:
                 budget=Budget(),  # `BudgetSet` sets it again
                 deadline_unix_s=None,
             )
-        case ProviderChosen():
-            return replace(
-                run,
-                provider=clean_line(body.provider),
-                model=clean_line(body.model),
-                why=clean_line(body.why),
-                caution=clean_line(body.caution),
-                fetching="",
-            )
+        case ProviderChosen(provider=provider, model=model, why=why):
+            cleaned = {"provider": clean_line(provider), "model": clean_line(model)}
+            cleaned |= {"why": clean_line(why), "caution": clean_line(body.caution)}
+            return replace(run, **cleaned, fetching="")
         case TokenCount(last=last):
             return replace(run, usage=run.usage.plus(last))
         case RateLimits(windows=windows):

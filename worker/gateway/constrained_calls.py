@@ -38,6 +38,7 @@ from .request_encoding import HeadKey
 FINISH = "finish"
 _SUMMARY_CHARS = 300  # of a tool's description
 _SHOWN_CHARS = 400  # of a call that was cut
+_MOST_REPEATS = 2  # then the tool is not offered for one response
 _MOST_OUTPUTS = 20  # that are compared with a new one
 _THOUGHT_CHARS = 200
 _MOST_CHARS = {"cmd": 1_000, "path": 300, "answer": 2_000}  # servers refuse grammars beyond that
@@ -50,13 +51,14 @@ _PLACEHOLDERS = {
     "answer": "<one or two sentences>",
 }
 _ABOUTS = {  # shorter than for other models, and without what these cannot use
-    "exec_command": "Run a shell command in the folder of the project, for example cat to read a "
-    "file, grep -rn to search all files, or a test or program. You see its exit code and output.",
+    "exec_command": "Run one shell command in the folder of the project: cat to read a file, "
+    "grep -rn to search all files, grep -rl OLD . | xargs sed -i 's/OLD/NEW/g' to replace a word "
+    "everywhere, a test, a program. You see its exit code and output.",
     FINISH: "End the work with your final answer to the user.",
 }
 _SEEN_BEFORE = (
-    "\n(You made this same call before, and it gave the same output. Do not make it again. Read "
-    "the file that it is about as a whole, or try another way.)"
+    "\n(You made this same call before, and it gave the same output. Do not make it again. If the "
+    "outputs hold the answer, call finish. Else read the file as a whole, or try another way.)"
 )
 _HEADER_WITHOUT_USE = ("Chunk ID:", "Wall time:", "Original token count:")
 _NO_OUTPUT = "(no output)"
@@ -80,17 +82,17 @@ _decode_call = msgspec.json.Decoder(WrittenCall).decode
 
 
 def call_schema(
-    tools: tuple[ToolSpec, ...], answer_schema: bytes | None, *, may_finish: bool = True
+    tools: tuple[ToolSpec, ...], answer_schema: bytes | None, *, without: str = ""
 ) -> bytes:
     """The JSON schema of one response: a call of one of the tools, or of `finish`.
 
     Args:
         answer_schema: What the final answer must be; None: text.
-        may_finish: False: only a call of a tool.
+        without: A name that is not offered this time.
     """
     forms = _forms(tools, answer_schema)
-    offered = forms if may_finish else forms[:-1]
-    return _to_json({"anyOf": [_call_form(*form) for form in offered]})
+    offered = [_call_form(*form) for form in forms if form[0] != without]
+    return _to_json({"anyOf": offered})
 
 
 def describe_calls(tools: tuple[ToolSpec, ...], answer_schema: bytes | None) -> str:
@@ -220,6 +222,7 @@ class ConstrainedChatStore(ChatStore):
         self._call = ""  # the latest one, whose output is awaited
         self._outputs: dict[str, str] = {}  # the latest output of each of the last calls
         self._has_looked = False  # it has made a call since the latest task
+        self._repeats = 0  # of the latest call, in a row, each with the same output
 
     def append(self, item: AnyItem) -> None:
         if isinstance(item, Reasoning):
@@ -245,6 +248,7 @@ class ConstrainedChatStore(ChatStore):
         self._outputs[self._call] = text
         if len(self._outputs) > _MOST_OUTPUTS:
             del self._outputs[next(iter(self._outputs))]
+        self._repeats = self._repeats + 1 if is_repeated else 0
         told = text + _SEEN_BEFORE if is_repeated else text
         return Message(role="user", content=(InputText(text=told),))
 
@@ -256,9 +260,15 @@ class ConstrainedChatStore(ChatStore):
             key,
             tools=(),
             instructions=f"{key.instructions}\n\n{listing}".strip(),
-            output_schema=call_schema(key.tools, key.output_schema, may_finish=self._has_looked),
+            output_schema=call_schema(key.tools, key.output_schema, without=self._closed_tool()),
         )
         return super().body(bound, cache_key)
+
+    def _closed_tool(self) -> str:
+        """What is not offered now: the answer before any call, or a tool that only repeats."""
+        if not self._has_looked:
+            return FINISH
+        return self._call.partition(" ")[0] if self._repeats >= _MOST_REPEATS else ""
 
     def with_partial(self, key: HeadKey, cache_key: str, text: str) -> tuple[bytes, ...]:
         return ()  # half a call is asked for again, from its beginning

@@ -90,6 +90,11 @@ def body_of(*items, tools=(EXEC,)):
     return json.loads(b"".join(store.body(HeadKey(MODEL, "BASE", tools), "key")))
 
 
+def is_offered(body, name, **arguments):
+    schema = body["response_format"]["json_schema"]["schema"]
+    return jsonschema_rs.validator_for(schema).is_valid(written(name, **arguments))
+
+
 def test_calls_and_outputs_are_messages_and_the_grammar_goes_with_the_request():
     body = body_of(
         text_message("user", "Do it"),
@@ -125,6 +130,15 @@ def test_a_call_that_gives_what_it_gave_before_is_told_so():
     first, again = (body["messages"][place]["content"] for place in (3, 5))
     assert first == "Output:\na.py\n"
     assert again.startswith(f"{first}\n(You made this same call before")
+    assert is_offered(body, "exec_command", cmd="ls")
+    thrice = (*tried("c", 1), *tried("d", 2), *tried("e", 3))
+    body = body_of(text_message("user", "Do it"), *thrice)
+    assert not is_offered(body, "exec_command", cmd="ls")
+    assert is_offered(body, "finish", answer="a.py")
+    other = FunctionCall(call_id="f", name="exec_command", arguments='{"cmd":"cat a.py"}')
+    output = FunctionCallOutput(call_id="f", output="x = 1")
+    body = body_of(text_message("user", "Do it"), *thrice, other, output)
+    assert is_offered(body, "exec_command", cmd="ls")
 
 
 def test_an_answer_is_offered_only_after_a_call():
@@ -136,9 +150,7 @@ def test_an_answer_is_offered_only_after_a_call():
         ([task, call], True),
         ([task, call, done, task], False),
     ]:
-        schema = body_of(*items)["response_format"]["json_schema"]["schema"]
-        fits = jsonschema_rs.validator_for(schema).is_valid(written("finish", answer="7"))
-        assert fits is may_finish
+        assert is_offered(body_of(*items), "finish", answer="7") is may_finish
 
 
 def test_a_search_without_a_result_says_what_to_try():
