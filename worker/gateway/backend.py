@@ -133,6 +133,8 @@ class RenderedRequest(Value):
     with_partial: Callable[[str], tuple[bytes, ...]] = lambda text: ()
     # The body without the thinking of earlier responses; () if there is none to leave out.
     without_thinking: Callable[[], tuple[bytes, ...]] = tuple
+    # The body without the schema that holds calls to their form, from now on; () if there is none.
+    without_schema: Callable[[], tuple[bytes, ...]] = tuple
 
 
 class Backend(Protocol):

@@ -64,7 +64,7 @@ _HEADER_WITHOUT_USE = ("Chunk ID:", "Wall time:", "Original token count:")
 _NO_OUTPUT = "(no output)"
 _SEARCH = re.compile(r"\b(?:e?grep|rg|find)\b")
 _NOTHING_FOUND = "(nothing was found: read the file itself with cat, or search for another word)"
-_THOUGHT = "<what the last output says, and what to do next>"
+_THOUGHT = "<what is still missing, and the next step>"
 _to_json = msgspec.json.Encoder().encode
 
 JsonObject = dict[str, object]
@@ -216,6 +216,8 @@ def _written(name: str, arguments: str, thought: str) -> Message:
 class ConstrainedChatStore(ChatStore):
     """A conversation of the chat wire whose calls and outputs are plain messages."""
 
+    _is_schema_refused = False  # of this server; a new history does not change that
+
     def clear(self) -> None:
         super().clear()
         self._thought = ""  # that came before the next call
@@ -256,13 +258,21 @@ class ConstrainedChatStore(ChatStore):
         if not key.tools or key.compacts:
             return super().body(key, cache_key)
         listing = describe_calls(key.tools, key.output_schema)
+        schema = call_schema(key.tools, key.output_schema, without=self._closed_tool())
         bound = msgspec.structs.replace(
             key,
             tools=(),
             instructions=f"{key.instructions}\n\n{listing}".strip(),
-            output_schema=call_schema(key.tools, key.output_schema, without=self._closed_tool()),
+            output_schema=None if self._is_schema_refused else schema,
         )
         return super().body(bound, cache_key)
+
+    def without_schema(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
+        """The server refuses the schema: the instructions alone ask for the form from now on."""
+        if self._is_schema_refused or not key.tools or key.compacts:
+            return ()
+        self._is_schema_refused = True
+        return self.body(key, cache_key)
 
     def _closed_tool(self) -> str:
         """What is not offered now: the answer before any call, or a tool that only repeats."""

@@ -101,6 +101,7 @@ class Conversation:
             shape=self._shapes[-1],
             with_partial=partial(self._store.with_partial, key, owner.agent_id),
             without_thinking=partial(self._store.without_thinking, key, owner.agent_id),
+            without_schema=partial(self._store.without_schema, key, owner.agent_id),
         )
 
 

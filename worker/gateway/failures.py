@@ -35,6 +35,7 @@ _BAD_IMAGE = re.compile(
     re.IGNORECASE,
 )
 _NO_CREDIT = re.compile(r"credit balance is too low", re.IGNORECASE)
+_SCHEMA_FIELD = re.compile(r"response.?format|json.?schema|grammar|guided", re.IGNORECASE)
 _OLD_THINKING = re.compile(r"`?(?:redacted_)?thinking`? block", re.IGNORECASE)
 _QUOTA = frozenset(
     {
@@ -253,6 +254,12 @@ def only_keepalives(limit_s: float, *, provider: str) -> Failure:
 def refuses_thinking(failure: Failure) -> bool:
     """True if the server rejects the thinking that the conversation holds."""
     return failure.http_status == 400 and _OLD_THINKING.search(failure.message) is not None
+
+
+def refuses_schema(failure: Failure) -> bool:
+    """True if the server rejects the schema that an answer is to be held to."""
+    is_refused = failure.http_status in {400, 422, 501}
+    return is_refused and _SCHEMA_FIELD.search(failure.message) is not None
 
 
 def _phrase(status: int) -> str:

@@ -22,13 +22,21 @@ from .backend import (
     NewId,
     RenderedRequest,
     RequestAccepted,
+    RequestWaiting,
     ResponseEvents,
     ResponseFinished,
     SampleError,
 )
 from .chat_stream import ChatStream
 from .constrained_calls import ConstrainedChatStream
-from .failures import FailureOrigin, classify_status, cut_off, only_keepalives, refuses_thinking
+from .failures import (
+    FailureOrigin,
+    classify_status,
+    cut_off,
+    only_keepalives,
+    refuses_schema,
+    refuses_thinking,
+)
 from .http_client import KEEPALIVE_IDLE_FACTOR, HttpClient, HttpReply, HttpRequest, TransportFailed
 from .provider_keys import KeyUnavailable, ProviderKeys
 from .providers import key_source
@@ -136,8 +144,18 @@ class HttpSource:
                 if await self._keys.refresh_key(self._provider, key):
                     continue
             body = b"".join(request.without_thinking()) if refuses_thinking(refused) else b""
+            if not body and refuses_schema(refused):
+                body = b"".join(request.without_schema())
+                if body:
+                    yield RequestWaiting(reason=self._unheld(request.model.slug), delay_s=0.0)
             if not body:
                 raise SampleError(refused)
+
+    def _unheld(self, slug: str) -> str:
+        return (
+            f"{self._origin.provider} refuses `response_format`: from now on the tool calls of "
+            f"{slug} are read as the model writes them (`constrained_calls` in models.toml)"
+        )
 
     async def _fresh_key(self) -> str:
         """The key that will be sent; "" if there is none. Raises SampleError."""

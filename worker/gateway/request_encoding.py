@@ -143,6 +143,12 @@ class ItemStore(ABC):
         """
         return ()
 
+    def without_schema(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
+        """The body without the schema that holds calls to their form, from now on; () if there is
+        none.
+        """
+        return ()
+
     def without_thinking(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
         """The body without signed thinking, from now on; () if there is none."""
         return ()

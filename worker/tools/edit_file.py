@@ -9,19 +9,23 @@ shown. So the first such changes of a test are held back, with the code that it 
 """
 
 import re
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
 import msgspec
+import trio
 
 from swarm.mailbox.protocol.items import AnyCall
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 
 from ..patch.file_replacement import read_file
+from ..policy.command_decision import Run
 from .apply_patch import PatchInvocation
 from .function_tool import FunctionTool, decode_arguments, described
+from .list_dir import list_files
 from .tool_context import ToolContext
-from .tool_interface import Invocation, ToolFailed
+from .tool_interface import Invocation, OnOutput, ToolFailed, ToolResult
 
 _SHOWN_CHARS = 2_000  # of the file, to a model that copied the text wrongly
 _REPEATED_SHARE = 0.6  # of a file's lines, from which a text without an old one is the whole file
@@ -29,6 +33,9 @@ _MOST_HELD_BACK = 2  # changes of one test
 _MOST_TESTS = 100  # whose changes are counted
 _TEST_NAME = re.compile(r"test_.*|.*_test\.\w+|.*\.(?:test|spec)\.\w+")
 _IMPORTED = re.compile(r"^(?:from|import)\s+([\w.]+)", re.MULTILINE)
+_WORD = re.compile(r"\w+")
+_NAME = re.compile(r"[A-Za-z_]\w{2,60}")
+_MOST_SEARCHED, _MOST_SEARCHED_BYTES = 60, 64 * 1024  # files that are searched for an old name
 _DEFINED = re.compile(r"^(?:async\s+)?(?:def|class)\s+(\w+)", re.MULTILINE)
 
 
@@ -64,9 +71,8 @@ class EditFileTool(FunctionTool):
         edit = decode_arguments(call, EditFileArguments)
         text = self._read(edit.path)
         if self._is_for_small_model and text is not None and _changes_test(text, edit):
-            self._hold_back(edit.path, text)
-        patch = write_patch(text, edit)
-        return PatchInvocation(self._context, patch, self._context.spec.cwd)
+            self._hold_back(edit, text)
+        return _EditInvocation(self._context, write_patch(text, edit), find_removed_names(edit))
 
     def _read(self, path: str) -> str | None:
         context = self._context
@@ -78,25 +84,81 @@ class EditFileTool(FunctionTool):
             raise ToolFailed(f"{path} cannot be read: {error.strerror or error}") from error
         return data.decode("utf-8", "replace")
 
-    def _hold_back(self, path: str, text: str) -> None:
-        """Raises ToolFailed for the first changes of this test."""
-        times = self._held_back.get(path, 0)
+    def _hold_back(self, edit: EditFileArguments, text: str) -> None:
+        """Raises ToolFailed for the first changes of this test, and for a text of its code."""
+        tested = self._tested_code(edit.path, text)
+        if edit.old_text not in text and (name := _place_of(edit, tested)):
+            raise ToolFailed(
+                f"old_text stands in {name}, not in {edit.path}: make this call again with the "
+                f'path "{name}"'
+            )
+        times = self._held_back.get(edit.path, 0)
         if times >= _MOST_HELD_BACK or len(self._held_back) >= _MOST_TESTS:
             return
-        self._held_back[path] = times + 1
-        shown = ""
-        for name in find_tested_files(path, text):
-            try:
-                code = self._read(name)
-            except ToolFailed:
-                continue
-            if code is not None:
-                shown = f" The code that it tests is in {name}:\n{code[:_SHOWN_CHARS]}"
-                break
-        raise ToolFailed(
-            f"{path} was not changed: it is a test, and tests say what the code must do. Find the "
-            f"mistake in the code, and change the code.{shown}"
+        self._held_back[edit.path] = times + 1
+        shown = "".join(
+            f" The code that it tests is in {name}:\n{code[:_SHOWN_CHARS]}"
+            for name, code in list(tested.items())[:1]
         )
+        raise ToolFailed(
+            f"{edit.path} was not changed: it is a test, and tests say what the code must do. Find "
+            f"the mistake in the code, and change the code.{shown}"
+        )
+
+    def _tested_code(self, path: str, text: str) -> dict[str, str]:
+        """The texts of the files that a test tests, by name."""
+        found: dict[str, str] = {}
+        for name in find_tested_files(path, text):
+            with suppress(ToolFailed):
+                if (code := self._read(name)) is not None:
+                    found[name] = code
+        return found
+
+
+class _EditInvocation(PatchInvocation):
+    """A patch whose result tells which files still use a name that the edit took away."""
+
+    def __init__(self, context: ToolContext, patch: str, removed: frozenset[str]) -> None:
+        super().__init__(context, patch, context.spec.cwd)
+        self._removed = removed
+
+    async def run(self, verdict: Run, listen: OnOutput) -> ToolResult:
+        result = await super().run(verdict, listen)
+        if result.status != "completed" or not self._removed:
+            return result
+        return result.framed(tail=await trio.to_thread.run_sync(self._describe_uses))
+
+    def _describe_uses(self) -> str:
+        found: list[str] = []
+        for name in list_files(self._context.cwd, limit=_MOST_SEARCHED, may_read=self._may_search):
+            with suppress(OSError, ValueError):
+                path = self._context.cwd / name
+                if path.lstat().st_size <= _MOST_SEARCHED_BYTES:
+                    text = read_file(path, lambda real: self._context.may_read(Path(real)))
+                    used = self._removed & set(_WORD.findall(text.decode()))
+                    found += [f"{name} ({', '.join(sorted(used))})"] if used else []
+        if not found:
+            return ""
+        return f"These files still use the old name: {', '.join(found)}. Change them too.\n"
+
+    def _may_search(self, path: Path) -> bool:
+        return not path.name.startswith(".") and self._context.may_read(path)
+
+
+def find_removed_names(edit: EditFileArguments) -> frozenset[str]:
+    """The name that an edit replaces, or the names of what it no longer defines."""
+    old = edit.old_text.strip()
+    names = [old] if _NAME.fullmatch(old) else _DEFINED.findall(old)
+    return frozenset(names) - set(_WORD.findall(edit.new_text))
+
+
+def _place_of(edit: EditFileArguments, texts: dict[str, str]) -> str:
+    """The file in which the old text stands; "" if there is none."""
+    for name, text in texts.items():
+        with suppress(ToolFailed):
+            _find(text, edit)
+            return name
+    return ""
 
 
 def _changes_test(text: str, edit: EditFileArguments) -> bool:

@@ -15,7 +15,7 @@ from swarm.mailbox.protocol.items import (
     text_message,
 )
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
-from swarm.worker.gateway.backend import ResponseFinished, ResponseItemDone
+from swarm.worker.gateway.backend import Failure, ResponseFinished, ResponseItemDone
 from swarm.worker.gateway.chat_request import encode_head
 from swarm.worker.gateway.constrained_calls import (
     ConstrainedChatStore,
@@ -24,6 +24,7 @@ from swarm.worker.gateway.constrained_calls import (
     describe_calls,
     observation,
 )
+from swarm.worker.gateway.failures import refuses_schema
 from swarm.worker.gateway.request_encoding import EncodingContext, HeadKey, RequestHeadCache
 
 MODEL = ModelInfo(slug="m", provider="local", wire="local", constrained_calls=True)
@@ -82,11 +83,16 @@ def test_each_tool_is_told_with_a_call_that_fits_the_schema():
     assert all(text.startswith("<") for text in texts)  # nothing that a model could copy
 
 
-def body_of(*items, tools=(EXEC,)):
+def store_of(*items):
     context = EncodingContext(blobs_dir="/none", model=MODEL, tolerant=True)
     store = ConstrainedChatStore(context, RequestHeadCache(encode_head))
     for item in items:
         store.append(item)
+    return store
+
+
+def body_of(*items, tools=(EXEC,)):
+    store = store_of(*items)
     return json.loads(b"".join(store.body(HeadKey(MODEL, "BASE", tools), "key")))
 
 
@@ -158,6 +164,31 @@ def test_a_search_without_a_result_says_what_to_try():
     output = FunctionCallOutput(call_id="c", output="Process exited with code 1\nOutput:\n")
     body = body_of(text_message("user", "Do it"), call, output)
     assert body["messages"][-1]["content"].endswith("or search for another word)")
+
+
+def test_a_server_that_refuses_the_schema_gets_the_same_request_without_it_from_then_on():
+    store, key = store_of(text_message("user", "Do it")), HeadKey(MODEL, "BASE", (EXEC,))
+    held = json.loads(b"".join(store.body(key, "key")))
+    free = json.loads(b"".join(store.without_schema(key, "key")))
+    del held["response_format"]
+    assert free == held
+    assert store.without_schema(key, "key") == ()  # there is nothing more to leave out
+    assert "response_format" not in json.loads(b"".join(store.body(key, "key")))
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "refused"),
+    [
+        (400, "Unsupported field: response_format", True),
+        (422, "json_schema is not supported", True),
+        (400, "failed to parse grammar", True),
+        (400, "the model does not exist", False),
+        (500, "response_format", False),
+    ],
+)
+def test_a_refusal_of_the_schema_is_known_by_status_and_words(status, message, refused):
+    failure = Failure(kind="bad_request", message=message, http_status=status)
+    assert refuses_schema(failure) is refused
 
 
 def test_without_tools_the_model_answers_freely():

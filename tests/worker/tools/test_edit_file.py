@@ -20,6 +20,7 @@ from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
 from swarm.worker.tools.edit_file import (
     EditFileArguments,
     EditFileTool,
+    find_removed_names,
     find_tested_files,
     is_test,
     write_patch,
@@ -149,8 +150,8 @@ async def test_an_edit_is_judged_and_shown_like_a_patch(tmp_path):
 TEST = "from calc import add\n\n\ndef test_add():\n    assert add(1, 2) == 3\n"
 
 
-async def change_test(tool, path="test_calc.py"):
-    arguments = {"path": path, "old_text": "== 3", "new_text": "== -1"}
+async def change_test(tool, old="== 3"):
+    arguments = {"path": "test_calc.py", "old_text": old, "new_text": "== -1"}
     call = FunctionCall(
         call_id="c", name="edit_file", arguments=msgspec.json.encode(arguments).decode()
     )
@@ -171,6 +172,18 @@ async def test_the_first_changes_of_a_test_are_held_back_with_the_code_that_it_t
     assert isinstance((await change_test(tool)).judge(), Run)
 
 
+async def test_an_edit_of_the_code_that_names_the_test_is_told_the_right_file(tmp_path):
+    (tmp_path / "calc.py").write_text(CODE)
+    (tmp_path / "test_calc.py").write_text(TEST)
+    limits = Limits(sandbox=WorkspaceWrite(), approval="on-request")
+    spec = msgspec.structs.replace(FAKE_AGENT_SPEC, cwd=str(tmp_path), limits=limits)
+    tool = EditFileTool(ToolContext(CurrentSpec(spec), Commands()))
+    tool.describe(SMALL)
+    for _ in range(3):
+        with pytest.raises(ToolFailed, match=r"stands in calc\.py, not in test_calc\.py"):
+            await change_test(tool, old="def add(a, b):\n    return a - b")
+
+
 @pytest.mark.parametrize(
     ("path", "text", "found"),
     [
@@ -182,6 +195,37 @@ async def test_the_first_changes_of_a_test_are_held_back_with_the_code_that_it_t
 def test_the_code_of_a_test_is_looked_for_where_the_test_imports_it(path, text, found):
     assert is_test(path)
     assert find_tested_files(path, text) == found
+
+
+async def test_a_renamed_function_is_told_with_the_files_that_still_use_the_old_name(tmp_path):
+    (tmp_path / "calc.py").write_text(CODE)
+    (tmp_path / "main.py").write_text("from calc import add\n")
+    (tmp_path / "other.py").write_text("x = 'additional'\n")
+    limits = Limits(sandbox=WorkspaceWrite(), approval="on-request")
+    spec = msgspec.structs.replace(FAKE_AGENT_SPEC, cwd=str(tmp_path), limits=limits)
+    tool = EditFileTool(ToolContext(CurrentSpec(spec), Commands()))
+    arguments = {"path": "calc.py", "old_text": "def add(a, b):", "new_text": "def plus(a, b):"}
+    text = msgspec.json.encode(arguments).decode()
+    call = FunctionCall(call_id="c", name="edit_file", arguments=text)
+    invocation = await tool.prepare(call)
+    result = await invocation.run(invocation.judge(), lambda data: None)
+    assert result.text.endswith(
+        "These files still use the old name: main.py (add). Change them too.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "removed"),
+    [
+        ("load_data", "read_table", {"load_data"}),
+        ("def f(a):\n    return 1", "def g(a):\n    return 1", {"f"}),
+        ("def f(a):\n    return 1", "def f(a):\n    return 2", set()),
+        ("x = 1", "x = 2", set()),
+        ("", "def f(): pass", set()),
+    ],
+)
+def test_an_edit_removes_the_name_that_it_replaces_or_no_longer_defines(old, new, removed):
+    assert find_removed_names(edit(old, new)) == removed
 
 
 def test_only_a_model_with_constrained_calls_is_offered_it():
