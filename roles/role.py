@@ -35,6 +35,7 @@ class RoleFile(Value, forbid_unknown_fields=True):
     prompt: str | None = None
     model: str | None = None
     model_provider: str | None = None
+    fallback: tuple[str, ...] | None = None  # swarm's own: `provider:model`
     model_reasoning_effort: str | None = None
     approval_policy: AskForApproval | None = None
     sandbox_mode: SandboxMode | None = None
@@ -53,6 +54,7 @@ class Role(Value):
     developer_instructions: str = ""
     model: str | None = None
     model_provider: str | None = None
+    fallback: tuple[str, ...] | None = None
     effort: str | None = None
     approval: AskForApproval | None = None
     sandbox_mode: SandboxMode | None = None
@@ -84,6 +86,7 @@ def role_from_file(file: RoleFile, *, name: str, source: str) -> Role:
         developer_instructions=(file.developer_instructions or "").strip(),
         model=file.model,
         model_provider=file.model_provider,
+        fallback=file.fallback,
         effort=file.model_reasoning_effort,
         approval=file.approval_policy,
         sandbox_mode=file.sandbox_mode,

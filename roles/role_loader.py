@@ -6,7 +6,7 @@ setting that cannot be enforced is faulty.
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -46,7 +46,11 @@ class Roles(Value):
         ours = [role for role in self.known.values() if role.source == "built-in"]
         return tuple(
             RoleCard(
-                name=role.name, description=role.description, model=role.model, effort=role.effort
+                name=role.name,
+                description=role.description,
+                model=role.model,
+                provider=role.model_provider,
+                effort=role.effort,
             )
             for role in (*mine, *ours)
             if role.name != "guardian"
@@ -70,7 +74,7 @@ def load_roles(layers: Sequence[Layer], required: Requirements = NO_REQUIREMENTS
         if layer.ignored:
             continue
         seen: set[str] = set()
-        for name, role in _layer_roles(layer):
+        for name, role in _layer_roles(layer, known):
             if name in seen:
                 warnings.append(f"duplicate agent role name `{name}` in {layer.source}")
                 continue
@@ -112,7 +116,15 @@ def apply_role_requirements(roles: Roles, required: Requirements) -> Roles:
         name: f"{role.source}: {why}"
         for name, role in roles.known.items()
         if role.source != "built-in"
-        and (why := role_refusal(role.approval, role.sandbox_mode, role.model, required))
+        and (
+            why := role_refusal(
+                role.approval,
+                role.sandbox_mode,
+                role.model,
+                required,
+                provider=role.model_provider,
+            )
+        )
         is not None
     }
     if not refused:
@@ -178,8 +190,8 @@ def _find_role_files(layer: Layer) -> list[Path]:
         return []  # requesting one of these roles reports it as unknown
 
 
-def _layer_roles(layer: Layer) -> Iterator[tuple[str, Role | str]]:
-    """(name, role or error text), declared roles first."""
+def _layer_roles(layer: Layer, known: Mapping[str, Role]) -> Iterator[tuple[str, Role | str]]:
+    """(name, role or error text), declared roles first. `known`: those of lower layers."""
     read = _reader(layer)
     declared: set[Path] = set()
     for name, table in as_table(layer.values.get("agents")).items():
@@ -189,11 +201,12 @@ def _layer_roles(layer: Layer) -> Iterator[tuple[str, Role | str]]:
             given = msgspec.convert(table, RoleTable)
             if given.config_file is not None:
                 declared.add(Path(given.config_file))
-            role = _read_declared_role(layer, name, given, read)
+            role = _read_declared_role(layer, name, given, read, known.get(name))
         except (UsageError, msgspec.ValidationError) as error:
             yield name, str(error)
         else:
-            yield role.name, _check_project_role(role) if layer.files is not None else role
+            sets = role if given.config_file is not None else given
+            yield role.name, _check_project_role(role, sets) if layer.files is not None else role
     for path in _find_role_files(layer):
         if path in declared:
             continue
@@ -202,27 +215,38 @@ def _layer_roles(layer: Layer) -> Iterator[tuple[str, Role | str]]:
         except UsageError as error:
             yield path.stem, str(error)
         else:
-            yield role.name, _check_project_role(role) if layer.files is not None else role
+            yield role.name, _check_project_role(role, role) if layer.files is not None else role
 
 
-def _check_project_role(role: Role) -> Role | str:
-    """Refuse a project's role that sets `model_provider`: it may not choose where data goes."""
-    if role.model_provider is None:
+def _check_project_role(role: Role, sets: Role | RoleTable) -> Role | str:
+    """Refuse a project's role that names providers: it may not choose where data goes."""
+    if sets.model_provider is None and sets.fallback is None:
         return role
-    return f"{role.source}: a project's role may not set model_provider"
+    key = "fallback" if sets.model_provider is None else "model_provider"
+    return f"{role.source}: a project's role may not set {key}"
 
 
-def _read_declared_role(layer: Layer, name: str, table: RoleTable, read: _ReadFile) -> Role:
+def _read_declared_role(
+    layer: Layer, name: str, table: RoleTable, read: _ReadFile, low: Role | None
+) -> Role:
+    """A table without a file refines the role `low` of that name, with its rights and texts."""
     if table.config_file is None:
-        role = Role(name=name, source=layer.source or layer.name)
+        source = layer.source or layer.name
+        own = Role(name=name)
+        role = msgspec.structs.replace(low or own, source=source)
     else:
         path = Path(table.config_file)
-        role = _read_role(path, read, source=str(path), name=name)
+        own = role = _read_role(path, read, source=str(path), name=name)
     return _check_names(
         msgspec.structs.replace(
             role,
-            description=role.description or (table.description or "").strip(),
-            nickname_candidates=role.nickname_candidates or table.nickname_candidates or (),
+            description=own.description or (table.description or "").strip() or role.description,
+            nickname_candidates=(
+                own.nickname_candidates or table.nickname_candidates or role.nickname_candidates
+            ),
+            model=table.model or role.model,
+            model_provider=table.model_provider or role.model_provider,
+            fallback=role.fallback if table.fallback is None else table.fallback,
         )
     )
 

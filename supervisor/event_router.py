@@ -27,6 +27,7 @@ from swarm.mailbox.protocol.events import (
     ItemCompleted,
     LockGap,
     OutputArrived,
+    ProviderFallback,
     ReasoningArrived,
     RequestSent,
     TextArrived,
@@ -41,7 +42,13 @@ from swarm.mailbox.protocol.events import (
 )
 from swarm.mailbox.protocol.items import decode_item
 from swarm.mailbox.protocol.ops import Answer
-from swarm.mailbox.protocol.records import AnyRecordBody, ContextRecorded, ItemRecorded, Record
+from swarm.mailbox.protocol.records import (
+    AnyRecordBody,
+    ContextRecorded,
+    ItemRecorded,
+    Record,
+    SettingsChanged,
+)
 from swarm.mailbox.protocol.requests import (
     AnyReply,
     EnvironmentReply,
@@ -54,9 +61,11 @@ from swarm.mailbox.protocol.requests import (
 )
 from swarm.mailbox.proxy_environment import PROXY_VARIABLES
 
+from .agents.agent_fallback import plan_after_fallback
 from .agents.agent_manager import AgentManager
 from .agents.agent_record import Agent
 from .approvals.approval_endpoint import ApprovalEndpoint
+from .control_requests.settings_change import settings_of
 from .file_history.file_history import FileHistory
 from .processes.service_process import Service
 from .processes.shell_snapshot import ShellSnapshot
@@ -228,6 +237,9 @@ class EventRouter:
             case TokenCount():
                 agent.process.end_response()
                 return event, None
+            case ProviderFallback():
+                self._note_fallback(agent, event)
+                return event, None
             case Warned():
                 return event, None
             case Hello() | Heartbeat() | Goodbye() | RequestSent():
@@ -236,6 +248,14 @@ class EventRouter:
                 raise AssertionError(f"{type(event).__name__} is passing")
             case _:
                 assert_never(event)
+
+    def _note_fallback(self, agent: Agent, taken: ProviderFallback) -> None:
+        """The agent's next process, also of a resumed run, stays with the provider."""
+        plan = plan_after_fallback(agent.plan, taken)
+        if plan is not None:
+            agent.plan = plan
+            changed = SettingsChanged(agent_id=plan.agent_id, settings=settings_of(plan))
+            self._run.note(changed, agent=agent.path)
 
     def _on_hello(self, agent: Agent, hello: Hello, message: ReceivedMessage) -> None:
         """Accept the first Hello with this process's secret and pid; kill the process on others."""

@@ -80,6 +80,9 @@ class RunRequest(Value):
     model: str | None = None
     provider: str | None = None
     providers: tuple[ProviderSpec, ...] = ()
+    further: tuple[str, ...] = ()  # other providers that agents may use, by id
+    # `provider:model`, taken one after the other when a provider fails for good
+    fallback: tuple[str, ...] = ()
     catalogue: tuple[str, ...] = ()
     effort: str | None = None
     sandbox: SandboxPolicy = _WorkspaceWrite()
@@ -113,6 +116,8 @@ class RunRequest(Value):
     fan_unix_sockets: UnixSockets = UnixSockets()
     fan_model: str | None = None  # set by the items' role; None: the run's
     fan_effort: str | None = None
+    fan_provider: str | None = None  # None: the run's own
+    fan_fallback: tuple[str, ...] = ()
     fan_budget: Budget = Budget()  # per item, within the run's budget
     shell_environment: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
     resources: ResourceLimits = ResourceLimits()  # for each agent's commands

@@ -18,6 +18,7 @@ from .agents.agent_manager import AgentManager
 from .agents.agent_record import Agent, AgentPlan
 from .agents.end_states import GOOD_ENDS, WorkEnded, decide_resume, last_end_state
 from .agents.resume_continuation import journal_continuation
+from .agents.run_providers import run_providers
 from .control_requests.rights_widening import RightsBound, begin_planning, plan_limits
 from .control_requests.settings_change import (
     changed_plan,
@@ -192,6 +193,7 @@ class TaskWorkload:
             cwd=request.cwd,
             model=request.model,
             effort=request.effort,
+            fallback=request.fallback,
             summary=request.summary,
             verbosity=request.verbosity,
         )
@@ -199,7 +201,9 @@ class TaskWorkload:
         plan = self._with_settings(fresh_plan, settings)
         if request.next_settings is not None:
             bound = RightsBound(run_limits(self._run), sandbox_required=request.sandbox_required)
-            plan = changed_plan(plan, request.next_settings, bound)
+            plan = changed_plan(
+                plan, request.next_settings, bound, providers=run_providers(request)
+            )
             changed = SettingsChanged(agent_id=plan.agent_id, settings=settings_of(plan))
             await self._run.commit(changed, agent=ROOT_PATH)
         if self._root_has_input():

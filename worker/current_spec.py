@@ -2,6 +2,7 @@
 
 import msgspec
 
+from swarm.mailbox.model_reference import ModelReference
 from swarm.mailbox.protocol.settings import AgentSettings
 from swarm.mailbox.protocol.spec import AgentSpec
 
@@ -30,6 +31,17 @@ class CurrentSpec:
             verbosity=wanted.verbosity,
             limits=wanted.limits,
             cwd=wanted.cwd or self._spec.cwd,
+            provider=wanted.provider,
+            fallbacks_taken=wanted.fallbacks_taken,
+        )
+
+    def use_fallback(self, reference: ModelReference, *, taken: int) -> None:
+        """Use this model from the next request on; `taken` entries of the list are used up."""
+        self._spec = msgspec.structs.replace(
+            self._spec,
+            model=reference.model,
+            provider=reference.provider,
+            fallbacks_taken=taken,
         )
 
     def allow_prefix(self, prefix: tuple[str, ...]) -> None:

@@ -119,7 +119,8 @@ class ChangeSettings(Tagged):
     """
 
     agent: str
-    model: str | None = None  # "" = the run's default
+    # "" = the default; `PROVIDER:MODEL` also names the provider
+    model: str | None = None
     effort: str | None = None  # "" = the model's default
     summary: Summary | None = None
     verbosity: Verbosity | None = None
@@ -128,6 +129,7 @@ class ChangeSettings(Tagged):
     cwd: str | None = None  # absolute, or relative to its working folder
     plan: bool | None = None  # begin plan mode; False: end it, with what it was allowed before
     widen: bool = False
+    provider: str | None = None  # "" = the run's own; its default model unless `model` is given
 
 
 class AcceptPlan(Tagged):

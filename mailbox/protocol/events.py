@@ -191,6 +191,22 @@ class TokenCount(Tagged):
     context_window: int = 0
 
 
+class ProviderFallback(Tagged):
+    """A provider failed for good; the agent's requests go to the next entry of its fallback list.
+
+    `message` is the provider's failure. `taken` counts the entries that are used up.
+    """
+
+    turn_id: str
+    failed_provider: str
+    failed_model: str
+    kind: SampleErrorKind
+    message: str
+    provider: str
+    model: str | None  # None: the provider's default
+    taken: int
+
+
 class Warned(Tagged):
     """A warning for people; not fatal."""
 
@@ -252,6 +268,7 @@ AnyEvent = (
     | ContextReplaced
     | CallBegan
     | CallEnded
+    | ProviderFallback
     | TokenCount
     | Warned
     | RequestSent

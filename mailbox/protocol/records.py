@@ -13,6 +13,7 @@ from .changes import CompactionInfo, TurnDiff
 from .events import (
     CallBegan,
     CallEnded,
+    ProviderFallback,
     TokenCount,
     TurnAborted,
     TurnCompleted,
@@ -72,6 +73,8 @@ class AgentSpawned(Tagged):
     spawn_s: float = 0.0
     usage: TokenUsage = TokenUsage()  # what its earlier processes used; with their cost, if known
     usd: float | None = None
+    provider: str | None = None  # None: the run's own
+    fallback: tuple[str, ...] = ()
 
 
 class InputPosted(Tagged):
@@ -140,7 +143,7 @@ class AgentEnded(Tagged):
 
 
 class SettingsChanged(Tagged):
-    """A person changed an agent's settings, from its next turn on."""
+    """An agent's settings changed: by a person, from its next turn on, or by a fallback."""
 
     agent_id: str
     settings: AgentSettings
@@ -318,8 +321,7 @@ class RunCompleted(Tagged):
     agents: int = 0
     usd: float | None = None
     duration_s: float = 0.0
-    # how many secrets were redacted in this process's records, by rule
-    redacted: dict[str, int] = {}
+    redacted: dict[str, int] = {}  # secrets hidden in this process's records, by rule
     caution: str = ""  # as in `ProviderChosen`
 
 
@@ -338,6 +340,7 @@ AnyRecordBody = (
     | ContextRecorded
     | CallBegan
     | CallEnded
+    | ProviderFallback
     | TokenCount
     | Warned
     | EnteredReviewMode

@@ -71,7 +71,8 @@ class OpenConversation(Tagged):
     token: bytes  # made by the supervisor from the run's key and this peer's identity
     agent_id: str  # the prompt cache key; stays the same over restarts of the agent
     agent_path: str
-    model: str | None = None  # None = the run's default
+    model: str | None = None  # None = the default of the provider
+    provider: str | None = None  # None = the run's own
 
 
 class SampleRequest(Tagged):

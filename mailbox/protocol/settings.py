@@ -13,7 +13,7 @@ Verbosity = Literal["low", "medium", "high"]  # of its answers, if the model sup
 class AgentSettings(Value):
     """Always sent complete, with unchanged values."""
 
-    model: str | None = None  # None = the run's default
+    model: str | None = None  # None = the provider's default
     effort: str | None = None  # None = the model's default
     summary: Summary = "auto"
     verbosity: Verbosity | None = None
@@ -21,3 +21,5 @@ class AgentSettings(Value):
     cwd: str = ""
     allowed: Limits | None = None  # in plan mode: what it gets when its plan is accepted
     widened: bool = False  # a person gave it more than the run began with
+    provider: str | None = None  # None = the run's own
+    fallbacks_taken: int = 0  # how many entries of its fallback list are used up

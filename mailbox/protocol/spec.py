@@ -25,6 +25,7 @@ class RoleCard(Value):
     name: str
     description: str = ""
     model: str | None = None  # set by the role: a spawn argument cannot change it
+    provider: str | None = None  # likewise
     effort: str | None = None  # likewise
 
 
@@ -97,6 +98,9 @@ class AgentSpec(Tagged):
     shell_environment: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
     model: str | None = None
     effort: str | None = None
+    provider: str | None = None  # None = the run's own
+    fallback: tuple[str, ...] = ()  # `provider:model`, tried in this order
+    fallbacks_taken: int = 0
     depth: int = 0
     ca_bundle: str = ""  # certificates that commands trust if the network proxy decrypts tunnels
     hidden_paths: tuple[str, ...] = ()  # never visible to commands: the run's sockets
@@ -195,6 +199,7 @@ class GatewaySpec(Tagged):
     providers: tuple[ProviderSpec, ...]
     provider: str | None = None  # None: choose one and say why; "scripted:FILE" is also valid
     model: str | None = None
+    further: tuple[str, ...] = ()  # other providers that agents of this run may use
     catalogue: tuple[str, ...] = ()  # more models.toml files; the last one wins
     record: str | None = None
     replay: str | None = None

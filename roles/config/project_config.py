@@ -19,7 +19,7 @@ from ..skills.discovery import has_skill_folder, read_project_skills
 from .file_reading import FILE_BYTES, decode_text, folder_warnings, parse_toml, read_bounded
 from .layer_check import find_key_position
 from .layer_paths import absolute_paths, is_list
-from .merge import Layer, as_table
+from .merge import Layer, as_table, is_table
 from .schema import Config, Toml
 
 PROJECT_FOLDER = ".swarm"
@@ -31,6 +31,7 @@ _INSTRUCTIONS = "model_instructions_file"
 DENIED_KEYS = (
     # where data and keys are sent
     "openai_base_url", "chatgpt_base_url", "model_provider", "model_providers", "oss_provider",
+    "fallback",
     "experimental_realtime_ws_base_url", "otel", "analytics", "feedback", "log_dir", "sqlite_home",
     "history", "cli_auth_credentials_store", "mcp_oauth_credentials_store",
     "mcp_oauth_callback_port", "mcp_oauth_callback_url", "forced_login_method",
@@ -238,6 +239,8 @@ def _layer(one: ProjectFolder, *, ignored: str) -> Layer:
     except UsageError as error:
         return msgspec.structs.replace(layer, broken=str(error))
     kept = {key: value for key, value in values.items() if key not in DENIED_KEYS}
+    if is_table(agents := kept.get("agents")):
+        kept["agents"] = {key: value for key, value in agents.items() if key != "providers"}
     layer = msgspec.structs.replace(layer, values=kept, text=text)
     warnings = (*folder_warnings(path.parent), *_denied(layer, values))
     return msgspec.structs.replace(layer, warnings=warnings)
@@ -245,9 +248,11 @@ def _layer(one: ProjectFolder, *, ignored: str) -> Layer:
 
 def _denied(layer: Layer, values: Toml) -> Iterator[str]:
     names = [key for key in values if key in DENIED_KEYS]
+    if "providers" in as_table(values.get("agents")):
+        names.append("agents.providers")
     if not names:
         return
-    place = find_key_position(layer, (names[0],))
+    place = find_key_position(layer, tuple(names[0].split(".")))
     line = f", line {place.line}" if place else ""
     yield (
         f"{layer.source}{line}: a project may not set {', '.join(names)}: ignored. "

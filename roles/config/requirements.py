@@ -310,7 +310,12 @@ def _shown(value: object) -> str:
 
 
 def role_refusal(
-    approval: str | None, mode: str | None, model: str | None, required: Requirements
+    approval: str | None,
+    mode: str | None,
+    model: str | None,
+    required: Requirements,
+    *,
+    provider: str | None = None,
 ) -> str | None:
     """Why a role with these settings may not be used; None if it may."""
     if (
@@ -329,6 +334,10 @@ def role_refusal(
     if model is not None and pinned is not None and model != pinned:
         place = required.place("pins.model")
         return f'model = "{model}" is not allowed: {place} pins it to {_shown(pinned)}'
+    pinned = required.pins.get("model_provider")
+    if provider is not None and pinned is not None and provider != pinned:
+        place = required.place("pins.model_provider")
+        return f'model_provider = "{provider}" is not allowed: {place} pins it to {_shown(pinned)}'
     return None
 
 

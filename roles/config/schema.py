@@ -90,6 +90,8 @@ class AgentsTable(Value):
     job_max_runtime_seconds: int | None = None  # for one row of a table, if the call sets none
     max_total: int | None = None  # swarm's own: agents that models may start in one run
     wake_parents: bool = True  # swarm's own: a child's end starts a turn of its idle parent
+    # swarm's own: further providers that a spawn or a person's change may name
+    providers: tuple[str, ...] = ()
 
     @property
     def children(self) -> int | None:
@@ -104,6 +106,10 @@ class RoleTable(Value):
     description: str | None = None
     config_file: str | None = None
     nickname_candidates: tuple[str, ...] | None = None
+    # swarm's own; they replace what the role's file says
+    model: str | None = None
+    model_provider: str | None = None
+    fallback: tuple[str, ...] | None = None
 
 
 class BudgetTable(Value):
@@ -205,6 +211,8 @@ class Config(Value):
 
     model: str | None = None
     model_provider: str | None = None
+    # swarm's own: `provider:model`, taken in order when a provider fails for good
+    fallback: tuple[str, ...] = ()
     model_providers: dict[str, ProviderTable] = {}
     openai_base_url: str | None = None
     model_reasoning_effort: str | None = None

@@ -43,6 +43,9 @@ class AgentPlan(Value):
     depth: int = 0
     model: str | None = None
     effort: str | None = None
+    provider: str | None = None  # None: the run's own
+    fallback: tuple[str, ...] = ()  # `provider:model`, after a provider's final failures
+    fallbacks_taken: int = 0
     nickname: str = ""
     add_dirs: tuple[str, ...] = ()
     job: str = ""  # the batch job whose row it works on

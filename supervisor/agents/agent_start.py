@@ -112,6 +112,8 @@ async def start_agent(
         depth=plan.depth,
         model=plan.model,
         effort=plan.effort,
+        provider=plan.provider,
+        fallback=plan.fallback,
         limits=plan.limits,
         cwd=plan.cwd,
         warm=child.warm,
@@ -221,6 +223,9 @@ def build_agent_spec(
         prewarmed_sandbox=request.prewarmed_sandbox,
         model=plan.model,
         effort=plan.effort,
+        provider=plan.provider,
+        fallback=plan.fallback,
+        fallbacks_taken=plan.fallbacks_taken,
         depth=plan.depth,
         ca_bundle=str(running.paths.ca_folder / "bundle.pem")
         if opens_tunnels(request.network) and opens_tunnels(plan.limits.network)

@@ -16,6 +16,7 @@ import msgspec
 from swarm.mailbox.context_markers import is_person_message
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.ids import AgentPath, child_path
+from swarm.mailbox.model_reference import ModelReference
 from swarm.mailbox.protocol.events import TurnCompleted
 from swarm.mailbox.protocol.items import AnyItem, Compaction, Message, text_of
 from swarm.mailbox.protocol.records import ContextRecorded, ItemRecorded, MailPosted, Record
@@ -27,6 +28,7 @@ from swarm.roles.role import Role
 from swarm.roles.role_loader import Roles, find_role
 
 from .agent_record import AgentPlan
+from .run_providers import RunProviders
 
 GUARDIAN = "guardian"
 DEPTH_REACHED = "Agent depth limit reached. Solve the task yourself."
@@ -45,7 +47,7 @@ def check_spawn_request(
 ) -> None:
     """Refuse a request that is wrong for every role. Raises AgentRequestError."""
     check_message(request.message)
-    if request.model is not None and pinned_model not in {None, request.model}:
+    if request.model is not None and pinned_model not in {None, _slug(request.model)}:
         raise AgentRequestError(
             f"every agent of this run has the model `{pinned_model}`: leave it out"
         )
@@ -60,6 +62,11 @@ def check_spawn_request(
         raise AgentRequestError("deadline_s must be greater than zero and at most a day")
 
 
+def _slug(model: str) -> str:
+    """The name of the model without the provider before it."""
+    return model.partition(":")[2] or model
+
+
 def check_message(message: str) -> None:
     """Raises AgentRequestError for a blank message, or one over 1 Mi characters."""
     if not message.strip():
@@ -68,8 +75,8 @@ def check_message(message: str) -> None:
         raise AgentRequestError("the message is over 1 MiB; write it to a file and name the file")
 
 
-def role_for(roles: Roles, name: str | None, *, provider: str | None) -> Role:
-    """The child's role. Raises AgentRequestError: unknown, broken, or of another provider.
+def role_for(roles: Roles, name: str | None, providers: RunProviders | None = None) -> Role:
+    """The child's role. Raises AgentRequestError: unknown, broken, or its provider cannot be used.
 
     No agent can spawn the guardian: only the supervisor starts it.
     """
@@ -83,10 +90,11 @@ def role_for(roles: Roles, name: str | None, *, provider: str | None) -> Role:
         role = find_role(roles, wanted)
     except UsageError as error:
         raise AgentRequestError(f"agent type is currently not available: {error}") from error
-    if role.model_provider not in {None, provider}:
-        raise AgentRequestError(
-            f"role `{role.name}` wants provider {role.model_provider}, but a run has one"
-        )
+    if role.model_provider is not None and providers is not None:
+        try:
+            providers.check(role.model_provider)
+        except UsageError as error:
+            raise AgentRequestError(f"role `{role.name}`: {error}") from error
     return role
 
 
@@ -94,8 +102,17 @@ def _spawnable_roles(roles: Roles) -> list[str]:
     return sorted(set(roles.known) - {GUARDIAN})
 
 
-def plan_child(asker: AgentPlan, request: Spawn, role: Role, *, agent_id: str) -> AgentPlan:
+def plan_child(
+    asker: AgentPlan,
+    request: Spawn,
+    role: Role,
+    *,
+    agent_id: str,
+    model: ModelReference | None = None,
+) -> AgentPlan:
     """The child's plan, still without a nickname.
+
+    `model`: its provider and model; None: the parent's, unless role or request name another model.
 
     What the role sets wins over what the request asks for, and that wins over what is inherited.
     Raises AgentRequestError for an invalid name.
@@ -104,10 +121,14 @@ def plan_child(asker: AgentPlan, request: Spawn, role: Role, *, agent_id: str) -
         path = child_path(AgentPath(asker.path), request.task_name)
     except ValueError as error:
         raise AgentRequestError(str(error)) from error
-    model = role.model or request.model or asker.model
+    parent = ModelReference(provider=asker.provider, model=asker.model)
+    if model is None:
+        named = role.model or request.model or asker.model
+        model = msgspec.structs.replace(parent, model=named)
     effort = role.effort or request.reasoning_effort
-    if effort is None and model == asker.model:
+    if effort is None and model == parent:
         effort = asker.effort
+    keeps_list = role.fallback is None
     return AgentPlan(
         path=path,
         agent_id=agent_id,
@@ -116,8 +137,11 @@ def plan_child(asker: AgentPlan, request: Spawn, role: Role, *, agent_id: str) -
         cwd=asker.cwd,
         parent=asker.path,
         depth=asker.depth + 1,
-        model=model,
+        model=model.model,
         effort=effort,
+        provider=model.provider,
+        fallback=asker.fallback if role.fallback is None else role.fallback,
+        fallbacks_taken=asker.fallbacks_taken if keeps_list and model == parent else 0,
         add_dirs=asker.add_dirs,
         summary=asker.summary,
         verbosity=asker.verbosity,
@@ -168,7 +192,7 @@ class SpawnLimits:
         self.started += 1
 
     def check(
-        self, asker: AgentPlan, request: Spawn, roles: Roles, *, provider: str | None
+        self, asker: AgentPlan, request: Spawn, roles: Roles, providers: RunProviders
     ) -> None:
         """Raises AgentRequestError that says what to do instead."""
         if self.started >= self._max_spawns:
@@ -178,8 +202,13 @@ class SpawnLimits:
                 "(agents.max_total). Give an agent that is there another task with followup_task, "
                 "or solve the task yourself"
             )
-        role = role_for(roles, request.agent_type, provider=provider)
-        check_model(role.model or request.model, asker, self.find_model())
+        role = role_for(roles, request.agent_type, providers)
+        try:
+            named = providers.read(request.model or "")
+        except UsageError as error:
+            raise AgentRequestError(str(error)) from error
+        if role.model_provider is None and named.provider is None and asker.provider is None:
+            check_model(role.model or named.model, asker, self.find_model())
 
     async def count_spawn(self, path: str, grant: Callable[[], Awaitable[AnyReply]]) -> AnyReply:
         """Call `grant`, which starts an agent at `path`; count the spawn if it succeeded."""

@@ -70,6 +70,8 @@ def _plan_of(agent: AgentPast, parent: AgentPlan, roles: Roles) -> AgentPlan:
         depth=spawned.depth,
         model=spawned.model,
         effort=spawned.effort,
+        provider=spawned.provider,
+        fallback=spawned.fallback,
         nickname=spawned.nickname,
         add_dirs=parent.add_dirs,
         summary=parent.summary,

@@ -10,6 +10,8 @@ from functools import partial
 import msgspec
 import trio
 
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.model_reference import ModelReference
 from swarm.mailbox.protocol.items import AnyItem
 from swarm.mailbox.protocol.records import ContextRecorded
 from swarm.mailbox.protocol.requests import AnyReply, RequestRefused, Spawn, Spawned
@@ -36,6 +38,7 @@ from .child_plan import (
 )
 from .nicknames import DEFAULT_NICKNAMES, NicknamePool
 from .resume_unstarted import unread_input_warning
+from .run_providers import RunProviders, child_model, run_providers
 from .slot_deadlock import DeadlockDetector
 
 ONE_AGENT_ONLY = (
@@ -65,15 +68,16 @@ class AgentSpawner:
         self._nicknames = NicknamePool(running.entropy.rng)
 
     @property
-    def provider(self) -> str | None:
-        """The run's only provider, once it is named."""
-        return self._run.request.provider
+    def providers(self) -> RunProviders:
+        """The providers that agents of this run may use."""
+        own = self.limits.find_model()
+        return run_providers(self._run.request, own=own.provider if own else None)
 
     async def spawn(
         self, asker: Agent, request: Spawn, on_position: Callable[[int], None]
     ) -> AnyReply:
         """Serve one request within the run's limits. Raises AgentRequestError."""
-        self.limits.check(asker.plan, request, self.roles, provider=self.provider)
+        self.limits.check(asker.plan, request, self.roles, self.providers)
         start = partial(self._spawn_child, asker, request, on_position)
         return await self.limits.count_spawn(f"{asker.path}/{request.task_name}", start)
 
@@ -83,9 +87,9 @@ class AgentSpawner:
         """Serve one request; returns by its deadline and the Hello deadline at the latest."""
         try:
             check_spawn_request(asker.plan, request, pinned_model=self._run.request.held.model)
-            role = role_for(self.roles, request.agent_type, provider=self.provider)
+            role = role_for(self.roles, request.agent_type, self.providers)
             turns = parse_fork_turns(request.fork_turns)
-            plan = plan_child(asker.plan, request, role, agent_id=self._run.entropy.new_id())
+            plan = self._plan(asker.plan, request, role)
             if self._run.registry.max_agents == 1:
                 raise AgentRequestError(ONE_AGENT_ONLY)
             if self._team.find(plan.path) is not None:
@@ -119,6 +123,15 @@ class AgentSpawner:
             effort=plan.effort or "",
             waited_s=round(trio.current_time() - began, 3),
         )
+
+    def _plan(self, asker: AgentPlan, request: Spawn, role: Role) -> AgentPlan:
+        """Raises AgentRequestError."""
+        parent = ModelReference(provider=asker.provider, model=asker.model)
+        try:
+            model = child_model(self.providers, parent, role, request.model)
+        except UsageError as error:
+            raise AgentRequestError(str(error)) from error
+        return plan_child(asker, request, role, agent_id=self._run.entropy.new_id(), model=model)
 
     def _with_nickname(self, plan: AgentPlan, role: Role) -> AgentPlan:
         nickname = self._nicknames.take(role.nickname_candidates or DEFAULT_NICKNAMES)

@@ -17,6 +17,7 @@ from swarm.mailbox.protocol.events import (
     FileChange,
     PatchCall,
     PlanCall,
+    ProviderFallback,
     TokenCount,
     TurnAborted,
     TurnCompleted,
@@ -43,6 +44,7 @@ from .record_description import (
     describe_call,
     describe_doing,
     describe_end,
+    describe_fallback,
     describe_replaced,
     describe_sandbox,
     describe_turn_diff,
@@ -113,6 +115,8 @@ class AgentTranscript:
                 self._count = body
             case TurnDiff() as body:
                 yield _line(f"— the turn changed {describe_turn_diff(body)} —", DIM)
+            case ProviderFallback() as body:
+                yield _line(f"warning: {describe_fallback(body)}", WARN)
             case Warned(message=message):
                 yield _line(f"warning: {message}", WARN)
             case ProcessEnded(orderly=False) as body:

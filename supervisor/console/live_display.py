@@ -24,12 +24,13 @@ from rich.segment import ControlType
 from rich.text import Text
 
 from swarm.mailbox.protocol.control import AnyFeed, Recorded, RunView
-from swarm.mailbox.protocol.events import Warned
+from swarm.mailbox.protocol.events import ProviderFallback, Warned
 from swarm.mailbox.protocol.records import GatewayEnded, RunCompleted
 
 from .approval_panel import ApprovalPanel
 from .columns import Line
 from .final_answer import closing_lines, print_final_answer
+from .record_description import describe_fallback
 from .safe_text import clean_line
 from .terminal import ColorChoice, page_width
 from .theme import WARN, Glyphs, glyphs_for, make_console
@@ -119,6 +120,8 @@ class LiveDisplay:
             body = feed.record.body
             if isinstance(body, Warned):
                 self._notice(f"warning: {feed.record.agent} {body.message}")
+            elif isinstance(body, ProviderFallback):
+                self._notice(f"warning: {feed.record.agent} {describe_fallback(body)}")
             elif isinstance(body, GatewayEnded):
                 self._notice(f"warning: the gateway ended: {body.reason}")
             if self._panel is not None:

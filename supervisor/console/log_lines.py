@@ -13,6 +13,7 @@ from swarm.mailbox.protocol.changes import TurnDiff
 from swarm.mailbox.protocol.events import (
     CallBegan,
     CallEnded,
+    ProviderFallback,
     TokenCount,
     TurnAborted,
     TurnCompleted,
@@ -63,6 +64,7 @@ from .final_answer import describe_redactions
 from .number_format import render_count, render_span, render_time, render_usd
 from .record_description import (
     describe_end,
+    describe_fallback,
     describe_item,
     describe_replaced,
     describe_sandbox,
@@ -140,6 +142,8 @@ def describe_body(body: AnyRecordBody) -> str:  # noqa: C901 - one case for each
             return clean_line(f"{head}: {first_line(mail.content)}")
         case MailHandled(mail_id=mail_id, dead=dead, reason=reason):
             return clean_line(f"{mail_id} {'dead' if dead else 'handled'} {reason}")
+        case ProviderFallback():
+            return describe_fallback(body)
         case Warned(message=message):
             return clean_line(message)
         case FanOutPlanned(items=items, role=role, concurrency=concurrency):

@@ -17,6 +17,7 @@ from swarm.mailbox.protocol.events import (
     CallBegan,
     CallEnded,
     PlanCall,
+    ProviderFallback,
     TurnAborted,
     TurnCompleted,
     TurnFailed,
@@ -52,6 +53,7 @@ from .line_spool import LineSpool
 from .number_format import render_count, render_span, render_time
 from .record_description import (
     describe_end,
+    describe_fallback,
     describe_fetching,
     describe_replaced,
     describe_shortly,
@@ -172,8 +174,8 @@ class PlainLines:
                 return [describe_replaced(body)]
             case TurnDiff() as body:
                 return [f"the turn changed {clean_line(describe_turn_diff(body))}"]
-            case Warned(message=message):
-                return [f"warning: {clean_line(message)}"]
+            case ProviderFallback() | Warned() as body:
+                return [_warning(body)]
             case ProcessEnded(orderly=False) as body:
                 return [f"warning: process {body.pid} ended: {clean_line(body.reason)}"]
             case AgentEnded() as body:
@@ -298,3 +300,8 @@ class PlainDisplay:
         encoding = self._stderr.encoding or "utf-8"
         for line in lines:
             self._spool.put((line + "\n").encode(encoding, "replace"))
+
+
+def _warning(body: ProviderFallback | Warned) -> str:
+    text = clean_line(body.message) if isinstance(body, Warned) else describe_fallback(body)
+    return f"warning: {text}"

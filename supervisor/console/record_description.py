@@ -15,6 +15,7 @@ from swarm.mailbox.protocol.events import (
     OtherCall,
     PatchCall,
     PlanCall,
+    ProviderFallback,
     StdinCall,
     Waiting,
 )
@@ -47,6 +48,14 @@ from .safe_text import clean_line, first_line
 
 _LIMIT = 200  # characters of one description
 _CHANGE_LETTERS = {"add": "A", "delete": "D", "update": "M"}
+
+
+def describe_fallback(taken: ProviderFallback) -> str:
+    """Which provider failed, why, and which one answers from now on."""
+    failed = f"{taken.failed_provider} {taken.failed_model}".strip()
+    now = f"{taken.provider} {taken.model or '(its default model)'}"
+    text = f"provider {failed} failed ({taken.kind}): {taken.message}"
+    return f"{clean_line(text, limit=_LIMIT)}; from now on {clean_line(now)} answers"
 
 
 def describe_call(detail: AnyCallDetail) -> str:

@@ -14,6 +14,7 @@ from swarm.mailbox.protocol.events import (
     CallBegan,
     CallEnded,
     OutputArrived,
+    ProviderFallback,
     ReasoningArrived,
     TextArrived,
     TokenCount,
@@ -39,7 +40,13 @@ from swarm.mailbox.protocol.records import (
 from swarm.mailbox.protocol.settings import AgentSettings
 
 from ..agents.end_states import GOOD_ENDS
-from .record_description import describe_call, describe_doing, describe_sandbox, describe_waiting
+from .record_description import (
+    describe_call,
+    describe_doing,
+    describe_fallback,
+    describe_sandbox,
+    describe_waiting,
+)
 from .safe_text import clean_block, clean_line
 
 TEXT_TAIL = 400  # characters kept of the text that is arriving
@@ -82,6 +89,9 @@ def reduce_agent(view: AgentView, body: AnyRecordBody, at: float) -> AgentView:
             return _ended(view, body, at)
         case ResponseBilled(usd=usd):
             return view if usd is None else replace(view, usd=(view.usd or 0.0) + usd)
+        case ProviderFallback():
+            slug = clean_line(body.model or view.model)
+            return replace(view, note=describe_fallback(body), model=slug)
         case Warned(message=message):
             return replace(view, note=clean_line(message))
         case MailPosted() | MailHandled():

@@ -25,6 +25,7 @@ from swarm.roles.narrow import narrow_approval, narrow_sandbox
 from swarm.roles.role import Role
 
 from ..agents.agent_record import AgentPlan
+from ..agents.run_providers import RunProviders
 from ..run_request import RequiredChoices
 from .rights_widening import (
     RightsBound,
@@ -40,11 +41,14 @@ from .rights_widening import (
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 # Read-only below a root.
 _READ_ONLY_NAMES = frozenset({".git", ".swarm", ".agents", ".codex", ".aws"})
-_MAX_NAME_CHARS = 200
 
 
 def changed_plan(
-    plan: AgentPlan, request: ChangeSettings, bound: RightsBound | None = None
+    plan: AgentPlan,
+    request: ChangeSettings,
+    bound: RightsBound | None = None,
+    *,
+    providers: RunProviders | None = None,
 ) -> AgentPlan:
     """The plan with all changes of `request`. Raises UsageError; then nothing is changed.
 
@@ -52,8 +56,9 @@ def changed_plan(
         plan: The agent's present one.
         request: What a person wants.
         bound: The most that it may be given; None: nothing can be widened.
+        providers: Those that it may use; None: the run's own alone.
     """
-    model = plan.model if request.model is None else _name(request.model)
+    plan = _with_model(plan, request, providers or RunProviders())
     if request.effort is not None and request.effort not in ("", *EFFORTS):
         raise UsageError(f"effort {request.effort!r} is not known; there are {', '.join(EFFORTS)}")
     if request.plan is False:
@@ -63,7 +68,6 @@ def changed_plan(
         plan = begin_planning(plan)
     return msgspec.structs.replace(
         plan,
-        model=model or None,
         effort=plan.effort if request.effort is None else request.effort or None,
         summary=request.summary or plan.summary,
         verbosity=request.verbosity or plan.verbosity,
@@ -105,6 +109,8 @@ def settings_of(plan: AgentPlan) -> AgentSettings:
         cwd=plan.cwd,
         allowed=plan.allowed,
         widened=plan.widened,
+        provider=plan.provider,
+        fallbacks_taken=plan.fallbacks_taken,
     )
 
 
@@ -141,6 +147,8 @@ def with_settings(
         verbosity=settings.verbosity,
         limits=plan_limits(limits) if settings.limits.planning else limits,
         cwd=settings.cwd or plan.cwd,
+        provider=settings.provider,
+        fallbacks_taken=settings.fallbacks_taken,
     )
 
 
@@ -169,6 +177,7 @@ def describe_change(before: AgentPlan, after: AgentPlan) -> str:
     changes = [
         f"{name} {value or 'default'}"
         for name, value, old in (
+            ("provider", after.provider, before.provider),
             ("model", after.model, before.model),
             ("effort", after.effort, before.effort),
             ("summary", after.summary, before.summary),
@@ -184,11 +193,23 @@ def describe_change(before: AgentPlan, after: AgentPlan) -> str:
     return ", ".join(changes)
 
 
-def _name(text: str) -> str:
-    name = text.strip()
-    if len(name) > _MAX_NAME_CHARS or not name.isprintable():
-        raise UsageError("that is no name of a model")
-    return name
+def _with_model(plan: AgentPlan, request: ChangeSettings, providers: RunProviders) -> AgentPlan:
+    """The plan with the wanted provider and model, and its whole fallback list before it again."""
+    if request.model is None and request.provider is None:
+        return plan
+    wanted = providers.read(request.model or "")
+    provider = plan.provider if request.provider is None else providers.check(request.provider)
+    if wanted.provider is not None:
+        if request.provider not in {None, wanted.provider}:
+            raise UsageError(f"{request.model!r} is not a model of provider {request.provider}")
+        provider = providers.check(wanted.provider)
+    changed = (provider, wanted.model) != (plan.provider, plan.model)
+    return msgspec.structs.replace(
+        plan,
+        model=wanted.model,
+        provider=provider,
+        fallbacks_taken=0 if changed else plan.fallbacks_taken,
+    )
 
 
 def _narrowed(plan: AgentPlan, wanted: SandboxMode) -> SandboxPolicy:

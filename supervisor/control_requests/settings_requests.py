@@ -52,9 +52,10 @@ class SettingsRequests:
             return Refused(message=f"{agent.path} was ended for good")
         before = agent.plan
         try:
-            plan = changed_plan(before, request, self._bound(agent))
+            providers = self._team_service.spawner.providers
+            plan = changed_plan(before, request, self._bound(agent), providers=providers)
             check_requirements(before, plan, self._run.request.held)
-            if plan.model != before.model:
+            if plan.model != before.model and plan.provider is None:
                 check_model(plan.model, before, self._team_service.spawner.limits.find_model())
         except (UsageError, AgentRequestError) as error:
             return Refused(message=str(error), exit_code=2)

@@ -12,6 +12,7 @@ import trio
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.ids import ROOT_PATH
+from swarm.mailbox.model_reference import ModelReference
 from swarm.mailbox.protocol.approvals import PendingApproval
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.records import Reviewed
@@ -166,14 +167,17 @@ class Guardian:
             entries=tuple(history.entries),
             version=history.version,
             handed=handed,
-            model=plan.model,
+            model=ModelReference(provider=plan.provider, model=plan.model),
+            fallback=plan.fallback[plan.fallbacks_taken :],
         )
 
     # --- judging ------------------------------------------------------------------------------
 
     async def _judge(self, case: ReviewCase, review: _Review) -> Assessment:
         """Have a process judge the case. Raises ReviewFailed, NotReviewable, Cancelled."""
-        profile = profile_for(self._settings, model=case.model, cwd=case.cwd)
+        profile = profile_for(
+            self._settings, model=case.model, cwd=case.cwd, fallback=case.fallback
+        )
         async with self._pool.limiter:
             try:
                 lease = await self._pool.lease(profile)

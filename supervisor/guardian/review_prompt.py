@@ -11,6 +11,7 @@ from typing import assert_never
 
 import msgspec
 
+from swarm.mailbox.model_reference import ModelReference
 from swarm.mailbox.protocol.approvals import (
     ApprovalRequest,
     Cause,
@@ -86,7 +87,8 @@ class ReviewCase(Value):
     entries: tuple[TranscriptEntry | None, ...] = ()
     version: int = 0
     handed: tuple[TranscriptEntry, ...] = ()
-    model: str | None = None  # of the requesting agent
+    model: ModelReference = ModelReference()  # of the requesting agent
+    fallback: tuple[str, ...] = ()  # likewise
 
 
 class ReadCursor(Value):

@@ -16,6 +16,7 @@ import msgspec
 import trio
 
 from swarm.mailbox.errors import PeerGone
+from swarm.mailbox.model_reference import ModelReference
 from swarm.mailbox.protocol.events import TokenCount, TurnCompleted, TurnFailed, TurnStarted
 from swarm.mailbox.protocol.items import AnyItem, TokenUsage
 from swarm.mailbox.protocol.limits import Limits, ReadOnly
@@ -64,6 +65,8 @@ class ReviewerProfile(msgspec.Struct, frozen=True, kw_only=True):
     effort: str | None
     cwd: str
     policy: str = ""
+    provider: str | None = None
+    fallback: tuple[str, ...] = ()
 
 
 class ReviewUsage(NamedTuple):
@@ -114,6 +117,8 @@ class ReviewerSession:
             cwd=profile.cwd,
             model=profile.model,
             effort=profile.effort,
+            provider=profile.provider,
+            fallback=profile.fallback,
             slotless=True,
         )
         self._agent = Agent(plan)
@@ -257,10 +262,20 @@ def price_of(model: ModelInfo | None, usage: TokenUsage) -> float:
     return (total + usage.output_tokens * (price_out or 0.0)) / 1e6
 
 
-def profile_for(settings: ReviewSettings, *, model: str | None, cwd: str) -> ReviewerProfile:
-    """The profile to use; the model is the configured one, else that of the requesting agent."""
+def profile_for(
+    settings: ReviewSettings,
+    *,
+    model: ModelReference,
+    cwd: str,
+    fallback: tuple[str, ...] = (),
+) -> ReviewerProfile:
+    """The profile to use; the model is the configured one of the run's own provider, else that of
+    the requesting agent.
+    """
     return ReviewerProfile(
-        model=settings.model or model,
+        model=settings.model or model.model,
+        provider=None if settings.model else model.provider,
+        fallback=fallback,
         effort=settings.effort,
         cwd=cwd,
         policy=settings.policy.strip(),

@@ -34,6 +34,7 @@ from ..agents.agent_start import send_gateway_address
 from ..budget.budget_service import BudgetService
 from ..run_context import RunContext
 from .child_spec import ChildSpec
+from .gateway_keys import gateway_keys
 from .process_types import Child, ProcessEnd, SpawnError, StartInterrupted
 from .service_process import ServiceProcess
 
@@ -106,12 +107,13 @@ class GatewayManager:
             providers=request.providers,
             provider=request.provider,
             model=request.model,
+            further=request.further,
             catalogue=request.catalogue,
             record=request.record,
             replay=request.replay,
             asks_first=self._budget.on_gateway_start(identity),
         )
-        return await self._run.processes.start(spec, title="gateway", keys=request.keys)
+        return await self._run.processes.start(spec, title="gateway", keys=gateway_keys(request))
 
     async def _send_address(self) -> None:
         """Send all agents the gateway's address in parallel.

@@ -7,6 +7,7 @@ from swarm.mailbox.protocol.changes import TurnDiff
 from swarm.mailbox.protocol.events import (
     CallBegan,
     CallEnded,
+    ProviderFallback,
     TokenCount,
     TurnAborted,
     TurnCompleted,
@@ -45,6 +46,7 @@ from .json_lines import (
     ErrorText,
     ItemCompletedLine,
     JsonLine,
+    ProviderFallbackLine,
     ReviewEnteredLine,
     ReviewExitedLine,
     TurnCompletedLine,
@@ -93,6 +95,8 @@ class JsonAgent:
             case ResponseBilled(usd=float() as usd):
                 self._usd = (self._usd or 0.0) + usd
                 return []
+            case ProviderFallback() as body:
+                return [_fallback_line(body)]
             case Warned(message=message):
                 return [WarningLine(message=message)]
             case EnteredReviewMode(target=target, hint=hint, reviewer=by):
@@ -213,3 +217,14 @@ def _approval_line(body: ApprovalRequested | ApprovalResolved, path: str) -> Jso
         cause=request.cause, reason=request.reason, reviewer=body.reviewer,
         preview=request.preview,
     )  # fmt: skip
+
+
+def _fallback_line(taken: ProviderFallback) -> ProviderFallbackLine:
+    return ProviderFallbackLine(
+        failed_provider=taken.failed_provider,
+        failed_model=taken.failed_model,
+        reason=taken.kind,
+        message=taken.message,
+        provider=taken.provider,
+        model=taken.model,
+    )

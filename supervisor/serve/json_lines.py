@@ -159,6 +159,17 @@ class WarningLine(JsonLine, tag="warning"):
     message: str
 
 
+class ProviderFallbackLine(JsonLine, tag="provider.fallback"):
+    """A provider failed for good; the agent's requests go to another one from now on."""
+
+    failed_provider: str
+    failed_model: str
+    reason: str  # the kind of the failure
+    message: str
+    provider: str
+    model: str | None  # None: the provider's default
+
+
 class RateLimitsLine(JsonLine, tag="rate_limits"):
     windows: tuple[JsonRateLimit, ...]
 

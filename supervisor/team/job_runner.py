@@ -254,7 +254,7 @@ class JobRunner:
 
     def _add_member(self, asker: Agent, job: BatchJob, item: JobItem) -> Agent:
         name = item.path.rpartition("/")[2]
-        role = role_for(self._spawner.roles, None, provider=None)
+        role = role_for(self._spawner.roles, None)
         request = Spawn(task_name=name, message="-")
         plan = plan_child(asker.plan, request, role, agent_id=self._run.entropy.new_id())
         plan = msgspec.structs.replace(plan, job=job.job_id, reports=False)

@@ -16,7 +16,13 @@ from swarm.mailbox.entropy import SYSTEM_ENTROPY, EntropySources
 from swarm.mailbox.envelope import MAX_MESSAGE_BYTES
 from swarm.mailbox.errors import MessageTooLarge
 from swarm.mailbox.protocol.changes import CompactionInfo
-from swarm.mailbox.protocol.events import ContextReplaced, ItemCompleted, Warned, encode_event
+from swarm.mailbox.protocol.events import (
+    ContextReplaced,
+    ItemCompleted,
+    ProviderFallback,
+    Warned,
+    encode_event,
+)
 from swarm.mailbox.protocol.items import (
     AnyItem,
     Message,
@@ -26,7 +32,7 @@ from swarm.mailbox.protocol.items import (
     text_of,
 )
 from swarm.mailbox.protocol.ops import Mail, UserInput
-from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
+from swarm.mailbox.protocol.sampling import ModelInfo, SampleFailed, ToolSpec
 from swarm.mailbox.protocol.settings import AgentSettings
 from swarm.mailbox.protocol.spec import AgentSpec
 from swarm.roles.login_shell import find_shell, shell_name
@@ -44,6 +50,7 @@ from .context.prompt_context import (
     instructions_for,
 )
 from .context.token_meter import TokenMeter, estimate_item, estimate_tokens, with_configured_window
+from .provider_fallback import next_provider
 from .reporter import PendingEvent, Reporter
 from .sampler import OpenMailbox, Sampler
 from .turn.guidance_watch import GuidanceWatch
@@ -101,8 +108,9 @@ class AgentState:
 
     def tool_specs(self, model: ModelInfo) -> tuple[ToolSpec, ...]:
         """Return the tool specs for this model; computed once per model."""
-        if self._tools is None or self._tools[0] != model.slug:
-            self._tools = model.slug, self.orchestrator.registry.specs(model)
+        name = f"{model.provider}:{model.slug}"
+        if self._tools is None or self._tools[0] != name:
+            self._tools = name, self.orchestrator.registry.specs(model)
         return self._tools[1]
 
     async def wait_model(self) -> ModelInfo:
@@ -114,11 +122,36 @@ class AgentState:
         wanted, self.wanted_settings = self.wanted_settings, None
         if wanted is None:
             return
-        has_other_model = wanted.model != self.spec.model
+        spec = self.spec
+        has_other_model = (wanted.model, wanted.provider) != (spec.model, spec.provider)
         self._current.apply_settings(wanted)
         self._tools = None
         if has_other_model:
             self.sampler.reopen_conversation()
+
+    def use_fallback(self, turn: Turn, failed: SampleFailed) -> bool:
+        """After a provider's final failure: use the next one of the list, and say so.
+
+        Returns False if the failure stands.
+        """
+        model = self.sampler.model
+        chosen = next_provider(self.spec, model, failed)
+        if chosen is None:
+            return False
+        event = ProviderFallback(
+            turn_id=turn.turn_id,
+            failed_provider=(model.provider if model else self.spec.provider) or "",
+            failed_model=(model.slug if model else self.spec.model) or "",
+            kind=failed.kind,
+            message=failed.message,
+            provider=chosen.reference.provider or "",
+            model=chosen.reference.model,
+            taken=chosen.taken,
+        )
+        self._current.use_fallback(chosen.reference, taken=chosen.taken)
+        self.sampler.reopen_conversation()
+        self.reporter.emit(event)
+        return True
 
     def add_rule(self, prefix: tuple[str, ...]) -> None:
         """Allow commands with this prefix from now on, in the running turn too."""

@@ -18,6 +18,7 @@ from swarm.mailbox.protocol.events import (
     CommandCall,
     OtherCall,
     PatchCall,
+    ProviderFallback,
     StdinCall,
     TurnCompleted,
     TurnFailed,
@@ -71,7 +72,11 @@ def _smaller(event: AnyEvent) -> Iterator[AnyEvent]:
             yield replace(event, changes=(), output=output)
         case TurnCompleted(last_message=str() as message):
             yield replace(event, last_message=_cut(message))
-        case TurnFailed(message=message) | Warned(message=message):
+        case (
+            TurnFailed(message=message)
+            | Warned(message=message)
+            | ProviderFallback(message=message)
+        ):
             yield replace(event, message=_cut(message))
         case _:
             return

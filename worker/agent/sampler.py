@@ -117,8 +117,17 @@ class Sampler:
     def _opening(self) -> OpenConversation:
         spec = self._current.spec
         return OpenConversation(
-            token=self._token, agent_id=spec.agent_id, agent_path=spec.path, model=spec.model
+            token=self._token,
+            agent_id=spec.agent_id,
+            agent_path=spec.path,
+            model=spec.model,
+            provider=spec.provider,
         )
+
+    @property
+    def model(self) -> ModelInfo | None:
+        """The model of the open conversation; None while there is none."""
+        return self._model
 
     def reopen_conversation(self) -> None:
         """Open the conversation again before the next sample, because the model has changed."""

@@ -6,7 +6,6 @@ failure of one request ends only that request.
 """
 
 import logging
-import re
 from collections import OrderedDict
 from contextlib import aclosing
 from pathlib import Path
@@ -36,7 +35,7 @@ from swarm.mailbox.protocol.sampling import (
 from swarm.mailbox.protocol.spec import GatewaySpec
 from swarm.mailbox.redact import Redactor
 
-from .app import GatewayApp, UnknownModel
+from .app import GatewayApp
 from .backend import (
     AnyResponseEvent,
     Failure,
@@ -46,7 +45,7 @@ from .backend import (
     SampleError,
 )
 from .budget_reservations import BudgetReservations
-from .conversations import Conversation, ConversationOwner
+from .conversation_opening import ConversationOpener, PendingOpenings, agent_of
 from .failures import internal_failure
 from .rate_limit_state import backoff_s
 from .response_relay import AgentConnection, ResponseRelay, ResponseSender
@@ -54,7 +53,6 @@ from .stream_continuation import ResponseContinuation
 from .token_usage import price_usd
 
 _log = logging.getLogger("swarm.gateway")
-_PEER = re.compile(rb"a/(?P<agent>[^/]{1,200})/(?P<epoch>[1-9][0-9]{0,8})\Z")
 _REFUSED_KEPT = 1024
 _UNPROVED_KEPT = 256  # peers without a proof yet; at the limit the oldest is dismissed
 # Far below an agent's silence timeout, even where its provider's idle timeout is 1 s.
@@ -70,9 +68,11 @@ class AgentSessions:
     ) -> None:
         self._app, self._redactor = app, redactor
         self.reservations = BudgetReservations(supervisor, epoch=spec.epoch, asks=spec.asks_first)
-        self._run_key, self._blobs_dir = spec.run_key, Path(spec.blobs_dir)
+        self._run_key = spec.run_key
+        self._opener = ConversationOpener(app, Path(spec.blobs_dir), redactor)
         self._connections: dict[bytes, AgentConnection] = {}  # by peer
         self._peer_of: dict[str, bytes] = {}  # agent id → the peer of its current process
+        self._openings = PendingOpenings()
         self._ordinals: dict[str, int] = {}  # agent path → number of requests so far
         self._refused: OrderedDict[bytes, None] = OrderedDict()
         self._unproved: OrderedDict[bytes, None] = OrderedDict()
@@ -87,14 +87,14 @@ class AgentSessions:
 
     def accept(self, peer: bytes) -> int | None:
         """The epoch to expect from a new peer. None: drop its frames."""
-        found = _PEER.match(peer)
+        found = agent_of(peer)
         if found is None or peer in self._refused:
             return None
         self._unproved[peer] = None
         if len(self._unproved) > _UNPROVED_KEPT and self._sender is not None:
             oldest, _ = self._unproved.popitem(last=False)
             self._sender.server.dismiss(oldest)
-        return int(found["epoch"])
+        return found[1]
 
     async def serve(self, server: MailboxServer) -> None:
         """Receive messages until cancelled."""
@@ -123,7 +123,8 @@ class AgentSessions:
             case OpenConversation():
                 await self._open(sender, message.peer, op)
             case _ if connection is None:
-                self._reject(sender, message.peer)
+                if not self._openings.has(message.peer):
+                    self._reject(sender, message.peer)
             case SampleRequest():
                 self._begin(sender, connection, op)
             case CancelSample(request_id=request_id):
@@ -135,43 +136,52 @@ class AgentSessions:
     # --- authentication --------------------------------------------------------------------
 
     async def _open(self, sender: ResponseSender, peer: bytes, op: OpenConversation) -> None:
-        found = _PEER.match(peer)
+        found = agent_of(peer)
         is_known = is_proof(op.token, self._run_key, peer, purpose="gateway")
-        if (
-            found is None
-            or not is_known
-            or found["agent"].decode("utf-8", "replace") != op.agent_id
-        ):
+        if found is None or not is_known or found[0] != op.agent_id:
             self._reject(sender, peer)
             return
-        epoch = int(found["epoch"])
+        epoch = found[1]
         before = self._connections.get(self._peer_of.get(op.agent_id, b""))
-        if before is not None and before.epoch > epoch:
+        if max(0 if before is None else before.epoch, self._openings.epoch(op.agent_id)) > epoch:
             self._reject(sender, peer)  # an old process that should have ended
             return
         if before is not None:
             self._forget(sender, before, dismiss=before.peer != peer)
-        try:
-            model = self._app.model_for(op.model, op.agent_path)
-            self._app.note_model(op.agent_path, model)
-            store = self._app.new_store(model, self._blobs_dir)
-        except UnknownModel as error:
-            await sender.post(peer, ConversationRefused(message=str(error)))
-            return
-        except Exception as error:
-            text = _log_internal_failure(error).message
-            await sender.post(peer, ConversationRefused(message=text))
-            return
         self._unproved.pop(peer, None)
-        owner = ConversationOwner(op.agent_id, op.agent_path, model)
-        self._connections[peer] = AgentConnection(peer, epoch, Conversation(owner, store))
-        self._peer_of[op.agent_id] = peer
+        opened = self._opener.open_now(peer, op)
+        if opened is None:
+            self._openings.add(peer, op)
+            sender.nursery.start_soon(self._open_later, sender, peer, op)
+        else:
+            await self._take(sender, peer, op.agent_id, opened)
+
+    async def _open_later(self, sender: ResponseSender, peer: bytes, op: OpenConversation) -> None:
+        """Opening a provider may take seconds, for which other agents do not wait."""
+        opened = await self._opener.open_later(peer, op)
+        if self._openings.end(peer, op):
+            await self._take(sender, peer, op.agent_id, opened)
+
+    async def _take(
+        self,
+        sender: ResponseSender,
+        peer: bytes,
+        agent_id: str,
+        opened: AgentConnection | ConversationRefused,
+    ) -> None:
+        if isinstance(opened, ConversationRefused):
+            await sender.post(peer, opened)
+            return
+        self._connections[peer], self._peer_of[agent_id] = opened, peer
+        model = opened.conversation.owner.model
         await sender.post(peer, ConversationOpened(model=model))  # the first post never waits
 
     def forget_agent(self, agent_id: str, epoch: int) -> None:
         """The agent's process of this epoch has ended: nobody waits for its responses. 0: any
         epoch.
         """
+        if (opening := self._openings.forget(agent_id, epoch)) is not None and self._sender:
+            self._sender.server.dismiss(opening)
         connection = self._connections.get(self._peer_of.get(agent_id, b""))
         if connection is not None and epoch and connection.epoch > epoch:
             return  # the agent's next process connected before this notification arrived
@@ -303,11 +313,12 @@ class AgentSessions:
         """Run one response. If its text breaks off and can be continued, use several requests;
         each one is granted and billed separately. Raises SampleError.
         """
+        provider = answer.connection.provider
         continuation, broken = ResponseContinuation(request), Failure(kind="other", message="")
         while True:
             try:
                 await self._wait_granted(answer)
-                async with aclosing(self._app.backend.sample(request)) as events:
+                async with aclosing(provider.backend.sample(request)) as events:
                     async for event in events:
                         self.progress += 1
                         for forwarded in continuation.filter_event(event):
@@ -316,11 +327,11 @@ class AgentSessions:
             except SampleError as error:
                 failure = error.failure
                 if broken.retryable and failure.kind == "bad_request":
-                    self._app.refused_continuation = True
+                    provider.stop_continuing()
                     raise SampleError(broken) from error  # the agent sends its request again
-                rest = (
-                    continuation.continuation_request(failure) if self._app.continues_text else None
-                )
+                rest = None
+                if self._app.continues_text(provider):
+                    rest = continuation.continuation_request(failure)
                 if rest is None:
                     raise
                 broken, request = failure, rest

@@ -7,11 +7,13 @@ HTTP client, rate limiter, recording.
 import random
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import assert_never
 
 import msgspec
+import trio
 
 from swarm.mailbox.protocol.gateway import Fetching, RateLimits, Throttled
 from swarm.mailbox.protocol.sampling import ModelInfo
@@ -24,8 +26,10 @@ from .constrained_calls import ConstrainedChatStore
 from .http_client import open_http
 from .http_source import HttpSource
 from .model_catalogue import Catalogue, load_catalogue
-from .provider_choice import ProviderChoice, ProviderSelector, load_local_module
+from .open_providers import Allowances, FurtherProviders, OpenProvider, not_in_run_text
+from .provider_choice import SCRIPTED, ProviderChoice, ProviderSelector, load_local_module
 from .provider_keys import ProviderKeys
+from .providers import ProviderError, wire_of
 from .rate_limiter import RateLimiter
 from .recording import (
     RECORDING_VERSION,
@@ -73,17 +77,28 @@ class UnknownModel(Exception):
 
 
 class GatewayApp:
-    """The backend, models and item stores of one run."""
+    """The providers, models and item stores of one run.
 
-    def __init__(self, choice: ProviderChoice, backend: Backend, catalogue: Catalogue) -> None:
+    Args:
+        choice: The run's own provider and model.
+        further: The other providers; None: there is no other.
+    """
+
+    def __init__(
+        self,
+        choice: ProviderChoice,
+        backend: Backend,
+        catalogue: Catalogue,
+        further: FurtherProviders | None = None,
+    ) -> None:
+        self.own = OpenProvider(choice, backend)
         self.choice, self.backend = choice, backend
-        self._catalogue = catalogue
+        self._catalogue, self._further = catalogue, further
         self._responses_heads = RequestHeadCache(responses_request.encode_head)
         self._chat_heads = RequestHeadCache(chat_request.encode_head)
         self._messages_heads: RequestHeadCache | None = None
         self.recorded_models: dict[str, ModelInfo] = {}  # in a replay: agent path → model
         self.recording: RecordingWriter | None = None
-        self.refused_continuation = False  # the provider refused a partial text
 
     @property
     def keeps_ordinals(self) -> bool:
@@ -94,28 +109,62 @@ class GatewayApp:
         is_taped = self.recording is not None or bool(self.recorded_models)
         return is_taped or self.choice.model.wire == "scripted"
 
-    @property
-    def continues_text(self) -> bool:
+    def continues_text(self, provider: OpenProvider) -> bool:
         """True if a text that broke off may be continued. False for a recording, which has one
         response per request of an agent.
         """
-        is_able = self.choice.provider.continues_text and not self.refused_continuation
+        is_able = provider.choice.provider.continues_text and not provider.refused_continuation
         return is_able and self.recording is None
 
-    def model_for(self, slug: str | None, agent_path: str) -> ModelInfo:
+    def find_provider(self, name: str | None) -> OpenProvider | None:
+        """The provider of this id, if it is open; None as a name means the run's own."""
+        is_own = name in {None, self.choice.provider.id} or bool(self.recorded_models)
+        if is_own or self._is_own_script(name):
+            return self.own
+        return None if self._further is None or name is None else self._further.find(name)
+
+    def _is_own_script(self, name: str | None) -> bool:
+        own = self.choice.provider
+        return own.wire_api == "scripted" and name == f"{SCRIPTED}{own.base_url}"
+
+    async def open_provider(self, name: str | None, slug: str | None) -> OpenProvider:
+        """The provider of this id, which is opened if necessary, ready for `model_for`.
+
+        Raises ProviderError: it is unknown, is not part of this run, or cannot be used now.
+        """
+        provider = self.find_provider(name)
+        if provider is None:
+            if self._further is None or name is None:
+                raise ProviderError(not_in_run_text(name or ""))
+            provider = await self._further.open(name, slug)
+        if slug is not None and self.must_look_up(provider, slug) and self._further is not None:
+            await self._further.look_up(provider.choice.provider.id, slug)
+        return provider
+
+    def must_look_up(self, provider: OpenProvider, slug: str | None) -> bool:
+        """True if only the provider's server may know the model's window, and was not asked."""
+        default = provider.choice.model
+        if slug is None or self._further is None or self.recorded_models:
+            return False
+        is_known = slug == default.slug or self._catalogue.find(slug) is not None
+        if default.wire != "chat" or is_known:
+            return False
+        return self._further.find_model(default.provider, slug) is None
+
+    def model_for(self, provider: OpenProvider, slug: str | None, agent_path: str) -> ModelInfo:
         """The model that an agent uses, with the retry settings of its provider. Raises
         UnknownModel.
         """
-        provider = self.choice.provider
+        settings = provider.choice.provider
         return msgspec.structs.replace(
-            self._find_model(slug, agent_path),
-            stream_max_retries=provider.stream_max_retries,
-            stream_idle_s=provider.stream_idle_timeout_ms / 1000,
-            remote_compaction=provider.remote_compaction and provider.wire_api == "responses",
+            self._find_model(provider, slug, agent_path),
+            stream_max_retries=settings.stream_max_retries,
+            stream_idle_s=settings.stream_idle_timeout_ms / 1000,
+            remote_compaction=settings.remote_compaction and settings.wire_api == "responses",
         )
 
-    def _find_model(self, slug: str | None, agent_path: str) -> ModelInfo:
-        default = self.choice.model
+    def _find_model(self, provider: OpenProvider, slug: str | None, agent_path: str) -> ModelInfo:
+        default = provider.choice.model
         if self.recorded_models:
             return self.recorded_models.get(agent_path, default)
         if slug is None or slug == default.slug or default.wire == "scripted":
@@ -124,16 +173,19 @@ class GatewayApp:
             raise UnknownModel(
                 f"the embedded provider runs {default.slug} alone; start the run with -m {slug}"
             )
-        return self._catalogue.describe(slug, provider=default.provider, wire=default.wire)
+        asked = self._further.find_model(default.provider, slug) if self._further else None
+        return asked or self._catalogue.describe(
+            slug, provider=default.provider, wire=wire_of(provider.choice.provider)
+        )
 
     def note_model(self, agent_path: str, model: ModelInfo) -> None:
         """Record for a replay which model the agent received."""
         if self.recording is not None:
             self.recording.write(RecordedModel(path=agent_path, model=model))
 
-    def new_store(self, model: ModelInfo, blobs_dir: Path) -> ItemStore:
+    def new_store(self, provider: OpenProvider, model: ModelInfo, blobs_dir: Path) -> ItemStore:
         """An empty store for the model's wire."""
-        tolerant = self.choice.provider.tolerant_tool_calls
+        tolerant = provider.choice.provider.tolerant_tool_calls
         context = EncodingContext(blobs_dir=blobs_dir, model=model, tolerant=tolerant)
         if isinstance(self.backend, ReplayBackend):
             return UnencodedItemStore()
@@ -168,25 +220,46 @@ async def open_gateway_app(
     if spec.replay is not None:
         yield _open_replay(Path(spec.replay), catalogue, dependencies)
         return
-    choice = await ProviderSelector(
-        spec, dependencies.keys, catalogue, dependencies.announce_fetching
-    ).choose()
-    async with _open_backend(choice, spec, dependencies) as backend:
-        if spec.record is None:
-            yield GatewayApp(choice, backend, catalogue)
-            return
+    choose = partial(_choose, spec, dependencies, catalogue)
+    choice = await choose(spec.provider, spec.model)
+    allowances = Allowances(dependencies.announce)
+    recording: RecordingWriter | None = None
+    if spec.record is not None:
         recording = RecordingWriter(Path(spec.record), dependencies.redactor, dependencies.warn)
         recording.write(
             RecordingHeader(
                 version=RECORDING_VERSION, provider=choice.provider.id, model=choice.model
             )
         )
-        app = GatewayApp(choice, RecordingBackend(backend, recording), catalogue)
-        app.recording = recording
-        try:
+
+    def open_backend(choice: ProviderChoice) -> AbstractAsyncContextManager[Backend]:
+        return _open_backend(choice, spec, dependencies, allowances, recording)
+
+    try:
+        async with open_backend(choice) as backend, trio.open_nursery() as nursery:
+            allowed = tuple(dict.fromkeys((choice.provider.id, *spec.further)))
+            further = FurtherProviders(nursery, allowed, choose=choose, open_backend=open_backend)
+            app = GatewayApp(choice, backend, catalogue, further)
+            app.recording = recording
             yield app
-        finally:
+            nursery.cancel_scope.cancel()
+    finally:
+        if recording is not None:
             recording.close()
+
+
+async def _choose(
+    spec: GatewaySpec,
+    dependencies: GatewayDependencies,
+    catalogue: Catalogue,
+    provider: str | None,
+    model: str | None,
+) -> ProviderChoice:
+    wanted = msgspec.structs.replace(spec, provider=provider, model=model)
+    selector = ProviderSelector(
+        wanted, dependencies.keys, catalogue, dependencies.announce_fetching
+    )
+    return await selector.choose()
 
 
 def _open_replay(path: Path, catalogue: Catalogue, dependencies: GatewayDependencies) -> GatewayApp:
@@ -201,12 +274,29 @@ def _open_replay(path: Path, catalogue: Catalogue, dependencies: GatewayDependen
 
 @asynccontextmanager
 async def _open_backend(
-    choice: ProviderChoice, spec: GatewaySpec, dependencies: GatewayDependencies
+    choice: ProviderChoice,
+    spec: GatewaySpec,
+    dependencies: GatewayDependencies,
+    allowances: Allowances,
+    recording: RecordingWriter | None,
+) -> AsyncIterator[Backend]:
+    """One provider's backend, recorded if there is a recording."""
+    async with _open_unrecorded(choice, spec, dependencies, allowances) as backend:
+        yield backend if recording is None else RecordingBackend(backend, recording)
+
+
+@asynccontextmanager
+async def _open_unrecorded(
+    choice: ProviderChoice,
+    spec: GatewaySpec,
+    dependencies: GatewayDependencies,
+    allowances: Allowances,
 ) -> AsyncIterator[Backend]:
     provider = choice.provider
 
     def with_retries(source: ResponseSource) -> RetryingBackend:
-        limiter = RateLimiter(announce=dependencies.announce, noise=dependencies.noise)
+        announce = allowances.announce_for(provider.id)
+        limiter = RateLimiter(announce=announce, noise=dependencies.noise)
         return RetryingBackend(source, limiter, max_retries=provider.request_max_retries)
 
     match choice.model.wire:

@@ -160,7 +160,7 @@ def _request(app: GatewayApp, test: ProbeTest) -> RenderedRequest:
     if model.wire != "local":
         model = msgspec.structs.replace(model, can_call_tools=True, structured_output=True)
     owner = ConversationOwner(f"probe-{test}", f"/probe/{test}", model)
-    conversation = Conversation(owner, app.new_store(model, _NO_BLOBS))
+    conversation = Conversation(owner, app.new_store(app.own, model, _NO_BLOBS))
     message = encode_item(text_message("user", _ASKED[test]))
     request = SampleRequest(
         request_id=1,

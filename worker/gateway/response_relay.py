@@ -34,6 +34,7 @@ from .backend import (
 )
 from .budget_reservations import RequestReservation
 from .conversations import Conversation
+from .open_providers import OpenProvider
 
 MAX_DELTA_CHARS = 64 * 1024  # limit of a delta: at most 256 KiB, so that it fits into one frame
 MAX_ITEM_BYTES = MAX_MESSAGE_BYTES // 2  # leaves room for what an agent adds around it
@@ -43,8 +44,11 @@ MAX_TEXT_CHARS = 4_000  # limit of a reason or a failure text
 class AgentConnection:
     """The connection of one agent process."""
 
-    def __init__(self, peer: bytes, epoch: int, conversation: Conversation) -> None:
+    def __init__(
+        self, peer: bytes, epoch: int, conversation: Conversation, provider: OpenProvider
+    ) -> None:
         self.peer, self.epoch, self.conversation = peer, epoch, conversation
+        self.provider = provider
         self.running: dict[int, trio.CancelScope] = {}  # by request id
         self.used_at = trio.current_time()
 

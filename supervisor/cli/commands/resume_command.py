@@ -15,6 +15,7 @@ from swarm.roles.config.config_loader import load_config
 from swarm.roles.config.quantities import parse_duration
 
 from ...agents.agent_record import AgentPlan
+from ...agents.run_providers import run_providers
 from ...console.terminal import ColorChoice, is_ci
 from ...control_requests.rights_widening import PLAN_ACCEPTED
 from ...control_requests.settings_change import changed_plan, check_requirements
@@ -35,7 +36,7 @@ from .run_command import export_openai_base_url, parse_show_options
 # They change the root's settings; the others stay as the run recorded them.
 settings_change_options = stack_options(
     [
-        click.option("-m", "--model", help="Another model of the run's provider."),
+        click.option("-m", "--model", help="Another model, as NAME or PROVIDER:NAME."),
         click.option("--effort", help="Another reasoning effort."),
         click.option("-s", "--sandbox", type=click.Choice(SANDBOXES), help="A narrower sandbox."),
         click.option(
@@ -61,7 +62,9 @@ def _check_change(request: RunRequest, change: ChangeSettings | None) -> None:
         plan = AgentPlan(
             path=ROOT_PATH, agent_id="", role=request.role, limits=limits, cwd=request.cwd
         )
-        check_requirements(plan, changed_plan(plan, change), request.held)
+        check_requirements(
+            plan, changed_plan(plan, change, providers=run_providers(request)), request.held
+        )
 
 
 @click.command("resume", cls=ColorCommand)

@@ -106,7 +106,8 @@ def end(run: str) -> None:
 @click.command("set", cls=ColorCommand)
 @click.argument("run")
 @click.argument("agent")
-@click.option("-m", "--model", help="Another model of the run's provider; '' for its default.")
+@click.option("-m", "--model", help="Another model, as NAME or PROVIDER:NAME; '' for the default.")
+@click.option("--provider", metavar="ID", help="Another provider of the run; '' for its own.")
 @click.option("--effort", help="Reasoning effort: none, minimal, low, medium, high, xhigh; or ''.")
 @click.option(
     "--summary",

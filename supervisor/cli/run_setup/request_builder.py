@@ -51,6 +51,7 @@ from ...runs.image_blobs import check_image
 from ..options import RunOptions
 from .config_layers import writable_config_warning
 from .provider_specs import build_providers, check_provider_exists
+from .provider_use import plan_provider_use
 from .request_parts import (
     apply_features,
     context_rules,
@@ -113,6 +114,8 @@ def build_request(
     table = msgspec.convert(settings.config.agents, AgentsTable)
     providers, literal = build_providers(config, warnings)
     check_provider_exists(config.model_provider, config, providers)
+    use = plan_provider_use(settings.loaded, settings.roles, role, providers)
+    warnings += use.warnings
     add_dirs = tuple(_folder(name, "--add-dir") for name in options.add_dir)
     granted = resolve_run_sandbox(settings.loaded, cwd=settings.cwd, add_dirs=add_dirs)
     warnings += granted.warnings
@@ -131,10 +134,12 @@ def build_request(
         cwd=settings.cwd,
         add_dirs=add_dirs,
         role=_brief(role, settings),
-        roles=settings.roles,
+        roles=use.roles,
         model=config.model,
         provider=config.model_provider,
         providers=providers,
+        further=use.further,
+        fallback=use.fallback,
         catalogue=_catalogues(settings),
         effort=config.model_reasoning_effort,
         summary=config.model_reasoning_summary,
@@ -260,11 +265,7 @@ def _read_text(path: Path, trusted: bytes | None) -> str:
 def _with_fan_out(request: RunRequest, settings: RunSettings, run_lines: RunLines) -> RunRequest:
     table, cwd = settings.task.front.fan_out, Path(settings.cwd)
     assert table is not None
-    role = find_role(settings.roles, table.role)
-    if role.model_provider not in {None, request.provider}:
-        raise UnusableRole(
-            f"role `{role.name}` wants provider {role.model_provider}, but a run has one"
-        )
+    role = find_role(request.roles, table.role)
     if narrow_approval(request.approval, role.approval) != request.approval:
         raise UnusableRole(
             f"role `{role.name}` wants approval {role.approval}; set it for the whole run"
@@ -280,6 +281,8 @@ def _with_fan_out(request: RunRequest, settings: RunSettings, run_lines: RunLine
         fan_unix_sockets=narrow_role_sockets(request.unix_sockets, role),
         fan_model=role.model,
         fan_effort=role.effort,
+        fan_provider=None if role.model_provider == request.provider else role.model_provider,
+        fan_fallback=request.fallback if role.fallback is None else role.fallback,
         fan_budget=role.budget,
         fan_out=FanOut(
             items=found.items,

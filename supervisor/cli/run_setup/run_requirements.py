@@ -34,6 +34,7 @@ from swarm.roles.unix_sockets import apply_socket_requirements
 
 from ...run_request import RequiredChoices, RunRequest
 from ...runs.paths import find_user_paths
+from .provider_use import provider_violations
 from .request_parts import memory_bytes
 
 MAX_DENIED_PATHS = 2_000
@@ -56,7 +57,8 @@ def apply_requirements(request: RunRequest, required: Requirements) -> RunReques
     for policy in (request.sandbox, request.fan_sandbox):
         if policy is not None and (why := sandbox_refusal(policy, required)) is not None:
             raise UsageError(why)
-    for why in _choice_violations(request, required):
+    violations = (_choice_violations, provider_violations)
+    for why in (text for find in violations for text in find(request, required)):
         raise UsageError(f"a run cannot start with {why}")
     model = required.pins.get("model")
     return msgspec.structs.replace(

@@ -129,6 +129,7 @@ def role_layer(role: Role) -> Layer:
     values = {
         "model": role.model,
         "model_provider": role.model_provider,
+        "fallback": role.fallback,
         "model_reasoning_effort": role.effort,
     }
     return Layer(name=f"role {role.name}", values=_without_unset(values))

@@ -15,6 +15,7 @@ from swarm.supervisor.agents.child_plan import (
     plan_child,
     role_for,
 )
+from swarm.supervisor.agents.run_providers import RunProviders
 
 ASKER = AgentPlan(
     path="/root/a",
@@ -101,11 +102,11 @@ def test_a_bad_name_is_refused_with_its_rule(name):
 
 def test_unknown_broken_and_foreign_roles_are_errors_and_never_the_default():
     with pytest.raises(AgentRequestError, match="did you mean `explorer`"):
-        role_for(ROLES, "explorr", provider=None)
+        role_for(ROLES, "explorr")
     broken = msgspec.structs.replace(ROLES, broken={"mine": "it has no words"})
     with pytest.raises(AgentRequestError, match="it has no words"):
-        role_for(broken, "mine", provider=None)
+        role_for(broken, "mine")
     other = msgspec.structs.replace(ROLES, known={"o": Role(name="o", model_provider="else")})
-    with pytest.raises(AgentRequestError, match="wants provider else"):
-        role_for(other, "o", provider="scripted")
-    assert role_for(ROLES, "  ", provider=None).name == "default"
+    with pytest.raises(AgentRequestError, match="no provider is called `else`"):
+        role_for(other, "o", RunProviders(own="scripted"))
+    assert role_for(ROLES, "  ").name == "default"

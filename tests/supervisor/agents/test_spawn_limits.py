@@ -12,6 +12,7 @@ from swarm.roles.role import Role
 from swarm.roles.role_loader import load_roles
 from swarm.supervisor.agents.agent_record import AgentPlan
 from swarm.supervisor.agents.child_plan import AgentRequestError, SpawnLimits, check_model
+from swarm.supervisor.agents.run_providers import RunProviders
 
 ASKER = AgentPlan(path="/root", agent_id="1", role=RoleBrief(), limits=Limits(), cwd="/", model="m")
 REQUEST = Spawn(task_name="a", message="do it")
@@ -39,7 +40,7 @@ def test_a_role_that_pins_a_model_that_there_is_not_is_refused_too():
     roles = msgspec.structs.replace(ROLES, known=known)
     request = msgspec.structs.replace(REQUEST, agent_type="big")
     with pytest.raises(AgentRequestError, match="Unknown model `huge`"):
-        gate.check(ASKER, request, roles, provider="local")
+        gate.check(ASKER, request, roles, RunProviders(own="local"))
 
 
 async def test_only_what_came_to_be_counts():
@@ -62,7 +63,7 @@ async def test_only_what_came_to_be_counts():
         await gate.count_spawn("/root/d", trio.sleep_forever)
     assert gate.started == 2
     with pytest.raises(AgentRequestError, match="may start 2 agents in all"):
-        gate.check(ASKER, REQUEST, ROLES, provider=None)
+        gate.check(ASKER, REQUEST, ROLES, RunProviders())
 
 
 async def test_those_under_way_count_so_that_many_wishes_at_once_cannot_pass_the_total(nursery):
@@ -71,5 +72,5 @@ async def test_those_under_way_count_so_that_many_wishes_at_once_cannot_pass_the
         nursery.start_soon(gate.count_spawn, f"/root/{name}", trio.sleep_forever)
     await trio.testing.wait_all_tasks_blocked()
     with pytest.raises(AgentRequestError):
-        gate.check(ASKER, REQUEST, ROLES, provider=None)
+        gate.check(ASKER, REQUEST, ROLES, RunProviders())
     nursery.cancel_scope.cancel()

@@ -16,12 +16,15 @@ from swarm.mailbox.protocol.limits import (
 )
 from swarm.mailbox.protocol.spec import RoleBrief
 from swarm.supervisor.agents.agent_record import AgentPlan
+from swarm.supervisor.agents.run_providers import RunProviders
 from swarm.supervisor.control_requests.settings_change import (
     changed_plan,
     describe_change,
     settings_of,
     with_settings,
 )
+
+PROVIDERS = RunProviders(own="openai", further=("ollama",), known=("openai", "ollama", "mine"))
 
 
 @pytest.fixture
@@ -41,7 +44,7 @@ def plan(tmp_path):
 
 
 def change(plan, **request):
-    return changed_plan(plan, ChangeSettings(agent="/root", **request))
+    return changed_plan(plan, ChangeSettings(agent="/root", **request), providers=PROVIDERS)
 
 
 def with_limits(plan, **limits):
@@ -51,6 +54,38 @@ def with_limits(plan, **limits):
 def test_what_is_not_named_stays(plan):
     assert change(plan) == plan
     assert describe_change(plan, change(plan)) == ""
+
+
+def test_a_provider_is_named_before_the_model_or_by_itself(plan):
+    after = change(plan, model="ollama:qwen:7b")
+    assert (after.provider, after.model) == ("ollama", "qwen:7b")
+    assert describe_change(plan, after) == "provider ollama, model qwen:7b"
+    assert (change(after, model="other").provider, change(after, provider="").provider) == (
+        "ollama", None,
+    )  # fmt: skip
+    alone = change(plan, provider="ollama")
+    assert (alone.provider, alone.model) == ("ollama", None)
+
+
+def test_a_chosen_model_has_the_whole_fallback_list_before_it_again(plan):
+    used = msgspec.structs.replace(plan, fallback=("ollama:q",), fallbacks_taken=1)
+    assert change(used, model="new").fallbacks_taken == 0
+    assert change(used, effort="low").fallbacks_taken == 1
+
+
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        ({"provider": "mine"}, "not part of this run"),
+        ({"provider": "nobody"}, "no provider is called `nobody`"),
+        ({"model": "mine:m"}, "not part of this run"),
+        ({"model": "ollama:"}, "names no model"),
+        ({"model": "ollama:q", "provider": "openai"}, "not a model of provider openai"),
+    ],
+)
+def test_a_provider_that_has_no_key_in_this_run_is_refused(plan, wish, words):
+    with pytest.raises(UsageError, match=words):
+        change(plan, **wish)
 
 
 def test_model_effort_summary_and_verbosity_change_freely(plan):

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swarm.mailbox.model_reference import ModelReference
 from swarm.mailbox.protocol.approvals import (
     ApprovalRequest,
     CommandAction,
@@ -219,9 +220,11 @@ def test_a_policy_of_ones_own_takes_the_place_of_the_built_in_one_alone():
 
 
 def test_a_reviewer_is_locked_and_uses_the_model_of_the_one_who_asks_unless_told_another():
-    profile = profile_for(ReviewSettings(), model="m", cwd="/w")
+    profile = profile_for(ReviewSettings(), model=ModelReference(model="m"), cwd="/w")
     assert (profile.model, profile.effort) == ("m", "low")
-    assert profile_for(ReviewSettings(model="r"), model="m", cwd="/w").model == "r"
+    other = ModelReference(provider="p", model="m")
+    own = profile_for(ReviewSettings(model="r"), model=other, cwd="/w")
+    assert (own.provider, own.model) == (None, "r")
     brief = brief_for(profile)
     assert brief.locked
     assert brief.developer_instructions == ""

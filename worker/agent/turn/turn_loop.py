@@ -19,10 +19,12 @@ from swarm.mailbox.protocol.events import (
 )
 from swarm.mailbox.protocol.items import text_message
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleFailed
+from swarm.mailbox.protocol.spec import AgentSpec
 
 from ..agent_state import AgentState
 from ..context import context_blocks
 from ..context.prompt_context import instructions_for
+from ..provider_fallback import retries_here, with_fallbacks_tried
 from ..sampler import SampleParameters, SamplingError, plan_retry
 from .history_compaction import HistoryCompactor
 from .inbox import TurnOpening
@@ -62,16 +64,17 @@ async def run_turn(state: AgentState, compactor: HistoryCompactor, opening: Turn
 
 
 async def _run_turn(state: AgentState, compactor: HistoryCompactor, turn: Turn) -> TurnEnd:
-    try:
-        turn.model = await state.wait_model()
-    except SamplingError as trouble:
-        return _fail(state, turn, trouble.failed)
-    _announce(state, turn, turn.model)
-    state.begin_sampling(turn.model)
-    try:
-        return await _run_responses(state, compactor, turn, turn.model)
-    except SamplingError as trouble:  # raised by a compaction; a failed sample is returned instead
-        return _fail(state, turn, trouble.failed)
+    while True:
+        try:
+            turn.model = await state.wait_model()
+            if not turn.announced:
+                _announce(state, turn, turn.model)
+            state.begin_sampling(turn.model)
+            return await _run_responses(state, compactor, turn, turn.model)
+        except SamplingError as trouble:
+            failed = trouble.failed
+        if not state.use_fallback(turn, failed):
+            return _fail(state, turn, failed)
 
 
 async def _run_responses(
@@ -83,7 +86,7 @@ async def _run_responses(
     while True:
         response = await _sample_response(state, compactor, turn, model)
         if isinstance(response, SampleFailed):
-            return _fail(state, turn, response)
+            raise SamplingError(response)
         if turn.is_last_request:
             return _end_out_of_budget(state, turn, response)
         if (stuck := _check_repetition(state, turn)) is not None:
@@ -147,9 +150,8 @@ async def _sample_response(
             state.record(turn.turn_id, context_blocks.last_request_message(), source="note")
             continue
         retries += 1
-        delay_s = plan_retry(
-            failed, attempt=retries, most=model.stream_max_retries, noise=state.noise()
-        )
+        most = retries_here(state.spec, model, failed)
+        delay_s = plan_retry(failed, attempt=retries, most=most, noise=state.noise())
         if delay_s is None:
             return failed
         state.reporter.emit_transient(
@@ -298,7 +300,7 @@ def _fail(state: AgentState, turn: Turn, failed: SampleFailed) -> TurnFailed:
     return TurnFailed(
         turn_id=turn.turn_id,
         kind=failed.kind,
-        message=_explain(failed),
+        message=_explain(state.spec, failed),
         duration_s=turn.elapsed_s,
         usage=turn.usage,
     )
@@ -326,9 +328,9 @@ def _record_open_calls(state: AgentState, turn: Turn) -> None:
     state.record_outputs(turn)
 
 
-def _explain(failed: SampleFailed) -> str:
+def _explain(spec: AgentSpec, failed: SampleFailed) -> str:
     if failed.kind != "context_window_exceeded":
-        return failed.message
+        return with_fallbacks_tried(spec, failed)
     return (
         f"the conversation no longer fits the model's context window ({failed.message}). Start a "
         "new run with a shorter task, or use a model with a larger window"

@@ -1,0 +1,27 @@
+"""What an agent's fallback to another provider changes in its plan. Pure."""
+
+import msgspec
+
+from swarm.mailbox.model_reference import ModelReference, split_reference
+from swarm.mailbox.protocol.events import ProviderFallback
+
+from .agent_record import AgentPlan
+
+
+def plan_after_fallback(plan: AgentPlan, taken: ProviderFallback) -> AgentPlan | None:
+    """The plan from now on, also for the agent's next process.
+
+    None: the plan stays. The event names no entry of the agent's list, or a person has chosen
+    another model meanwhile, which counts from the agent's next turn on.
+    """
+    if not plan.fallbacks_taken < taken.taken <= len(plan.fallback):
+        return None
+    entry = split_reference(plan.fallback[taken.taken - 1])
+    if entry != ModelReference(provider=taken.provider, model=taken.model):
+        return None
+    is_other = plan.model not in {None, taken.failed_model}
+    if is_other or plan.provider not in {None, taken.failed_provider}:
+        return None
+    return msgspec.structs.replace(
+        plan, provider=entry.provider, model=entry.model, fallbacks_taken=taken.taken
+    )
