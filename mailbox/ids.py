@@ -37,20 +37,31 @@ def short_id(long_id: str) -> str:
     return long_id[-8:]
 
 
-def check_segment(name: str) -> str:
+def check_segment(name: str, *, argument: str = "task_name") -> str:
     """Return `name` if it is valid as one path segment; else raise ValueError with the rule.
 
-    Source: Codex `agent_path.rs`; the length limit of 64 is an addition.
+    `argument` is what the caller wrote the name in: the error quotes it and shows a right one.
+
+    Source: Codex `agent_path.rs`; the length limit of 64 is an addition, and so is the example.
     """
+    rule = ""
     if not name:
-        raise ValueError("agent_name must not be empty")
-    if name in {"root", ".", ".."}:
-        raise ValueError(f"agent_name `{name}` is reserved")
-    if "/" in name:
-        raise ValueError("agent_name must not contain `/`")
-    if not _SEGMENT.match(name):
-        raise ValueError("agent_name must use only lowercase letters, digits, and underscores")
+        rule = "must not be empty"
+    elif name in {"root", ".", ".."}:
+        rule = f"`{name}` is reserved"
+    elif "/" in name:
+        rule = "must not contain `/`"
+    elif not _SEGMENT.match(name):
+        rule = "must use only lowercase letters, digits, and underscores, 64 at most"
+    if rule:
+        raise ValueError(f'{argument} {rule}; a right one is "{argument}": "{_mended(name)}"')
     return name
+
+
+def _mended(name: str) -> str:
+    """The nearest valid name."""
+    found = re.sub(r"[^a-z0-9]+", "_", name[:256].lower()).strip("_")[:64]
+    return found if found and found != "root" else "my_task"
 
 
 def child_path(parent: AgentPath, name: str) -> AgentPath:
@@ -73,21 +84,25 @@ def is_reviewer(path: str) -> bool:
     return path == REVIEWER_PATH or path.startswith(f"{REVIEWER_PATH}/")
 
 
-def resolve_path(reference: str, *, base: AgentPath) -> AgentPath:
+def resolve_path(reference: str, *, base: AgentPath, argument: str = "target") -> AgentPath:
     """Resolve `reference` as agent `base` means it: an absolute path, or segments below itself.
 
-    There is no `..`: a sibling is reached by its absolute path. Raises ValueError with the rule.
+    There is no `..`: a sibling is reached by its absolute path. Raises ValueError with the rule,
+    which quotes `argument`, what the caller wrote the path in.
 
     Source: Codex `agent_path.rs`, but without its `/morpheus`.
     """
-    if not reference:
-        raise ValueError("agent path must not be empty")
-    if reference.endswith("/"):
-        kind = "absolute" if reference.startswith("/") else "relative"
-        raise ValueError(f"{kind} agent path must not end with `/`")
+    rule = ""
     steps = reference.split("/")
-    if not reference.startswith("/"):
-        return AgentPath("/".join((base, *map(check_segment, steps))))
-    if steps[1] != "root":
-        raise ValueError("absolute agent paths must start with `/root`")
-    return AgentPath("/".join((ROOT_PATH, *map(check_segment, steps[2:]))))
+    if not reference:
+        rule = "must not be empty"
+    elif reference.endswith("/"):
+        rule = "must not end with `/`"
+    elif reference.startswith("/") and steps[1] != "root":
+        rule = "must start with `/root` if it is absolute"
+    elif any(step in {"", ".", ".."} for step in steps[reference.startswith("/") :]):
+        rule = "must not have an empty step, `.` or `..`"
+    if rule:
+        raise ValueError(f'{argument} {rule}; a right one is "{argument}": "{ROOT_PATH}/my_task"')
+    head, names = (ROOT_PATH, steps[2:]) if reference.startswith("/") else (base, steps)
+    return AgentPath("/".join((head, *(check_segment(name, argument=argument) for name in names))))

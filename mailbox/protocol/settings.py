@@ -7,6 +7,8 @@ from .limits import Limits
 
 Summary = Literal["auto", "concise", "detailed", "none"]  # of the model's reasoning
 SandboxMode = Literal["read-only", "workspace-write", "danger-full-access"]
+# of reasoning, from the least to the most; a model may know only some of them
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 Verbosity = Literal["low", "medium", "high"]  # of its answers, if the model supports it
 
 

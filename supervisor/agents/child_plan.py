@@ -22,6 +22,7 @@ from swarm.mailbox.protocol.items import AnyItem, Compaction, Message, text_of
 from swarm.mailbox.protocol.records import ContextRecorded, ItemRecorded, MailPosted, Record
 from swarm.mailbox.protocol.requests import AnyReply, RequestRefused, Spawn
 from swarm.mailbox.protocol.sampling import ModelInfo
+from swarm.mailbox.protocol.settings import EFFORTS
 from swarm.mailbox.protocol.spec import RoleBrief
 from swarm.roles.narrow import narrow_limits
 from swarm.roles.role import Role
@@ -32,9 +33,8 @@ from .run_providers import RunProviders
 
 GUARDIAN = "guardian"
 DEPTH_REACHED = "Agent depth limit reached. Solve the task yourself."
-EMPTY_MESSAGE = "Empty message can't be sent to an agent"
 FORK_RULE = "fork_turns must be `none`, `all`, or a positive integer string"
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+EMPTY_MESSAGE = "message must not be empty: write into it what the agent is to read"
 _MAX_MESSAGE_CHARS = 1 << 20
 
 
@@ -55,8 +55,8 @@ def check_spawn_request(
         raise AgentRequestError(DEPTH_REACHED)
     if request.reasoning_effort is not None and request.reasoning_effort not in EFFORTS:
         raise AgentRequestError(
-            f"Reasoning effort `{request.reasoning_effort}` is not supported. Supported reasoning "
-            f"efforts: {', '.join(EFFORTS)}"
+            f"reasoning_effort `{request.reasoning_effort}` is not supported; leave it out, or "
+            f"take one of {', '.join(EFFORTS)}"
         )
     if not 0 < request.deadline_s <= 86_400:
         raise AgentRequestError("deadline_s must be greater than zero and at most a day")

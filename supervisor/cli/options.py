@@ -85,7 +85,7 @@ agent_options = stack_options(
         click.option("--role", metavar="NAME", help="Role of the root agent (default: default)."),
         click.option("-m", "--model", help="Model; the provider's own default if not given."),
         click.option("--provider", help="openai, ollama, lmstudio, local, scripted:FILE or yours."),
-        click.option("--effort", help="Reasoning effort: none, minimal, low, medium, high, xhigh."),
+        click.option("--effort", help="Effort: none, minimal, low, medium, high, xhigh, max."),
         click.option("--profile", metavar="NAME", help="Also read NAME.config.toml."),
         click.option(
             "-c", "--config", multiple=True, metavar="KEY=VALUE",

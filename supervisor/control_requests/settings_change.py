@@ -20,7 +20,7 @@ from swarm.mailbox.protocol.limits import (
     SandboxPolicy,
     WorkspaceWrite,
 )
-from swarm.mailbox.protocol.settings import AgentSettings, SandboxMode
+from swarm.mailbox.protocol.settings import EFFORTS, AgentSettings, SandboxMode
 from swarm.roles.narrow import narrow_approval, narrow_sandbox
 from swarm.roles.role import Role
 
@@ -38,7 +38,6 @@ from .rights_widening import (
     within,
 )
 
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 # Read-only below a root.
 _READ_ONLY_NAMES = frozenset({".git", ".swarm", ".agents", ".codex", ".aws"})
 

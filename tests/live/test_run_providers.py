@@ -133,7 +133,7 @@ def tree_of(rig) -> dict[str, tuple[list[object], list[str]]]:
         items, calls = found.setdefault(record.agent, ([], [])) if record.agent else ([], [])
         match record.body:
             case ItemRecorded(item=item, source=source):
-                plain = re.sub(rb"Chunk ID: \w+|Wall time: [\d.]+", b"", msgspec.json.encode(item))
+                plain = re.sub(rb"Wall time: [\d.]+", b"", msgspec.json.encode(item))
                 items.append((source, msgspec.json.decode(plain) | {"id": None}))
             case CallBegan(tool=tool, detail=detail):
                 calls.append(f"{tool} {detail}")

@@ -72,7 +72,6 @@ class ExecRequest(Value):
 class ExecOutcome(Value):
     """What happened by the end of the yield time. Not truncated: at most 1 MiB of output."""
 
-    chunk_id: str
     wall_time_s: float
     output: str  # since the last result; undecodable bytes replaced
     original_token_count: int  # of everything printed, also of what was not kept

@@ -122,7 +122,7 @@ class ExecSessions:
         session = self._sessions.get(session_id)
         if session is None:
             why = f": {closed_text([session_id])}" if session_id in self._closed else ""
-            raise StdinFailed(f"Unknown process id {session_id}{why}")
+            raise StdinFailed(f"session_id {session_id} is of no running command{why}")
         started = trio.current_time()
         wait_s = write_yield_s(yield_time_ms, is_poll=not chars)
         with self._awaiting(session):
@@ -256,7 +256,6 @@ class ExecSessions:
             self._drop(session)
         closed, self._closed_unreported = closed_text(self._closed_unreported), []
         return ExecOutcome(
-            chunk_id=f"{self._random.getrandbits(24):06x}",
             wall_time_s=trio.current_time() - started,
             output=text,
             original_token_count=-(-kept.total_bytes // 4),

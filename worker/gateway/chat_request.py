@@ -22,6 +22,7 @@ from swarm.mailbox.protocol.items import (
 )
 from swarm.mailbox.protocol.sampling import ToolSpec
 
+from .effort_choice import requested_effort
 from .request_encoding import (
     NO_OUTPUT,
     GroupedItemStore,
@@ -123,7 +124,7 @@ def encode_head(key: HeadKey) -> RequestHead:
         stream=True,
         stream_options={"include_usage": True},
         tools=tuple(map(encode_tool, key.tools)) if model.can_call_tools else (),
-        reasoning_effort=(key.effort or model.default_effort) if model.reasoning else None,
+        reasoning_effort=requested_effort(model, key.effort) if model.reasoning else None,
         verbosity=key.verbosity,
         response_format=schema,
         max_tokens=model.max_output_tokens if is_embedded else None,

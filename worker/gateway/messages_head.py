@@ -10,6 +10,7 @@ import msgspec
 
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 
+from .effort_choice import nearest_effort
 from .messages_request import CACHE_MARK
 from .request_encoding import HeadKey, RequestHead, is_strict, to_json
 
@@ -31,7 +32,6 @@ _NO_GRAMMAR = frozenset(
 
 LEAST_BUDGET = 1_024  # tokens; servers refuse a smaller budget
 _ANSWER_TOKENS = 4_096  # reserved for the answer after thinking
-_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _BUDGETS = {
     "minimal": LEAST_BUDGET, "low": 4_096, "medium": 12_288, "high": 24_576, "xhigh": 49_152,
     "max": 98_304,
@@ -162,13 +162,3 @@ def thinking_parameters(
             return ThinkingParameters()
         case _:
             return ThinkingParameters()
-
-
-def nearest_effort(wanted: str | None, known: tuple[str, ...]) -> str | None:
-    """The wanted effort, else the next lower one that the model supports, else its lowest."""
-    if wanted is None or wanted not in _EFFORTS or not known:
-        return None
-    ranked = sorted((one for one in known if one in _EFFORTS), key=_EFFORTS.index)
-    lower = [one for one in ranked if _EFFORTS.index(one) <= _EFFORTS.index(wanted)]
-    chosen = lower[-1:] or ranked[:1]
-    return chosen[0] if chosen else None

@@ -24,6 +24,7 @@ from swarm.mailbox.protocol.items import (
 )
 from swarm.mailbox.protocol.sampling import ToolSpec
 
+from .effort_choice import requested_effort
 from .request_encoding import (
     SEAL,
     EncodedItemStore,
@@ -114,7 +115,7 @@ def encode_head(key: HeadKey) -> RequestHead:
     """Everything except the items and the fields of a single agent, which come last."""
     model = key.model
     tools = key.tools if model.can_call_tools else ()
-    effort = _Effort(effort=key.effort or model.default_effort)
+    effort = _Effort(effort=requested_effort(model, key.effort))
     head = _Head(
         model=model.slug,
         instructions=key.instructions,

@@ -37,16 +37,14 @@ Edit files by a patch. `input` is the whole patch:
 -    print("Hi")
 +    print("Hello")
 *** Add File: notes.txt
-+first line
++a line
 *** Delete File: old.txt
 *** End Patch
 
-Each file section starts with one of three headers. `Add File` is followed by lines that begin \
-with `+`. `Delete File` stands alone. `Update File` may be followed by `*** Move to: new/path`, \
-then by one or more chunks. In a chunk a leading space marks an unchanged line, `-` a line that \
-goes, `+` a line that comes. Give about three unchanged lines above and below each change, copied \
-exactly from the file. Where that does not single out the place, start the chunk with `@@` and \
-the line of the class or function that holds it (`@@ class Store`). Every chunk but the first \
-must start with `@@`. End a chunk with `*** End of File` when it touches the file's last lines. \
-Paths are relative to the working directory, never absolute. A file that a patch adds over an \
-existing one replaces it."""
+`Add File` is followed by `+` lines, and replaces a file that exists. `Delete File` stands alone. \
+`Update File` may be followed by `*** Move to: new/path`, then by one or more chunks. In a chunk \
+a leading space marks an unchanged line, `-` one that goes, `+` one that comes. Give about three \
+unchanged lines around each change, copied exactly. Where that does not single out the place, \
+start the chunk with `@@` and the line of the class or function that holds it. Every chunk but the \
+first must start with `@@`. End a chunk with `*** End of File` when it touches the last lines. \
+Paths are relative to the working directory."""

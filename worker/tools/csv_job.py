@@ -24,16 +24,14 @@ MAX_WORKERS = 64
 
 
 class CsvArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    csv_path: Annotated[str, described("The table; it has a header row.")]
+    csv_path: str
     instruction: Annotated[
         str,
-        described("The task of each worker; `{column}` stands for the row's value."),
+        described("Each worker's task; `{column}` is the row's value."),
     ]
-    id_column: Annotated[str | None, described("Column whose values name the items.")] = None
+    id_column: Annotated[str | None, described("Its values name the items.")] = None
     output_csv_path: str | None = None
-    output_schema: Annotated[
-        dict[str, msgspec.Raw] | None, described("JSON schema of each result.")
-    ] = None
+    output_schema: Annotated[dict[str, msgspec.Raw] | None, described("Of each result.")] = None
     max_concurrency: Annotated[int | None, described(f"At most {MAX_WORKERS}; default 16.")] = None
     max_workers: Annotated[int | None, HIDDEN] = None  # alias of max_concurrency
     max_runtime_seconds: Annotated[int | None, described("Of one worker; default 1800.")] = None

@@ -27,7 +27,7 @@ from ..policy.permission_sets import covers
 from ..policy.shell_parser import Words
 from .apply_patch import PatchInvocation
 from .command_effects import CommandEffects, find_effects
-from .function_tool import NUMBER, FunctionTool, decode_arguments, described, encode_schema
+from .function_tool import HIDDEN, NUMBER, FunctionTool, decode_arguments, described, encode_schema
 from .permission_arguments import (
     PermissionsArgument,
     check_permissions_argument,
@@ -48,7 +48,7 @@ MAY_BE_SANDBOX = (
     "The sandbox may have stopped this command: it failed in a way that a denied file or network "
     "access does."
 )
-OUTPUT_TOKENS = described("Longer output is cut in the middle. Default 10000.", NUMBER)
+OUTPUT_TOKENS = described("Longer output is cut in the middle; default 10000.", NUMBER)
 # Offered only where approvals can be requested; accepted everywhere.
 _ESCALATION = (
     "sandbox_permissions",
@@ -64,54 +64,29 @@ class ExecCommandArguments(Struct, frozen=True, kw_only=True):
     """Arguments as the model writes them."""
 
     cmd: Annotated[str, described("The script.")]
-    workdir: Annotated[
-        str,
-        described(
-            "Folder to run it in; relative to the working directory, which is used "
-            "when this is left out."
-        ),
-    ] = ""
-    shell: Annotated[str | None, described("Another shell than the default one.")] = None
-    login: Annotated[
-        bool,
-        described(
-            "Run as a login shell. Rarely needed: the environment of one is there "
-            "already. Default false."
-        ),
-    ] = False
-    tty: Annotated[
-        bool, described("Give it a terminal, and keep its input open. Default false.")
-    ] = False
+    workdir: Annotated[str, described("Default: the working directory.")] = ""
+    shell: Annotated[str | None, HIDDEN] = None  # another one than the person's
+    login: Annotated[bool, HIDDEN] = False  # the environment of a login shell is there without
+    tty: Annotated[bool, described("Give it a terminal and keep its input open.")] = False
     yield_time_ms: Annotated[
-        int,
-        described(
-            "How long to wait for its end, 250 to 30000. Default 10000.",
-            NUMBER,
-        ),
+        int, described("How long to wait for its end: 250 to 30000, default 10000.", NUMBER)
     ] = DEFAULT_EXEC_YIELD_MS
     max_output_tokens: Annotated[int | None, OUTPUT_TOKENS] = None
     sandbox_permissions: Annotated[
         SandboxPermissions,
-        described(
-            "Leave it out, unless the sandbox would make the command fail: "
-            "`with_additional_permissions` asks for single rights within the sandbox, "
-            "`require_escalated` to run outside of it."
-        ),
+        described("Leave it out unless the sandbox would make the command fail."),
     ] = "use_default"
     additional_permissions: Annotated[
         PermissionsArgument | None,
-        described("With `with_additional_permissions` only: what it needs beyond the sandbox."),
+        described("With `with_additional_permissions` only."),
     ] = None
     justification: Annotated[
         str | None,
-        described("With either: one short question to whoever decides, saying what for."),
+        described("One short question."),
     ] = None
     prefix_rule: Annotated[
         tuple[str, ...] | None,
-        described(
-            "With `require_escalated`, if the like will come again: the first words of "
-            'the command that could be allowed from now on, such as ["npm", "install"].'
-        ),
+        described('First words to allow from now on: ["npm", "install"].'),
     ] = None
 
 
@@ -299,7 +274,7 @@ class _CommandInvocation:
 def exec_result(done: ExecOutcome, *, limit_tokens: int | None) -> ToolResult:
     """Return a command's result in the layout that the model reads."""
     budget = DEFAULT_OUTPUT_TOKENS if limit_tokens is None else max(0, limit_tokens)
-    lines = [f"Chunk ID: {done.chunk_id}", f"Wall time: {done.wall_time_s:.4f} seconds"]
+    lines = [f"Wall time: {done.wall_time_s:.4f} seconds"]
     if done.exit_code is not None:
         lines.append(f"Process exited with code {done.exit_code}")
     if done.session_id is not None:

@@ -97,7 +97,32 @@ def decode_arguments(call: AnyCall, kind: type[Arguments]) -> Arguments:
     try:
         return msgspec.json.decode(call.arguments or "{}", type=kind, strict=False)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        raise ToolFailed(f"failed to parse function arguments: {error}") from error
+        right = msgspec.json.encode(example_of(kind)).decode()
+        text = f"failed to parse function arguments: {error}. {call.name} takes {right}"
+        raise ToolFailed(text) from error
+
+
+def example_of(kind: type[msgspec.Struct]) -> dict[str, object]:
+    """Return the arguments of a right call: those that are required, as placeholders."""
+    properties, required = _fields_of(kind)
+    return {name: _placeholder(name, properties[name]) for name in required or list(properties)[:1]}
+
+
+def _placeholder(name: str, schema: Schema) -> object:
+    match schema.get("type"):
+        case "object":
+            return {}
+        case "array":
+            inner = schema["items"]
+            fields = inner.get("properties", {}) if isinstance(inner, dict) else {}
+            return [{one: _placeholder(one, inner) for one, inner in fields.items()} or f"<{name}>"]
+        case "number" | "integer":
+            return 1
+        case "boolean":
+            return True
+        case _:
+            choices = schema.get("enum")
+            return choices[0] if isinstance(choices, tuple) else f"<{name}>"
 
 
 def encode_schema(
@@ -117,9 +142,13 @@ def encode_schema(
     shown = {name: schema for name, schema in properties.items() if name not in without}
     for name, text in (notes or {}).items():
         shown[name] = {**shown[name], "description": text}
-    return msgspec.json.encode(
-        {"type": "object", "properties": shown, "required": required, "additionalProperties": False}
-    )
+    return msgspec.json.encode(_object(shown, required))
+
+
+def _object(properties: dict[str, Schema], required: list[str]) -> Schema:
+    """Return an object's schema. It says only what a model needs: each byte is in each request."""
+    need = {"required": required} if required else {}
+    return {"type": "object", "properties": properties, **need}
 
 
 @cache
@@ -159,9 +188,7 @@ def _schema_of(hint: object) -> Schema:
     if origin is tuple:
         return {"type": "array", "items": _schema_of(arguments[0])}
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        properties, required = _fields_of(hint)
-        need = {"required": required} if required else {}
-        return {"type": "object", "properties": properties, **need, "additionalProperties": False}
+        return _object(*_fields_of(hint))
     return {"type": _NAMES[origin or hint]}
 
 

@@ -14,8 +14,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
+import msgspec
 import trio
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from swarm.mailbox.path_rules import PROTECTED_NAMES
 from swarm.mailbox.protocol.events import OtherCall
@@ -23,7 +24,7 @@ from swarm.mailbox.protocol.items import AnyCall
 from swarm.mailbox.safe_open import FOLDER_FLAGS, open_beneath, open_if_allowed
 
 from ..sandbox.sandbox_plan import is_placeholder
-from .function_tool import NUMBER, DirectInvocation, FunctionTool, decode_arguments, described
+from .function_tool import NUMBER, DirectInvocation, FunctionTool, decode_arguments
 from .tool_context import ToolContext
 from .tool_interface import Invocation, ToolFailed, ToolResult
 
@@ -34,10 +35,10 @@ MayRead = Callable[[Path], bool]
 
 
 class ListDirArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    dir_path: Annotated[str, described("Absolute path.")]
-    offset: Annotated[int, described("First entry to show, from 1. Default 1.", NUMBER)] = 1
-    limit: Annotated[int, described("Most entries to show. Default 25.", NUMBER)] = 25
-    depth: Annotated[int, described("Levels to go down. Default 2.", NUMBER)] = 2
+    dir_path: str
+    offset: Annotated[int, Meta(extra_json_schema=NUMBER)] = 1
+    limit: Annotated[int, Meta(extra_json_schema=NUMBER)] = 25
+    depth: Annotated[int, Meta(extra_json_schema=NUMBER)] = 2
 
 
 class _Entry(NamedTuple):
@@ -67,7 +68,7 @@ def list_directory(arguments: ListDirArguments, *, may_read: MayRead | None = No
     kept = heapq.nsmallest(min(last, MAX_SCANNED), walk.entries())
     page = kept[arguments.offset - 1 :]
     if not page and walk.scanned:
-        raise ToolFailed("offset exceeds directory entry count")
+        raise ToolFailed(f"offset exceeds directory entry count, which is {walk.scanned}")
     lines = [f"Absolute path: {show_name(str(root))}", *(_render(entry) for entry in page)]
     if walk.scanned > last:
         lines.append(f"More than {arguments.limit} entries found")
@@ -104,7 +105,7 @@ def show_name(name: str) -> str:
 
 def _check(arguments: ListDirArguments) -> Path:
     if arguments.offset < 1:
-        raise ToolFailed("offset must be a 1-indexed entry number")
+        raise ToolFailed("offset must be a 1-indexed entry number: the first entry is 1")
     if arguments.limit < 1:
         raise ToolFailed("limit must be greater than zero")
     if arguments.depth < 1:
@@ -208,6 +209,8 @@ class ListDirTool(FunctionTool):
 
     async def prepare(self, call: AnyCall) -> Invocation:
         arguments = decode_arguments(call, ListDirArguments)
+        folder = str(self._context.cwd / arguments.dir_path)
+        arguments = msgspec.structs.replace(arguments, dir_path=folder)
         detail = OtherCall(argument=arguments.dir_path[:1000])
         return DirectInvocation(detail, partial(self._list, arguments))
 

@@ -37,10 +37,8 @@ class NetworkPermissionArgument(Struct, frozen=True, kw_only=True):
 
 
 class FileSystemPermissionArgument(Struct, frozen=True, kw_only=True):
-    read: Annotated[tuple[str, ...] | None, described("Existing files or folders to read.")] = None
-    write: Annotated[tuple[str, ...] | None, described("Existing files or folders to write.")] = (
-        None
-    )
+    read: Annotated[tuple[str, ...] | None, described("Existing paths.")] = None
+    write: Annotated[tuple[str, ...] | None, described("Existing paths.")] = None
 
 
 class PermissionsArgument(Struct, frozen=True, kw_only=True):

@@ -4,8 +4,6 @@ A grant never exceeds the request and holds for the turn, unless a person chose 
 limits switch such requests off, the tool returns at once what is already granted, if anything.
 """
 
-from typing import Annotated
-
 import msgspec
 from msgspec import Struct
 
@@ -17,7 +15,7 @@ from swarm.mailbox.protocol.sampling import ModelInfo
 from ..policy.approval_offers import may_request_permissions
 from ..policy.command_decision import ROLE_LOCKED, Ask, PolicyDecision, Refuse, Run
 from ..policy.permission_sets import NO_PERMISSIONS, covers, intersection, is_empty
-from .function_tool import FunctionTool, decode_arguments, described
+from .function_tool import FunctionTool, decode_arguments
 from .permission_arguments import (
     PermissionsArgument,
     permissions_as_argument,
@@ -32,7 +30,11 @@ from .tool_interface import (
     ToolResult,
 )
 
-NOTHING_ASKED = "request_permissions requires at least one permission"
+NOTHING_ASKED = (
+    "permissions must name at least one right, as in "
+    '{"permissions": {"network": {"enabled": true}}} or '
+    '{"permissions": {"file_system": {"write": ["/a/path"]}}}'
+)
 _DETAIL_CHARS = 200
 
 
@@ -40,7 +42,7 @@ class RequestPermissionsArguments(Struct, frozen=True, kw_only=True):
     """Arguments as the model writes them."""
 
     permissions: PermissionsArgument
-    reason: Annotated[str | None, described("What for, in one sentence.")] = None
+    reason: str | None = None
 
 
 class RequestPermissionsTool(FunctionTool):

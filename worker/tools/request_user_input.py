@@ -27,7 +27,10 @@ from .tool_interface import (
 )
 
 MAX_QUESTIONS = 3
-NO_OPTIONS = "request_user_input requires non-empty options for every question"
+NO_OPTIONS = (
+    "options must not be empty in any question, as in "
+    '"options": [{"label": "Yes", "description": "do it"}]'
+)
 ROOT_ONLY = "request_user_input can only be used by the root thread"
 CANCELLED = "request_user_input was cancelled before receiving a response"
 _DETAIL_CHARS = 200
@@ -35,20 +38,20 @@ _DETAIL_CHARS = 200
 
 class OptionArgument(Struct, frozen=True, kw_only=True):
     label: str
-    description: Annotated[str, described("What it means.")]
+    description: Annotated[str, described("Meaning.")]
 
 
 class QuestionArgument(Struct, frozen=True, kw_only=True):
-    id: Annotated[str, described("Names it in the answer; snake_case.")]
-    header: Annotated[str, described("Its title, at most 12 characters.")]
-    question: Annotated[str, described("One sentence.")]
+    id: Annotated[str, described("snake_case.")]
+    header: Annotated[str, described("At most 12 characters.")]
+    question: str
     options: Annotated[tuple[OptionArgument, ...], Meta(extra=REQUIRED)] = ()
 
 
 class RequestUserInputArguments(Struct, frozen=True, kw_only=True):
     """Arguments as the model writes them."""
 
-    questions: Annotated[tuple[QuestionArgument, ...], described("One to three.")]
+    questions: tuple[QuestionArgument, ...]
 
 
 class RequestUserInputTool(FunctionTool):
@@ -68,11 +71,11 @@ class RequestUserInputTool(FunctionTool):
             raise ToolFailed(ROOT_ONLY)
         asked = decode_arguments(call, RequestUserInputArguments).questions
         if not 1 <= len(asked) <= MAX_QUESTIONS:
-            raise ToolFailed(f"request_user_input takes one to {MAX_QUESTIONS} questions")
+            raise ToolFailed(f"questions must hold one to {MAX_QUESTIONS} questions")
         if not all(one.options for one in asked):
             raise ToolFailed(NO_OPTIONS)
         if len({one.id for one in asked}) < len(asked):
-            raise ToolFailed("request_user_input requires a different id for every question")
+            raise ToolFailed("id must differ from question to question")
         return _QuestionsInvocation(asked)
 
 

@@ -19,25 +19,25 @@ from .tool_interface import Invocation, ToolFailed, ToolResult
 SPAWN_DEADLINE_S = 120.0
 ANSWER_MARGIN_S = 15.0  # the supervisor's own deadline comes first
 _ROLE_CHARS = 1_000  # of one role's description
-_FORK_RULE = "fork_turns must be `none`, `all`, or a positive integer string"
+_FORK_RULE = 'fork_turns must be `none`, `all`, or a positive integer string such as "3"'
 _MIN_SHOWN_WAIT_S = 1.0
 
 
 class SpawnArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Arguments as the model writes them."""
 
-    task_name: Annotated[str, described("Last step of the child's path: a-z, 0-9 and _.")]
+    task_name: Annotated[str, described("a-z, 0-9 and _.")]
     message: Annotated[str, described("The task, with all it needs to know.")]
     agent_type: str | None = None  # described by `roles_text`
     fork_turns: Annotated[
         str | int | None,
         described(
-            "How much of this conversation the child gets: `none`, `all` "
-            "(the default), or the number of latest turns."
+            "What it gets of this conversation: `none` suits a task that is fully told, `all` "
+            "(default) one that builds on it; or a number of latest turns."
         ),
     ] = None
-    model: Annotated[str | None, described("Another model than yours. Rarely needed.")] = None
-    reasoning_effort: Annotated[str | None, described("Another effort than yours.")] = None
+    model: Annotated[str | None, described("Default: yours.")] = None
+    reasoning_effort: Annotated[str | None, described("Default: yours.")] = None
     # of the older interface
     fork_context: Annotated[msgspec.Raw | msgspec.UnsetType, HIDDEN] = msgspec.UNSET
 
@@ -47,11 +47,6 @@ class SpawnAgentTool(TeamTool):
 
     name = "spawn_agent"
     arguments = SpawnArguments
-
-    def description(self) -> str:
-        most = self._team.spec.max_agents
-        bound = f" At most {most} agents are alive at once, you included." if most else ""
-        return super().description() + bound
 
     def parameters(self) -> bytes:
         return encode_schema(
@@ -80,7 +75,7 @@ class SpawnAgentTool(TeamTool):
 def spawn_request(arguments: SpawnArguments) -> Spawn:
     """Return the request for these arguments. Raises ToolFailed, naming what is wrong."""
     if arguments.fork_context is not msgspec.UNSET:
-        raise ToolFailed("fork_context is not supported in MultiAgentV2; use fork_turns instead")
+        raise ToolFailed('there is no fork_context; write "fork_turns": "all" or "none" instead')
     try:
         check_segment(arguments.task_name)
     except ValueError as error:
@@ -110,7 +105,7 @@ def fork_turns_of(given: str | int | None) -> str:
 
 def roles_text(roles: Iterable[RoleCard]) -> str:
     """Return the description of `agent_type`, with the available roles."""
-    lines = ["Role of the child; `default` when left out."]
+    lines = ["The child's role, by default `default`."]
     cards = list(roles)
     if cards:
         lines.append("Available roles:")

@@ -31,7 +31,7 @@ SHORT_LIMIT_S = 30.0  # for requests that the supervisor answers at once or boun
 SHOW_AFTER_S = 0.5  # a request that takes longer is shown as a wait
 DEPTH_REACHED = "Agent depth limit reached. Solve the task yourself."
 NO_ROOM = "No other agent can run beside you here (max_agents is 1). Solve the task yourself."
-EMPTY_MESSAGE = "Empty message can't be sent to an agent"
+EMPTY_MESSAGE = "message must not be empty: write into it what the agent is to read"
 _DETAIL_CHARS = 300
 Reply = TypeVar("Reply", bound=AnyReply)
 
@@ -84,10 +84,13 @@ class TeamClient:
             return False
         return self._shown_results.pop(mail.author) == hash(mail.content.strip())
 
-    def resolve(self, reference: str) -> AgentPath:
-        """Return the path that the model means. Raises ToolFailed with the violated rule."""
+    def resolve(self, reference: str, *, argument: str = "target") -> AgentPath:
+        """Return the path that the model means. Raises ToolFailed with the violated rule.
+
+        `argument` is the name of the tool's argument, for the rule's text.
+        """
         try:
-            return resolve_path(reference.strip(), base=self.path)
+            return resolve_path(reference.strip(), base=self.path, argument=argument)
         except ValueError as error:
             raise ToolFailed(str(error)) from error
 

@@ -26,7 +26,7 @@ from .team_status import agent_status
 from .tool_interface import Invocation, ToolResult
 
 FOLLOW_UP_LIMIT_S = 135.0  # a finished agent's process is restarted, and may wait for a slot
-_Target = Annotated[str, described("Path of the agent; relative ones start at you.")]
+_Target = Annotated[str, described("Its path.")]
 _TO_MYSELF = "that is you: a message to yourself goes nowhere"
 
 
@@ -38,7 +38,7 @@ class SendMessageArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
 class FollowupTaskArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     target: _Target
     message: str
-    interrupt: Annotated[bool, described("End what it does now first; else it queues.")] = False
+    interrupt: Annotated[bool, described("End first what it does now; else it queues.")] = False
 
 
 class SendMessageTool(TeamTool):
@@ -88,11 +88,11 @@ _NOT_MYSELF = "you cannot {verb} yourself: to end, return your result as your fi
 
 
 class ListAgentsArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    path_prefix: Annotated[str | None, described("Only this agent and those below it.")] = None
+    path_prefix: Annotated[str | None, described("Only it and those below.")] = None
 
 
 class TargetArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    target: Annotated[str, described("Path of an agent below you.")]
+    target: str
 
 
 class ListAgentsTool(TeamTool):
@@ -103,7 +103,7 @@ class ListAgentsTool(TeamTool):
 
     async def prepare(self, call: AnyCall) -> Invocation:
         given = decode_arguments(call, ListAgentsArguments).path_prefix or ""
-        prefix = self._team.resolve(given) if given.strip() else None
+        prefix = self._team.resolve(given, argument="path_prefix") if given.strip() else None
         return TeamInvocation(prefix or "all", partial(self._list, ListAgents(path_prefix=prefix)))
 
     async def _list(self, request: ListAgents) -> ToolResult:

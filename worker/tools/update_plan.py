@@ -1,13 +1,13 @@
 """update_plan: the agent's checklist, shown to people. It changes nothing else."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from msgspec import Struct
 
 from swarm.mailbox.protocol.events import PlanCall, PlanStep
 from swarm.mailbox.protocol.items import AnyCall
 
-from .function_tool import DirectInvocation, FunctionTool, decode_arguments, described
+from .function_tool import DirectInvocation, FunctionTool, decode_arguments
 from .tool_interface import Invocation, ToolResult
 
 
@@ -20,7 +20,7 @@ class UpdatePlanArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Arguments as the model writes them; unknown keys are an error that the model reads."""
 
     plan: tuple[PlanStepArgument, ...]
-    explanation: Annotated[str | None, described("Why the plan changed; one sentence.")] = None
+    explanation: str | None = None
 
 
 class UpdatePlanTool(FunctionTool):

@@ -24,7 +24,7 @@ from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.safe_open import open_if_allowed, read_start
 
 from ..agent.reporter import Reporter
-from .function_tool import HIDDEN, DirectInvocation, FunctionTool, decode_arguments, described
+from .function_tool import HIDDEN, DirectInvocation, FunctionTool, decode_arguments
 from .image_size import ImageKind, sniff_image
 from .tool_context import ToolContext
 from .tool_interface import Invocation, ToolFailed, ToolResult
@@ -39,7 +39,7 @@ _KEPT_FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "WEBP"}
 
 
 class ViewImageArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    path: Annotated[str, described("Path of the image file.")]
+    path: str
     detail: Annotated[str | None, HIDDEN] = None  # only "original" has a meaning
 
 

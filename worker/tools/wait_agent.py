@@ -34,17 +34,17 @@ class WaitArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     timeout_ms: Annotated[
         int | None,
         described(
-            f"Default {DEFAULT_TIMEOUT_MS}, from {MIN_TIMEOUT_MS} to "
-            f"{MAX_TIMEOUT_MS}. Prefer long waits."
+            f"{MIN_TIMEOUT_MS} to {MAX_TIMEOUT_MS}, default {DEFAULT_TIMEOUT_MS}. "
+            "Prefer long waits."
         ),
     ] = None
     targets: Annotated[
         tuple[str, ...] | None,
-        described("Paths of the agents whose end is waited for; left out: any news."),
+        described("Paths of agents that must end; default: any news."),
     ] = None
     mode: Annotated[
         Literal["any", "all"],
-        described("Whether one of them is enough (default) or all must have ended."),
+        described("One of them (default), or all."),
     ] = msgspec.field(default="any", name="for")
 
 
@@ -64,9 +64,9 @@ class WaitAgentTool(TeamTool):
         given = arguments.targets or ()
         if len(given) > MAX_TARGETS:
             raise ToolFailed(f"at most {MAX_TARGETS} targets can be waited for at once")
-        targets = tuple(dict.fromkeys(self._team.resolve(one) for one in given))
+        targets = tuple(dict.fromkeys(self._team.resolve(one, argument="targets") for one in given))
         if any(is_within(self._team.path, target) for target in targets):
-            raise ToolFailed("an agent cannot wait for itself or for those above it")
+            raise ToolFailed("targets: an agent cannot wait for itself or for those above it")
         request = WaitFor(
             targets=targets, mode=arguments.mode, timeout_s=timeout_s(arguments.timeout_ms)
         )

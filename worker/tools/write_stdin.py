@@ -30,8 +30,8 @@ from ..policy.script_commands import find_commands
 from ..policy.script_input import reads_script
 from ..policy.shell_quoting import join_words
 from .command_effects import find_effects
-from .exec_command import OUTPUT_TOKENS, exec_result
-from .function_tool import NUMBER, FunctionTool, decode_arguments, described
+from .exec_command import exec_result
+from .function_tool import HIDDEN, NUMBER, FunctionTool, decode_arguments, described
 from .tool_context import StartedCommand, ToolContext
 from .tool_interface import (
     ABORTED_COMMAND,
@@ -50,16 +50,15 @@ class WriteStdinArguments(Struct, frozen=True, kw_only=True):
     """Arguments as the model writes them."""
 
     session_id: Annotated[int, described("From the answer of exec_command.", NUMBER)]
-    chars: Annotated[str, described("What to write; empty (the default) only waits.")] = ""
+    chars: str = ""
     yield_time_ms: Annotated[
         int,
         described(
-            "How long to wait for output or its end. Default 250; at least 5000, at "
-            "most 300000 when nothing is written.",
+            "How long to wait. Default 250; when nothing is written 5000 to 300000.",
             NUMBER,
         ),
     ] = DEFAULT_WRITE_YIELD_MS
-    max_output_tokens: Annotated[int | None, OUTPUT_TOKENS] = None
+    max_output_tokens: Annotated[int | None, HIDDEN] = None
 
 
 class WriteStdinTool(FunctionTool):
@@ -155,7 +154,10 @@ class _WriteStdinInvocation:
         arguments = self._arguments
         # It ended while approval was pending.
         if self._context.started_command(arguments.session_id) != self._started:
-            raise ToolFailed(f"write_stdin failed: Unknown process id {arguments.session_id}")
+            raise ToolFailed(
+                f"write_stdin failed: session_id {arguments.session_id} is of no running command; "
+                "take the number behind `session ID` in the answer of exec_command"
+            )
         if self._typed is not None and self._typed.keep:
             await self._context.keep_files(self._call_id, self._typed.keep)
         try:

@@ -108,7 +108,9 @@ def end(run: str) -> None:
 @click.argument("agent")
 @click.option("-m", "--model", help="Another model, as NAME or PROVIDER:NAME; '' for the default.")
 @click.option("--provider", metavar="ID", help="Another provider of the run; '' for its own.")
-@click.option("--effort", help="Reasoning effort: none, minimal, low, medium, high, xhigh; or ''.")
+@click.option(
+    "--effort", help="Reasoning effort: none, minimal, low, medium, high, xhigh, max, ''."
+)
 @click.option(
     "--summary",
     type=click.Choice(["auto", "concise", "detailed", "none"]),

@@ -75,7 +75,7 @@ def test_no_role_widens_what_its_parent_has_and_a_locked_parent_has_locked_child
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"message": "  "}, "Empty message"),
+        ({"message": "  "}, "message must not be empty"),
         ({"reasoning_effort": "huge"}, "not supported"),
         ({"deadline_s": 0.0}, "greater than zero"),
         ({"deadline_s": float("nan")}, "greater than zero"),
@@ -96,7 +96,7 @@ def test_below_the_deepest_level_nobody_is_started():
 
 @pytest.mark.parametrize("name", ["", "root", "A", "a/b", "..", "a b", "x" * 65])
 def test_a_bad_name_is_refused_with_its_rule(name):
-    with pytest.raises(AgentRequestError, match="agent_name"):
+    with pytest.raises(AgentRequestError, match='a right one is "task_name"'):
         child(msgspec.structs.replace(REQUEST, task_name=name))
 
 

@@ -26,7 +26,8 @@ from support.messages_items import (
 )
 from swarm.mailbox.protocol.items import Reasoning
 from swarm.worker.gateway import responses_request
-from swarm.worker.gateway.messages_head import has_grammar, nearest_effort, thinking_parameters
+from swarm.worker.gateway.effort_choice import nearest_effort
+from swarm.worker.gateway.messages_head import has_grammar, thinking_parameters
 from swarm.worker.gateway.messages_request import CACHE_MARK, NO_TEXT
 from swarm.worker.gateway.request_encoding import (
     EncodingContext,

@@ -111,10 +111,10 @@ async def test_no_answer_is_said_to_be_none(answer):
         (
             site_of(),
             [QUESTION | {"options": []}],
-            "request_user_input requires non-empty options for every question",
+            "options must not be empty in any question",
         ),
-        (site_of(), [], "request_user_input takes one to 3 questions"),
-        (site_of(), [QUESTION, QUESTION], "a different id for every question"),
+        (site_of(), [], "questions must hold one to 3 questions"),
+        (site_of(), [QUESTION, QUESTION], "id must differ from question to question"),
     ],
 )
 async def test_questions_that_cannot_be_put_are_told_in_words(site, questions, text):
@@ -189,7 +189,7 @@ async def test_a_locked_role_is_given_nothing():
 @pytest.mark.parametrize(
     ("asked", "text"),
     [
-        ({}, "request_permissions requires at least one permission"),
+        ({}, "permissions must name at least one right"),
         ({"write": [""]}, "not a path"),
         ({"read": ["a\0b"]}, "not a path"),
         ({"read": ["x"] * 65}, "at most 64 paths"),

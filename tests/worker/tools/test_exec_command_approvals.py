@@ -28,12 +28,10 @@ YES = Decided(outcome="approved", by="person")
 NO = Decided(outcome="denied", by="person", text="exec command rejected by user")
 MODEL = ModelInfo(slug="m", provider="p", wire="responses")
 DENIED = ExecOutcome(
-    chunk_id="1", wall_time_s=0.1, output="touch: /x: Permission denied", exit_code=1,
+    wall_time_s=0.1, output="touch: /x: Permission denied", exit_code=1,
     original_token_count=7, denied=True,
 )  # fmt: skip
-FINE = ExecOutcome(
-    chunk_id="2", wall_time_s=0.1, output="made it", exit_code=0, original_token_count=2
-)
+FINE = ExecOutcome(wall_time_s=0.1, output="made it", exit_code=0, original_token_count=2)
 
 
 class Commands:

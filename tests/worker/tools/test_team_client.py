@@ -87,17 +87,15 @@ def test_the_first_request_with_every_tool_is_small_and_always_the_same():
         SampleRequest(request_id=1, turn_id="t", tools=tools, instructions=base_instructions(MODEL))
     )
     context = permissions_text(spec.limits, cwd="/w") + team_text(spec)
-    assert len(request) + len(context) < 20_000
+    assert len(request) + len(context) < 15_000
     assert registry_of(spec).specs(MODEL) == tools
     for one in tools[6:]:
         schema = json.loads(one.parameters)
         assert list(schema.get("properties", {})) == sorted(schema.get("properties", {}))
-        assert schema.get("additionalProperties") is False
 
 
-def test_the_spawn_tool_names_the_roles_what_they_fix_and_how_many_may_live():
+def test_the_spawn_tool_names_the_roles_and_what_they_fix():
     (spawn,) = [one for one in registry_of(SPEC).specs(MODEL) if one.name == "spawn_agent"]
-    assert "At most 8 agents are alive at once, you included." in spawn.description
     text = json.loads(spawn.parameters)["properties"]["agent_type"]["description"]
     assert "Available roles:\n" in text
     assert "explorer: {\n" in text
@@ -108,7 +106,7 @@ def test_the_spawn_tool_names_the_roles_what_they_fix_and_how_many_may_live():
         RoleCard(name="one", description="D", model="M"),
     )
     assert roles_text(cards) == (
-        "Role of the child; `default` when left out.\nAvailable roles:\n"
+        "The child's role, by default `default`.\nAvailable roles:\n"
         "mute: no description\n"
         "both: {\nD\n- This role's model is set to `M` and its reasoning effort is set to `E`. "
         "These settings cannot be changed.\n}\n"
@@ -119,45 +117,68 @@ def test_the_spawn_tool_names_the_roles_what_they_fix_and_how_many_may_live():
 @pytest.mark.parametrize(
     ("name", "arguments", "text"),
     [
-        ("spawn_agent", {"task_name": "", "message": "x"}, "agent_name must not be empty"),
-        ("spawn_agent", {"task_name": "root", "message": "x"}, "agent_name `root` is reserved"),
-        ("spawn_agent", {"task_name": "a/b", "message": "x"}, "agent_name must not contain `/`"),
+        (
+            "spawn_agent",
+            {"task_name": "", "message": "x"},
+            'task_name must not be empty; a right one is "task_name": "my_task"',
+        ),
+        (
+            "spawn_agent",
+            {"task_name": "root", "message": "x"},
+            'task_name `root` is reserved; a right one is "task_name": "my_task"',
+        ),
+        (
+            "spawn_agent",
+            {"task_name": "a/b", "message": "x"},
+            'task_name must not contain `/`; a right one is "task_name": "a_b"',
+        ),
         (
             "spawn_agent",
             {"task_name": "A", "message": "x"},
-            "agent_name must use only lowercase letters, digits, and underscores",
+            "task_name must use only lowercase letters, digits, and underscores, 64 at most; "
+            'a right one is "task_name": "a"',
         ),
         (
             "spawn_agent",
             {"task_name": "a", "message": " "},
-            "Empty message can't be sent to an agent",
+            "message must not be empty: write into it what the agent is to read",
         ),
         (
             "spawn_agent",
             {"task_name": "a", "message": "x", "fork_turns": "0"},
-            "fork_turns must be `none`, `all`, or a positive integer string",
+            'fork_turns must be `none`, `all`, or a positive integer string such as "3"',
         ),
         (
             "spawn_agent",
             {"task_name": "a", "message": "x", "fork_context": True},
-            "fork_context is not supported in MultiAgentV2; use fork_turns instead",
+            'there is no fork_context; write "fork_turns": "all" or "none" instead',
         ),
-        ("send_message", {"target": "", "message": "x"}, "agent path must not be empty"),
-        ("send_message", {"target": "..", "message": "x"}, "agent_name `..` is reserved"),
+        (
+            "send_message",
+            {"target": "", "message": "x"},
+            'target must not be empty; a right one is "target": "/root/my_task"',
+        ),
+        (
+            "send_message",
+            {"target": "..", "message": "x"},
+            "target must not have an empty step, `.` or `..`; "
+            'a right one is "target": "/root/my_task"',
+        ),
         (
             "send_message",
             {"target": "/other", "message": "x"},
-            "absolute agent paths must start with `/root`",
+            "target must start with `/root` if it is absolute; "
+            'a right one is "target": "/root/my_task"',
         ),
         (
             "send_message",
             {"target": "/root/b/", "message": "x"},
-            "absolute agent path must not end with `/`",
+            'target must not end with `/`; a right one is "target": "/root/my_task"',
         ),
         (
             "send_message",
             {"target": "b/", "message": "x"},
-            "relative agent path must not end with `/`",
+            'target must not end with `/`; a right one is "target": "/root/my_task"',
         ),
         (
             "followup_task",
@@ -175,7 +196,7 @@ def test_the_spawn_tool_names_the_roles_what_they_fix_and_how_many_may_live():
         (
             "wait_agent",
             {"targets": ["/root"]},
-            "an agent cannot wait for itself or for those above it",
+            "targets: an agent cannot wait for itself or for those above it",
         ),
         (
             "spawn_agents_on_csv",
@@ -204,7 +225,7 @@ async def test_unknown_keys_are_refused(name):
     schema = json.loads(
         next(one.parameters for one in registry_of(spec).specs(MODEL) if one.name == name)
     )
-    arguments = {key: {} if key == "result" else "x" for key in schema["required"]}
+    arguments = {key: {} if key == "result" else "x" for key in schema.get("required", ())}
     text = await refusal(name, {**arguments, "no_such_key": 1}, spec)
     assert "unknown field `no_such_key`" in text
 

@@ -122,9 +122,7 @@ def test_numbers_are_read_as_small_models_write_them():
 
 
 def run_of(**changes):
-    done = ExecOutcome(
-        chunk_id="0a1b2c", wall_time_s=0.5, output="hi\n", original_token_count=1, exit_code=0
-    )
+    done = ExecOutcome(wall_time_s=0.5, output="hi\n", original_token_count=1, exit_code=0)
     return msgspec.structs.replace(done, **changes)
 
 
@@ -142,7 +140,7 @@ def run_of(**changes):
 )
 def test_a_command_reads_line_for_line_as_specified(done, status, lines):
     outcome = exec_result(done, limit_tokens=None)
-    text = "\n".join(["Chunk ID: 0a1b2c", "Wall time: 0.5000 seconds", *lines, "Output:", "hi\n"])
+    text = "\n".join(["Wall time: 0.5000 seconds", *lines, "Output:", "hi\n"])
     assert (outcome.text, outcome.status) == (text, status)
 
 

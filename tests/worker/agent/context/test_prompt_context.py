@@ -96,8 +96,11 @@ def test_base_instructions_fit_their_models_and_a_role_may_bring_its_own():
         (Limits(sandbox=DangerFullAccess()), ["`danger-full-access`"]),
         (Limits(approval="never"), ["`never`"]),
         (Limits(), ["nobody can be asked"]),
-        (Limits(reviewer="person"), ["`on-request`", "Who decides is a person", "`justification`"]),
-        (Limits(reviewer="guardian"), ["`on-request`", "Who decides is a reviewer"]),
+        (
+            Limits(reviewer="person"),
+            ["`on-request`", "you may ask a person for more", "`justification`"],
+        ),
+        (Limits(reviewer="guardian"), ["`on-request`", "you may ask a reviewer for more"]),
         (Limits(reviewer="guardian", approval="untrusted"), ["nobody can be asked"]),
         (Limits(reviewer="person", approval="untrusted"), ["`untrusted`", "put to a person"]),
         (Limits(reviewer="person", approval="on-failure"), ["`on-failure`", "a person is asked"]),

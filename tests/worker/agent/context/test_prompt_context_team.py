@@ -56,7 +56,7 @@ def test_what_is_told_depends_on_the_position_in_the_tree(spec, start, may_grow)
     text = team_text(spec)
     assert text.startswith(start)
     assert bool(text) == bool(start)
-    assert ("spawn_agent" in text) == may_grow
+    assert ("Start agents only when" in text) == may_grow
     assert ("9 agents can be alive at once, you included" in text) == may_grow
     assert "{" not in text
     assert len(text) < 2_200

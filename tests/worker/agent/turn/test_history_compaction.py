@@ -266,7 +266,7 @@ async def test_a_summary_that_is_none_is_asked_for_once_more_and_then_done_witho
         (says("word " * 4_000), done(call()), used(25_000)), nothing, nothing, (says("ok"), END),
     ]  # fmt: skip
     async with open_agent_harness(LIMITED, replies, tools=(look,)) as play:
-        await play.supervisor.send_text("go")
+        await play.supervisor.send_text("go " * 800)
         ending = await play.supervisor.wait_turns()
         replaced = play.supervisor.events_of(ContextReplaced)
         inputs = play.gateway.inputs
