@@ -5,11 +5,20 @@ A tool's arguments are one struct. The schema is made from its fields: their typ
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 from msgspec import Meta
@@ -105,24 +114,26 @@ def decode_arguments(call: AnyCall, kind: type[Arguments]) -> Arguments:
 def example_of(kind: type[msgspec.Struct]) -> dict[str, object]:
     """Return the arguments of a right call: those that are required, as placeholders."""
     properties, required = _fields_of(kind)
-    return {name: _placeholder(name, properties[name]) for name in required or list(properties)[:1]}
+    return {name: placeholder(name, properties[name]) for name in required or list(properties)[:1]}
 
 
-def _placeholder(name: str, schema: Schema) -> object:
-    match schema.get("type"):
+def placeholder(name: str, schema: object) -> object:
+    """Return a value of this JSON schema that says what belongs there."""
+    table = cast("Schema", schema) if isinstance(schema, dict) else {}
+    match table.get("type"):
         case "object":
             return {}
         case "array":
-            inner = schema["items"]
-            fields = inner.get("properties", {}) if isinstance(inner, dict) else {}
-            return [{one: _placeholder(one, inner) for one, inner in fields.items()} or f"<{name}>"]
+            inner = cast("Schema", table.get("items") or {})
+            fields = cast("Schema", inner.get("properties") or {})
+            return [{one: placeholder(one, field) for one, field in fields.items()} or f"<{name}>"]
         case "number" | "integer":
             return 1
         case "boolean":
             return True
         case _:
-            choices = schema.get("enum")
-            return choices[0] if isinstance(choices, tuple) else f"<{name}>"
+            choices = cast("Sequence[str]", table.get("enum") or ())
+            return choices[0] if choices else f"<{name}>"
 
 
 def encode_schema(
