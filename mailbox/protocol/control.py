@@ -192,6 +192,7 @@ class UndoFiles(Tagged):
     snapshot_id: str = ""
     force: bool = False  # also over changes that others made since, or may have made
     turns: tuple[str, ...] = ()  # only these turns; (): all
+    keep: tuple[str, ...] = ()  # paths that stay as they are: a person may have changed them
 
 
 class CompactAgent(Tagged):

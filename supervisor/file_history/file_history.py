@@ -96,7 +96,13 @@ class FileHistory:
             )
             if not chosen:
                 return None
-            report = undo_changes(chosen, self.store, self._note_from_thread, force=request.force)
+            report = undo_changes(
+                chosen,
+                self.store,
+                self._note_from_thread,
+                force=request.force,
+                keep=request.keep,
+            )
             self.change_watcher.tree.refresh(report.touched)
             return report
 

@@ -29,9 +29,16 @@ class UndoPlan(Value):
     left: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()  # with agents whose work is not undone
     lost: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()  # as the caller wants
 
 
-def plan_changes(edits: Iterable[NetChange], *, agents: Collection[str], force: bool) -> UndoPlan:
+def plan_changes(
+    edits: Iterable[NetChange],
+    *,
+    agents: Collection[str],
+    force: bool,
+    keep: Collection[str] = (),
+) -> UndoPlan:
     """Compare what the agents changed with the present files.
 
     Args:
@@ -39,7 +46,9 @@ def plan_changes(edits: Iterable[NetChange], *, agents: Collection[str], force: 
             are restored.
         agents: The agents whose work is undone.
         force: Also overwrite what others changed since, or may have changed at the same time.
+        keep: Paths that are not restored.
     """
+    kept: list[str] = []
     restore: list[FileEntry] = []
     left: list[str] = []
     shared: list[str] = []
@@ -48,7 +57,9 @@ def plan_changes(edits: Iterable[NetChange], *, agents: Collection[str], force: 
         now = read_entry(edit.path)
         if edit.has_copy and now.is_same_as(edit.before):
             continue
-        if not edit.has_copy:
+        if edit.path in keep:
+            kept.append(edit.path)
+        elif not edit.has_copy:
             lost.append(edit.path)
         elif force:
             restore.append(edit.before)
@@ -61,7 +72,11 @@ def plan_changes(edits: Iterable[NetChange], *, agents: Collection[str], force: 
     if force:
         restore += _folders_in_the_way(restore)
     return UndoPlan(
-        restore=_in_order(restore), left=tuple(left), shared=tuple(shared), lost=tuple(lost)
+        restore=_in_order(restore),
+        left=tuple(left),
+        shared=tuple(shared),
+        lost=tuple(lost),
+        kept=tuple(kept),
     )
 
 

@@ -4,7 +4,7 @@ Blocks: call it in a thread. The caller owns the run's journal.
 """
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from swarm.mailbox.ids import short_id
 from swarm.mailbox.protocol.base import Value
@@ -27,6 +27,7 @@ class UndoReport(Value):
     left: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
     kept_as: str = ""  # the id of the snapshot that undoes this undo
     touched: tuple[str, ...] = ()  # all paths that were restored
@@ -51,15 +52,22 @@ def recorded_changes(chosen: Sequence[FileSnapshot], store: ContentStore) -> lis
 
 
 def undo_changes(
-    chosen: Sequence[FileSnapshot], store: ContentStore, note: WriteRecord, *, force: bool
+    chosen: Sequence[FileSnapshot],
+    store: ContentStore,
+    note: WriteRecord,
+    *,
+    force: bool,
+    keep: Collection[str] = (),
 ) -> UndoReport:
     """Restore the files to their state before the first of these records, given oldest first.
+
+    The paths in `keep` stay as they are.
 
     Raises OSError if the store cannot be read, ValueError if it is damaged.
     """
     agents = {kept.agent for kept in chosen}
     plan = plan_changes(
-        compose_changes(recorded_changes(chosen, store)), agents=agents, force=force
+        compose_changes(recorded_changes(chosen, store)), agents=agents, force=force, keep=keep
     )
     kept_as = _snapshot_present(plan.restore, chosen[-1], store, note) if plan.restore else ""
     restored, failed = restore_files(plan, store)
@@ -71,7 +79,7 @@ def undo_changes(
             Undone(
                 snapshot_id=kept.taken.snapshot_id,
                 restored=restored,
-                left=(*plan.left, *plan.shared)[:100],
+                left=(*plan.left, *plan.shared, *plan.kept)[:100],
                 kept_as=kept_as,
             ),
             kept.agent,
@@ -81,6 +89,7 @@ def undo_changes(
         left=plan.left,
         shared=plan.shared,
         lost=plan.lost,
+        kept=plan.kept,
         failed=failed,
         kept_as=kept_as,
         touched=tuple(entry.path for entry in plan.restore),
@@ -113,6 +122,11 @@ def describe_report(report: UndoReport, run_id: str) -> str:
     lines += _named("left alone, changed since", report.left, "--force takes them too")
     lines += _named(
         "left alone, another agent worked at the same time", report.shared, "--force takes them too"
+    )
+    lines += _named(
+        "left alone, a person may have changed it while a command ran",
+        report.kept,
+        "--yes takes them too",
     )
     lines += _named(
         "no copy was kept of what was there before", report.lost, "they stay as they are"

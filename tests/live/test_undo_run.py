@@ -198,7 +198,7 @@ async def test_what_a_long_command_changed_is_known_before_it_ends_and_after_a_c
         assert not rig.bodies(CallEnded)
         run.process.kill()
         await run.process.wait()
-        await swarm(rig, "undo", rig.run_id)
+        await swarm(rig, "undo", rig.run_id, "--yes")
     assert (rig.work / "f").read_text() == "old\n"
 
 
@@ -258,3 +258,24 @@ async def test_reading_commands_and_read_only_runs_have_nothing_looked_at_before
     assert rig.bodies(CallEnded)
     assert rig.bodies(WatchBegan) == []
     assert rig.bodies(TurnDiff) == []
+
+
+async def test_a_persons_edit_during_a_long_command_is_not_taken_back_without_a_yes(rig):
+    """The command's own file is taken back with it, or neither."""
+    mine = rig.work / "mine.txt"
+    mine.write_text("before\n")
+    long = f"echo made > theirs.txt; {UNTIL_GO}; sleep 5.2"
+    with trio.fail_after(LIMIT_S):
+        turns = (calls(call(long, yield_time_ms=30_000)), says("done"))
+        started = await rig.run(rig.script(*turns), sandbox="workspace-write")
+        await rig.wait(lambda: (rig.work / "theirs.txt").exists())
+        mine.write_text("an hour of work\n")
+        (rig.work / "go").touch()
+        assert (await started.wait_end()).code == 0
+        ended = await swarm(rig, "undo", rig.run_id)
+        assert "perhaps by you" in ended.err
+        assert (mine.read_text(), (rig.work / "theirs.txt").exists()) == ("an hour of work\n", True)
+        refused = await swarm(rig, "undo", code=2)
+        assert "--yes" in refused.err
+        await swarm(rig, "undo", "--yes")
+        assert (mine.read_text(), (rig.work / "theirs.txt").exists()) == ("before\n", False)

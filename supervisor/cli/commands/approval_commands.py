@@ -9,6 +9,7 @@ import time
 import click
 import msgspec
 import trio
+from msgspec.structs import replace
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.ids import short_id
@@ -24,9 +25,17 @@ from ...console.approval_description import (
 from ...console.number_format import render_age
 from ...console.safe_text import clean_line
 from ...runs.paths import RunPaths
-from ..control_client import resolve_live_run, send_request
-from ..lazy_commands import ColorCommand
+from ..control_client import send_request
+from ..lazy_commands import ColorCommand, OptionValue
 from ..printing import print_json
+from ..run_choice import (
+    RunWanted,
+    all_projects_option,
+    choose_live_run,
+    choose_run_to_change,
+    take_run_wanted,
+    yes_option,
+)
 
 _MAX_WORDS = 8_000
 _MAX_DETAIL_LINES = 100  # of a script or a diff; `--json` has everything that the run reports
@@ -36,16 +45,17 @@ _MAX_DETAIL_LINES = 100  # of a script or a diff; `--json` has everything that t
 @click.argument("run", required=False)
 @click.option("--last", is_flag=True, help="The newest run, as without RUN.")
 @click.option("--json", "as_json", is_flag=True, help="One entry a line as JSON.")
-def approvals(run: str | None, *, last: bool, as_json: bool) -> None:
+@all_projects_option
+def approvals(run: str | None, *, last: bool, as_json: bool, all_projects: bool) -> None:
     """List what waits for an approval, and what a reviewer denied lately.
 
-    Without RUN the newest one.
+    Without RUN the one of this project that is alive.
 
     \b
     Example:
       swarm approvals 4f21c0aa
     """
-    here = resolve_live_run(_run_or_last(run, last))
+    here = choose_live_run(RunWanted(run=_run_or_last(run, last), all_projects=all_projects))
     entries = _list(here)
     if as_json:
         for entry in entries:
@@ -78,22 +88,31 @@ def approvals(run: str | None, *, last: bool, as_json: bool) -> None:
     "--answer", "answers", multiple=True, metavar="QUESTION=TEXT",
     help="To a model's question, by its id; repeat for several.",
 )  # fmt: skip
+@all_projects_option
+@yes_option
 def approve(
-    run: str | None, approval: str | None, *, last: bool, answers: tuple[str, ...], **scopes: bool
+    run: str | None,
+    approval: str | None,
+    *,
+    last: bool,
+    answers: tuple[str, ...],
+    **given: OptionValue,
 ) -> None:
     """Approve what an agent of a live run waits for.
 
-    RUN may be left out: the newest one. ID as `swarm approvals` shows it, or its beginning.
+    Without RUN: the run of this project that is alive. ID as `swarm approvals` shows it, or its
+    beginning.
 
     \b
     Examples:
       swarm approve 4f21c0aa a3
       swarm approve 4f21c0aa a4 --answer colour=green
     """
-    chosen = [name for name, values in scopes.items() if values]
+    wanted = take_run_wanted(run, given)
+    chosen = [name for name, values in given.items() if values]
     if len(chosen) > 1:
         raise UsageError("give one of --session, --subtree and --always")
-    here, approval_id = _find_approval(run, approval, last=last)
+    here, approval_id = _find_approval(wanted, approval, last=last)
     scope = msgspec.convert(chosen[0] if chosen else "once", Scope)
     _send_resolution(here, ResolveApproval(
         approval_id=approval_id, approve=True, scope=scope, answers=_answers(answers)
@@ -106,10 +125,21 @@ def approve(
 @click.option("--last", is_flag=True, help="The newest run; then only ID is given.")
 @click.option("--reason", default="", metavar="TEXT", help="Told to the agent.")
 @click.option("--abort", is_flag=True, help="End the agent's turn too.")
-def deny(run: str | None, approval: str | None, *, last: bool, reason: str, abort: bool) -> None:
+@all_projects_option
+@yes_option
+def deny(
+    run: str | None,
+    approval: str | None,
+    *,
+    last: bool,
+    reason: str,
+    abort: bool,
+    **given: OptionValue,
+) -> None:
     """Deny what an agent of a live run waits for.
 
-    RUN may be left out: the newest one. ID as `swarm approvals` shows it, or its beginning.
+    Without RUN: the run of this project that is alive. ID as `swarm approvals` shows it, or its
+    beginning.
 
     \b
     Example:
@@ -117,7 +147,8 @@ def deny(run: str | None, approval: str | None, *, last: bool, reason: str, abor
     """
     if len(reason) > _MAX_WORDS:
         raise UsageError(f"the reason is over {_MAX_WORDS} characters")
-    here, approval_id = _find_approval(run, approval, last=last)
+    wanted = take_run_wanted(run, given)
+    here, approval_id = _find_approval(wanted, approval, last=last)
     _send_resolution(here, ResolveApproval(
         approval_id=approval_id, approve=False, reason=reason, abort=abort
     ))  # fmt: skip
@@ -129,13 +160,15 @@ def _run_or_last(run: str | None, last: bool) -> str | None:
     return run
 
 
-def _find_approval(run: str | None, approval: str | None, *, last: bool) -> tuple[RunPaths, str]:
-    """Find run and approval. A single argument is the approval's id, in the newest run."""
-    if run is None:
+def _find_approval(wanted: RunWanted, approval: str | None, *, last: bool) -> tuple[RunPaths, str]:
+    """Find run and approval. A single argument is the approval's id, in the run of this project."""
+    if wanted.run is None:
         raise UsageError("say which: swarm approve RUN ID; `swarm approvals` lists them")
     if approval is None:
-        return resolve_live_run(None), run
-    return resolve_live_run(_run_or_last(run, last)), approval
+        here = choose_run_to_change(replace(wanted, run=None), f"answer {wanted.run} of")
+        return here, wanted.run
+    _run_or_last(wanted.run, last)
+    return choose_live_run(wanted), approval
 
 
 def _list(here: RunPaths) -> tuple[PendingApproval, ...]:

@@ -2,20 +2,28 @@
 
 import click
 
-from swarm.mailbox.ids import ROOT_PATH
+from swarm.mailbox.ids import ROOT_PATH, short_id
 from swarm.mailbox.protocol.control import AcceptPlan
 
 from ..confirmation import confirm
 from ..control_client import send_request_for_message
-from ..lazy_commands import ColorCommand
+from ..lazy_commands import ColorCommand, OptionValue
+from ..run_choice import (
+    all_projects_option,
+    choose_live_run,
+    split_agent,
+    take_run_wanted,
+    yes_option,
+)
 
 
 @click.command("accept", cls=ColorCommand)
-@click.argument("run")
+@click.argument("run", required=False)
 @click.argument("agent", required=False)
 @click.option("-p", "--prompt", default="", help="What it is told with the acceptance.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-def accept(run: str, agent: str | None, *, prompt: str, yes: bool) -> None:
+@all_projects_option
+@yes_option
+def accept(run: str | None, agent: str | None, *, prompt: str, **given: OptionValue) -> None:
     """Accept the plan of an agent in plan mode: it gets its rights and carries it out.
 
     Without AGENT the root. It gets what the run was started with.
@@ -24,8 +32,14 @@ def accept(run: str, agent: str | None, *, prompt: str, yes: bool) -> None:
     Example:
       swarm accept 4f21c0aa -p "Yes, but leave the tests alone."
     """
-    name = agent or ROOT_PATH
-    question = f"End the plan mode of {name} of run {run}? It may then change what it was allowed."
-    confirm(question, yes=yes)
-    message = send_request_for_message(run, AcceptPlan(agent=agent or "", text=prompt))
+    run, agent = split_agent(run, agent)
+    wanted, name = take_run_wanted(run, given), agent or ROOT_PATH
+    here = choose_live_run(wanted)
+    short = short_id(here.folder.name)
+    question = (
+        f"End the plan mode of {name} of run {short}? It may then change what it was allowed."
+    )
+    confirm(question, yes=wanted.yes)
+    request = AcceptPlan(agent=agent or "", text=prompt)
+    message = send_request_for_message(here.folder.name, request)
     click.echo(message, err=True)

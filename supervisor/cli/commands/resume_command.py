@@ -20,10 +20,16 @@ from ...console.terminal import ColorChoice, is_ci
 from ...control_requests.rights_widening import PLAN_ACCEPTED
 from ...control_requests.settings_change import changed_plan, check_requirements
 from ...run_request import RunRequest
-from ...runs.paths import RunPaths, find_run, find_user_paths, paths_of_run
+from ...runs.paths import RunPaths, find_user_paths
 from ...runs.run_metadata import is_run_alive, load_request, read_metadata
 from ..lazy_commands import ColorCommand, OptionValue
 from ..options import APPROVALS, SANDBOXES, keep_open_options, show_options, stack_options
+from ..run_choice import (
+    all_projects_option,
+    choose_run_to_change,
+    take_run_wanted,
+    yes_option,
+)
 from ..run_execution import start_run
 from ..run_setup.config_layers import ConfigQuery, find_layers
 from ..run_setup.provider_specs import build_providers
@@ -69,7 +75,9 @@ def _check_change(request: RunRequest, change: ChangeSettings | None) -> None:
 
 @click.command("resume", cls=ColorCommand)
 @click.argument("run", required=False)
-@click.option("--last", is_flag=True, help="The newest run.")
+@click.option("--last", is_flag=True, help="The newest run of this project, as without RUN.")
+@all_projects_option
+@yes_option
 @click.option("-p", "--prompt", help="The next prompt for the root agent.")
 @click.option("--budget-tokens", type=click.IntRange(min=1), help="A new bound for the run.")
 @click.option("--budget-usd", type=click.FloatRange(min=0, min_open=True), help="Likewise.")
@@ -97,9 +105,7 @@ def resume(color: ColorChoice, /, run: str | None, *, last: bool, **given: Optio
     show = parse_show_options(given, color)
     environment = dict(os.environ)
     places = find_user_paths(environment)
-    here = paths_of_run(places, find_run(places, run))
-    if run is None:
-        click.echo(f"swarm: resuming {short_id(here.folder.name)}", err=True)
+    here = choose_run_to_change(take_run_wanted(run, given), "resume", live=False)
     request = rebuild_request(here, environment, given)
     return start_run(request, show, places)
 

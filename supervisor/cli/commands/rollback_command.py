@@ -17,23 +17,36 @@ from ...journal.journal_reader import read_records
 from ...journal.turns import RolledBackHistory, drop_last_turns, fold_turns
 from ...runs.paths import RunPaths
 from ...runs.run_metadata import is_run_alive, lock_run, read_metadata
-from ..control_client import resolve_run, send_request_for_message
-from ..lazy_commands import ColorCommand
+from ..confirmation import can_ask
+from ..control_client import send_request_for_message
+from ..lazy_commands import ColorCommand, OptionValue
+from ..run_choice import (
+    all_projects_option,
+    choose_run_to_change,
+    split_agent,
+    take_run_wanted,
+    yes_option,
+)
+from ..undo_questions import ask_about_person_edits, load_file_history
 from .journal_commands import find_agent
-from .undo_commands import load_file_history, undo_in_ended_run
+from .undo_commands import undo_in_ended_run
 
 _MAX_HINTS = 5
 
 
 @click.command("rollback", cls=ColorCommand)
-@click.argument("run")
+@click.argument("run", required=False)
 @click.argument("agent", required=False)
 @click.option(
     "--turns", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
     help="How many of its latest turns.",
 )  # fmt: skip
 @click.option("--files", is_flag=True, help="Put back the files that these turns changed, too.")
-def rollback(run: str, agent: str | None, *, turns: int, files: bool) -> None:
+@all_projects_option
+@yes_option
+def rollback(
+    run: str | None, agent: str | None, *, turns: int, files: bool, **given: OptionValue
+) -> None:
     """Make an agent forget its last turns.
 
     Without AGENT: the root. Its history becomes what it was before them; the tokens stay spent. It
@@ -43,7 +56,12 @@ def rollback(run: str, agent: str | None, *, turns: int, files: bool) -> None:
     Example:
       swarm rollback 4f21c0aa --turns 2 --files
     """
-    here = resolve_run(run)
+    run, agent = split_agent(run, agent)
+    wanted = take_run_wanted(run, given)
+    if run is None and not (wanted.yes or can_ask()):
+        raise UsageError("name the run, or say --yes for the newest one of this project")
+    what = f"take back {turns} turns of {agent or ROOT_PATH} of"
+    here = choose_run_to_change(wanted, what, live=False)
     read_metadata(here)
     path, agent_id = find_agent(here, agent or ROOT_PATH)
     found = _find_rollback(here, agent_id, turns)
@@ -56,7 +74,7 @@ def rollback(run: str, agent: str | None, *, turns: int, files: bool) -> None:
     if not found.dropped:
         return
     if files:
-        _restore_files(here, path, found.dropped)
+        _restore_files(here, path, found.dropped, yes=wanted.yes)
         return
     click.echo("files stay as they are; of each turn they can be put back:", err=True)
     for turn in reversed(found.dropped[-_MAX_HINTS:]):
@@ -85,15 +103,16 @@ async def _write(here: RunPaths, who: tuple[str, str], found: RolledBackHistory)
         await journal.commit(body, agent=who[0], file=who[1])
 
 
-def _restore_files(here: RunPaths, path: str, turns: tuple[str, ...]) -> None:
+def _restore_files(here: RunPaths, path: str, turns: tuple[str, ...], *, yes: bool) -> None:
     def pick() -> list[FileSnapshot]:
         return choose_snapshots(load_file_history(here).snapshots, agent=path, turns=turns)
 
     if not pick():
         click.echo("these turns changed no files", err=True)
-    elif is_run_alive(here):
-        click.echo(
-            send_request_for_message(here.folder.name, UndoFiles(agent=path, turns=turns)), err=True
-        )
+        return
+    keep = ask_about_person_edits(here, pick(), yes=yes)
+    if is_run_alive(here):
+        request = UndoFiles(agent=path, turns=turns, keep=keep)
+        click.echo(send_request_for_message(here.folder.name, request), err=True)
     else:
-        click.echo(undo_in_ended_run(here, pick, force=False), err=True)
+        click.echo(undo_in_ended_run(here, pick, force=False, keep=keep), err=True)

@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.ids import ROOT_PATH
 from swarm.mailbox.protocol.control import (
     AnyControl,
     ChangeSettings,
@@ -18,35 +19,50 @@ from swarm.mailbox.protocol.control import (
     SendText,
 )
 
-from ..confirmation import confirm
+from ..confirmation import can_ask, confirm
 from ..control_client import send_request_for_message
 from ..lazy_commands import ColorCommand, OptionValue
 from ..options import APPROVALS, SANDBOXES
+from ..run_choice import (
+    RunWanted,
+    all_projects_option,
+    choose_run_to_change,
+    split_agent,
+    take_run_wanted,
+    yes_option,
+)
 
 _MAX_TEXT_BYTES = 512 << 10
 
 
-def _send(run: str, request: AnyControl) -> None:
-    """Print what the supervisor did."""
-    click.echo(send_request_for_message(run, request), err=True)
+def _send(wanted: RunWanted, request: AnyControl, what: str) -> None:
+    """Send the request, and print what the supervisor did."""
+    here = choose_run_to_change(wanted, what)
+    click.echo(send_request_for_message(here.folder.name, request), err=True)
 
 
 @click.command("send", cls=ColorCommand)
-@click.argument("run")
-@click.argument("agent")
-@click.argument("text")
+@click.argument("words", nargs=-1, metavar="[[RUN] AGENT] TEXT")
 @click.option(
     "--wake/--no-wake", default=True, show_default=True, help="Start a turn if none runs."
 )
-def send(run: str, agent: str, text: str, wake: bool) -> None:
+@all_projects_option
+@yes_option
+def send(words: tuple[str, ...], *, wake: bool, **given: OptionValue) -> None:
     """Send a message to an agent of a live run.
 
-    AGENT is a path (/root/scout) or its last step; TEXT may be - for stdin.
+    Without RUN: the run of this project that is alive; without AGENT: its root. AGENT is a path
+    (/root/scout) or its last step; TEXT may be - for stdin.
 
     \b
     Example:
       swarm send 4f21c0aa root "Leave the tests alone."
     """
+    if not 1 <= len(words) <= 3:
+        raise UsageError("say what is sent: swarm send [[RUN] AGENT] TEXT")
+    *place, text = words
+    agent = place[-1] if place else ROOT_PATH
+    wanted = take_run_wanted(place[0] if len(place) == 2 else None, given)
     content = text
     if text == "-":
         content = sys.stdin.buffer.read(_MAX_TEXT_BYTES + 1).decode("utf-8", "replace")
@@ -54,16 +70,20 @@ def send(run: str, agent: str, text: str, wake: bool) -> None:
         raise UsageError("there is nothing to send")
     if len(content.encode()) > _MAX_TEXT_BYTES:
         raise UsageError("that is over 512 KiB; put it into a file and name the file")
-    _send(run, SendText(agent=agent, text=content, wake=wake))
+    _send(wanted, SendText(agent=agent, text=content, wake=wake), f"send this to {agent} of")
 
 
 @click.command("interrupt", cls=ColorCommand)
-@click.argument("run")
+@click.argument("run", required=False)
 @click.argument("agent", required=False)
 @click.option(
     "--keep-commands", is_flag=True, help="Let the commands that it runs in the background go on."
 )
-def interrupt(run: str, agent: str | None, keep_commands: bool) -> None:
+@all_projects_option
+@yes_option
+def interrupt(
+    run: str | None, agent: str | None, *, keep_commands: bool, **given: OptionValue
+) -> None:
     """Stop the running turn of one agent, or of all.
 
     Its commands end too. The agent stays and accepts further input. Without AGENT nothing else of
@@ -73,25 +93,35 @@ def interrupt(run: str, agent: str | None, keep_commands: bool) -> None:
     Example:
       swarm interrupt 4f21c0aa /root/scout
     """
-    _send(run, InterruptAgent(agent=agent or "", keep_commands=keep_commands))
+    run, agent = split_agent(run, agent)
+    request = InterruptAgent(agent=agent or "", keep_commands=keep_commands)
+    _send(take_run_wanted(run, given), request, f"interrupt {agent or 'all turns'} of")
 
 
 @click.command("kill", cls=ColorCommand)
-@click.argument("run")
+@click.argument("run", required=False)
 @click.argument("agent", required=False)
-def kill(run: str, agent: str | None) -> None:
+@all_projects_option
+@yes_option
+def kill(run: str | None, agent: str | None, **given: OptionValue) -> None:
     """End an agent and all below it, or the whole run.
 
     \b
     Example:
       swarm kill 4f21c0aa /root/scout
     """
-    _send(run, KillAgent(agent=agent or ""))
+    run, agent = split_agent(run, agent)
+    wanted, what = take_run_wanted(run, given), f"{agent} of " if agent else ""
+    if wanted.run is None and not (wanted.yes or can_ask()):
+        raise UsageError("name the run to end, or say --yes for the one of this project")
+    _send(wanted, KillAgent(agent=agent or ""), f"end {what}")
 
 
 @click.command("end", cls=ColorCommand)
-@click.argument("run")
-def end(run: str) -> None:
+@click.argument("run", required=False)
+@all_projects_option
+@yes_option
+def end(run: str | None, **given: OptionValue) -> None:
     """End a run that stays open, in order, with its last answer.
 
     A run at work ends when its work is done.
@@ -100,12 +130,11 @@ def end(run: str) -> None:
     Example:
       swarm end 4f21c0aa
     """
-    _send(run, EndRun())
+    _send(take_run_wanted(run, given), EndRun(), "end")
 
 
 @click.command("set", cls=ColorCommand)
-@click.argument("run")
-@click.argument("agent")
+@click.argument("words", nargs=-1, metavar="[RUN] AGENT")
 @click.option("-m", "--model", help="Another model, as NAME or PROVIDER:NAME; '' for the default.")
 @click.option("--provider", metavar="ID", help="Another provider of the run; '' for its own.")
 @click.option(
@@ -124,10 +153,9 @@ def end(run: str) -> None:
 @click.option("-C", "--cd", "cwd", metavar="DIR", help="Another folder, within what it may write.")
 @click.option("--plan", is_flag=True, default=None, help="Plan mode: only read, until `accept`.")
 @click.option("--widen", is_flag=True, help="Also a wider sandbox, or a looser approval policy.")
-@click.option("--yes", is_flag=True, help="Do not ask before rights are widened.")
-def set_agent_settings(
-    run: str, agent: str, *, widen: bool, yes: bool, **given: OptionValue
-) -> None:
+@all_projects_option
+@yes_option
+def set_agent_settings(words: tuple[str, ...], *, widen: bool, **given: OptionValue) -> None:
     """Change the model, effort or rights of an agent of a live run.
 
     It counts from the next turn on. Without --widen rights can only be taken away. AGENT is a path
@@ -138,6 +166,9 @@ def set_agent_settings(
       swarm set 4f21c0aa root --effort high --sandbox read-only
       swarm set 4f21c0aa root --sandbox workspace-write --widen
     """
+    if not 1 <= len(words) <= 2:
+        raise UsageError("say whose settings change: swarm set [RUN] AGENT")
+    agent, wanted = words[-1], take_run_wanted(words[0] if len(words) == 2 else None, given)
     if all(value is None for value in given.values()):
         raise UsageError("say what is to change: swarm set --help")
     if widen:
@@ -146,15 +177,17 @@ def set_agent_settings(
         )
         if not rights:
             raise UsageError("--widen needs --sandbox or --approval")
-        confirm(f"Give {agent} of run {run} {rights}?", yes=yes)
+        confirm(f"Give {agent} {rights}?", yes=wanted.yes)
     changes = {"type": "change_settings", "agent": agent, "widen": widen, **given}
-    _send(run, msgspec.convert(changes, ChangeSettings))
+    _send(wanted, msgspec.convert(changes, ChangeSettings), f"change settings of {agent} of")
 
 
 @click.command("pause", cls=ColorCommand)
-@click.argument("run")
+@click.argument("run", required=False)
 @click.argument("agent", required=False)
-def pause(run: str, agent: str | None) -> None:
+@all_projects_option
+@yes_option
+def pause(run: str | None, agent: str | None, **given: OptionValue) -> None:
     """Pause one agent of a live run, or all: no further requests.
 
     What already runs is finished; the run's deadline keeps running.
@@ -163,27 +196,35 @@ def pause(run: str, agent: str | None) -> None:
     Example:
       swarm pause 4f21c0aa
     """
-    _send(run, PauseAgent(agent=agent or ""))
+    run, agent = split_agent(run, agent)
+    what = f"pause {agent or 'all agents'} of"
+    _send(take_run_wanted(run, given), PauseAgent(agent=agent or ""), what)
 
 
 @click.command("continue", cls=ColorCommand)
-@click.argument("run")
+@click.argument("run", required=False)
 @click.argument("agent", required=False)
-def continue_agent(run: str, agent: str | None) -> None:
+@all_projects_option
+@yes_option
+def continue_agent(run: str | None, agent: str | None, **given: OptionValue) -> None:
     """Continue a paused agent, or the whole run.
 
     \b
     Example:
       swarm continue 4f21c0aa
     """
-    _send(run, ContinueAgent(agent=agent or ""))
+    run, agent = split_agent(run, agent)
+    what = f"continue {agent or 'all agents'} of"
+    _send(take_run_wanted(run, given), ContinueAgent(agent=agent or ""), what)
 
 
 @click.command("compact", cls=ColorCommand)
-@click.argument("run")
+@click.argument("run", required=False)
 @click.argument("agent", required=False)
 @click.option("--undo", is_flag=True, help="Put back what the last compaction took.")
-def compact(run: str, agent: str | None, undo: bool) -> None:
+@all_projects_option
+@yes_option
+def compact(run: str | None, agent: str | None, *, undo: bool, **given: OptionValue) -> None:
     """Shorten the history of an agent of a live run.
 
     Without AGENT: the root's. It is done before the agent's next request. What a compaction took
@@ -193,4 +234,6 @@ def compact(run: str, agent: str | None, undo: bool) -> None:
     Example:
       swarm compact 4f21c0aa /root/scout
     """
-    _send(run, CompactAgent(agent=agent or "", undo=undo))
+    run, agent = split_agent(run, agent)
+    what = f"shorten the history of {agent or ROOT_PATH} of"
+    _send(take_run_wanted(run, given), CompactAgent(agent=agent or "", undo=undo), what)

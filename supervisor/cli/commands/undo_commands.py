@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
 import click
@@ -23,15 +23,24 @@ from ...file_history.file_undo import (
     undo_changes,
 )
 from ...file_history.net_changes import NetChange, compose_changes, others_of
-from ...file_history.snapshots import FileSnapshot, FilesPast, choose_snapshots, fold_files
+from ...file_history.snapshots import FileSnapshot, FilesPast, choose_snapshots
 from ...file_history.unified_diff import count_diff, diff_lines
 from ...journal.journal import open_journal
-from ...journal.journal_reader import read_records, run_records
+from ...journal.journal_reader import read_records
 from ...journal.turns import find_turn, list_turns
 from ...runs.paths import RunPaths
 from ...runs.run_metadata import is_run_alive, lock_run, read_metadata
-from ..control_client import resolve_run, send_request_for_message
-from ..lazy_commands import ColorCommand
+from ..control_client import send_request_for_message
+from ..lazy_commands import ColorCommand, OptionValue
+from ..run_choice import (
+    RunWanted,
+    all_projects_option,
+    choose_run,
+    split_agent,
+    take_run_wanted,
+    yes_option,
+)
+from ..undo_questions import ask_about_person_edits, confirm_undo, load_file_history
 
 _TURN_HELP = "Only this turn: its number (1, 2, … or -1), its id, or `last`."
 _NOTHING = "there is nothing to undo; `swarm undo RUN --list` shows what there is"
@@ -45,6 +54,8 @@ _NOTHING = "there is nothing to undo; `swarm undo RUN --list` shows what there i
 @click.option("--list", "only_list", is_flag=True, help="Show what can be undone.")
 @click.option("--force", is_flag=True, help="Also over files that others changed since.")
 @click.option("--json", "as_json", is_flag=True, help="With --list: one JSON object a line.")
+@all_projects_option
+@yes_option
 def undo(
     run: str | None,
     agent: str | None,
@@ -54,26 +65,26 @@ def undo(
     only_list: bool,
     force: bool,
     as_json: bool,
+    **given: OptionValue,
 ) -> None:
     """Put files back as they were before an agent's turns.
 
     Without AGENT: all that any agent of the run changed. Without --turn: of all its turns. What was
-    changed since by others is left alone and listed. An undo can be undone too.
+    changed since by others is left alone and listed. A file that you may have changed yourself
+    while a command of an agent ran is taken back only after a yes. An undo can be undone too.
 
     \b
     Example:
       swarm undo --list
       swarm undo 4f21c0aa /root/mason --turn last
     """
-    here = resolve_run(run)
+    run, agent = split_agent(run, agent)
+    wanted = take_run_wanted(run, given)
+    here = choose_run(wanted)
     read_metadata(here)
     path, turns = _resolve_selection(here, agent, turn)
     if only_list:
         _list(load_file_history(here), path, turns, as_json=as_json)
-        return
-    if is_run_alive(here):
-        request = UndoFiles(agent=path, snapshot_id=snapshot_id, force=force, turns=turns)
-        click.echo(send_request_for_message(here.folder.name, request), err=True)
         return
 
     def pick() -> list[FileSnapshot]:
@@ -81,7 +92,15 @@ def undo(
             load_file_history(here).snapshots, agent=path, snapshot_id=snapshot_id, turns=turns
         )
 
-    click.echo(undo_in_ended_run(here, pick, force=force), err=True)
+    confirm_undo(here, wanted, pick())
+    keep = () if force else ask_about_person_edits(here, pick(), yes=wanted.yes)
+    if is_run_alive(here):
+        request = UndoFiles(
+            agent=path, snapshot_id=snapshot_id, force=force, turns=turns, keep=keep
+        )
+        click.echo(send_request_for_message(here.folder.name, request), err=True)
+        return
+    click.echo(undo_in_ended_run(here, pick, force=force, keep=keep), err=True)
 
 
 @click.command("diff", cls=ColorCommand)
@@ -89,7 +108,8 @@ def undo(
 @click.argument("agent", required=False)
 @click.option("--turn", default="", metavar="TURN", help=_TURN_HELP)
 @click.option("--stat", is_flag=True, help="Only how many lines of which files.")
-def diff(run: str | None, agent: str | None, *, turn: str, stat: bool) -> None:
+@all_projects_option
+def diff(run: str | None, agent: str | None, *, turn: str, stat: bool, all_projects: bool) -> None:
     """Show what a run's agents changed in files.
 
     Without AGENT: what all of them changed together. It shows what was recorded, not what is on
@@ -100,7 +120,8 @@ def diff(run: str | None, agent: str | None, *, turn: str, stat: bool) -> None:
       swarm diff 4f21c0aa --stat
       swarm diff 4f21c0aa /root/mason --turn last
     """
-    here = resolve_run(run)
+    run, agent = split_agent(run, agent)
+    here = choose_run(RunWanted(run=run, all_projects=all_projects))
     about = read_metadata(here)
     path, turns = _resolve_selection(here, agent, turn)
     past = load_file_history(here)
@@ -157,10 +178,6 @@ def _resolve_selection(here: RunPaths, agent: str | None, turn: str) -> tuple[st
     return path, (found.turn_id,)
 
 
-def load_file_history(here: RunPaths) -> FilesPast:
-    return fold_files(run_records(here))
-
-
 def _list(past: FilesPast, agent: str, turns: tuple[str, ...], *, as_json: bool) -> None:
     for kept in past.snapshots.values():
         taken = kept.taken
@@ -197,7 +214,11 @@ def _line(kept: FileSnapshot) -> str:
 
 
 def undo_in_ended_run(
-    here: RunPaths, pick: Callable[[], list[FileSnapshot]], *, force: bool
+    here: RunPaths,
+    pick: Callable[[], list[FileSnapshot]],
+    *,
+    force: bool,
+    keep: Collection[str] = (),
 ) -> str:
     """Undo in an ended run: write its journal here, under its lock, since it has no supervisor."""
     with lock_run(here):
@@ -205,17 +226,20 @@ def undo_in_ended_run(
         if not chosen:
             raise UsageError(_NOTHING)
         try:
-            report = trio.run(partial(_put_back, here, chosen, force=force))
+            report = trio.run(partial(_put_back, here, chosen, force=force, keep=keep))
         except (OSError, ValueError) as error:
             raise SwarmError(f"the run's store cannot be read: {error}") from error
         return describe_report(report, here.folder.name)
 
 
-async def _put_back(here: RunPaths, chosen: Sequence[FileSnapshot], *, force: bool) -> UndoReport:
+async def _put_back(
+    here: RunPaths, chosen: Sequence[FileSnapshot], *, force: bool, keep: Collection[str]
+) -> UndoReport:
     async with open_journal(here) as journal:
 
         def note(body: SnapshotRecord, path: str) -> None:
             trio.from_thread.run_sync(partial(journal.write, body, agent=path))
 
-        work = partial(undo_changes, chosen, ContentStore(here.file_copies), note, force=force)
+        store = ContentStore(here.file_copies)
+        work = partial(undo_changes, chosen, store, note, force=force, keep=keep)
         return await trio.to_thread.run_sync(work)

@@ -22,9 +22,10 @@ from ...journal.journal_reader import read_records
 from ...run_display import RunDisplay
 from ...runs.paths import RunPaths
 from ...runs.run_metadata import is_run_alive
-from ..control_client import fetch_run_view, resolve_run
+from ..control_client import fetch_run_view
 from ..lazy_commands import ColorCommand
 from ..printing import print_json
+from ..run_choice import RunWanted, all_projects_option, choose_run
 
 _JOIN_LIMIT_S = 5.0
 _ALIVE_CHECK_INTERVAL_S = 1.0
@@ -34,18 +35,22 @@ _ALIVE_CHECK_INTERVAL_S = 1.0
 @click.argument("run", required=False)
 @click.option("--plain", is_flag=True, help="Appended lines instead of the live tree.")
 @click.option("--json", "as_json", is_flag=True, help="Print one snapshot as JSON and leave.")
+@all_projects_option
 @click.pass_obj
-def watch(color: ColorChoice, run: str | None, plain: bool, as_json: bool) -> None:
+def watch(
+    color: ColorChoice, /, run: str | None, *, plain: bool, as_json: bool, all_projects: bool
+) -> None:
     """Watch a run: the live tree of its agents.
 
-    Without RUN the newest one. It is read-only; Ctrl-C or q ends the watching, not the run.
+    Without RUN the newest one of this project. It is read-only; Ctrl-C or q ends the watching, not
+    the run.
     On a terminal: up and down select an agent, Enter shows its transcript, Esc goes back, s sorts.
 
     \b
     Example:
       swarm watch 4f21c0aa
     """
-    here = resolve_run(run)
+    here = choose_run(RunWanted(run=run, all_projects=all_projects))
     if not is_run_alive(here):
         if as_json:
             print_json(load_run_view(here))
