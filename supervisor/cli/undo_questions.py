@@ -45,7 +45,9 @@ def ask_about_person_edits(
     here: RunPaths, chosen: Sequence[FileSnapshot], *, yes: bool
 ) -> tuple[str, ...]:
     """The files that an undo leaves: a person may have changed them, and nobody said yes."""
-    long = find_long_changes(read_records(here)) if chosen else frozenset()
+    if not chosen:
+        return ()
+    long = find_long_changes(read_records(here))
     paths = _paths_of(here, [one for one in chosen if one.taken.snapshot_id in long])
     if yes or not paths:
         return ()
