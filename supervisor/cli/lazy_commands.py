@@ -23,6 +23,7 @@ class LazyCommand(NamedTuple):
 
 
 LAZY_COMMANDS: dict[str, LazyCommand] = {
+    "chat": LazyCommand("chat_command", "Talk with an agent that works in this folder."),
     "run": LazyCommand("run_command", "Run a task with a tree of agents."),
     "resume": LazyCommand("resume_command", "Continue a run after a crash, a stop or its end."),
     "exec": LazyCommand(

@@ -59,9 +59,20 @@ def cli(ctx: click.Context, color: str) -> None:
     elif os.environ.get("NO_COLOR"):
         ctx.color = False
     if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+        ctx.exit(_chat_or_help(ctx, color))
     else:
         _check_platform(ctx.invoked_subcommand)
+
+
+def _chat_or_help(ctx: click.Context, color: str) -> int:
+    """Plain `swarm`: a conversation on a terminal, else the help."""
+    if sys.platform == "linux" and sys.stdin.isatty() and sys.stdout.isatty():
+        from .commands.chat_command import can_chat, open_chat
+
+        if can_chat():
+            return open_chat(color)
+    click.echo(ctx.get_help())
+    return 0
 
 
 def _check_platform(command: str) -> None:

@@ -64,14 +64,21 @@ class PromptStep(Value):
 
 
 def update_queue(
-    state: PromptState, waiting: tuple[PendingApproval, ...], *, now: float
+    state: PromptState, waiting: tuple[PendingApproval, ...], *, now: float, first: str = ""
 ) -> PromptState:
-    """Update the queue. The current question stays until it is resolved."""
+    """Update the queue. The current question stays until it is resolved.
+
+    `first` is the agent that a person has selected: its questions come before those of others, also
+    before a current one to which nothing was typed yet.
+    """
     mine = tuple(one for one in waiting if one.reviewer == "person")
+    mine = tuple(sorted(mine, key=lambda one: one.agent != first))
     current = state.current
     if current is not None:
         same = [one for one in mine if one.approval_id == current.approval_id]
-        if same:
+        untouched = state.mode == "keys" and not state.sent and not state.answers
+        gives_way = untouched and mine[:1] and first == mine[0].agent != current.agent
+        if same and not gives_way:
             rest = tuple(one for one in mine if one.approval_id != current.approval_id)
             return replace(state, queue=(same[0], *rest))
     return PromptState(

@@ -1,0 +1,150 @@
+"""The keys of the conversation. What they do to the line happens here; all else is an event.
+
+While a question is open and the line is empty, letters and digits answer it
+(console/approval_prompt.py).
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from prompt_toolkit.application import get_app
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.filters import Condition, Filter, is_searching
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+
+from .pasted_text import PastedTexts
+from .screen_events import Answered, Gesture, Gestured, ScreenEvent, Submitted
+
+_GESTURES: dict[str, Gesture] = {
+    "c-t": "cycle_tree",
+    "c-up": "select_up",
+    "c-down": "select_down",
+    "c-g": "toggle_answering",
+    "c-d": "leave",
+}
+
+
+class KeyTargets:
+    """What keys act on.
+
+    Args:
+        buffer: The input line.
+        emit: Takes events, in order.
+        is_answering: True if characters answer a question now.
+        is_typing_answer: True if all keys belong to a text that answers one.
+    """
+
+    def __init__(
+        self,
+        *,
+        buffer: Buffer,
+        emit: Callable[[ScreenEvent], None],
+        is_answering: Callable[[], bool],
+        is_typing_answer: Callable[[], bool],
+    ) -> None:
+        self.buffer, self.emit = buffer, emit
+        self.is_answering, self.is_typing_answer = is_answering, is_typing_answer
+        self.pastes = PastedTexts()
+        self.notice = ""
+
+    def submit(self) -> None:
+        """Enter: accept a chosen completion, continue after a backslash, or send the line."""
+        state = self.buffer.complete_state
+        if state is not None and state.current_completion is not None:
+            self.buffer.complete_state = None
+            return
+        text = self.buffer.text
+        if text.endswith("\\"):
+            self.buffer.delete_before_cursor(1)
+            self.buffer.insert_text("\n")
+            return
+        if not text.strip():
+            return
+        full = self.pastes.expand(text)
+        self.pastes.clear()
+        self.notice = ""
+        if full == text and len(text) <= 4_096:
+            self.buffer.append_to_history()
+        self.buffer.reset()
+        self.emit(Submitted(full))
+
+    def interrupt(self) -> None:
+        """Ctrl-C: clear the line; an empty one asks to leave."""
+        if self.buffer.text:
+            self.buffer.reset()
+            self.pastes.clear()
+            self.notice = ""
+        else:
+            self.emit(Gestured("leave"))
+
+    def complete_or_toggle(self) -> None:
+        """Tab: the next completion where one can stand, else steer or queue."""
+        if self.buffer.complete_state is not None:
+            self.buffer.complete_next()
+        elif self.buffer.text.startswith("/") or "@" in self.buffer.document.current_line:
+            self.buffer.start_completion(select_first=True)
+        else:
+            self.emit(Gestured("toggle_mode"))
+
+    def escape(self) -> None:
+        """Esc: close the completions, else stop the turn."""
+        if self.buffer.complete_state is not None:
+            self.buffer.cancel_completion()
+        else:
+            self.emit(Gestured("stop"))
+
+    def paste(self, raw: str) -> None:
+        """Text from the clipboard, as one piece."""
+        taken = self.pastes.add(raw)
+        self.notice = taken.notice
+        self.buffer.insert_text(taken.inline)
+        self.emit(Gestured("pasted"))
+
+
+def make_key_bindings(targets: KeyTargets) -> KeyBindings:
+    """The bindings above prompt_toolkit's own (Emacs) ones."""
+    keys = KeyBindings()
+    free = ~is_searching
+    buffer = targets.buffer
+    _bind(keys, ("enter",), free, targets.submit)
+    _bind(keys, ("c-c",), free, targets.interrupt)
+    _bind(keys, ("tab",), free, targets.complete_or_toggle)
+    _bind(keys, ("escape",), free, targets.escape)
+    _bind(keys, ("c-j",), free, lambda: buffer.insert_text("\n"))
+    _bind(keys, ("escape", "enter"), free, lambda: buffer.insert_text("\n"))
+    _bind(keys, ("c-x", "c-e"), free, lambda: _edit(buffer))
+    _bind(keys, ("c-l",), free, lambda: get_app().renderer.clear())
+    for key, gesture in _GESTURES.items():
+        _bind(keys, (key,), free, partial(targets.emit, Gestured(gesture)))
+
+    def paste(event: KeyPressEvent) -> None:
+        targets.paste(event.data)
+
+    keys.add(Keys.BracketedPaste, filter=free)(paste)
+    _bind_answers(keys, targets, free)
+    return keys
+
+
+def _bind(
+    keys: KeyBindings, sequence: tuple[str, ...], when: Filter, act: Callable[[], None]
+) -> None:
+    def handle(event: KeyPressEvent) -> None:
+        act()
+
+    keys.add(*sequence, filter=when)(handle)
+
+
+def _bind_answers(keys: KeyBindings, targets: KeyTargets, free: Filter) -> None:
+    def answer(event: KeyPressEvent) -> None:
+        if len(event.data) == 1 and event.data.isprintable():
+            targets.emit(Answered(event.data))
+
+    keys.add(Keys.Any, filter=Condition(targets.is_answering) & free)(answer)
+    typing = Condition(targets.is_typing_answer) & free
+    for key, name in (("enter", "enter"), ("escape", "esc"), ("backspace", "backspace")):
+        _bind(keys, (key,), typing, partial(targets.emit, Answered(name)))
+
+
+def _edit(buffer: Buffer) -> None:
+    buffer.open_in_editor()

@@ -1,0 +1,60 @@
+"""Pasted text: a long paste stands in the line as a mark, and is put back when it is sent. Pure.
+
+What was pasted may be anything: control characters and bytes that are no text are left out, and
+the count of them is told.
+"""
+
+from typing import NamedTuple
+
+from ..console.safe_text import clean_block
+
+MOST_TEXT_BYTES = 512 << 10  # as `swarm send`
+_INLINE_CHARS, _INLINE_LINES = 1_500, 12
+
+
+class Paste(NamedTuple):
+    """What goes into the line, and what a person should know about it ("" for nothing)."""
+
+    inline: str
+    notice: str
+
+
+class PastedTexts:
+    """The long pastes of the line that is being written. One per conversation."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def add(self, raw: str) -> Paste:
+        """Clean a paste; a long one becomes a mark. Over `MOST_TEXT_BYTES` nothing is taken."""
+        if len(raw) > 4 * MOST_TEXT_BYTES:
+            return Paste("", _too_long(len(raw)))
+        text = clean_block(raw).replace("\x00", "")
+        dropped = len(raw) - len(text) - raw.count("\r\n")
+        size = len(text.encode("utf-8", "replace"))
+        if size > MOST_TEXT_BYTES:
+            return Paste("", _too_long(size))
+        notice = f"left out {dropped:,} characters that are no text" if dropped > 0 else ""
+        if len(text) <= _INLINE_CHARS and text.count("\n") < _INLINE_LINES:
+            return Paste(text, notice)
+        lines = text.count("\n") + 1
+        mark = f"[pasted {len(self._texts) + 1}: {len(text):,} characters, {lines:,} lines]"
+        self._texts[mark] = text
+        return Paste(mark, notice)
+
+    def expand(self, line: str) -> str:
+        """The line with the pastes in the places of their marks."""
+        for mark, text in self._texts.items():
+            line = line.replace(mark, text)
+        return line
+
+    def clear(self) -> None:
+        """Forget all pastes: the line was sent."""
+        self._texts.clear()
+
+
+def _too_long(size: int) -> str:
+    return (
+        f"{size:,} bytes were pasted, over the {MOST_TEXT_BYTES >> 10} KiB of a message; put them "
+        "into a file and name it with @"
+    )

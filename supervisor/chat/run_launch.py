@@ -1,0 +1,44 @@
+"""Starts and continues runs for the conversation, as background runs of `swarm run` and `resume`.
+
+The run belongs to no terminal: it goes on when the conversation is left or dies.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from swarm.mailbox.errors import UsageError
+
+from ..client.live_run import LiveRun
+from ..client.open_run import start_in_background
+
+_MOST_ARGUMENT_BYTES = 96 << 10  # the kernel takes 128 KiB for one argument
+
+
+class RunLauncher:
+    """Knows the options that the person gave to the conversation; each new run gets them.
+
+    Args:
+        options: Of `swarm run`, as typed.
+        environment: Of the runs.
+    """
+
+    def __init__(self, options: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._options = tuple(options)
+        self._environment = environment
+
+    async def start(self, words: str, images: Sequence[str]) -> LiveRun:
+        """A new run with these words as its task. Raises SwarmError with what to do."""
+        arguments = ["run", "--detach", "--keep-open", "--prompt-file=-"]
+        if not any(option.startswith("--reviewer") for option in self._options):
+            arguments.append("--reviewer=person")
+        arguments += [*self._options, *(f"--image={image}" for image in images)]
+        return await start_in_background(arguments, words, self._environment)
+
+    async def resume(self, run_id: str, words: str) -> LiveRun:
+        """Continue a run that has ended. Raises SwarmError with what to do."""
+        if len(words.encode("utf-8", "replace")) > _MOST_ARGUMENT_BYTES:
+            raise UsageError(
+                "that is too long to continue a run with; say something short first, or put it "
+                "into a file and name it with @"
+            )
+        arguments = ["resume", run_id, "--detach", "--keep-open", f"--prompt={words}"]
+        return await start_in_background(arguments, "", self._environment)

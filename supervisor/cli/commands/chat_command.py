@@ -1,0 +1,88 @@
+"""`swarm chat`: a conversation with a run, on a terminal. Also what plain `swarm` does there."""
+
+import os
+import sys
+from pathlib import Path
+from typing import cast
+
+import click
+
+from swarm.mailbox.errors import UsageError
+
+from ...console.terminal import is_ci, is_terminal
+from ...runs.paths import find_user_paths, make_private_folder
+from ..lazy_commands import ColorCommand, OptionValue
+from ..options import agent_options, limit_options
+
+_HISTORY = "chat_history"
+
+
+@click.command("chat", cls=ColorCommand)
+@click.argument("run", required=False)
+@click.option("-p", "--prompt", default="", help="The first words.")
+@agent_options
+@limit_options
+@click.pass_context
+def chat(ctx: click.Context, /, run: str | None, prompt: str, **given: OptionValue) -> int:
+    """Talk with an agent that works in this folder.
+
+    RUN is a run to go on with; without it your first words start one. It keeps running when you
+    leave. The options are those of `swarm run`, for runs that the conversation starts.
+
+    \b
+    Examples:
+      swarm chat
+      swarm chat 4f21c0aa
+    """
+    if not can_chat():
+        raise UsageError(
+            "a conversation needs a terminal; use `swarm run -p TEXT`, or `swarm send` to a run"
+        )
+    return open_chat(ctx.obj or "auto", run=run or "", words=prompt, options=typed_options(ctx))
+
+
+def can_chat() -> bool:
+    """True on a terminal that can redraw, outside of CI."""
+    dumb = os.environ.get("TERM", "dumb") == "dumb" or is_ci(os.environ)
+    return not dumb and is_terminal(sys.stdin) and is_terminal(sys.stdout)
+
+
+def open_chat(color: str, *, run: str = "", words: str = "", options: tuple[str, ...] = ()) -> int:
+    """Talk until the person leaves; the exit code."""
+    from ...chat.chat_app import ChatOptions, run_chat  # its libraries are for a terminal alone
+
+    chosen = ChatOptions(run=run, words=words, run_options=options, color=color)
+    return run_chat(chosen, output=sys.stdout, history=_history_file())
+
+
+def typed_options(ctx: click.Context) -> tuple[str, ...]:
+    """The options of `swarm run` that were typed, as words of its command line."""
+    words: list[str] = []
+    for parameter in ctx.command.params:
+        name = parameter.name or ""
+        source = ctx.get_parameter_source(name)
+        if not isinstance(parameter, click.Option) or name == "prompt" or source is None:
+            continue
+        if source.name != "COMMANDLINE" or not parameter.expose_value:
+            continue
+        value: object = ctx.params[name]
+        option = max(parameter.opts, key=len)
+        if parameter.is_flag:
+            words.append(option)
+        elif isinstance(value, tuple):
+            words += [f"{option}={one}" for one in cast("tuple[object, ...]", value)]
+        else:
+            words.append(f"{option}={value}")
+    return tuple(words)
+
+
+def _history_file() -> Path | None:
+    """The words that were typed before, readable by their author alone; None if it cannot be."""
+    folder = find_user_paths(dict(os.environ)).state
+    try:
+        path = make_private_folder(folder) / _HISTORY
+        os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+        path.chmod(0o600)
+    except OSError:
+        return None
+    return path

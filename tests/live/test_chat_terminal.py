@@ -1,0 +1,362 @@
+"""The conversation on a real terminal, with a scripted model: what stands there, key by key.
+
+`SWARM_WRITE_CAPTURES=1` writes the captures of tests/golden/chat anew.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from support.scripted_team_run import SWARM, call, calls, says, spawns, waits
+from support.tmux_terminal import TmuxTerminal, gentle, open_tmux
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed"),
+]
+CAPTURES = Path(__file__).parents[1] / "golden" / "chat"
+SIZES = [(80, 24), (200, 50)]
+HOLD = "until test -e go; do sleep 0.02; done"
+LONG = {"yield_time_ms": 30_000}  # or the command goes on in the background
+
+
+class Play:
+    """One folder, one script of the model, any number of terminals."""
+
+    def __init__(self, folder: Path, turns: list[dict[str, object]], size: tuple[int, int]) -> None:
+        self.folder, self.size = folder, size
+        script = folder / "script.yaml"
+        script.write_text(yaml.safe_dump({"turns": turns, "default": {"text": "nothing more"}}))
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "SWARM_HOME": str(folder / "s"),
+            "XDG_RUNTIME_DIR": str(folder),
+            "TERM": "xterm-256color",
+            "LANG": "C.UTF-8",
+        }
+        self.options = [f"--provider=scripted:{script}", "-s", "danger-full-access"]
+
+    @contextmanager
+    def terminal(self, *words: str, name: str = "one"):
+        inside = self.folder / name
+        inside.mkdir(exist_ok=True)
+        argv = [SWARM, "chat", *(words or self.options)]
+        with open_tmux(inside, ["sh", "-c", 'cd "$0" && exec "$@"', str(self.folder), *argv],
+                       self.environment, self.size) as terminal:  # fmt: skip
+            terminal.wait("/help")
+            yield terminal
+
+    def compare(self, name: str, terminal: TmuxTerminal) -> None:
+        """What stands there becomes what the file says, within some seconds."""
+        path = CAPTURES / f"{name}-{self.size[0]}x{self.size[1]}.txt"
+        if os.environ.get("SWARM_WRITE_CAPTURES"):
+            time.sleep(2.0)
+            path.write_text(self._gentle_text(terminal))
+        end = time.monotonic() + 10.0
+        while (text := self._gentle_text(terminal)) != path.read_text():
+            if time.monotonic() > end:
+                assert text == path.read_text()
+            time.sleep(0.1)
+
+    def _gentle_text(self, terminal: TmuxTerminal) -> str:
+        return gentle(terminal.text().replace(str(self.folder), "FOLDER"))
+
+    def swarm(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [SWARM, *words], env=self.environment, cwd=self.folder, capture_output=True, text=True,
+            timeout=60, check=False,
+        )  # fmt: skip
+
+    def run_id(self) -> str:
+        (folder,) = (self.folder / "s" / "state" / "runs").iterdir()
+        return folder.name
+
+    def end(self) -> None:
+        """End what still runs: a kept-open run outlives its terminals."""
+        for folder in (self.folder / "s" / "state" / "runs").glob("*"):
+            self.swarm("kill", folder.name)
+
+
+@pytest.fixture(params=SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+def play(request):
+    plays: list[Play] = []
+    # A path of the same length each time: it stands in the captures, and lines are cut at the edge.
+    with tempfile.TemporaryDirectory(prefix="play-", dir="/tmp") as folder:
+
+        def make(*turns):
+            plays.append(Play(Path(folder), list(turns), request.param))
+            return plays[-1]
+
+        yield make
+        for one in plays:
+            one.end()
+
+
+def say(terminal: TmuxTerminal, words: str) -> None:
+    terminal.type(words)
+    terminal.wait(words)
+    terminal.press("Enter")
+
+
+def test_three_turns_and_quit(play):
+    stage = play(
+        says("/root", "Hello.\n\n- one\n- two\n\n**Three** is bold.", usage={"input_tokens": 1200}),
+        calls("/root", call("exec_command", cmd="printf 'a\\nb\\nc\\n'")),
+        says("/root", "It printed three lines."),
+        says("/root", "Goodbye."),
+    )
+    with stage.terminal() as terminal:
+        stage.compare("start", terminal)
+        say(terminal, "hello")
+        terminal.wait("Three is bold.")
+        terminal.wait("tokens —")
+        say(terminal, "print three lines")
+        terminal.wait("It printed three lines.")
+        say(terminal, "bye")
+        terminal.wait("Goodbye.")
+        terminal.wait("Esc stops", gone=True)
+        stage.compare("three-turns", terminal)
+        say(terminal, "/quit")
+        terminal.wait("is ended")
+        stage.compare("quit", terminal)
+
+
+def test_words_steer_the_turn_and_esc_stops_it_and_keeps_the_agent(play):
+    stage = play(
+        calls("/root", call("exec_command", cmd=HOLD, **LONG)),
+        says("/root", "I have read your other words."),
+        calls("/root", call("exec_command", cmd="sleep 60")),
+        says("/root", "Still here."),
+    )
+    with stage.terminal() as terminal:
+        say(terminal, "begin")
+        terminal.wait("Esc stops")
+        say(terminal, "and read this too")
+        terminal.wait("› and read this too")
+        stage.compare("steering", terminal)
+        (stage.folder / "go").touch()
+        terminal.wait("I have read your other words.")
+        say(terminal, "sleep now")
+        terminal.wait("$ sleep 60")
+        terminal.press("Escape")
+        terminal.wait("say how to go on")
+        say(terminal, "are you there?")
+        terminal.wait("Still here.")
+        terminal.wait("Esc stops", gone=True)
+        stage.compare("stopped", terminal)
+
+
+def test_words_wait_in_the_queue_while_the_agent_works(play):
+    stage = play(
+        calls("/root", call("exec_command", cmd=HOLD, **LONG)),
+        says("/root", "The first is done."),
+        says("/root", "And the second."),
+    )
+    with stage.terminal() as terminal:
+        say(terminal, "begin")
+        terminal.wait("words steer")
+        terminal.press("Tab")
+        terminal.wait("words queue")
+        say(terminal, "then this")
+        terminal.wait("queued: then this")
+        stage.compare("queue", terminal)
+        (stage.folder / "go").touch()
+        shown = terminal.wait("And the second.")
+        assert shown.index("The first is done.") < shown.index("› then this")
+
+
+def test_a_question_is_answered_where_one_types(play):
+    stage = play(
+        calls("/root", call("exec_command", cmd="touch made", justification="it must be there",
+                            sandbox_permissions="require_escalated")),
+        says("/root", "It is there."),
+        calls("/root", call("exec_command", cmd="touch other",
+                            sandbox_permissions="require_escalated")),
+        says("/root", "Then not."),
+    )  # fmt: skip
+    stage.options[-1] = "workspace-write"
+    with stage.terminal() as terminal:
+        say(terminal, "make it")
+        terminal.wait("y once")
+        stage.compare("approval", terminal)
+        terminal.press("y")
+        terminal.wait("It is there.")
+        assert (stage.folder / "made").exists()
+        say(terminal, "and the other")
+        terminal.wait("y once")
+        terminal.press("n")
+        terminal.wait("Then not.")
+        assert not (stage.folder / "other").exists()
+        stage.compare("approved-and-denied", terminal)
+
+
+def test_the_tree_of_agents_is_folded_and_one_of_them_can_be_selected(play):
+    stage = play(
+        calls("/root", *spawns("ann", "bob")),
+        calls("/root", waits("ann", "bob")),
+        says("/root", "Both are back."),
+        calls("/root/*", call("exec_command", cmd=f"echo working; {HOLD}", **LONG)),
+        says("/root/*", "{agent} was here"),
+    )
+    with stage.terminal() as terminal:
+        say(terminal, "send two")
+        terminal.wait("├─ ann")
+        terminal.wait("└─ bob")
+        terminal.wait("$ echo working; until")
+        terminal.press("C-Down")
+        terminal.wait("/root/ann ›")
+        terminal.press("C-t")
+        terminal.press("C-t")
+        terminal.wait("/root/ann (Ctrl-T: back)")
+        terminal.press("C-t")
+        terminal.wait("├─ ann")
+        terminal.press("C-Up")
+        terminal.wait("/root/ann ›", gone=True)
+        (stage.folder / "go").touch()
+        terminal.wait("Both are back.")
+        terminal.wait("Esc stops", gone=True)
+        terminal.wait("+ /root/ann")
+
+
+def test_a_conversation_is_left_and_comes_back_and_two_may_be_there(play):
+    stage = play(
+        says("/root", "First answer."),
+        says("/root", "Second answer."),
+        says("/root", "Third answer."),
+    )
+    with stage.terminal() as terminal:
+        say(terminal, "one")
+        terminal.wait("First answer.")
+        terminal.wait("Esc stops", gone=True)
+        terminal.press("C-c")
+        terminal.wait("Ctrl-C again leaves; the run goes on")
+        terminal.press("C-c")
+        terminal.wait("comes back")
+        stage.compare("left", terminal)
+    with (
+        stage.terminal(stage.run_id(), name="two") as two,
+        stage.terminal(stage.run_id(), name="three") as three,
+    ):
+        two.wait("First answer.")
+        stage.compare("back", two)
+        three.wait("First answer.")
+        say(two, "two")
+        two.wait("Second answer.")
+        three.wait("› two")
+        three.wait("Second answer.")
+        say(three, "three")
+        two.wait("Third answer.")
+
+
+def test_a_killed_conversation_leaves_the_question_and_the_next_one_answers_it(play):
+    stage = play(
+        calls("/root", call("exec_command", cmd="touch made",
+                            sandbox_permissions="require_escalated")),
+        says("/root", "It is there."),
+    )  # fmt: skip
+    stage.options[-1] = "workspace-write"
+    with stage.terminal() as terminal:
+        say(terminal, "make it")
+        terminal.wait("y once")
+        pid = int(terminal.tmux("display-message", "-p", "-t", "play", "#{pane_pid}"))
+        os.kill(pid, signal.SIGKILL)
+    with (
+        stage.terminal(stage.run_id(), name="two") as two,
+        stage.terminal(stage.run_id(), name="three") as three,
+    ):
+        two.wait("y once")
+        three.wait("y once")
+        two.press("y")
+        two.wait("It is there.")
+        three.wait("approved by person")
+        three.wait("It is there.")
+        assert "y once" not in three.text()
+
+
+def test_files_are_taken_back_and_an_ended_run_goes_on(play):
+    patch = "*** Begin Patch\n*** Add File: new.txt\n+one\n+two\n*** End Patch"
+    stage = play(
+        {"agent": "/root", "calls": [{"name": "apply_patch", "custom": True, "arguments": patch}]},
+        says("/root", "Written."),
+        says("/root", "Here again."),
+    )
+    with stage.terminal() as terminal:
+        say(terminal, "write")
+        terminal.wait("Written.")
+        terminal.wait("Esc stops", gone=True)
+        stage.compare("patch", terminal)
+        say(terminal, "/diff")
+        terminal.wait("+++ b/new.txt")
+        assert (stage.folder / "new.txt").exists()
+        say(terminal, "/undo")
+        terminal.wait("put back 1 file")
+        assert not (stage.folder / "new.txt").exists()
+        stage.swarm("kill", stage.run_id())
+        terminal.wait("the run ended")
+        say(terminal, "go on")
+        terminal.wait("Here again.")
+
+
+def test_what_is_pasted_cannot_hurt_the_terminal_or_the_run(play):
+    stage = play(says("/root", "I got it."))
+    with stage.terminal() as terminal:
+        terminal.paste("x" * 1_000_000)
+        terminal.wait("1,000,000 bytes were pasted")
+        terminal.paste("\x00\x01\x1b[2J\x1b]0;title\x07\x7fred")
+        terminal.wait("are no text")
+        terminal.press("C-u")
+        terminal.paste("line\n" * 2_000)
+        terminal.wait("[pasted 1: 10,000 characters, 2,001 lines]")
+        terminal.press("Enter")
+        terminal.wait("… 1988 more lines")
+        terminal.wait("I got it.")
+
+
+def test_a_window_may_become_tiny_and_large_again(play):
+    stage = play(
+        calls("/root", call("exec_command", cmd=f"echo {'wide ' * 30}; {HOLD}", **LONG)),
+        says("/root", "Done."),
+    )
+    with stage.terminal() as terminal:
+        say(terminal, "begin")
+        terminal.wait("Esc stops")
+        columns, rows = stage.size
+        terminal.resize(30, rows)
+        terminal.wait("Esc stops · words steer (Tab)\n")
+        terminal.resize(columns, rows)
+        terminal.wait("Esc stops · words steer (Tab) ·")
+        terminal.resize(20, 5)
+        terminal.wait("Esc stops · words s…")
+        terminal.resize(columns, rows)
+        (stage.folder / "go").touch()
+        terminal.wait("Done.")
+        terminal.wait("Esc stops", gone=True)
+        say(terminal, "/quit")
+        terminal.wait("is ended")
+
+
+def test_escape_sequences_of_models_and_commands_are_not_obeyed(play):
+    evil = "\x1b[2J\x1b]0;owned\x07\x1b[31mred\u202etxt"
+    stage = play(
+        calls("/root", call("exec_command", cmd="printf '\\033[2J\\033]0;owned\\007here'")),
+        says("/root", evil),
+    )
+    with stage.terminal() as terminal:
+        say(terminal, "/no-such")
+        terminal.wait("no command /no-such")
+        say(terminal, "be evil")
+        shown = terminal.wait("redtxt")
+        assert "› be evil" in shown
+        assert "here" in shown
+        assert (
+            terminal.tmux("display-message", "-p", "-t", "play", "#{pane_title}").strip() != "owned"
+        )

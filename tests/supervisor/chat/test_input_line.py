@@ -1,0 +1,113 @@
+"""What is typed and pasted: file names, pictures, long and broken text."""
+
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swarm.mailbox.protocol.control import AgentView
+from swarm.supervisor.chat.file_mentions import is_mentionable, mention_at, rank_files
+from swarm.supervisor.chat.image_mentions import find_images
+from swarm.supervisor.chat.input_completion import list_git_files
+from swarm.supervisor.chat.pasted_text import MOST_TEXT_BYTES, PastedTexts
+from swarm.supervisor.chat.words_to_send import decide_delivery, next_queued
+
+
+@pytest.mark.parametrize(
+    ("before", "typed"),
+    [
+        ("look at @src/ma", "src/ma"),
+        ("@", ""),
+        ("a\n@b", "b"),
+        ("mail me@example.org", None),
+        ("@done and", None),
+        ("", None),
+    ],
+)
+def test_a_mention_begins_with_an_at_after_a_blank(before, typed):
+    assert mention_at(before) == typed
+
+
+def test_names_that_begin_with_the_letters_come_first():
+    files = ("docs/main.md", "src/domain.py", "src/main.py", "m/a/i/n.txt", "other.py")
+    assert rank_files(files, "main") == [
+        "src/main.py", "docs/main.md", "src/domain.py", "m/a/i/n.txt",
+    ]  # fmt: skip
+    assert rank_files(files, "zzz") == []
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a\nb", "a\x1b[2Jb", "a\u202eb", "\udcff"])
+def test_names_that_cannot_be_shown_are_not_offered(name):
+    assert not is_mentionable(name)
+
+
+def test_files_come_from_git_and_its_rules(tmp_path):
+    assert list_git_files(tmp_path) == ()
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    for name in ("a.py", "b.log", "with blank"):
+        (tmp_path / name).touch()
+    (tmp_path / ".gitignore").write_text("*.log\n")
+    assert list_git_files(tmp_path) == (".gitignore", "a.py")
+
+
+def test_pictures_are_found_by_name_and_by_pasted_path(tmp_path):
+    (tmp_path / "a.png").touch()
+    (tmp_path / "my shot.PNG").touch()
+    line = f"see @a.png and '{tmp_path}/my shot.PNG' but not b.png or a.txt"
+    assert find_images(line, tmp_path) == (f"{tmp_path}/a.png", f"{tmp_path}/my shot.PNG")
+    assert find_images("don't look at a.png", tmp_path) == (f"{tmp_path}/a.png",)
+    assert find_images("nothing here", tmp_path) == ()
+
+
+def test_a_long_paste_is_a_mark_until_it_is_sent():
+    pastes = PastedTexts()
+    text = "line\n" * 100
+    first = pastes.add(text)
+    assert first.inline == "[pasted 1: 500 characters, 101 lines]"
+    assert first.notice == ""
+    assert pastes.expand(f"see {first.inline}!") == f"see {text}!"
+    pastes.clear()
+    assert pastes.expand(first.inline) == first.inline
+
+
+@pytest.mark.parametrize("size", [MOST_TEXT_BYTES + 1, 5 * MOST_TEXT_BYTES])
+def test_a_paste_over_the_limit_is_not_taken(size):
+    paste = PastedTexts().add("x" * size)
+    assert paste.inline == ""
+    assert "put them into a file" in paste.notice
+
+
+@given(st.text())
+def test_nothing_pasted_can_control_a_terminal(raw):
+    inline = PastedTexts().add(raw).inline
+    assert not any(ord(sign) < 32 and sign not in "\n\t" for sign in inline)
+    assert "\x7f" not in inline
+    inline.encode()  # no lone surrogates
+
+
+IDLE, BUSY = AgentView(path="/root", state="idle"), AgentView(path="/root", state="running")
+
+
+@pytest.mark.parametrize(
+    ("has_run", "is_alive", "target", "mode", "delivery"),
+    [
+        (False, False, None, "steer", "start"),
+        (True, False, IDLE, "steer", "resume"),
+        (True, False, BUSY, "queue", "resume"),
+        (True, True, IDLE, "steer", "send"),
+        (True, True, IDLE, "queue", "send"),
+        (True, True, BUSY, "steer", "send"),
+        (True, True, BUSY, "queue", "queue"),
+        (True, True, None, "queue", "send"),
+    ],
+)
+def test_where_words_go(has_run, is_alive, target, mode, delivery):
+    decided = decide_delivery(has_run=has_run, is_alive=is_alive, target=target, busy_mode=mode)
+    assert decided == delivery
+
+
+def test_queued_words_wait_for_the_end_of_the_turn():
+    assert next_queued(("a", "b"), BUSY) is None
+    assert next_queued(("a", "b"), IDLE) == "a"
+    assert next_queued((), IDLE) is None

@@ -1,0 +1,86 @@
+"""How a typed line is read: a command, words, or an error that says what to type."""
+
+import re
+
+import pytest
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.control import AgentView
+from swarm.supervisor.chat.chat_commands import help_lines, twin_arguments
+from swarm.supervisor.chat.slash_commands import (
+    SLASH_COMMANDS,
+    SlashCall,
+    matching_commands,
+    parse_slash,
+)
+from swarm.supervisor.cli.lazy_commands import LAZY_COMMANDS
+
+
+@pytest.mark.parametrize(
+    ("line", "call"),
+    [
+        ("hello", None),
+        (" /help", None),
+        ("/etc/hosts is wrong", None),
+        ("/", None),
+        ("/help\nand more", None),
+        ("/help", SlashCall("help")),
+        ("/model  gpt-5 ", SlashCall("model", ("gpt-5",))),
+        ("/permissions read-only never", SlashCall("permissions", ("read-only", "never"))),
+        ("/review look at the tests first", SlashCall("review", ("look at the tests first",))),
+        ("/review", SlashCall("review")),
+    ],
+)
+def test_a_line_is_a_command_only_if_it_begins_with_one(line, call):
+    assert parse_slash(line) == call
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("/modle x", "did you mean /model?"),
+        ("/zzz", "/help lists all"),
+        ("/help me", "/help takes fewer words: /help"),
+        ("/model a b", "/model takes fewer words: /model [NAME]"),
+    ],
+)
+def test_a_wrong_command_says_what_to_type(line, words):
+    with pytest.raises(UsageError, match=re.escape(words)):
+        parse_slash(line)
+
+
+@pytest.mark.parametrize(
+    ("typed", "names"),
+    [("mo", ["model"]), ("re", ["review", "resume"]), ("diff", ["diff"]), ("xyz", [])],
+)
+def test_commands_that_begin_with_the_letters_come_first(typed, names):
+    assert [one.name for one in matching_commands(typed)] == names
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments"),
+    [
+        (SlashCall("agents"), ["show", "1a2b"]),
+        (SlashCall("diff", ("scout",)), ["diff", "1a2b", "scout"]),
+        (SlashCall("undo"), ["undo", "1a2b"]),
+        (SlashCall("rollback"), ["rollback", "1a2b", "/root/a", "--turns", "1"]),
+        (SlashCall("fork"), ["fork", "1a2b"]),
+        (SlashCall("review"), ["review", "--run", "1a2b", "--agent", "/root/a", "--uncommitted"]),
+        (SlashCall("tools"), ["roles", "explain", "explorer"]),
+    ],
+)
+def test_a_command_is_its_twin_on_the_command_line(call, arguments):
+    agent = AgentView(path="/root/a", role="explorer")
+    assert twin_arguments(call, "1a2b", agent) == arguments
+    assert arguments[0] in LAZY_COMMANDS
+
+
+@pytest.mark.parametrize("turns", ["0", "-1", "many", "²"])
+def test_a_number_of_turns_that_is_none_is_refused(turns):
+    with pytest.raises(UsageError, match="/rollback 2"):
+        twin_arguments(SlashCall("rollback", (turns,)), "1a2b", None)
+
+
+def test_the_help_names_every_command():
+    text = "\n".join(str(line) for line in help_lines())
+    assert all(f"/{one.name}" in text for one in SLASH_COMMANDS)
