@@ -11,12 +11,18 @@ from collections.abc import Collection, Iterator, MutableMapping
 from contextlib import suppress
 from pathlib import Path
 
+_CREDENTIAL = re.compile(r"key|secret|token|pass|auth|credential|header", re.IGNORECASE)
 _WIPEABLE = re.compile(r"[\w+/=.~:-]{16,}", re.ASCII)  # shorter texts may be ordinary words
 # fields 50 and 51 of proc(5) stat; index 0 is the field after the name
 _ENV_START, _ENV_END = 47, 48
 _libc = ctypes.CDLL(None)
 _libc.memmem.restype = ctypes.c_void_p
 _libc.memmem.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
+
+
+def is_credential_name(name: str) -> bool:
+    """True if a variable or header of this name likely holds something secret."""
+    return _CREDENTIAL.search(name) is not None
 
 
 def take_keys(environment: MutableMapping[str, str], variables: Collection[str]) -> dict[str, str]:

@@ -15,6 +15,7 @@ from swarm.mailbox.protocol.limits import (
     Budget,
     DangerFullAccess,
     Limits,
+    McpAccess,
     NetworkPolicy,
     ProfilePolicy,
     ReadOnly,
@@ -50,6 +51,7 @@ def narrow_limits(parent: Limits, role: Role) -> Limits:
         network=network,
         unix_sockets=narrow_role_sockets(parent.unix_sockets, role),
         planning=parent.planning,
+        mcp=narrow_role_servers(parent.mcp, role),
     )
 
 
@@ -58,6 +60,25 @@ def narrow_role_sockets(parent: UnixSockets, role: Role) -> UnixSockets:
     if role.unix_sockets is not None:
         return intersect_sockets(parent, role.unix_sockets)
     return parent if _keeps_network(role) else UnixSockets()
+
+
+def narrow_role_servers(parent: tuple[McpAccess, ...], role: Role) -> tuple[McpAccess, ...]:
+    """The MCP servers and tools that an agent of this role may use."""
+    narrower = {one.server: one.tools for one in role.mcp_tools}
+    named = role.mcp_servers
+    kept = (one for one in parent if named is None or one.server in named)
+    return tuple(
+        msgspec.structs.replace(one, tools=_common_tools(one.tools, narrower.get(one.server)))
+        for one in kept
+    )
+
+
+def _common_tools(
+    parent: tuple[str, ...] | None, wanted: tuple[str, ...] | None
+) -> tuple[str, ...] | None:
+    if parent is None or wanted is None:
+        return wanted if parent is None else parent
+    return tuple(name for name in wanted if name in parent)
 
 
 def narrow_role_network(parent: NetworkPolicy | None, role: Role) -> NetworkPolicy | None:

@@ -5,7 +5,13 @@ from typing import Annotated
 import msgspec
 
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import AskForApproval, Budget, NetworkPolicy, UnixSockets
+from swarm.mailbox.protocol.limits import (
+    AskForApproval,
+    Budget,
+    McpAccess,
+    NetworkPolicy,
+    UnixSockets,
+)
 from swarm.mailbox.protocol.spec import RoleBrief
 
 from .config.schema import BudgetTable, NetworkTable, SandboxMode, WorkspaceTable
@@ -41,6 +47,8 @@ class RoleFile(Value, forbid_unknown_fields=True):
     sandbox_mode: SandboxMode | None = None
     sandbox_workspace_write: WorkspaceTable | None = None
     network: NetworkTable | None = None
+    mcp_servers: tuple[str, ...] | None = None  # swarm's own: names; None: the parent's
+    enabled_tools: dict[str, tuple[str, ...]] = {}  # swarm's own: by server, its own names
     budget: RoleBudget = RoleBudget()
 
 
@@ -61,6 +69,8 @@ class Role(Value):
     workspace: WorkspaceTable | None = None
     network: NetworkPolicy | None = None
     unix_sockets: UnixSockets | None = None
+    mcp_servers: tuple[str, ...] | None = None
+    mcp_tools: tuple[McpAccess, ...] = ()  # narrows these servers, named above or inherited
     budget: Budget = Budget()  # its own; limits higher in the tree apply too
     source: str = "built-in"
 
@@ -93,6 +103,10 @@ def role_from_file(file: RoleFile, *, name: str, source: str) -> Role:
         workspace=file.sandbox_workspace_write,
         network=None if file.network is None else read_network_table(file.network, "network"),
         unix_sockets=None if file.network is None else read_socket_table(file.network, "network"),
+        mcp_servers=file.mcp_servers,
+        mcp_tools=tuple(
+            McpAccess(server=name, tools=tools) for name, tools in file.enabled_tools.items()
+        ),
         budget=msgspec.convert(file.budget, Budget, from_attributes=True),
         source=source,
     )

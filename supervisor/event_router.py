@@ -54,6 +54,7 @@ from swarm.mailbox.protocol.requests import (
     EnvironmentReply,
     KeepFiles,
     ListChanges,
+    McpRequest,
     NonTeamRequest,
     RequestApproval,
     StoreBlob,
@@ -67,6 +68,7 @@ from .agents.agent_record import Agent
 from .approvals.approval_endpoint import ApprovalEndpoint
 from .control_requests.settings_change import settings_of
 from .file_history.file_history import FileHistory
+from .mcp.mcp_requests import McpEndpoint
 from .processes.service_process import Service
 from .processes.shell_snapshot import ShellSnapshot
 from .run_context import RunContext
@@ -98,10 +100,11 @@ class EventRouter:
         services: Sequence[Service],
         team_service: TeamService,
         approvals: ApprovalEndpoint,
+        mcp: McpEndpoint,
         nursery: trio.Nursery,
     ) -> None:
         self._run, self._agents, self._services, self._nursery = running, agents, services, nursery
-        self._team_service, self._approvals = team_service, approvals
+        self._team_service, self._approvals, self._mcp = team_service, approvals, mcp
         self.file_history = FileHistory(running, nursery)
         self.unreadable_count = 0
         self._warned_of_landlock = False
@@ -220,6 +223,7 @@ class EventRouter:
             case TurnCompleted() | TurnFailed() | TurnAborted():
                 agent.end_turn()
                 self._approvals.withdraw(agent)
+                self._mcp.withdraw(agent)
                 self.file_history.change_watcher.turn_ended(agent, event.turn_id)
                 return event, lambda: self._agents.on_turn_end(agent, event)
             case CallBegan():
@@ -295,6 +299,8 @@ class EventRouter:
         self._run.mailbox.acknowledge(message, soon=False)
         if isinstance(asked.request, NonTeamRequest):
             self._nursery.start_soon(self._serve_request, agent, asked.request_id, asked.request)
+        elif isinstance(asked.request, McpRequest):
+            self._mcp.serve(agent, asked.request_id, asked.request)
         elif isinstance(asked.request, RequestApproval):
             self._approvals.serve(agent, asked.request_id, asked.request)
         else:

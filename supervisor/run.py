@@ -46,6 +46,8 @@ from .journal.journal import open_journal
 from .journal.journal_files import repair_tail
 from .journal.journal_reader import BadLine, last_seq, run_records
 from .journal.replay import RunPast, fold_run
+from .mcp.hub_manager import HubManager
+from .mcp.mcp_requests import McpEndpoint
 from .network.proxy_manager import ProxyManager
 from .processes.early_start import EarlyProcesses
 from .processes.gateway_manager import GatewayManager
@@ -210,7 +212,7 @@ async def _open_context(
         open_journal(
             run_paths,
             last_seq=past.last_seq,
-            redactor=Redactor(request.keys.values()),
+            redactor=Redactor(request.secrets),
             unix_s=dependencies.entropy.unix_s,
         )
     )
@@ -281,11 +283,13 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
     budget = _open_budget(running, past)
     models = str(locked.user_paths.models)
     gateway = GatewayManager(running, gateway_address, budget, models_dir=models)
+    hub = HubManager(running, first_epoch=gateway_address.epoch)
     async with trio.open_nursery() as nursery:
 
         def forget(agent: Agent) -> None:
             budget.forget_agent(agent)
             nursery.start_soon(gateway.forget_agent, agent.plan.agent_id, agent.epoch)
+            nursery.start_soon(hub.release_agent, agent.plan.agent_id)
 
         hooks = AgentHooks(budget.admit, forget, find_model=lambda: gateway.model)
         nursery.start_soon(budget.run)
@@ -298,9 +302,11 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
         shutdown = RunShutdown(agents, team_service, nursery, keep_open=running.request.keep_open)
         queue = _open_approvals(running, agents, team_service, nursery, locked.user_paths)
         proxy = ProxyManager(running, nursery, queue.broker, first_epoch=gateway_address.epoch)
-        services = (gateway, proxy)
-        router = EventRouter(running, agents, services, team_service, queue.endpoint, nursery)
+        services = (gateway, proxy, hub)
+        mcp = McpEndpoint(running, hub, nursery)
+        router = EventRouter(running, agents, services, team_service, queue.endpoint, mcp, nursery)
         nursery.start_soon(proxy.run)
+        nursery.start_soon(hub.run)
         nursery.start_soon(router.run)
         locked.signals.set_handler(shutdown.handle_signal)
         nursery.start_soon(watch_folders, running.paths, locked.lock_fd)
@@ -320,10 +326,11 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
             router.file_history.change_watcher.scan_baseline(running.request)
             await proxy.wait_ready()
             workload = locked.make_workload(running, agents, team_service, gateway, shutdown, past)
-            completed = await workload.run()
+            completed = await _run_workload(hub, workload)
             agents.run_end.begin()  # agents that still work continue after a resume
             team_service.close()
             proxy.process.loop.expect_end()
+            hub.process.loop.expect_end()
             await shutdown.carry_out(
                 gateway.process.loop.stop, partial(running.processes.close, grace_s=0.0)
             )
@@ -331,6 +338,13 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
             await router.file_history.change_watcher.finish()
             nursery.cancel_scope.cancel()
     return completed
+
+
+async def _run_workload(hub: HubManager, workload: Workload) -> RunCompleted:
+    """Run the task, unless an MCP server is missing without which the run must not begin."""
+    if missing := await hub.start_required():
+        return RunCompleted(status="failed", message=missing)
+    return await workload.run()
 
 
 def _open_approvals(

@@ -25,4 +25,5 @@ def run_limits(running: RunContext, *, for_fan_out: bool = False) -> Limits:
         max_depth=request.max_depth,
         network=network,
         unix_sockets=request.fan_unix_sockets if for_fan_out else request.unix_sockets,
+        mcp=request.mcp.items if for_fan_out else request.mcp.root,
     )

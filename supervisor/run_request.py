@@ -4,12 +4,14 @@ from typing import Literal
 
 import msgspec
 
+from swarm.mailbox.key_wiping import is_credential_name
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.control import ChangeSettings
 from swarm.mailbox.protocol.limits import (
     AskForApproval,
     Budget,
     Granular,
+    McpAccess,
     NetworkPolicy,
     ResourceLimits,
     Reviewer,
@@ -17,6 +19,7 @@ from swarm.mailbox.protocol.limits import (
     UnixSockets,
 )
 from swarm.mailbox.protocol.limits import WorkspaceWrite as _WorkspaceWrite
+from swarm.mailbox.protocol.mcp import McpServer
 from swarm.mailbox.protocol.review import ReviewTarget
 from swarm.mailbox.protocol.rules import RuleSet
 from swarm.mailbox.protocol.settings import Summary, Verbosity
@@ -65,6 +68,14 @@ class CodeReview(Value):
 
     target: ReviewTarget
     hint: str = ""  # for people: what is reviewed
+
+
+class McpSettings(Value):
+    """The MCP servers of a run, and which of them the root may use."""
+
+    servers: tuple[McpServer, ...] = ()
+    root: tuple[McpAccess, ...] = ()
+    items: tuple[McpAccess, ...] = ()  # for agents of the fan-out
 
 
 class RunRequest(Value):
@@ -145,12 +156,20 @@ class RunRequest(Value):
     next_settings: ChangeSettings | None = None  # settings of a resumed run's root from now on
     notify: tuple[str, ...] = ()  # command started after each turn of the root
     keys: dict[str, str] = {}  # taken out of the environment; only the gateway gets them, by pipe
+    mcp: McpSettings = McpSettings()
+    mcp_credentials: dict[str, str] = {}  # values by key; only the hub gets them, by pipe
     environment: dict[str, str] = {}  # what agents and commands may see
 
     @property
     def answer_schema(self) -> bytes | None:
         """The JSON schema of every answer of the root; its last answer is the run's result."""
         return msgspec.json.encode(self.output_schema) if self.output_schema else None
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """All values that must not be shown or written."""
+        named = (v for key, v in self.mcp_credentials.items() if is_credential_name(key))
+        return (*self.keys.values(), *named)
 
     @property
     def goes_upstream(self) -> bool:

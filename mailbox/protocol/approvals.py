@@ -8,6 +8,7 @@ from typing import Literal
 
 from .base import Tagged, Value
 from .changes import FileChange
+from .mcp import McpAnnotations
 from .parsed_command import ParsedCommand
 
 SandboxPermissions = Literal["use_default", "require_escalated", "with_additional_permissions"]
@@ -23,6 +24,7 @@ Cause = Literal[
     "commit",  # it would write the repository's own data
     "network",  # it would reach a host that is not allowed yet
     "question",  # the model asks a person something
+    "mcp_tool",  # it would call a tool of an MCP server
 ]
 
 
@@ -72,6 +74,17 @@ class NetworkAction(Tagged, tag="network"):
     trigger: str = ""  # the command that causes it
 
 
+class McpToolAction(Tagged, tag="mcp_tool"):
+    """A call of a tool of an MCP server. All texts but the server's name are untrusted."""
+
+    server: str
+    tool: str
+    arguments: str  # JSON
+    description: str = ""
+    annotations: McpAnnotations = McpAnnotations()
+    source: str = ""  # where the server is configured
+
+
 class PermissionsAction(Tagged, tag="permissions"):
     permissions: ExtraPermissions
 
@@ -96,7 +109,14 @@ class QuestionsAction(Tagged, tag="questions"):
     questions: tuple[PersonQuestion, ...]
 
 
-AnyAction = CommandAction | PatchAction | NetworkAction | PermissionsAction | QuestionsAction
+AnyAction = (
+    CommandAction
+    | PatchAction
+    | NetworkAction
+    | McpToolAction
+    | PermissionsAction
+    | QuestionsAction
+)
 
 
 class ApprovalRequest(Value):

@@ -29,7 +29,7 @@ class Hello(Tagged):
     secret: bytes
     pid: int
     protocol_version: int
-    kind: Literal["agent", "gateway", "proxy"] = "agent"
+    kind: Literal["agent", "gateway", "proxy", "hub"] = "agent"
     # for agents whose role locks their process: what the kernel lacks for it
     lock_gap: LockGap = ""
 
@@ -141,13 +141,21 @@ class PlanCall(Tagged, tag="plan"):
     explanation: str | None = None
 
 
+class McpCall(Tagged, tag="mcp"):
+    """A tool of an MCP server. `arguments` is JSON text, cut."""
+
+    server: str
+    tool: str
+    arguments: str = ""
+
+
 class OtherCall(Tagged, tag="other"):
     """Any other tool: its most telling argument, in one line."""
 
     argument: str = ""
 
 
-AnyCallDetail = CommandCall | StdinCall | PatchCall | PlanCall | OtherCall
+AnyCallDetail = CommandCall | StdinCall | PatchCall | PlanCall | McpCall | OtherCall
 
 
 class FileWatch(Value):

@@ -125,6 +125,13 @@ class ResourceLimits(Value):
     agent_processes: int | None = None
 
 
+class McpAccess(Value):
+    """An MCP server that an agent may use; `tools` are the server's own names, None: all."""
+
+    server: str
+    tools: tuple[str, ...] | None = None
+
+
 class Limits(Value):
     """An agent's whole authority, computed once by the supervisor. No child gets more."""
 
@@ -138,3 +145,4 @@ class Limits(Value):
     network: NetworkPolicy | None = None  # None: as `sandbox` says, all or nothing
     unix_sockets: UnixSockets = UnixSockets()  # in addition to those that the sandbox shows anyway
     planning: bool = False  # plan mode: it only reads, until a person accepts its plan
+    mcp: tuple[McpAccess, ...] = ()  # no other MCP server can be used

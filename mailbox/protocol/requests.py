@@ -4,6 +4,12 @@ from typing import Literal
 
 from .approvals import ApprovalOutcome, ApprovalRequest, DecidedBy, ExtraPermissions, Scope
 from .base import Tagged, Value
+from .mcp import (
+    CallMcpTool,
+    ListMcpTools,
+    McpOutcome,
+    McpTools,
+)
 
 
 class StoreBlob(Tagged):
@@ -131,8 +137,10 @@ class ReportJobResult(Tagged):
 
 # Requests that involve no other agent.
 NonTeamRequest = StoreBlob | GetEnvironment | KeepFiles | WatchFiles | ListChanges
+McpRequest = ListMcpTools | CallMcpTool
 AnyRequest = (
     NonTeamRequest
+    | McpRequest
     | RequestApproval
     | Spawn
     | SendMail
@@ -262,4 +270,6 @@ AnyReply = (
     | PreviousStatus
     | JobEnded
     | ResultAccepted
+    | McpTools
+    | McpOutcome
 )

@@ -6,6 +6,7 @@ from .approvals import ExtraPermissions
 from .base import Tagged, Value
 from .items import TokenUsage
 from .limits import Limits, ResourceLimits
+from .mcp import McpServer
 from .rules import RuleSet
 from .settings import Summary, Verbosity
 
@@ -126,6 +127,9 @@ class AgentSpec(Tagged):
     job: str = ""
     rules: RuleSet = RuleSet()
     granted: ExtraPermissions = ExtraPermissions()  # granted by a person for longer than one call
+    mcp_wait_s: float = (
+        0.0  # how long its first request waits for the tools of MCP servers; 0: none
+    )
     proxy_endpoint: str = ""  # path of the network proxy's socket; "" = this run has none
     network_ticket: bytes = b""  # sent to the proxy with every command; see `credentials`
     resources: ResourceLimits = ResourceLimits()  # for its commands
@@ -232,6 +236,25 @@ class ProxySpec(Tagged):
     upstream: dict[str, str] = {}  # variables that name another proxy; they may hold a password
 
 
-AnySpec = AgentSpec | GatewaySpec | ProxySpec
+class HubSpec(Tagged):
+    """The start of the hub. The credentials of its servers come through a pipe."""
+
+    run_id: str
+    epoch: int
+    endpoint: str  # the supervisor's mailbox
+    identity: bytes
+    secret: bytes
+    servers: tuple[McpServer, ...]
+    environment: dict[str, str] = {}  # what servers may inherit a part of
+    cwd: str = ""  # of the run, for servers that name none
+    tmp_dir: str = ""  # each server gets a folder of its own in it
+    hidden_paths: tuple[str, ...] = ()  # as in `AgentSpec`
+    hidden_folders: tuple[FolderIdentity, ...] = ()
+    resources: ResourceLimits = ResourceLimits()  # of each server
+    run_began_s: float = 0.0
+    sandbox_required: str = ""  # why no server may run outside the sandbox
+
+
+AnySpec = AgentSpec | GatewaySpec | ProxySpec | HubSpec
 encode_spec = msgspec.msgpack.Encoder().encode
 decode_spec = msgspec.msgpack.Decoder(AnySpec).decode

@@ -13,6 +13,7 @@ import msgspec
 from swarm.mailbox.errors import UsageError
 
 from .key_positions import ANY_KEY, KeyPath, TextPosition, find_key_positions, find_position
+from .mcp_table import McpServerTable, McpToolTable, table_problems
 from .merge import Layer, as_table, is_table
 from .no_effect import keys_without_effect
 from .schema import (
@@ -27,10 +28,12 @@ from .schema import (
     ProviderTable,
     RoleTable,
     ShellTable,
+    Toml,
 )
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 _MOST_NAMED = 20
+_BEARER_TOKEN = "bearer_token is not supported; name a variable with bearer_token_env_var"
 _AT = re.compile(r" - at `\$\.?([^`]*)`")
 
 
@@ -48,6 +51,13 @@ def check_layer(layer: Layer) -> None:
     providers = as_table(values.get("model_providers"))
     tables = {name: _typed(layer, ("model_providers", name), table, ProviderTable)
               for name, table in providers.items()}  # fmt: skip
+    servers = as_table(values.get("mcp_servers"))
+    for name, table in servers.items():
+        if is_table(table) and "bearer_token" in table:
+            raise error_at(layer, ("mcp_servers", name, "bearer_token"), _BEARER_TOKEN)
+        server = _typed(layer, ("mcp_servers", name), table, McpServerTable)
+        for key, problem in table_problems(name, server):
+            raise error_at(layer, ("mcp_servers", name, *([key] if key else [])), problem)
     agents = as_table(values.get("agents"))
     for name, role in agents.items():
         if name not in AgentsTable.__struct_fields__ and is_table(role):
@@ -133,6 +143,8 @@ def unknown_keys(layer: Layer) -> Iterator[str]:
                 for inner, kind in (("auth", AuthTable), ("keyring", KeyringTable)):
                     within = as_table(table).get(inner)
                     yield from _unknown_in(layer, (key, name, inner), within, kind)
+        elif key == "mcp_servers":
+            yield from _unknown_server_keys(layer, as_table(value))
         elif key == "permissions":
             for name, table in as_table(value).items():
                 yield from _unknown_in(layer, (key, name), table, PermissionProfile)
@@ -148,6 +160,14 @@ def unknown_keys(layer: Layer) -> Iterator[str]:
             default = getattr(Config(), key)
             if isinstance(default, msgspec.Struct):
                 yield from _unknown_in(layer, (key,), value, type(default))
+
+
+def _unknown_server_keys(layer: Layer, servers: Toml) -> Iterator[str]:
+    for name, table in servers.items():
+        yield from _unknown_in(layer, ("mcp_servers", name), table, McpServerTable)
+        for tool, inside in as_table(as_table(table).get("tools")).items():
+            path = ("mcp_servers", name, "tools", tool)
+            yield from _unknown_in(layer, path, inside, McpToolTable)
 
 
 def idle_keys(layer: Layer) -> Iterator[str]:

@@ -32,6 +32,12 @@ def absolute_paths(values: Toml, folder: Path) -> Toml:
             agents[name] = {**table, "config_file": _absolute(path, folder)}
     if agents:
         fixed["agents"] = agents
+    servers = as_table(fixed.get("mcp_servers"))
+    if servers:
+        fixed["mcp_servers"] = {
+            name: _server_paths(as_table(table), folder) if is_table(table) else table
+            for name, table in servers.items()
+        }
     providers = as_table(fixed.get("model_providers"))
     if providers:
         fixed["model_providers"] = {
@@ -43,6 +49,18 @@ def absolute_paths(values: Toml, folder: Path) -> Toml:
 
 def is_list(value: object) -> TypeGuard[list[object]]:
     return isinstance(value, list)
+
+
+def _server_paths(table: Toml, folder: Path) -> Toml:
+    """Resolve `cwd`, `writable_roots`, and a `command` with a slash but without a variable."""
+    fixed = dict(table)
+    if isinstance(path := fixed.get("cwd"), str):
+        fixed["cwd"] = _absolute(path, folder)
+    if isinstance(path := fixed.get("command"), str) and "/" in path and "${" not in path:
+        fixed["command"] = _absolute(path, folder)
+    if is_list(roots := fixed.get("writable_roots")):
+        fixed["writable_roots"] = [_absolute(r, folder) if isinstance(r, str) else r for r in roots]
+    return fixed
 
 
 def _provider_paths(table: Toml, folder: Path) -> Toml:

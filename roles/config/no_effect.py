@@ -14,6 +14,8 @@ _READ_ELSEWHERE = frozenset({"projects"})  # used in trust.py, for "untrusted"
 # Keys within supported tables; `*` is any name.
 _INNER = (
     *(tuple(key.split(".")) for key in sorted(CODEX_INNER_KEYS)),
+    ("mcp_servers", "*", "oauth_resource"),
+    ("mcp_servers", "*", "scopes"),
     ("model_providers", "*", "supports_websockets"),
     ("model_providers", "*", "websocket_connect_timeout_ms"),
     ("shell_environment_policy", "experimental_use_profile"),
@@ -54,7 +56,7 @@ def keys_without_effect(layer: Layer) -> Iterator[KeyPath]:
 
 
 def _of_codex(key: str, value: object) -> Iterator[KeyPath]:
-    """Report a table's keys one by one: `history.persistence`, `mcp_servers.docs`."""
+    """Report a table's keys one by one: `history.persistence`, `hooks.stop`."""
     if is_table(value) and value:
         for inner, given in as_table(value).items():
             if not _says_what_is(f"{key}.{inner}", given):

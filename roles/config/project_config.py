@@ -19,10 +19,13 @@ from ..skills.discovery import has_skill_folder, read_project_skills
 from .file_reading import FILE_BYTES, decode_text, folder_warnings, parse_toml, read_bounded
 from .layer_check import find_key_position
 from .layer_paths import absolute_paths, is_list
-from .merge import Layer, as_table, is_table
+from .mcp_table import read_mcp_json
+from .merge import Layer, as_table, is_table, merge_tables
+from .project_servers import without_known_servers
 from .schema import Config, Toml
 
 PROJECT_FOLDER = ".swarm"
+MCP_FILE = ".mcp.json"  # beside it, in the form that other agents read too
 MAX_FOLDERS = 200  # between the root and the working folder
 _MAX_FILES = 700
 _MAX_ENTRIES = 5_000
@@ -56,6 +59,10 @@ class ProjectFolder(Value):
     def config_file(self) -> Path:
         return Path(self.folder, PROJECT_FOLDER, "config.toml")
 
+    @property
+    def mcp_file(self) -> Path:
+        return Path(self.folder, MCP_FILE)
+
     def files_by_name(self) -> dict[str, bytes]:
         """The files by their path relative to `.swarm`, sorted."""
         base = str(Path(self.folder, PROJECT_FOLDER))
@@ -82,7 +89,8 @@ def project_layers(
     """
     folders = read_project_folders(cwd, project_root_markers(below), config_folder=config_folder)
     reasons = decide(folders) if folders else ()
-    return tuple(_layer(one, ignored=why) for one, why in zip(folders, reasons, strict=True))
+    layers = (_layer(one, ignored=why) for one, why in zip(folders, reasons, strict=True))
+    return tuple(without_known_servers(layer, below) for layer in layers)
 
 
 def project_root_markers(below: Toml) -> tuple[str, ...]:
@@ -110,10 +118,11 @@ def read_project_folders(
     left = _MAX_BYTES
     for folder in chain:
         inner = folder / PROJECT_FOLDER
-        is_swarm = _is_folder(inner) and os.path.realpath(inner) != own
-        if not (is_swarm or has_skill_folder(folder)):
+        is_project = os.path.realpath(inner) != own
+        reads_config = is_project and (_is_folder(inner) or os.path.lexists(folder / MCP_FILE))
+        if not (reads_config or has_skill_folder(folder)):
             continue
-        one = _read_folder(folder, str(root), limit_bytes=left, reads_config=is_swarm)
+        one = _read_folder(folder, str(root), limit_bytes=left, reads_config=reads_config)
         if len(found) == MAX_FOLDERS:
             one = msgspec.structs.replace(
                 one, files={}, problem=f"there are more than {MAX_FOLDERS} such folders"
@@ -153,6 +162,8 @@ def _read_folder(folder: Path, root: str, *, limit_bytes: int, reads_config: boo
 
 def _config_files(inner: Path) -> Iterator[tuple[Path, int]]:
     """(file, size limit) of all relevant files. Raises UsageError if there are too many entries."""
+    if os.path.lexists(inner.parent / MCP_FILE):
+        yield inner.parent / MCP_FILE, FILE_BYTES
     for name in ("config.toml", "hooks.json"):  # hooks are not run yet, but a change in them counts
         if os.path.lexists(inner / name):
             yield inner / name, FILE_BYTES
@@ -231,11 +242,12 @@ def _layer(one: ProjectFolder, *, ignored: str) -> Layer:
         name="project", source=source, ignored=ignored, exists=data is not None,
         files={} if ignored else one.files,
     )  # fmt: skip
-    if ignored or data is None:
+    if ignored or not {str(path), str(one.mcp_file)} & one.files.keys():
         return layer
     try:
-        text = decode_text(data, path)
+        text = "" if data is None else decode_text(data, path)
         values = absolute_paths(parse_toml(text, path), path.parent)
+        values = merge_tables(_mcp_values(one), values)
     except UsageError as error:
         return msgspec.structs.replace(layer, broken=str(error))
     kept = {key: value for key, value in values.items() if key not in DENIED_KEYS}
@@ -244,6 +256,15 @@ def _layer(one: ProjectFolder, *, ignored: str) -> Layer:
     layer = msgspec.structs.replace(layer, values=kept, text=text)
     warnings = (*folder_warnings(path.parent), *_denied(layer, values))
     return msgspec.structs.replace(layer, warnings=warnings)
+
+
+def _mcp_values(one: ProjectFolder) -> Toml:
+    """What the folder's `.mcp.json` sets. Raises UsageError."""
+    data = one.files.get(str(one.mcp_file))
+    if data is None:
+        return {}
+    servers = read_mcp_json(data, str(one.mcp_file))
+    return absolute_paths({"mcp_servers": servers}, Path(one.folder))
 
 
 def _denied(layer: Layer, values: Toml) -> Iterator[str]:

@@ -11,6 +11,8 @@ from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import AskForApproval, Granular
 from swarm.mailbox.protocol.settings import Summary, Verbosity
 
+from .mcp_table import McpServerTable
+
 SandboxMode = Literal["read-only", "workspace-write", "danger-full-access"]
 Toml = dict[str, object]
 
@@ -248,6 +250,7 @@ class Config(Value):
     # swarm's own; overrides the profile's table when enabled
     network: NetworkTable = NetworkTable()
     skills: SkillsTable = SkillsTable()
+    mcp_servers: dict[str, McpServerTable] = {}
     default_permissions: str | None = None
     permissions: dict[str, PermissionProfile] = {}
     deadline: str | int | float | None = None  # swarm's own
@@ -283,7 +286,7 @@ _CODEX = """
     feedback check_for_update_on_startup otel apps
     plugins marketplaces notice file_opener hide_agent_reasoning show_raw_agent_reasoning
     disable_paste_burst tui experimental_use_unified_exec_tool
-    experimental_use_freeform_apply_patch profiles projects windows mcp_servers hooks
+    experimental_use_freeform_apply_patch profiles projects windows hooks
 """
 CODEX_KEYS = frozenset(_CODEX.split())
 # Codex's keys without effect within supported tables.

@@ -231,10 +231,7 @@ def build_agent_spec(
         if opens_tunnels(request.network) and opens_tunnels(plan.limits.network)
         else "",
         hidden_paths=hidden_paths(running),
-        hidden_folders=tuple(
-            _folder_mark(folder)
-            for folder in (running.paths.sockets.parent, running.paths.folder.parent)
-        ),
+        hidden_folders=hidden_folders(running),
         history=tuple(msgspec.Raw(encode_item(item)) for item in history),
         output_schema=memory.output_schema if memory is not None else None,
         total_usage=memory.usage if memory is not None else TokenUsage(),
@@ -259,6 +256,7 @@ def build_agent_spec(
         job=plan.job,
         rules=RuleSet() if plan.slotless else rules_for(running, agent),
         granted=running.grants.permissions_of(plan.path),
+        mcp_wait_s=_mcp_wait_s(running, plan),
         proxy_endpoint=running.paths.proxy_socket if plan.limits.network is not None else "",
         network_ticket=ticket_for(plan.path, plan.limits, running.run_key),
         summary=plan.summary,
@@ -277,6 +275,19 @@ def hidden_paths(running: RunContext) -> tuple[str, ...]:
         *(provider.key_file for provider in request.providers if provider.key_file),
         *request.deny_read,
     )
+
+
+def hidden_folders(running: RunContext) -> tuple[FolderIdentity, ...]:
+    """The hidden paths that must keep leading to the same folder."""
+    found = (running.paths.sockets.parent, running.paths.folder.parent)
+    return tuple(_folder_mark(folder) for folder in found)
+
+
+def _mcp_wait_s(running: RunContext, plan: AgentPlan) -> float:
+    """How long the first request waits for MCP tools: longer than their servers may take."""
+    names = {one.server for one in plan.limits.mcp}
+    servers = [one for one in running.request.mcp.servers if one.name in names]
+    return 2 * max(one.startup_timeout_s for one in servers) + 60 if servers else 0.0
 
 
 def _folder_mark(folder: Path) -> FolderIdentity:

@@ -11,6 +11,7 @@ from swarm.mailbox.protocol.approvals import (
     CommandAction,
     ExtraPermissions,
     LossPreview,
+    McpToolAction,
     NetworkAction,
     PatchAction,
     PermissionsAction,
@@ -66,6 +67,13 @@ def _cut_action(action: AnyAction) -> AnyAction:
                 action,
                 host=cut_text(action.host, _WORDS),
                 trigger=cut_text(action.trigger, _COMMAND),
+            )
+        case McpToolAction():
+            return replace(
+                action,
+                tool=cut_text(action.tool, _WORDS),
+                arguments=cut_text(action.arguments, _COMMAND),
+                description=cut_text(action.description, _REASON),
             )
         case PermissionsAction(permissions=permissions):
             return replace(action, permissions=_cut_permissions(permissions))

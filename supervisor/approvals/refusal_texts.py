@@ -9,6 +9,7 @@ from swarm.mailbox.protocol.approvals import (
     AnyAction,
     ApprovalRequest,
     CommandAction,
+    McpToolAction,
     NetworkAction,
     PatchAction,
     PermissionsAction,
@@ -30,6 +31,8 @@ def subject_of(action: AnyAction) -> str:
             return "patch"
         case NetworkAction(host=host, port=port):
             return f'network access to "{with_port(host, port)}"'
+        case McpToolAction():
+            return "MCP tool call"
         case PermissionsAction():
             return "permissions"
         case QuestionsAction():

@@ -54,6 +54,7 @@ class RunOptions(Value):
     idle_timeout: str | None = None
     record: str | None = None
     replay: str | None = None
+    mcp: tuple[str, ...] = ()
     reviews: bool = False  # True for a review of code
 
 
@@ -96,6 +97,10 @@ agent_options = stack_options(
         ),
         click.option(
             "--disable", multiple=True, metavar="FEATURE", help="As -c features.FEATURE=false."
+        ),
+        click.option(
+            "--mcp", multiple=True, metavar="NAME",
+            help="Only this MCP server, even if it is disabled; repeatable.",
         ),
         click.option("--strict-config", is_flag=True, help="Unknown keys are errors."),
     ]

@@ -4,7 +4,10 @@ The input contains text that models wrote; all returned text is cleaned and limi
 """
 
 import shlex
+import textwrap
 from typing import assert_never
+
+import msgspec
 
 from swarm.mailbox.protocol.approvals import (
     AnyAction,
@@ -12,6 +15,7 @@ from swarm.mailbox.protocol.approvals import (
     ApprovalRequest,
     CommandAction,
     ExtraPermissions,
+    McpToolAction,
     NetworkAction,
     PatchAction,
     PendingApproval,
@@ -36,6 +40,7 @@ _CAUSES = {
     "commit": "it would write the repository's own data",
     "network": "it would reach a host that is not allowed yet",
     "question": "the model asks",
+    "mcp_tool": "it would call a tool of an MCP server that may change something or reach out",
 }
 _MOST_LINES = 12
 NO_COPY = "NO copy of all of it can be kept: what is lost is lost for good"
@@ -51,6 +56,8 @@ def action_kind(action: AnyAction) -> str:
             return "patch"
         case NetworkAction():
             return "network"
+        case McpToolAction():
+            return "mcp_tool_call"
         case PermissionsAction():
             return "permissions"
         case QuestionsAction():
@@ -67,6 +74,8 @@ def describe_action(action: AnyAction) -> str:
             text = describe_changes(action.changes) or ", ".join(action.files[:8])
         case NetworkAction():
             text = f"{action.protocol} {action.host}:{action.port}"
+        case McpToolAction():
+            text = f"{action.server}.{action.tool} {action.arguments}"
         case PermissionsAction(permissions=permissions):
             text = describe_permissions(permissions)
         case QuestionsAction(questions=questions):
@@ -127,6 +136,9 @@ def approval_detail_lines(request: ApprovalRequest, *, most: int = _MOST_LINES) 
         body = _script_lines(action)
     elif isinstance(action, PatchAction):
         body = _diff_lines(action)
+    elif isinstance(action, McpToolAction):
+        lines += _mcp_lines(action)
+        body = [clean_line(line) for line in textwrap.wrap(action.arguments, _WIDE)]
     elif isinstance(action, NetworkAction) and action.trigger:
         lines.append(f"wanted by: {clean_line(action.trigger)}")
     if request.reason:
@@ -134,6 +146,17 @@ def approval_detail_lines(request: ApprovalRequest, *, most: int = _MOST_LINES) 
     if request.retry_reason:
         lines.append(f"before: {clean_line(request.retry_reason)}")
     return lines + _cut(body, most)
+
+
+def _mcp_lines(action: McpToolAction) -> list[str]:
+    """Who offers the tool, and what the server says of it, which nobody has checked."""
+    hints = msgspec.to_builtins(action.annotations)
+    said = ", ".join(f"{name} {str(value).lower()}" for name, value in hints.items())
+    lines = [f"server {action.server}, configured in {clean_line(action.source) or '?'}"]
+    lines.append(f"the server says: {said or 'nothing about what it changes'}")
+    if action.description:
+        lines.append(f"and describes it: {clean_line(action.description, limit=300)}")
+    return lines
 
 
 def _script_lines(action: CommandAction) -> list[str]:

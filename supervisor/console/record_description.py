@@ -12,6 +12,7 @@ from swarm.mailbox.protocol.events import (
     CallEnded,
     CommandCall,
     FileChange,
+    McpCall,
     OtherCall,
     PatchCall,
     PlanCall,
@@ -73,6 +74,8 @@ def describe_call(detail: AnyCallDetail) -> str:
             current = [step.step for step in detail.plan if step.status == "in_progress"]
             head = f"{done}/{len(detail.plan)}"
             return clean_line(f"{head} {current[0]}" if current else head, limit=_LIMIT)
+        case McpCall():
+            return clean_line(f"{detail.server}.{detail.tool} {detail.arguments}", limit=_LIMIT)
         case OtherCall():
             return clean_line(detail.argument, limit=_LIMIT)
         case _:

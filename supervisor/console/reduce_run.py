@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from swarm.mailbox.protocol.approvals import (
     ApprovalRequest,
     CommandAction,
+    McpToolAction,
     NetworkAction,
     PatchAction,
     PendingApproval,
@@ -165,6 +166,12 @@ def shrink_request(request: ApprovalRequest) -> ApprovalRequest:
         action = replace(action, changes=changes, files=_cut_items(action.files))
     elif isinstance(action, NetworkAction):
         action = replace(action, trigger=cut_text(action.trigger, _SHOWN))
+    elif isinstance(action, McpToolAction):
+        action = replace(
+            action,
+            arguments=cut_text(action.arguments, _SHOWN),
+            description=cut_text(action.description, _SHOWN),
+        )
     return replace(
         request,
         action=action,

@@ -18,6 +18,7 @@ from swarm.mailbox.protocol.approvals import (
     CommandAction,
     ExtraPermissions,
     LossPreview,
+    McpToolAction,
     NetworkAction,
     PatchAction,
     PermissionsAction,
@@ -71,6 +72,7 @@ _CAUSES: dict[Cause, str] = {
     "commit": "it would write the repository's own data",
     "network": "it would reach a host that is not allowed yet",
     "question": "a question to the user",
+    "mcp_tool": "it would call a tool of an MCP server that may change something or reach out",
 }
 
 
@@ -204,6 +206,8 @@ def action_object(request: ApprovalRequest) -> dict[str, Json]:
                 "port": action.port,
             }
             return {**access, "trigger": action.trigger} if action.trigger else access
+        case McpToolAction():
+            return _mcp_tool_call(action)
         case PermissionsAction(permissions=permissions):
             asked: dict[str, Json] = {
                 "tool": "request_permissions",
@@ -238,6 +242,24 @@ def _command(action: CommandAction, request: ApprovalRequest) -> dict[str, Json]
     elif action.script and not any(action.script in word for word in action.argv):
         shown["script"] = action.script
     return shown
+
+
+def _mcp_tool_call(action: McpToolAction) -> dict[str, Json]:
+    said = action.annotations
+    return {
+        "tool": "mcp_tool_call",
+        "server": action.server,
+        "server_configured_in": action.source,
+        "tool_name": action.tool,
+        "tool_description_by_the_server": action.description,
+        "arguments": action.arguments,
+        "annotations_by_the_server": {
+            "readOnlyHint": said.read_only,
+            "destructiveHint": said.destructive,
+            "idempotentHint": said.idempotent,
+            "openWorldHint": said.open_world,
+        },
+    }
 
 
 def _permissions(extra: ExtraPermissions) -> dict[str, Json]:

@@ -68,14 +68,16 @@ def read_metadata(run_paths: RunPaths) -> RunMetadata:
 
 
 def save_request(run_paths: RunPaths, request: RunRequest) -> None:
-    """Save what `resume` needs. Keys, environment and providers are never written.
+    """Save what `resume` needs. Keys, environment, providers and MCP servers are never written.
 
     The prompt is redacted as in the journal: it may contain a key as well.
     """
     kept = msgspec.structs.replace(
         request,
-        prompt=Redactor(request.keys.values()).redact(request.prompt),
+        prompt=Redactor(request.secrets).redact(request.prompt),
         keys={},
+        mcp=msgspec.structs.replace(request.mcp, servers=()),
+        mcp_credentials={},
         environment={},
         providers=(),
         run_id=None,

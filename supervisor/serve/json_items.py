@@ -6,6 +6,7 @@ plan stays open until the turn ends. No item stays open after its agent has ende
 
 import shlex
 
+import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -15,6 +16,7 @@ from swarm.mailbox.protocol.events import (
     CallEnded,
     CommandCall,
     FileChange,
+    McpCall,
     OtherCall,
     PatchCall,
     PlanCall,
@@ -34,6 +36,9 @@ from .json_lines import (
     ItemUpdatedLine,
     JsonFileChange,
     JsonLine,
+    McpError,
+    McpResult,
+    McpToolCallItem,
     ReasoningItem,
     Todo,
     TodoList,
@@ -88,6 +93,8 @@ class OpenItems:
                 changes = _changes(body.changes) if body.changes else item.changes
                 done = replace(item, changes=changes, status=_only_failed(_status(body)))
                 return [ItemCompletedLine(item=done)]
+            case _, McpToolCallItem():
+                return [ItemCompletedLine(item=_mcp_ended(item, body))]
             case _, ToolCall():
                 done_call = replace(item, output=body.output, status=_status(body))
                 return [ItemCompletedLine(item=done_call)]
@@ -145,10 +152,30 @@ def _opened(body: CallBegan, item_id: str) -> AnyJsonItem | None:
             return CommandExecution(id=item_id, command=command, parsed_cmd=parsed)
         case PatchCall(changes=changes):
             return FileChangeItem(id=item_id, changes=_changes(changes))
+        case McpCall(server=server, tool=tool, arguments=arguments):
+            return McpToolCallItem(
+                id=item_id, server=server, tool=tool, arguments=_decoded(arguments)
+            )
         case OtherCall(argument=argument):
             return ToolCall(id=item_id, tool=body.tool, argument=argument)
         case StdinCall() | PlanCall():
             return None
+
+
+def _decoded(arguments: str) -> object:
+    """The arguments as a JSON value; as text if they were cut."""
+    try:
+        return msgspec.json.decode(arguments)
+    except msgspec.DecodeError:
+        return arguments
+
+
+def _mcp_ended(item: McpToolCallItem, body: CallEnded) -> McpToolCallItem:
+    status = _only_failed(_status(body))
+    if status == "failed":
+        return replace(item, status=status, error=McpError(message=body.output))
+    result = McpResult(content=({"type": "text", "text": body.output},))
+    return replace(item, status=status, result=result)
 
 
 def _changes(changes: tuple[FileChange, ...]) -> tuple[JsonFileChange, ...]:
@@ -177,6 +204,6 @@ def _only_failed(status: ItemStatus) -> ItemStatus:
 
 
 def _failed(item: AnyJsonItem) -> AnyJsonItem:
-    if isinstance(item, CommandExecution | FileChangeItem | ToolCall):
+    if isinstance(item, CommandExecution | FileChangeItem | McpToolCallItem | ToolCall):
         return replace(item, status="failed")
     return item

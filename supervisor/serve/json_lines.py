@@ -95,7 +95,36 @@ class ToolCall(JsonItem, tag="tool_call"):
     status: ItemStatus = "in_progress"
 
 
-AnyJsonItem = AgentMessage | ReasoningItem | CommandExecution | FileChangeItem | TodoList | ToolCall
+class McpError(JsonPart):
+    message: str
+
+
+class McpResult(JsonPart):
+    """Its text as the model reads it, cut."""
+
+    content: tuple[dict[str, str], ...] = ()
+
+
+class McpToolCallItem(JsonItem, tag="mcp_tool_call"):
+    """A call of a tool of an MCP server."""
+
+    server: str
+    tool: str
+    arguments: object = None
+    result: McpResult | None = None
+    error: McpError | None = None
+    status: ItemStatus = "in_progress"
+
+
+AnyJsonItem = (
+    AgentMessage
+    | ReasoningItem
+    | CommandExecution
+    | FileChangeItem
+    | TodoList
+    | McpToolCallItem
+    | ToolCall
+)
 
 # --- lines -----------------------------------------------------------------------------------
 

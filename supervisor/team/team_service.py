@@ -20,6 +20,7 @@ from swarm.mailbox.protocol.requests import (
     FollowUp,
     HaltAgent,
     ListAgents,
+    McpRequest,
     NonTeamRequest,
     QueuedForSlot,
     ReportJobResult,
@@ -233,7 +234,7 @@ class TeamService:
     async def _handle(
         self, agent: Agent, member: Agent, request_id: int, request: AnyRequest
     ) -> AnyReply:
-        if isinstance(request, NonTeamRequest | RequestApproval):
+        if isinstance(request, NonTeamRequest | McpRequest | RequestApproval):
             raise AgentRequestError("another service answers this")
         match request:
             case Spawn():

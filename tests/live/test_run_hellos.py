@@ -31,6 +31,8 @@ from swarm.supervisor.event_broadcast import EventBroadcast
 from swarm.supervisor.event_router import EventRouter
 from swarm.supervisor.journal.journal import open_journal
 from swarm.supervisor.journal.journal_reader import read_records
+from swarm.supervisor.mcp.hub_manager import HubManager
+from swarm.supervisor.mcp.mcp_requests import McpEndpoint
 from swarm.supervisor.processes.process_types import ProcessEnd, SpawnError
 from swarm.supervisor.run_context import RunContext
 from swarm.supervisor.run_request import RunRequest
@@ -125,7 +127,9 @@ async def stage(tmp_path, *lives: Life) -> AsyncIterator[tuple[Stage, AgentManag
         control = AgentManager(running, nursery, GatewayAddress())
         agency = SimpleNamespace()  # nobody asks it anything here
         desk = SimpleNamespace(withdraw=lambda agent: None)  # likewise
-        nursery.start_soon(EventRouter(running, control, (), agency, desk, nursery).run)
+        mcp = McpEndpoint(running, HubManager(running, first_epoch=0), nursery)
+        router = EventRouter(running, control, (), agency, desk, mcp, nursery)
+        nursery.start_soon(router.run)
         yield on, control
         nursery.cancel_scope.cancel()
 

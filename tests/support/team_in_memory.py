@@ -44,6 +44,8 @@ from swarm.supervisor.event_router import EventRouter
 from swarm.supervisor.journal.journal import Journal, open_journal
 from swarm.supervisor.journal.journal_reader import read_records, run_records
 from swarm.supervisor.journal.replay import RunPast, fold_run
+from swarm.supervisor.mcp.hub_manager import HubManager
+from swarm.supervisor.mcp.mcp_requests import McpEndpoint
 from swarm.supervisor.processes.process_types import ProcessEnd
 from swarm.supervisor.run_context import RunContext
 from swarm.supervisor.run_request import RunRequest
@@ -290,7 +292,8 @@ async def _set_up(
     queue = open_approval_queue(
         team.running, nursery, team.control, plan_of, config=run_paths.folder
     )
-    router = EventRouter(team.running, team.control, (), team.service, queue.endpoint, nursery)
+    mcp = McpEndpoint(team.running, HubManager(team.running, first_epoch=0), nursery)
+    router = EventRouter(team.running, team.control, (), team.service, queue.endpoint, mcp, nursery)
     team.controlled = ControlledParts(
         team.control, team.service, team.ending, queue.answers, router.file_history
     )

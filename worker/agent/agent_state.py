@@ -115,7 +115,9 @@ class AgentState:
 
     async def wait_model(self) -> ModelInfo:
         """Return the model, with the configured context window. Raises SamplingError."""
-        return with_configured_window(await self.sampler.wait_model(), self.spec.context)
+        model = await self.sampler.wait_model()
+        await self.orchestrator.registry.complete()
+        return with_configured_window(model, self.spec.context)
 
     def apply_wanted_settings(self) -> None:
         """Apply the settings that were last received; called between two turns."""

@@ -16,6 +16,7 @@ from swarm.mailbox.protocol.events import (
     CallBegan,
     CallEnded,
     CommandCall,
+    McpCall,
     OtherCall,
     PatchCall,
     ProviderFallback,
@@ -91,6 +92,8 @@ def _cut_detail(detail: AnyCallDetail) -> AnyCallDetail:
             return replace(detail, chars=_cut(chars))
         case PatchCall(changes=changes):
             return PatchCall(changes=_cut_changes(changes))
+        case McpCall(arguments=arguments):
+            return replace(detail, arguments=_cut(arguments))
         case OtherCall(argument=argument):
             return OtherCall(argument=_cut(argument))
         case _:

@@ -31,7 +31,14 @@ from swarm.mailbox.after_fork import (
     reset_inherited_state,
 )
 from swarm.mailbox.protocol.forking import StartProcess, decode_fork_order
-from swarm.mailbox.protocol.spec import AgentSpec, AnySpec, GatewaySpec, ProxySpec, decode_spec
+from swarm.mailbox.protocol.spec import (
+    AgentSpec,
+    AnySpec,
+    GatewaySpec,
+    HubSpec,
+    ProxySpec,
+    decode_spec,
+)
 from swarm.mailbox.proxy_environment import proxy_variables
 
 from .lifeline import hold_lifeline
@@ -74,7 +81,7 @@ def run_from_spec(spec_fd: int, keys_fd: int | None, lifeline_fd: int | None) ->
 
     Args:
         spec_fd: A memfd, positioned at its beginning; closed here.
-        keys_fd: A pipe with a msgpack map of keys, for a gateway; closed here.
+        keys_fd: A pipe with a msgpack map of keys, for a gateway or a hub; closed here.
         lifeline_fd: The lifeline's reading end; stays open. None: there is no lifeline.
     """
     os.umask(0o077)
@@ -98,6 +105,16 @@ def run_from_spec(spec_fd: int, keys_fd: int | None, lifeline_fd: int | None) ->
             from ..gateway.gateway_process import run_gateway
 
             return run_gateway(spec, keys, lifeline_fd)
+        case HubSpec():
+            os.close(spec_fd)
+            from ..exec.launcher_client import fork_launcher
+
+            launcher = fork_launcher(lifeline_fd=lifeline_fd)
+            bind_to_run(lifeline_fd)
+            keys = {} if keys_fd is None else _decode_keys(_read_all(keys_fd))
+            from ..hub.hub_process import run_hub
+
+            return run_hub(spec, keys, launcher, lifeline_fd)
         case ProxySpec():
             bind_to_run(lifeline_fd)
             from ..proxy.proxy_process import run_proxy

@@ -5,7 +5,7 @@ approval request follows the begin in the same message stream. A call that needs
 none is refused with an output that the model reads; the run continues.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Literal
 
 import msgspec
@@ -53,10 +53,24 @@ class ToolRegistry:
     """
 
     def __init__(
-        self, tools: tuple[Tool, ...], *, on_turn: Callable[[str], None] | None = None
+        self,
+        tools: tuple[Tool, ...],
+        *,
+        on_turn: Callable[[str], None] | None = None,
+        load_more: Callable[[], Awaitable[tuple[Tool, ...]]] | None = None,
     ) -> None:
         self._tools = {tool.name: tool for tool in tools}
-        self._on_turn = on_turn
+        self._on_turn, self._load_more = on_turn, load_more
+
+    async def complete(self) -> None:
+        """Add the tools that other processes offer, before the first request; once.
+
+        None of them replaces a tool of this agent's own.
+        """
+        load_more, self._load_more = self._load_more, None
+        if load_more is not None:
+            for tool in await load_more():
+                self._tools.setdefault(tool.name, tool)
 
     def enter_turn(self, turn_id: str) -> None:
         """Note that a call of this turn is about to be prepared."""

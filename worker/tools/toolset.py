@@ -9,6 +9,7 @@ from .csv_job import ReportAgentJobResultTool, SpawnAgentsOnCsvTool
 from .edit_file import EditFileTool
 from .exec_command import ExecCommandTool
 from .list_dir import ListDirTool
+from .mcp_tool import McpClient
 from .orchestrator import ToolRegistry
 from .request_permissions import RequestPermissionsTool
 from .request_user_input import RequestUserInputTool
@@ -49,7 +50,8 @@ class Toolset:
             ViewImageTool(context, reporter),
         )
         tools = own if team is None else (*own, *team_tools(context, team))
-        return ToolRegistry(tools, on_turn=context.enter_turn)
+        mcp = McpClient(self._current, reporter)
+        return ToolRegistry(tools, on_turn=context.enter_turn, load_more=mcp.load_tools)
 
     @property
     def live_commands(self) -> int:

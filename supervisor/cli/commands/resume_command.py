@@ -32,6 +32,11 @@ from ..run_choice import (
 )
 from ..run_execution import start_run
 from ..run_setup.config_layers import ConfigQuery, find_layers
+from ..run_setup.mcp_settings import (
+    collect_credentials,
+    credential_variables,
+    rebuild_mcp,
+)
 from ..run_setup.provider_specs import build_providers
 from ..run_setup.request_builder import idle_seconds
 from ..run_setup.reviewer_choice import NO_PERSON_WARNING
@@ -139,6 +144,13 @@ def rebuild_request(
     required = find_requirements(environment)
     config = load_config((*layers, override), requirements=required).config
     keys = take_keys(environment, key_variables(config))
+    for_hub = take_keys(environment, credential_variables(config))
+    warnings: list[str] = []
+    mcp = rebuild_mcp(
+        request.mcp, config, (*layers, override), environment=environment, warnings=warnings
+    )
+    for warning in warnings:
+        click.echo(f"swarm: warning: {warning}", err=True)
     providers, literal = build_providers(config, [])
     export_openai_base_url(config.openai_base_url)
     budget = Budget(
@@ -159,6 +171,8 @@ def rebuild_request(
         request,
         providers=providers,
         keys={**keys, **literal},
+        mcp=mcp.settings,
+        mcp_credentials=collect_credentials(mcp.settings, mcp.literals, for_hub, keys, environment),
         environment=environment,
         budget=budget,
         deadline_s=deadline,

@@ -25,6 +25,7 @@ from ..options import (
 )
 from ..run_execution import start_run
 from ..run_notifier import split_command
+from ..run_setup.mcp_settings import collect_credentials, credential_variables
 from ..run_setup.request_builder import PreparedRequest, build_request
 from ..run_setup.reviewer_choice import find_answer_location
 from ..run_setup.run_requirements import denied_paths
@@ -99,6 +100,7 @@ def prepare_run(options: RunOptions, environment: dict[str, str]) -> PreparedReq
         settings, answering=answering, ask=ask_task_trust if answering == "terminal" else None
     )
     keys = take_keys(environment, settings.key_variables)
+    for_hub = take_keys(environment, credential_variables(settings.config))
     hidden = denied_paths(settings.loaded.requirements)
     prepared = build_request(
         options, settings, environment=environment, run_lines=partial(run_sandboxed_script,
@@ -107,9 +109,14 @@ def prepare_run(options: RunOptions, environment: dict[str, str]) -> PreparedReq
     )  # fmt: skip
     export_openai_base_url(settings.config.openai_base_url)
     request = msgspec.structs.replace(
-        prepared.request, keys={**keys, **prepared.literal_keys}, widened=widened
+        prepared.request,
+        keys={**keys, **prepared.literal_keys},
+        mcp_credentials=collect_credentials(
+            prepared.request.mcp, prepared.mcp_literals, for_hub, keys, environment
+        ),
+        widened=widened,
     )
-    return msgspec.structs.replace(prepared, request=request, literal_keys={})
+    return msgspec.structs.replace(prepared, request=request, literal_keys={}, mcp_literals={})
 
 
 def _on_terminal() -> bool:

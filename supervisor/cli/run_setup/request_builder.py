@@ -33,6 +33,7 @@ from swarm.roles.narrow import (
     narrow_approval,
     narrow_budget,
     narrow_role_network,
+    narrow_role_servers,
     narrow_role_sockets,
     narrow_sandbox,
     without_direct_network,
@@ -50,6 +51,7 @@ from ...run_request import FanOut, RunRequest
 from ...runs.image_blobs import check_image
 from ..options import RunOptions
 from .config_layers import writable_config_warning
+from .mcp_settings import build_mcp, check_role_servers
 from .provider_specs import build_providers, check_provider_exists
 from .provider_use import plan_provider_use
 from .request_parts import (
@@ -77,6 +79,7 @@ class PreparedRequest(Value):
 
     request: RunRequest
     literal_keys: dict[str, str] = {}  # bearer tokens written into the configuration
+    mcp_literals: dict[str, str] = {}  # likewise, for MCP servers
     warnings: tuple[str, ...] = ()
 
 
@@ -110,7 +113,7 @@ def build_request(
         UsageError: With the option, or the file and key, that is wrong.
     """
     config, cwd, role = settings.config, Path(settings.cwd), settings.role
-    warnings = [*settings.loaded.warnings, *settings.roles.warnings]
+    warnings = [*settings.loaded.warnings]
     table = msgspec.convert(settings.config.agents, AgentsTable)
     providers, literal = build_providers(config, warnings)
     check_provider_exists(config.model_provider, config, providers)
@@ -123,6 +126,17 @@ def build_request(
     sandbox = _narrow_sandbox(settings, granted.policy, network, warnings)
     guidance = _guidance(cwd, settings, sandbox, warnings)
     required = settings.loaded.requirements
+    roles = check_role_servers(use.roles, config)
+    find_role(roles, role.name)
+    warnings += roles.warnings
+    mcp = build_mcp(
+        config,
+        settings.loaded.layers,
+        role,
+        chosen=options.mcp,
+        environment=dict(environment),
+        warnings=warnings,
+    )
     rules = load_layer_rules(settings.loaded.layers, required)
     warnings += rules.warnings
     skills = find_run_skills(settings.loaded, Path(settings.config_folder))
@@ -134,7 +148,7 @@ def build_request(
         cwd=settings.cwd,
         add_dirs=add_dirs,
         role=_brief(role, settings),
-        roles=use.roles,
+        roles=roles,
         model=config.model,
         provider=config.model_provider,
         providers=providers,
@@ -179,6 +193,7 @@ def build_request(
         plan=options.plan,
         keep_open=options.keep_open,
         idle_timeout_s=idle_seconds(options.idle_timeout, keep_open=options.keep_open),
+        mcp=mcp.settings,
         environment=dict(environment),
     )
     if settings.task.front.fan_out is not None:
@@ -193,6 +208,7 @@ def build_request(
     return PreparedRequest(
         request=apply_requirements(request, required),
         literal_keys=literal,
+        mcp_literals=mcp.literals,
         warnings=tuple(dict.fromkeys(warnings)),
     )
 
@@ -279,6 +295,7 @@ def _with_fan_out(request: RunRequest, settings: RunSettings, run_lines: RunLine
         fan_sandbox=narrow_sandbox(request.sandbox, role) if role.sandbox_mode else None,
         fan_network=narrow_role_network(request.network, role),
         fan_unix_sockets=narrow_role_sockets(request.unix_sockets, role),
+        mcp=msgspec.structs.replace(request.mcp, items=narrow_role_servers(request.mcp.root, role)),
         fan_model=role.model,
         fan_effort=role.effort,
         fan_provider=None if role.model_provider == request.provider else role.model_provider,

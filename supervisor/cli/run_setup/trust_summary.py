@@ -14,7 +14,12 @@ import msgspec
 from swarm.mailbox.errors import UsageError
 from swarm.roles.config.key_positions import KeyPath
 from swarm.roles.config.merge import leaves
-from swarm.roles.config.project_config import DENIED_KEYS, PROJECT_FOLDER, ProjectFolder
+from swarm.roles.config.project_config import (
+    DENIED_KEYS,
+    MCP_FILE,
+    PROJECT_FOLDER,
+    ProjectFolder,
+)
 from swarm.roles.config.schema import Toml
 from swarm.roles.skills.skill_file import SKILL_FILE, instructions_of, parse_skill
 
@@ -22,6 +27,7 @@ from ...console.safe_text import clean_line
 
 _MOST_LINES = 40  # per file
 _MARK = "!"
+_MCP_NAME = f"../{MCP_FILE}"
 _MEANINGS: dict[str, str] = {
     "sandbox_workspace_write": "changes what commands may write or reach",
     "shell_environment_policy": "changes the variables that commands get",
@@ -30,7 +36,7 @@ _MEANINGS: dict[str, str] = {
     "network": "changes what commands may reach",
     "allow_commit": "agents may record work in the repository unasked",
     "approvals_reviewer": "changes who is asked",
-    "mcp_servers": "names programs; nothing starts them yet",
+    "mcp_servers": "names programs that are started, in the sandbox, with these rights",
     "hooks": "names programs; nothing starts them yet",
     "features": "switches parts on or off",
     "limits": "changes what commands may use",
@@ -67,6 +73,8 @@ def _file_lines(name: str, data: bytes) -> Iterator[str]:
     if name.startswith("../") and name.endswith(f"/{SKILL_FILE}"):
         yield from _skill_lines(name, data)
         return
+    if name == _MCP_NAME:
+        yield f"{_MARK} names programs that are started, in the sandbox"
     if not name.endswith(".toml"):
         yield from _plain_lines(text, names_programs=name == "hooks.json")
         return

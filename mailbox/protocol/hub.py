@@ -1,0 +1,57 @@
+"""Messages between the supervisor and the hub, the process that is connected to MCP servers."""
+
+import msgspec
+
+from .base import Tagged
+from .events import Goodbye, Heartbeat, Hello, Warned
+from .mcp import McpOutcome, McpTools
+from .ops import Shutdown
+
+
+class ListTools(Tagged):
+    """The tools of these servers, which are started if need be. The reply is `ToolsListed`."""
+
+    request: int  # unique in one process of the hub
+    agent: str  # id of the agent
+    servers: tuple[str, ...]
+
+
+class CallTool(Tagged):
+    """Call a tool for an agent. The reply is `ToolCalled`."""
+
+    request: int
+    agent: str  # id of the agent
+    server: str
+    tool: str
+    arguments: bytes  # a JSON object
+
+
+class CancelCall(Tagged):
+    """Nobody waits for this request any more. It still gets its reply."""
+
+    request: int
+
+
+class ReleaseAgent(Tagged):
+    """The agent's process has ended: so do servers that were started for it alone."""
+
+    agent: str
+
+
+class ToolsListed(Tagged):
+    request: int
+    tools: McpTools
+
+
+class ToolCalled(Tagged):
+    request: int
+    outcome: McpOutcome
+
+
+AnyHubEvent = Hello | Heartbeat | Goodbye | Warned | ToolsListed | ToolCalled
+AnyHubOp = Shutdown | ListTools | CallTool | CancelCall | ReleaseAgent
+
+encode_hub_event = msgspec.msgpack.Encoder().encode
+decode_hub_event = msgspec.msgpack.Decoder(AnyHubEvent).decode
+encode_hub_op = msgspec.msgpack.Encoder().encode
+decode_hub_op = msgspec.msgpack.Decoder(AnyHubOp).decode

@@ -1,0 +1,121 @@
+"""MCP as values: configured servers, their tools, and an agent's requests about them.
+
+The supervisor knows the requesting agent by its socket, checks what the agent's limits allow, and
+passes the request on to the hub. Names, texts, schemas and results of servers are untrusted.
+"""
+
+from typing import Literal
+
+from .base import Tagged, Value
+
+ApprovalMode = Literal["auto", "prompt", "approve"]
+
+
+class McpServer(Value):
+    """A configured server. It holds no values of variables or headers: only the hub gets these.
+
+    `environment` and `headers` map a name to the key of its value among the hub's credentials.
+    """
+
+    name: str
+    command: str = ""  # of a stdio server
+    args: tuple[str, ...] = ()
+    cwd: str = ""  # absolute
+    url: str = ""  # of a server over streamable HTTP
+    environment: dict[str, str] = {}
+    headers: dict[str, str] = {}
+    bearer: str = ""  # key of the token; "" = none
+    required: bool = False
+    parallel: bool = False  # its calls may run side by side
+    startup_timeout_s: float = 30.0
+    tool_timeout_s: float = 120.0
+    enabled_tools: tuple[str, ...] | None = None  # None: all
+    disabled_tools: tuple[str, ...] = ()
+    approval: ApprovalMode = "auto"
+    tool_approvals: dict[str, ApprovalMode] = {}
+    sandboxed: bool = True
+    writable_roots: tuple[str, ...] = ()  # absolute
+    network: bool = False
+    per_agent: bool = False  # each agent gets a process of its own
+    idle_s: float = 300.0
+    source: str = ""  # where it is configured, for people
+
+
+class McpAnnotations(Value):
+    """What a server says of a tool; None: it says nothing. Hints, never proof."""
+
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool | None = None
+
+
+class McpTool(Value):
+    """A tool as an agent offers it to its model."""
+
+    server: str
+    tool: str  # the server's own name for it
+    name: str  # for the model: at most 64 of [A-Za-z0-9_]
+    description: str = ""
+    parameters: bytes = b"{}"  # JSON schema of the arguments; an object
+    annotations: McpAnnotations = McpAnnotations()
+    approval: ApprovalMode = "auto"
+    parallel: bool = False
+    source: str = ""  # where its server is configured
+    digest: str = ""  # of all that the server says of it: an approval holds for exactly this
+
+
+class McpFailure(Value):
+    """A server whose tools are missing, and why."""
+
+    server: str
+    reason: str
+
+
+class ListMcpTools(Tagged):
+    """The tools of the servers that this agent may use. The reply is `McpTools`."""
+
+
+class CallMcpTool(Tagged):
+    """Call a tool. The reply is `McpOutcome`, within the server's time limit and a margin.
+
+    The end of the turn cancels the call, and its server is told so.
+    """
+
+    call_id: str
+    server: str
+    tool: str
+    arguments: bytes = b"{}"  # a JSON object
+
+
+class McpTools(Tagged):
+    """Sorted by server and tool."""
+
+    tools: tuple[McpTool, ...] = ()
+    failures: tuple[McpFailure, ...] = ()
+
+
+class McpText(Tagged, tag="text"):
+    text: str
+
+
+class McpImage(Tagged, tag="image"):
+    data: bytes
+    mime: str
+
+
+McpPart = McpText | McpImage
+
+
+class McpOutcome(Tagged):
+    """How a call ended. Bounded by the hub.
+
+    completed: the server answered; `is_error` is its own word. interrupted: server or hub died
+    while it ran, and it may have had its effect. failed: it did not begin, or broke the protocol.
+    """
+
+    state: Literal["completed", "interrupted", "timed_out", "failed"]
+    parts: tuple[McpPart, ...] = ()
+    is_error: bool = False
+    message: str = ""  # unless completed: why
+    duration_s: float = 0.0

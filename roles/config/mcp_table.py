@@ -1,0 +1,189 @@
+"""`[mcp_servers.NAME]` as values, the rules between its keys, and the shape of `.mcp.json`. Pure.
+
+The keys are Codex's. `sandbox`, `writable_roots`, `network`, `per_agent`, `idle_sec` and
+`expand_variables` are swarm's own.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.mcp import ApprovalMode
+
+SERVER_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
+_MAX_SERVERS = 100  # of one file
+_STDIO_KEYS = ("args", "env", "env_vars", "cwd", "writable_roots", "network", "sandbox")
+_HTTP_KEYS = (
+    "bearer_token_env_var", "http_headers", "env_http_headers", "oauth_resource", "scopes"
+)  # fmt: skip
+
+
+class EnvVarTable(Value):
+    """An entry of `env_vars` as a table; Codex's `remote` source does not exist here."""
+
+    name: str
+    source: Literal["local", "remote"] = "local"
+
+
+class McpToolTable(Value):
+    """`[mcp_servers.NAME.tools.TOOL]`."""
+
+    approval_mode: ApprovalMode | None = None
+
+
+class McpServerTable(Value):
+    """`[mcp_servers.NAME]`: a server over stdio (`command`) or streamable HTTP (`url`)."""
+
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    env_vars: tuple[str | EnvVarTable, ...] = ()
+    cwd: str | None = None
+    url: str | None = None
+    bearer_token_env_var: str | None = None
+    http_headers: dict[str, str] = {}
+    env_http_headers: dict[str, str] = {}
+    oauth_resource: str | None = None  # no effect yet: there is no login here
+    scopes: tuple[str, ...] = ()  # likewise
+    enabled: bool = True
+    required: bool = False
+    supports_parallel_tool_calls: bool = False
+    startup_timeout_sec: float | None = None
+    startup_timeout_ms: int | None = None
+    tool_timeout_sec: float | None = None
+    enabled_tools: tuple[str, ...] | None = None
+    disabled_tools: tuple[str, ...] = ()
+    default_tools_approval_mode: ApprovalMode = "auto"
+    tools: dict[str, McpToolTable] = {}
+    experimental_environment: Literal["local", "remote"] = "local"
+    sandbox: Literal["read-only", "none"] = "read-only"
+    writable_roots: tuple[str, ...] = ()
+    network: bool = False
+    per_agent: bool = False
+    idle_sec: float = 300.0
+    expand_variables: bool = False  # `${VAR}` and `${VAR:-text}` are replaced, as in `.mcp.json`
+
+    @property
+    def startup_timeout_s(self) -> float:
+        """Seconds win over milliseconds."""
+        if self.startup_timeout_sec is not None:
+            return self.startup_timeout_sec
+        return 30.0 if self.startup_timeout_ms is None else self.startup_timeout_ms / 1000
+
+    @property
+    def tool_timeout_s(self) -> float:
+        return 120.0 if self.tool_timeout_sec is None else self.tool_timeout_sec
+
+
+def table_problems(name: str, table: McpServerTable) -> Iterator[tuple[str, str]]:
+    """(key, reason) of each error that a table has whatever other layers say."""
+    if not SERVER_NAME.match(name):
+        yield "", f"invalid server name '{name}' (use letters, numbers, '-', '_')"
+    numbers = {
+        "startup_timeout_sec": table.startup_timeout_sec,
+        "startup_timeout_ms": table.startup_timeout_ms,
+        "tool_timeout_sec": table.tool_timeout_sec,
+        "idle_sec": table.idle_sec,
+    }
+    for key, number in numbers.items():
+        if number is not None and not 0 < number <= 86_400_000:
+            yield key, "must be greater than zero, and at most a day"
+    if table.experimental_environment == "remote":
+        yield "experimental_environment", "only `local` exists here"
+    if table.command is not None and not table.command.strip():
+        yield "command", "must not be empty"
+    for key in (*table.env, *(_variable(one) for one in table.env_vars)):
+        if not key or "=" in key or not key.isprintable():
+            yield "env", f"{key!r} is no variable's name"
+
+
+def transport_problem(table: McpServerTable) -> str | None:
+    """What is wrong with the transport of a merged table; None: nothing."""
+    if table.command is None and table.url is None:
+        return "invalid transport: set `command` (a program) or `url` (streamable HTTP)"
+    if table.command is not None and table.url is not None:
+        return "url is not supported for stdio: keep either `command` or `url`"
+    keys, kind = (_HTTP_KEYS, "stdio") if table.url is None else (_STDIO_KEYS, "streamable_http")
+    empty = McpServerTable()
+    for key in keys:
+        if getattr(table, key) != getattr(empty, key):
+            return f"{key} is not supported for {kind}"
+    if table.url is not None and not re.match(r"https?://[^/\s]", table.url):
+        return f"{table.url!r} is no http address"
+    return None
+
+
+def env_var_names(table: McpServerTable) -> tuple[str, ...]:
+    """The variables that the server gets from the person's environment."""
+    return tuple(_variable(one) for one in table.env_vars)
+
+
+def _variable(entry: str | EnvVarTable) -> str:
+    return entry if isinstance(entry, str) else entry.name
+
+
+class _JsonServer(Value):
+    """One server of a `.mcp.json`."""
+
+    type: Literal["stdio", "http", "streamable-http", "sse"] | None = None
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    url: str | None = None
+    headers: dict[str, str] = {}
+
+
+class _JsonFile(Value):
+    mcpServers: dict[str, _JsonServer] = {}
+
+
+def read_mcp_json(data: bytes, path: str) -> dict[str, dict[str, object]]:
+    """The tables that a project's `.mcp.json` stands for. Raises UsageError, naming the file."""
+    try:
+        file = msgspec.json.decode(data, type=_JsonFile)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{path}: {error}") from error
+    if len(file.mcpServers) > _MAX_SERVERS:
+        raise UsageError(f"{path}: more than {_MAX_SERVERS} servers")
+    return {name: _as_table(name, one, path) for name, one in file.mcpServers.items()}
+
+
+def _as_table(name: str, one: _JsonServer, path: str) -> dict[str, object]:
+    if one.type == "sse":
+        raise UsageError(
+            f"{path}: mcpServers.{name}: the transport `sse` is not supported; use `http`, which "
+            "has replaced it"
+        )
+    values: dict[str, object] = {
+        "command": one.command,
+        "args": list(one.args),
+        "env": dict(one.env),
+        "url": one.url,
+        "http_headers": dict(one.headers),
+    }
+    return {key: value for key, value in values.items() if value} | {"expand_variables": True}
+
+
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+class UnsetVariable(UsageError):
+    """A `${VAR}` without a value and without a default."""
+
+
+def expand(text: str, environment: dict[str, str]) -> str:
+    """Replace `${VAR}` and `${VAR:-text}`. Raises UnsetVariable."""
+
+    def value_of(found: re.Match[str]) -> str:
+        name, fallback = found[1], found[2]
+        if name in environment:
+            return environment[name]
+        if fallback is None:
+            raise UnsetVariable(f"the variable {name} is not set; set it, or write ${{{name}:-…}}")
+        return str(fallback)
+
+    return _REFERENCE.sub(value_of, text)

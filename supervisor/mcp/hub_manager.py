@@ -1,0 +1,229 @@
+"""Starts, monitors and restarts the hub, and carries requests to it.
+
+A run without MCP servers never has a hub; a run with some has one from the first request on. When
+the hub dies, a listing is asked again of the next one, and a call that was sent is interrupted: it
+is never sent twice.
+"""
+
+import logging
+from itertools import count
+from pathlib import Path
+
+import trio
+
+from swarm.mailbox.interfaces import ReceivedMessage
+from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello, Warned
+from swarm.mailbox.protocol.hub import (
+    AnyHubEvent,
+    AnyHubOp,
+    CallTool,
+    CancelCall,
+    ListTools,
+    ReleaseAgent,
+    ToolCalled,
+    ToolsListed,
+    decode_hub_event,
+    encode_hub_op,
+)
+from swarm.mailbox.protocol.mcp import CallMcpTool, McpFailure, McpOutcome, McpServer, McpTools
+from swarm.mailbox.protocol.spec import HubSpec
+
+from ..agents.agent_start import hidden_folders, hidden_paths
+from ..processes.child_spec import ChildSpec
+from ..processes.process_types import Child, ProcessEnd, SpawnError
+from ..processes.service_process import ServiceProcess
+from ..run_context import RunContext
+from ..runs.paths import make_private_folder
+
+MARGIN_S = 30.0  # on top of a server's own limits: the hub gives up first
+_MAX_STARTS = 4  # of hubs, for one listing
+_HUB_GONE = (
+    "the process that is connected to MCP servers died while the call ran. It may or may not have "
+    "had its effect; look before you repeat it"
+)
+_log = logging.getLogger("swarm.mcp")
+_Reply = McpTools | McpOutcome
+
+
+class _OpenRequest:
+    """A request that the hub works on."""
+
+    def __init__(self) -> None:
+        self.answered = trio.Event()
+        self.reply: _Reply | None = None  # None: the hub died
+
+    def answer(self, reply: _Reply | None) -> None:
+        self.reply = reply
+        self.answered.set()
+
+
+class HubManager:
+    """Owns the hub's process, if the run needs one."""
+
+    def __init__(self, running: RunContext, *, first_epoch: int) -> None:
+        self._run, self._epoch = running, first_epoch
+        child = ChildSpec(
+            start=self._start,
+            on_end=self._on_end,
+            on_crash=self._on_crash,
+            on_give_up=self._on_give_up,
+        )
+        self.process = ServiceProcess(running, "hub", child, prefix="h")
+        self.servers: dict[str, McpServer] = {one.name: one for one in running.request.mcp.servers}
+        self._needed, self._changed = trio.Event(), trio.Event()
+        self._failure = ""  # why there will be no hub any more
+        self._open: dict[int, _OpenRequest] = {}
+        self._numbers = count(1)
+
+    async def run(self) -> None:
+        """Keep a hub running from its first use until cancelled, ended or given up."""
+        await self._needed.wait()
+        await self.process.loop.run()
+
+    async def _start(self) -> Child:
+        self._epoch += 1
+        identity = self.process.admit(self._epoch)
+        request, paths = self._run.request, self._run.paths
+        spec = HubSpec(
+            run_id=self._run.run_id,
+            epoch=self._epoch,
+            endpoint=paths.mailbox_endpoint,
+            identity=identity,
+            secret=self._run.supervisor_proof(identity),
+            servers=request.mcp.servers,
+            environment=request.environment,
+            cwd=request.cwd,
+            tmp_dir=str(make_private_folder(Path(paths.tmp) / "mcp")),
+            hidden_paths=hidden_paths(self._run),
+            hidden_folders=hidden_folders(self._run),
+            resources=request.resources,
+            run_began_s=self._run.began_s,
+            sandbox_required=request.sandbox_required,
+        )
+        child = await self._run.processes.start(spec, title="mcp hub", keys=request.mcp_credentials)
+        self._note_change()
+        return child
+
+    def _note_change(self) -> None:
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
+
+    def _on_end(self) -> None:
+        self.process.dismiss()
+        opened, self._open = self._open, {}
+        for request in opened.values():
+            request.answer(None)
+        self._note_change()
+
+    def _on_crash(self, ended: ProcessEnd) -> None:
+        _log.warning("the MCP hub ended: %s\n%s", ended.reason, ended.stderr_tail)
+        self._warn(f"the MCP hub ended and is started anew: {ended.reason}")
+
+    def _on_give_up(self, cause: ProcessEnd | SpawnError) -> None:
+        why = str(cause) if isinstance(cause, SpawnError) else f"it keeps ending: {cause.reason}"
+        self._failure = f"there is no MCP hub any more, so no MCP tool works: {why}"
+        self._warn(self._failure)
+        self._note_change()
+
+    def check_alive(self) -> None:
+        """SIGKILL a hub that is silent; it is replaced."""
+        self.process.kill_if_silent()
+
+    def on_message(self, message: ReceivedMessage) -> None:
+        """Handle one message of the hub; never waits."""
+        event = self.process.read(message, decode_hub_event)
+        if event is not None:
+            self._run.mailbox.acknowledge(message)
+            self._on_event(event)
+
+    def _on_event(self, event: AnyHubEvent) -> None:
+        match event:
+            case ToolsListed(request=number, tools=reply):
+                self._answer(number, reply)
+            case ToolCalled(request=number, outcome=reply):
+                self._answer(number, reply)
+            case Warned():
+                self._warn(event.message)
+            case Hello() | Heartbeat() | Goodbye():
+                return
+
+    def _answer(self, number: int, reply: _Reply) -> None:
+        if (request := self._open.pop(number, None)) is not None:
+            request.answer(reply)
+
+    # --- requests ----------------------------------------------------------------------------
+
+    async def list_tools(self, agent_id: str, names: tuple[str, ...]) -> McpTools:
+        """The tools of these servers; one that cannot be used is among the failures."""
+        limit_s = max((self.servers[name].startup_timeout_s for name in names), default=0.0)
+        why = "the MCP hub gave no answer"
+        for _ in range(_MAX_STARTS):
+            number = next(self._numbers)
+            order = ListTools(request=number, agent=agent_id, servers=names)
+            with trio.move_on_after(2 * limit_s + MARGIN_S):
+                reply = await self._ask(number, order)
+                if isinstance(reply, McpTools):
+                    return reply
+            if self._failure:
+                why = self._failure
+                break
+        return McpTools(failures=tuple(McpFailure(server=one, reason=why) for one in names))
+
+    async def call(self, agent_id: str, request: CallMcpTool) -> McpOutcome:
+        """Call a tool, at most once. Cancelling it tells the server."""
+        server, number = self.servers[request.server], next(self._numbers)
+        order = CallTool(
+            request=number,
+            agent=agent_id,
+            server=request.server,
+            tool=request.tool,
+            arguments=request.arguments,
+        )
+        limit_s = 2 * server.tool_timeout_s + server.startup_timeout_s + MARGIN_S
+        with trio.move_on_after(limit_s):
+            reply = await self._ask(number, order)
+            if isinstance(reply, McpOutcome):
+                return reply
+            if self._failure:
+                return McpOutcome(state="failed", message=self._failure)
+            return McpOutcome(state="interrupted", message=_HUB_GONE)
+        return McpOutcome(state="timed_out", message=f"no answer within {limit_s:g} s")
+
+    async def _ask(self, number: int, order: AnyHubOp) -> _Reply | None:
+        """The hub's reply; None if it died, or if there is none."""
+        while not self.process.identity:
+            if self._failure:
+                return None
+            self._needed.set()
+            await self._changed.wait()
+        request = self._open[number] = _OpenRequest()
+        try:
+            await self.process.send(encode_hub_op(order))
+            await request.answered.wait()
+            return request.reply
+        except trio.Cancelled:
+            with trio.move_on_after(1.0, shield=True):
+                await self.process.send(encode_hub_op(CancelCall(request=number)))
+            raise
+        finally:
+            self._open.pop(number, None)
+
+    async def release_agent(self, agent_id: str) -> None:
+        """The agent's process has ended: servers that are its own end, too."""
+        if self.process.identity:
+            with trio.move_on_after(1.0):
+                await self.process.send(encode_hub_op(ReleaseAgent(agent=agent_id)))
+
+    async def start_required(self) -> str:
+        """Start the servers without which the run must not begin; why it cannot, or ""."""
+        names = tuple(name for name, one in self.servers.items() if one.required)
+        if not names:
+            return ""
+        found = await self.list_tools("", names)
+        return "; ".join(
+            f"required MCP server `{one.server}` ({self.servers[one.server].source}): {one.reason}"
+            for one in found.failures
+        )
+
+    def _warn(self, message: str) -> None:
+        self._run.note(Warned(message=message))

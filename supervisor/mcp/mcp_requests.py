@@ -1,0 +1,113 @@
+"""Serves agents' requests about MCP tools; what their limits do not name does not exist for them.
+
+A call ends with the turn and the process that made it.
+"""
+
+import msgspec
+import trio
+
+from swarm.mailbox.errors import PeerGone
+from swarm.mailbox.protocol.events import Warned
+from swarm.mailbox.protocol.limits import McpAccess
+from swarm.mailbox.protocol.mcp import ListMcpTools, McpTools
+from swarm.mailbox.protocol.ops import Answer
+from swarm.mailbox.protocol.requests import AnyReply, McpRequest, RequestRefused
+
+from ..agents.agent_record import Agent
+from ..run_context import RunContext
+from .hub_manager import HubManager
+
+MAX_SERVED = 64  # requests of one agent at once
+MAX_ARGUMENT_BYTES = 1 << 20
+_Process = tuple[str, int]  # path, epoch: a new process numbers its requests from the start
+
+
+class McpEndpoint:
+    """Serves requests concurrently; its tasks run in the event router's nursery."""
+
+    def __init__(self, running: RunContext, hub: HubManager, nursery: trio.Nursery) -> None:
+        self._run, self._hub, self._nursery = running, hub, nursery
+        self._served: dict[_Process, dict[int, trio.CancelScope]] = {}  # by request id
+        self._told: set[tuple[str, str]] = set()  # failures that were warned of
+
+    def serve(self, agent: Agent, request_id: int, request: McpRequest) -> None:
+        """Start serving one request. Never waits. A repeated one is ignored."""
+        served = self._served.setdefault((agent.path, agent.epoch), {})
+        if request_id in served:
+            return
+        if len(served) >= MAX_SERVED:
+            why = RequestRefused(message=f"{MAX_SERVED} MCP calls of this agent run already")
+            self._nursery.start_soon(self._answer, agent, request_id, why)
+            return
+        served[request_id] = trio.CancelScope()
+        self._nursery.start_soon(self._serve, agent, request_id, request, served[request_id])
+
+    def withdraw(self, agent: Agent) -> None:
+        """The agent's turn is over: cancel its requests."""
+        for scope in self._served.get((agent.path, agent.epoch), {}).values():
+            scope.cancel()
+
+    async def _serve(
+        self, agent: Agent, request_id: int, request: McpRequest, scope: trio.CancelScope
+    ) -> None:
+        epoch, replies = agent.epoch, list[AnyReply]()
+        try:
+            with scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._cancel_when_ended, agent, scope)
+                    replies.append(await self._reply_to(agent, request))
+                    nursery.cancel_scope.cancel()
+        finally:
+            self._forget((agent.path, epoch), request_id)
+        if replies and agent.epoch == epoch:
+            await self._answer(agent, request_id, replies[0])
+
+    async def _reply_to(self, agent: Agent, request: McpRequest) -> AnyReply:
+        access = {one.server: one for one in agent.plan.limits.mcp}
+        access = {name: one for name, one in access.items() if name in self._hub.servers}
+        if isinstance(request, ListMcpTools):
+            found = await self._hub.list_tools(agent.plan.agent_id, tuple(access))
+            self._warn_of_failures(found)
+            return visible_tools(found, access)
+        if not may_call(access.get(request.server), request.tool):
+            text = f"this agent has no MCP tool `{request.tool}` of `{request.server}`"
+            return RequestRefused(message=text)
+        if len(request.arguments) > MAX_ARGUMENT_BYTES:
+            return RequestRefused(message="the arguments are over 1 MiB")
+        return await self._hub.call(agent.plan.agent_id, request)
+
+    def _warn_of_failures(self, found: McpTools) -> None:
+        """Tell people once of each reason why tools are missing."""
+        for one in found.failures:
+            if (one.server, one.reason) not in self._told:
+                self._told.add((one.server, one.reason))
+                text = f"MCP server `{one.server}`: its tools are missing: {one.reason}"
+                self._run.note(Warned(message=text))
+
+    async def _answer(self, agent: Agent, request_id: int, reply: AnyReply) -> None:
+        try:
+            await self._run.send(agent, Answer(request_id=request_id, reply=reply))
+        except PeerGone:
+            return  # it ended in the meantime; nobody waits
+
+    async def _cancel_when_ended(self, agent: Agent, scope: trio.CancelScope) -> None:
+        if agent.process.child is not None:
+            await agent.process.child.wait_ended()
+            scope.cancel()
+
+    def _forget(self, process: _Process, request_id: int) -> None:
+        served = self._served[process]
+        del served[request_id]
+        if not served:
+            del self._served[process]
+
+
+def visible_tools(found: McpTools, access: dict[str, McpAccess]) -> McpTools:
+    """What of these tools the agent may call."""
+    kept = (one for one in found.tools if may_call(access.get(one.server), one.tool))
+    return msgspec.structs.replace(found, tools=tuple(kept))
+
+
+def may_call(access: McpAccess | None, tool: str) -> bool:
+    """True if these limits name the server, and do not leave the tool out."""
+    return access is not None and (access.tools is None or tool in access.tools)

@@ -1,0 +1,1 @@
+"""The hub's process: connections to MCP servers, and their credentials."""

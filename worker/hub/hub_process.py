@@ -1,0 +1,203 @@
+"""The hub's process: the only one that is connected to MCP servers and holds their credentials.
+
+It is a mailbox client of the supervisor, which passes agents' requests on and knows which agent
+sent each. Each request is a task; a cancelled one is told to its server.
+"""
+
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import assert_never, cast
+
+import msgspec
+import trio
+
+from swarm.mailbox.dealer import open_dealer
+from swarm.mailbox.interfaces import Mailbox
+from swarm.mailbox.protocol.base import PROTOCOL_VERSION
+from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello
+from swarm.mailbox.protocol.hub import (
+    AnyHubEvent,
+    CallTool,
+    CancelCall,
+    ListTools,
+    ReleaseAgent,
+    ToolCalled,
+    ToolsListed,
+    decode_hub_op,
+    encode_hub_event,
+)
+from swarm.mailbox.protocol.mcp import McpFailure, McpOutcome, McpServer, McpTool, McpTools
+from swarm.mailbox.protocol.ops import Shutdown
+from swarm.mailbox.protocol.spec import HubSpec
+
+from ..exec.launcher_client import LauncherClient, LauncherLink, open_launcher
+from ..process.lifeline import watch_lifeline
+from .server_pool import OpenServer, ServerPool
+from .server_session import LiveServer, ServerFailed, open_http_session, open_stdio_session
+from .tool_names import ToolIdentity, name_tools
+
+HEARTBEAT_S = 2.0
+MAX_RUNNING = 512  # requests at once; a further one is refused
+_GOODBYE_LIMIT_S = 2.0
+
+
+def run_hub(
+    spec: HubSpec, credentials: dict[str, str], launcher: LauncherLink, lifeline_fd: int | None
+) -> int:
+    """Run the hub until the supervisor shuts it down; return the exit code.
+
+    Args:
+        credentials: Values by key, as received through the pipe. Never from `os.environ`.
+        launcher: The hub's end of its launcher's socket.
+        lifeline_fd: The reading end of the lifeline pipe; None if the hub needs none.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor handles Ctrl-C
+    for name in ("mcp", "httpx2", "httpcore2", "client"):  # they would log a server's own texts
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    return trio.run(_run, spec, credentials, launcher, lifeline_fd)
+
+
+async def _run(
+    spec: HubSpec, credentials: dict[str, str], link: LauncherLink, lifeline_fd: int | None
+) -> int:
+    async with trio.open_nursery() as nursery:
+        if lifeline_fd is not None:
+            nursery.start_soon(watch_lifeline, lifeline_fd)
+        async with (
+            open_dealer(spec.endpoint, spec.identity, epoch=spec.epoch) as supervisor,
+            open_launcher(link) as launcher,
+        ):
+            await HubProcess(spec, supervisor, server_opener(spec, credentials, launcher)).run()
+        nursery.cancel_scope.cancel()
+    return 0
+
+
+def server_opener(
+    spec: HubSpec, credentials: Mapping[str, str], launcher: LauncherClient
+) -> OpenServer:
+    """How this hub connects to a server, by the transport that its table names."""
+
+    @asynccontextmanager
+    async def open_server(server: McpServer, label: str) -> AsyncIterator[LiveServer]:
+        opening = (
+            open_http_session(server, credentials)
+            if server.url
+            else open_stdio_session(launcher, spec, server, credentials, label=label)
+        )
+        async with opening as live:
+            yield live
+
+    return open_server
+
+
+class HubProcess:
+    """A hub from its Hello to its Goodbye.
+
+    Args:
+        supervisor: The mailbox to the supervisor; the caller closes it.
+    """
+
+    def __init__(self, spec: HubSpec, supervisor: Mailbox, open_server: OpenServer) -> None:
+        self._spec, self._supervisor, self._open = spec, supervisor, open_server
+        self._running: dict[int, trio.CancelScope] = {}
+        self._work = trio.CancelScope()
+        self._grace_s = _GOODBYE_LIMIT_S
+        self._answered = 0
+
+    async def run(self) -> None:
+        """Serve until a Shutdown; then no server is left."""
+        hello = Hello(
+            secret=self._spec.secret,
+            pid=os.getpid(),
+            protocol_version=PROTOCOL_VERSION,
+            kind="hub",
+        )
+        await self._post(hello)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._send_heartbeats)
+            with self._work:
+                async with trio.open_nursery() as working:
+                    pool = ServerPool(self._spec.servers, self._open, working)
+                    working.start_soon(pool.stop_idle)
+                    await self._handle_ops(pool, working)
+            nursery.cancel_scope.cancel()
+        with trio.move_on_after(self._grace_s):
+            await self._post(Goodbye())
+            await self._supervisor.flush()
+
+    async def _handle_ops(self, pool: ServerPool, nursery: trio.Nursery) -> None:
+        while True:
+            message = await self._supervisor.receive()
+            self._supervisor.acknowledge(message)
+            try:
+                order = decode_hub_op(message.body)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                continue  # an op of a newer supervisor
+            match order:
+                case Shutdown():
+                    self._grace_s = min(order.grace_s, _GOODBYE_LIMIT_S)
+                    self._work.cancel()
+                case ListTools():
+                    nursery.start_soon(self._serve_list, pool, order)
+                case CallTool():
+                    nursery.start_soon(self._serve_call, pool, order)
+                case CancelCall(request=request):
+                    if (scope := self._running.get(request)) is not None:
+                        scope.cancel()
+                case ReleaseAgent(agent=agent):
+                    pool.release_agent(agent)
+                case _:
+                    assert_never(order)
+
+    async def _serve_list(self, pool: ServerPool, order: ListTools) -> None:
+        found: list[McpTool] = []
+        failures: list[McpFailure] = []
+
+        async def list_one(name: str) -> None:
+            try:
+                found.extend(await pool.list_tools(name, order.agent))
+            except ServerFailed as error:
+                failures.append(McpFailure(server=name, reason=str(error)))
+
+        async with trio.open_nursery() as nursery:
+            for name in order.servers:
+                nursery.start_soon(list_one, name)
+        tools = McpTools(tools=with_names(found), failures=tuple(failures))
+        await self._post(ToolsListed(request=order.request, tools=tools))
+
+    async def _serve_call(self, pool: ServerPool, order: CallTool) -> None:
+        outcome = McpOutcome(state="interrupted", message="the call was cancelled")
+        if len(self._running) >= MAX_RUNNING:
+            text = f"{MAX_RUNNING} calls of MCP tools run already; try again later"
+            outcome = McpOutcome(state="failed", message=text)
+        else:
+            with trio.CancelScope() as scope:
+                self._running[order.request] = scope
+                try:
+                    arguments = cast("dict[str, object]", msgspec.json.decode(order.arguments))
+                    outcome = await pool.call(order.server, order.agent, order.tool, arguments)
+                finally:
+                    del self._running[order.request]
+        self._answered += 1
+        await self._post(ToolCalled(request=order.request, outcome=outcome))
+
+    async def _send_heartbeats(self) -> None:
+        while True:
+            beat = Heartbeat(progress=self._answered, busy=bool(self._running))
+            self._supervisor.send_transient(encode_hub_event(beat))
+            await trio.sleep(HEARTBEAT_S)
+
+    async def _post(self, event: AnyHubEvent) -> None:
+        await self._supervisor.post(encode_hub_event(event))
+
+
+def with_names(tools: list[McpTool]) -> tuple[McpTool, ...]:
+    """The tools with their names for models, in the order of their raw names; no duplicates."""
+    names = name_tools([ToolIdentity(one.server, one.tool) for one in tools])
+    known = {ToolIdentity(one.server, one.tool): one for one in reversed(tools)}
+    return tuple(
+        msgspec.structs.replace(known[identity], name=name) for identity, name in names.items()
+    )

@@ -1,0 +1,194 @@
+"""Starts the process of a stdio server: through the hub's launcher, sandboxed like a command.
+
+The launcher ends the whole process tree of a server, also when the hub or the supervisor is killed.
+A server gets few variables: what every program needs, and what its table names.
+"""
+
+import os
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import trio
+
+from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.protocol.limits import ReadOnly
+from swarm.mailbox.protocol.mcp import McpServer
+from swarm.mailbox.protocol.spec import HubSpec
+
+from ..exec.command_plan import check_hidden_folders
+from ..exec.command_state import CommandNotStarted, LauncherGone, ProcessTreeStuck
+from ..exec.launcher_client import LauncherClient
+from ..exec.launcher_protocol import LaunchOrder
+from ..sandbox.prepared_command import PreparedCommand, prepare_command
+from ..sandbox.sandbox_plan import SandboxPlan, SandboxUnavailable, plan_sandbox
+from ..sandbox.sandbox_probe import probe_sandbox
+
+# Source: Codex's list for stdio servers.
+INHERITED = (
+    "HOME", "LOGNAME", "PATH", "SHELL", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR", "TZ"
+)  # fmt: skip
+STDERR_KEPT_BYTES = 16 << 10
+_LEAVE_S = 1.0  # after its input was closed
+_KILL_LIMIT_S = 5.0
+_CHUNK_BYTES = 16 << 10
+
+
+class ServerNotStarted(SwarmError):
+    """The server's program did not start; the text says why."""
+
+
+class ServerProcess(NamedTuple):
+    """A running server: its pipes, and the end of its standard error as it arrives."""
+
+    stdin: trio.lowlevel.FdStream
+    stdout: trio.lowlevel.FdStream
+    stderr_tail: bytearray
+
+    def stderr_text(self) -> str:
+        return bytes(self.stderr_tail).decode("utf-8", "replace").strip()
+
+
+def server_environment(
+    server: McpServer, base: Mapping[str, str], credentials: Mapping[str, str]
+) -> dict[str, str]:
+    """The variables of a stdio server. One that has no value here is left out."""
+    kept = {name: base[name] for name in INHERITED if name in base}
+    own = {name: credentials[key] for name, key in server.environment.items() if key in credentials}
+    return {**kept, **own}
+
+
+def plan_server(server: McpServer, spec: HubSpec, *, folder: str) -> SandboxPlan:
+    """The server's sandbox: it reads, writes its own /tmp and what its table names.
+
+    Raises SandboxUnavailable.
+    """
+    if not server.sandboxed:
+        if spec.sandbox_required:
+            raise SandboxUnavailable(spec.sandbox_required)
+        return SandboxPlan(reason='sandbox = "none"')
+    check_hidden_folders(spec.hidden_folders)
+    plan = plan_sandbox(
+        ReadOnly(network_access=server.network),
+        cwd=server.cwd or spec.cwd,
+        tmp_dir=folder,
+        extra_roots=server.writable_roots,
+        hidden_paths=spec.hidden_paths,
+        stack=probe_sandbox().stack,
+    )
+    return msgspec.structs.replace(plan, since_s=spec.run_began_s)
+
+
+@asynccontextmanager
+async def open_server_process(
+    launcher: LauncherClient,
+    spec: HubSpec,
+    server: McpServer,
+    environment: dict[str, str],
+    *,
+    label: str,
+) -> AsyncIterator[ServerProcess]:
+    """Run the server for the duration of the block; at its end nothing of its tree is left.
+
+    Args:
+        label: Of this process, as a name in the hub's folder; unique among running ones.
+
+    Raises:
+        ServerNotStarted: With the reason, as text for people and models.
+    """
+    folder = str(Path(spec.tmp_dir) / label)
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
+        program = _find_program(server, environment)
+        plan = plan_server(server, spec, folder=folder)
+        words = (program, *server.args)
+        prepared = prepare_command(plan, words, environment, tty=False)
+    except (SandboxUnavailable, OSError) as error:
+        raise ServerNotStarted(f"its sandbox cannot be set up: {error}") from error
+    try:
+        async with _launched(launcher, spec, server, prepared) as process:
+            yield process
+    finally:
+        prepared.close()
+
+
+def _find_program(server: McpServer, environment: Mapping[str, str]) -> str:
+    found = shutil.which(server.command, path=environment.get("PATH"))
+    if found is None:
+        raise ServerNotStarted(
+            f"there is no program `{server.command}`; install it, or correct "
+            f"mcp_servers.{server.name}.command ({server.source})"
+        )
+    return found
+
+
+@asynccontextmanager
+async def _launched(
+    launcher: LauncherClient, spec: HubSpec, server: McpServer, prepared: PreparedCommand
+) -> AsyncIterator[ServerProcess]:
+    order = LaunchOrder(
+        token=launcher.next_token(),
+        argv=prepared.argv,
+        cwd=server.cwd or spec.cwd,
+        environment=prepared.environment,
+        wrapped=prepared.wrapped,
+        placeholders=prepared.guard.placeholders if prepared.guard else (),
+        resources=spec.resources,
+        confinement=prepared.confinement,
+    )
+    inner = () if prepared.filter_fd is None else (prepared.filter_fd,)
+    ours, theirs = _open_pipes()
+    try:
+        await launcher.launch(
+            order, stdin_fd=theirs[0], stdout_fd=theirs[1], stderr_fd=theirs[2], bwrap_fds=inner
+        )
+    except (CommandNotStarted, LauncherGone) as error:
+        for fd in ours:
+            os.close(fd)
+        raise ServerNotStarted(str(error)) from error
+    except BaseException:
+        for fd in ours:
+            os.close(fd)
+        raise
+    finally:
+        for fd in theirs:
+            os.close(fd)
+    stdin, stdout, stderr = map(trio.lowlevel.FdStream, ours)
+    process = ServerProcess(stdin, stdout, bytearray())
+    try:
+        async with stdin, stdout, stderr, trio.open_nursery() as nursery:
+            nursery.start_soon(_keep_tail, stderr, process.stderr_tail)
+            try:
+                yield process
+            finally:
+                nursery.cancel_scope.cancel()
+    finally:
+        await _end(launcher, order.token)
+
+
+async def _end(launcher: LauncherClient, token: int) -> None:
+    """Its input is closed: let it leave, then kill its whole tree."""
+    with trio.CancelScope(shield=True), suppress(LauncherGone, ProcessTreeStuck):
+        with trio.move_on_after(_LEAVE_S):
+            await launcher.wait(token)
+        with trio.move_on_after(_KILL_LIMIT_S):
+            await launcher.kill_tree(token)
+        launcher.forget(token)
+
+
+def _open_pipes() -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """Our ends and the server's, in the order stdin, stdout, stderr. Raises OSError."""
+    given, write = os.pipe2(os.O_CLOEXEC)
+    read, taken = os.pipe2(os.O_CLOEXEC)
+    errors, told = os.pipe2(os.O_CLOEXEC)
+    return (write, read, errors), (given, taken, told)
+
+
+async def _keep_tail(stderr: trio.lowlevel.FdStream, tail: bytearray) -> None:
+    with suppress(trio.BrokenResourceError, trio.ClosedResourceError, OSError):
+        while data := await stderr.receive_some(_CHUNK_BYTES):
+            tail += data
+            del tail[:-STDERR_KEPT_BYTES]

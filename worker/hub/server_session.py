@@ -1,0 +1,225 @@
+"""One connection with a server: negotiate, list its tools, call them. Raises `ServerFailed` only.
+
+The SDK's own check of structured results is left out: it would run a server's regular expressions
+in the process that all servers share.
+"""
+
+import hashlib
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+import httpx2
+import mcp_types
+import msgspec
+import trio
+from mcp.client.session import ClientSession
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+
+from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.protocol.mcp import McpAnnotations, McpOutcome, McpServer, McpTool
+from swarm.mailbox.protocol.spec import HubSpec
+
+from ..exec.launcher_client import LauncherClient
+from .call_result import convert_result
+from .server_process import open_server_process, server_environment
+from .stdio_transport import StdioTransport
+from .tool_schema import clean_schema, clean_text
+
+MAX_TOOLS = 500  # of one server
+_MAX_PAGES = 50
+_HTTP_TIMEOUT_S = 30.0
+_END_LIMIT_S = 0.5
+_CONNECTION_CLOSED = mcp_types.CONNECTION_CLOSED
+_CLIENT = mcp_types.Implementation(name="swarm-mcp-client", version="1")
+
+
+class ServerFailed(SwarmError):
+    """The server could not be used, or its connection broke. The text is for people and models."""
+
+
+class CallInterrupted(ServerFailed):
+    """The connection ended while the call ran."""
+
+
+class _Session(ClientSession):
+    """Without the SDK's check of structured results."""
+
+    async def validate_tool_result(self, name: str, result: mcp_types.CallToolResult) -> None:
+        return
+
+
+class LiveServer(Protocol):
+    """A connected server."""
+
+    tools: tuple[McpTool, ...]
+
+    async def wait_ended(self) -> str:
+        """Return when the connection can no longer be used: why."""
+        ...
+
+    async def call(self, tool: str, arguments: Mapping[str, object]) -> McpOutcome:
+        """Call a tool; cancelling tells the server. Raises ServerFailed, CallInterrupted."""
+        ...
+
+
+class ServerSession:
+    """A `LiveServer` over a session of the SDK."""
+
+    def __init__(self, session: ClientSession, server: McpServer) -> None:
+        self._session, self._server = session, server
+        self.tools: tuple[McpTool, ...] = ()
+        self.ended = trio.Event()
+        self.fault = ""
+
+    async def connect(self) -> None:
+        """Negotiate the protocol, then list the tools. Raises ServerFailed."""
+        try:
+            await self._negotiate()
+            self.tools = await self._list_tools()
+        except (MCPError, RuntimeError, ValueError, httpx2.HTTPError) as error:
+            raise ServerFailed(_why(error)) from error
+
+    async def _negotiate(self) -> None:
+        """The newest revision first; servers of older ones refuse that question."""
+        try:
+            await self._session.discover()
+        except (MCPError, RuntimeError, ValueError):
+            await self._session.initialize()
+
+    async def _list_tools(self) -> tuple[McpTool, ...]:
+        found: list[McpTool] = []
+        cursor: str | None = None
+        for _ in range(_MAX_PAGES):
+            page = await self._session.list_tools(
+                params=mcp_types.PaginatedRequestParams(cursor=cursor) if cursor else None
+            )
+            found += [describe_tool(one, self._server) for one in page.tools]
+            cursor = page.next_cursor
+            if not cursor or len(found) >= MAX_TOOLS:
+                break
+        allowed = (one for one in found[:MAX_TOOLS] if is_enabled(one.tool, self._server))
+        return tuple(allowed)
+
+    async def wait_ended(self) -> str:
+        await self.ended.wait()
+        return self.fault
+
+    def end(self, fault: str) -> None:
+        """The connection is broken; the first reason counts."""
+        self.fault = self.fault or fault
+        self.ended.set()
+
+    async def call(self, tool: str, arguments: Mapping[str, object]) -> McpOutcome:
+        started = trio.current_time()
+        try:
+            result = await self._session.call_tool(tool, dict(arguments) or None)
+        except MCPError as error:
+            if error.code == _CONNECTION_CLOSED:
+                with trio.move_on_after(_END_LIMIT_S):  # its reason is known a moment later
+                    await self.ended.wait()
+                if self.fault:
+                    raise CallInterrupted(f"the server ended ({self.fault})") from error
+                raise CallInterrupted("the connection to the server ended") from error
+            raise ServerFailed(_why(error)) from error
+        except httpx2.HTTPError as error:
+            self.end(str(error))
+            raise CallInterrupted(f"the connection to the server failed: {error}") from error
+        except (RuntimeError, ValueError) as error:
+            raise ServerFailed(_why(error)) from error
+        return convert_result(result, duration_s=trio.current_time() - started)
+
+
+@asynccontextmanager
+async def open_stdio_session(
+    launcher: LauncherClient,
+    spec: HubSpec,
+    server: McpServer,
+    credentials: Mapping[str, str],
+    *,
+    label: str,
+) -> AsyncIterator[ServerSession]:
+    """Start the server and connect. Raises ServerNotStarted, ServerFailed."""
+    environment = server_environment(server, spec.environment, credentials)
+    async with open_server_process(launcher, spec, server, environment, label=label) as process:
+        transport = StdioTransport(process)
+        async with (
+            transport.open() as (reader, writer),
+            _Session(reader, writer, client_info=_CLIENT) as session,
+            trio.open_nursery() as nursery,
+        ):
+            live = ServerSession(session, server)
+
+            async def watch() -> None:
+                await transport.ended.wait()
+                tail = clean_text(process.stderr_text()[-500:], limit=500)
+                live.end(transport.fault + (f"; it wrote: {tail}" if tail else ""))
+
+            nursery.start_soon(watch)
+            try:
+                await live.connect()
+            except ServerFailed as error:
+                if transport.ended.is_set():
+                    raise ServerFailed(await live.wait_ended()) from error
+                raise
+            yield live
+            nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def open_http_session(
+    server: McpServer, credentials: Mapping[str, str]
+) -> AsyncIterator[ServerSession]:
+    """Connect over streamable HTTP. Raises ServerFailed."""
+    headers = {name: credentials[key] for name, key in server.headers.items() if key in credentials}
+    if server.bearer:
+        if server.bearer not in credentials:
+            raise ServerFailed(f"the variable {server.bearer} with its token is not set")
+        headers["Authorization"] = f"Bearer {credentials[server.bearer]}"
+    timeout = httpx2.Timeout(_HTTP_TIMEOUT_S, read=server.tool_timeout_s + _HTTP_TIMEOUT_S)
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=timeout, trust_env=False) as client,
+        streamable_http_client(server.url, http_client=client) as (reader, writer),
+        _Session(reader, writer, client_info=_CLIENT) as session,
+    ):
+        live = ServerSession(session, server)
+        await live.connect()
+        yield live
+
+
+def is_enabled(tool: str, server: McpServer) -> bool:
+    """By the server's own name of the tool: the allow-list, then the deny-list."""
+    listed = server.enabled_tools is None or tool in server.enabled_tools
+    return listed and tool not in server.disabled_tools
+
+
+def describe_tool(tool: mcp_types.Tool, server: McpServer) -> McpTool:
+    """The tool, cleaned; its `name` is given later, when all tools of an agent are known."""
+    hints = tool.annotations or mcp_types.ToolAnnotations()
+    found = McpTool(
+        server=server.name,
+        tool=tool.name,
+        name="",
+        description=clean_text(tool.description or hints.title or tool.title or ""),
+        parameters=clean_schema(tool.input_schema),
+        annotations=McpAnnotations(
+            read_only=hints.read_only_hint,
+            destructive=hints.destructive_hint,
+            idempotent=hints.idempotent_hint,
+            open_world=hints.open_world_hint,
+        ),
+        approval=server.tool_approvals.get(tool.name, server.approval),
+        parallel=server.parallel,
+        source=server.source,
+    )
+    digest = hashlib.sha256(msgspec.json.encode(found, order="sorted")).hexdigest()[:32]
+    return msgspec.structs.replace(found, digest=digest)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, MCPError):
+        return (
+            f"the server answered with error {error.code}: {clean_text(error.message, limit=500)}"
+        )
+    return clean_text(f"{type(error).__name__}: {error}", limit=500)
