@@ -11,6 +11,11 @@ from .base import Tagged, Value
 ApprovalMode = Literal["auto", "prompt", "approve"]
 
 
+class McpToolApproval(Value):
+    tool: str  # the server's own name
+    mode: ApprovalMode
+
+
 class McpServer(Value):
     """A configured server. It holds no values of variables or headers: only the hub gets these.
 
@@ -32,7 +37,7 @@ class McpServer(Value):
     enabled_tools: tuple[str, ...] | None = None  # None: all
     disabled_tools: tuple[str, ...] = ()
     approval: ApprovalMode = "auto"
-    tool_approvals: dict[str, ApprovalMode] = {}
+    tool_approvals: tuple[McpToolApproval, ...] = ()  # in place of `approval`
     sandboxed: bool = True
     writable_roots: tuple[str, ...] = ()  # absolute
     network: bool = False

@@ -49,6 +49,13 @@ class NetworkRequirements(Value):
     all_sockets: bool | None = None
 
 
+class McpIdentity(Value, forbid_unknown_fields=True):
+    """What an allowed MCP server runs or connects to; exactly one of the two counts."""
+
+    command: str | None = None
+    url: str | None = None
+
+
 class Requirements(Value):
     """All sources together; each field is from the first source that sets it.
 
@@ -64,6 +71,7 @@ class Requirements(Value):
     prefix_rules: tuple[PrefixRule, ...] = ()
     network: NetworkRequirements | None = None
     deny_read: tuple[str, ...] = ()
+    mcp_servers: dict[str, McpIdentity] | None = None  # None: any
     reviewer_policy: str | None = None
     pins: Toml = {}
     places: dict[str, str] = {}

@@ -24,7 +24,13 @@ from .file_reading import decode_text, parse_toml
 from .key_positions import KeyPath
 from .layer_check import check_layer, error_at, explain_error, find_key_position
 from .merge import Layer, leaves
-from .requirements import NetworkRequirements, Requirements, ReviewerName, SandboxModeName
+from .requirements import (
+    McpIdentity,
+    NetworkRequirements,
+    Requirements,
+    ReviewerName,
+    SandboxModeName,
+)
 from .schema import GranularPolicy, Toml
 
 _Switch = Literal["allow", "deny"]
@@ -86,6 +92,10 @@ class _Permissions(Value, forbid_unknown_fields=True):
     filesystem: _Filesystem = _Filesystem()
 
 
+class _McpServer(Value, forbid_unknown_fields=True):
+    identity: McpIdentity
+
+
 class _App(Value):
     enabled: bool = True
 
@@ -103,8 +113,8 @@ class RequirementsFile(Value, forbid_unknown_fields=True):
     allowed_permission_profiles: tuple[str, ...] | None = None
     features: dict[str, bool] | None = None
     feature_requirements: dict[str, bool] | None = None
-    mcp_servers: dict[str, Toml] | None = None  # no MCP here yet: no server is started
-    apps: dict[str, _App] | None = None  # likewise
+    mcp_servers: dict[str, _McpServer] | None = None
+    apps: dict[str, _App] | None = None  # there are none here
     rules: _Rules | None = None
     enforce_residency: str | None = None
     experimental_network: _Network | None = None
@@ -165,6 +175,9 @@ def _translate(file: RequirementsFile, layer: Layer) -> Requirements:
         prefix_rules=_prefix_rules(file.rules, layer),
         network=_network(file.experimental_network, layer),
         deny_read=deny_read,
+        mcp_servers=None
+        if file.mcp_servers is None
+        else {name: one.identity for name, one in file.mcp_servers.items()},
         reviewer_policy=file.guardian_policy_config,
         pins=_pins(file.pins, layer),
     )

@@ -17,6 +17,7 @@ from .json_lines import (
     ItemUpdatedLine,
     JsonLine,
     JsonUsage,
+    McpToolCallItem,
     ReasoningItem,
     ThreadStartedLine,
     TodoList,
@@ -117,8 +118,25 @@ def _fields(item: AnyJsonItem) -> CodexObject:
         case TodoList(items=steps):
             todo = [{"text": step.text, "completed": step.completed} for step in steps]
             return {"type": "todo_list", "items": todo}
+        case McpToolCallItem():
+            return _mcp_tool_call(item)
         case ToolCall():
             return _tool_call(item)
+
+
+def _mcp_tool_call(item: McpToolCallItem) -> CodexObject:
+    result = None
+    if item.result is not None:
+        result = {"content": list(item.result.content), "structured_content": None}
+    return {
+        "type": "mcp_tool_call",
+        "server": item.server,
+        "tool": item.tool,
+        "arguments": item.arguments,
+        "result": result,
+        "error": None if item.error is None else {"message": item.error.message},
+        "status": _status(item.status),
+    }
 
 
 def _tool_call(item: ToolCall) -> CodexObject:

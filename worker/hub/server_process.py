@@ -145,13 +145,11 @@ async def _launched(
         await launcher.launch(
             order, stdin_fd=theirs[0], stdout_fd=theirs[1], stderr_fd=theirs[2], bwrap_fds=inner
         )
-    except (CommandNotStarted, LauncherGone) as error:
+    except BaseException as error:
         for fd in ours:
             os.close(fd)
-        raise ServerNotStarted(str(error)) from error
-    except BaseException:
-        for fd in ours:
-            os.close(fd)
+        if isinstance(error, CommandNotStarted | LauncherGone):
+            raise ServerNotStarted(str(error)) from error
         raise
     finally:
         for fd in theirs:

@@ -18,7 +18,13 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.protocol.mcp import McpAnnotations, McpOutcome, McpServer, McpTool
+from swarm.mailbox.protocol.mcp import (
+    ApprovalMode,
+    McpAnnotations,
+    McpOutcome,
+    McpServer,
+    McpTool,
+)
 from swarm.mailbox.protocol.spec import HubSpec
 
 from ..exec.launcher_client import LauncherClient
@@ -197,6 +203,7 @@ def is_enabled(tool: str, server: McpServer) -> bool:
 def describe_tool(tool: mcp_types.Tool, server: McpServer) -> McpTool:
     """The tool, cleaned; its `name` is given later, when all tools of an agent are known."""
     hints = tool.annotations or mcp_types.ToolAnnotations()
+    own: list[ApprovalMode] = [one.mode for one in server.tool_approvals if one.tool == tool.name]
     found = McpTool(
         server=server.name,
         tool=tool.name,
@@ -209,7 +216,7 @@ def describe_tool(tool: mcp_types.Tool, server: McpServer) -> McpTool:
             idempotent=hints.idempotent_hint,
             open_world=hints.open_world_hint,
         ),
-        approval=server.tool_approvals.get(tool.name, server.approval),
+        approval=own[0] if own else server.approval,
         parallel=server.parallel,
         source=server.source,
     )

@@ -4,6 +4,7 @@ A line that is no message is counted and left out. Too many of them, too many no
 line that is too long end the connection, with the reason in `fault`.
 """
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
@@ -19,6 +20,9 @@ MAX_LINE_BYTES = 32 << 20
 MAX_GARBAGE_LINES = 1_000
 MAX_NOTIFICATIONS = 5_000  # within `_WINDOW_S`
 _WINDOW_S = 5.0
+_ANSWER_ID = re.compile(rb'"id"\s*:\s*([0-9]{1,15})\b')
+_HEAD_BYTES = 256
+_UNREADABLE = "its answer is no message that can be read"
 _CHUNK_BYTES = 256 << 10
 _STDIN_LIMIT_S = 20.0  # for a server that does not read
 
@@ -30,7 +34,7 @@ class Streams(NamedTuple):
     writer: anyio.abc.ObjectSendStream[SessionMessage]
 
 
-class _Flood(Exception):
+class ServerExcess(Exception):
     """The server broke a bound; the text says which."""
 
 
@@ -45,7 +49,7 @@ class LineReader:
         self._window_began = 0.0
 
     def feed(self, data: bytes, *, now: float) -> list[SessionMessage]:
-        """The messages that are complete now. Raises _Flood."""
+        """The messages that are complete now. Raises ServerExcess."""
         self._rest += data
         messages: list[SessionMessage] = []
         begin = 0
@@ -57,30 +61,38 @@ class LineReader:
         del self._rest[:begin]
         self._scanned = len(self._rest)
         if len(self._rest) > MAX_LINE_BYTES:
-            raise _Flood(f"it sent a message of more than {MAX_LINE_BYTES >> 20} MiB")
+            raise ServerExcess(f"it sent a message of more than {MAX_LINE_BYTES >> 20} MiB")
         return messages
 
     def _read_line(self, line: bytes, now: float) -> SessionMessage | None:
         try:
             message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValueError:
-            self._garbage += 1
-            if self._garbage > MAX_GARBAGE_LINES:
-                raise _Flood(
-                    f"more than {MAX_GARBAGE_LINES} lines of its standard output are no messages; "
-                    "a stdio server must write its logs to standard error"
-                ) from None
-            return None
+            return self._read_garbage(line)
         if isinstance(message, mcp_types.JSONRPCNotification):
             self._count_notification(now)
         return SessionMessage(message)
+
+    def _read_garbage(self, line: bytes) -> SessionMessage | None:
+        """The failure of the request that an unreadable answer names; None for any other line."""
+        self._garbage += 1
+        if self._garbage > MAX_GARBAGE_LINES:
+            raise ServerExcess(
+                f"more than {MAX_GARBAGE_LINES} lines of its standard output are no messages; "
+                "a stdio server must write its logs to standard error"
+            )
+        found = _ANSWER_ID.search(line[:_HEAD_BYTES]) or _ANSWER_ID.search(line[-_HEAD_BYTES:])
+        if found is None or b'"method"' in line[:_HEAD_BYTES]:
+            return None
+        error = mcp_types.ErrorData(code=mcp_types.PARSE_ERROR, message=_UNREADABLE)
+        return SessionMessage(mcp_types.JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error))
 
     def _count_notification(self, now: float) -> None:
         if now - self._window_began > _WINDOW_S:
             self._window_began, self._notifications = now, 0
         self._notifications += 1
         if self._notifications > MAX_NOTIFICATIONS:
-            raise _Flood(f"it sent {MAX_NOTIFICATIONS} notifications within {_WINDOW_S:g} s")
+            raise ServerExcess(f"it sent {MAX_NOTIFICATIONS} notifications within {_WINDOW_S:g} s")
 
 
 class StdioTransport:
@@ -115,7 +127,7 @@ class StdioTransport:
                 for message in reader.feed(data, now=trio.current_time()):
                     await to_session.send(message)
             self.fault = self.fault or "it closed its standard output"
-        except _Flood as flood:
+        except ServerExcess as flood:
             self.fault = str(flood)
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
             self.fault = self.fault or f"its output cannot be read: {error}"

@@ -36,7 +36,7 @@ def clean_schema(schema: object) -> bytes:
     if not isinstance(schema, dict):
         return _ANY_OBJECT
     counter = _Counter()
-    table = cast("dict[str, object]", _clean(schema, 0, counter))
+    table = cast("dict[str, object]", _clean(cast("object", schema), 0, counter))
     if counter.exceeded or table.get("type", "object") != "object":
         return _ANY_OBJECT
     table["type"] = "object"

@@ -17,6 +17,10 @@ NEVER_ASKED = (
     "approval, and the approval policy `never` asks for none. Find another way, or say in your "
     "answer what is left undone"
 )
+PLANNING = (
+    "MCP tool call not run: in plan mode only tools that say that they read (readOnlyHint) run. "
+    "Put the call into your plan"
+)
 NOT_ASKED_HERE = (
     "MCP tool call not approved: this run's configuration does not ask about MCP tools "
     "(mcp_elicitations = false)"
@@ -34,6 +38,8 @@ def needs_approval(said: McpAnnotations) -> bool:
 
 def decide_mcp_call(tool: McpTool, limits: Limits) -> PolicyDecision:
     """Run, Ask or Refuse."""
+    if limits.planning and tool.annotations.read_only is not True:
+        return Refuse(reason=PLANNING)
     if tool.approval == "approve":
         return Run()
     if tool.approval == "auto" and not needs_approval(tool.annotations):

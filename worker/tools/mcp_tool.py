@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, cast
 
 import msgspec
 import trio
@@ -132,7 +132,7 @@ class McpServerTool:
             raise ToolFailed(f"err: {error}") from error
         if not isinstance(value, dict):
             raise ToolFailed("err: the arguments must be a JSON object")
-        self._check_schema(value)
+        self._check_schema(cast("object", value))
         return msgspec.json.encode(value)
 
     def _check_schema(self, value: object) -> None:

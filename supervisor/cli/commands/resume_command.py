@@ -147,7 +147,12 @@ def rebuild_request(
     for_hub = take_keys(environment, credential_variables(config))
     warnings: list[str] = []
     mcp = rebuild_mcp(
-        request.mcp, config, (*layers, override), environment=environment, warnings=warnings
+        request.mcp,
+        config,
+        (*layers, override),
+        environment=environment,
+        required=required,
+        warnings=warnings,
     )
     for warning in warnings:
         click.echo(f"swarm: warning: {warning}", err=True)

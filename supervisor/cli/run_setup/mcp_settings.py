@@ -12,7 +12,7 @@ import msgspec
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.limits import McpAccess
-from swarm.mailbox.protocol.mcp import McpServer
+from swarm.mailbox.protocol.mcp import McpServer, McpToolApproval
 from swarm.roles.config.layer_check import describe_place
 from swarm.roles.config.mcp_table import (
     McpServerTable,
@@ -22,6 +22,7 @@ from swarm.roles.config.mcp_table import (
     transport_problem,
 )
 from swarm.roles.config.merge import Layer, as_table
+from swarm.roles.config.requirements import Requirements
 from swarm.roles.config.schema import Config
 from swarm.roles.narrow import narrow_role_servers
 from swarm.roles.role import Role
@@ -46,6 +47,7 @@ def build_mcp(
     *,
     chosen: tuple[str, ...],
     environment: dict[str, str],
+    required: Requirements,
     warnings: list[str],
 ) -> PreparedServers:
     """The servers of this run, and which of them the root may use.
@@ -53,6 +55,7 @@ def build_mcp(
     Args:
         chosen: `--mcp NAME`: only these, also disabled ones; empty: all that are enabled.
         environment: Without any key; for `${VAR}`.
+        required: What an administrator allows.
 
     Raises:
         UsageError: An unknown name, or a required server that cannot be used.
@@ -67,7 +70,10 @@ def build_mcp(
             continue
         place = server_place(name, layers)
         try:
-            servers.append(build_server(name, table, place, environment, literals))
+            server = build_server(name, table, place, environment, literals)
+            if (why := refused_server(server, required)) is not None:
+                raise UsageError(f"{place}: {why}")
+            servers.append(server)
         except UsageError as error:
             if table.required:
                 raise
@@ -91,18 +97,16 @@ def build_server(
         table = _expanded(table, environment)
     except UnsetVariable as error:
         raise UsageError(f"{place}: {error}") from error
-    variables = {one: one for one in env_var_names(table)}
-    variables |= _keep(f"{LITERAL}{name}.env", table.env, literals)
-    headers = {one: table.env_http_headers[one] for one in table.env_http_headers}
-    headers |= _keep(f"{LITERAL}{name}.http_headers", table.http_headers, literals)
+    variables = _keep(f"{LITERAL}{name}.env", table.env, literals)
+    headers = _keep(f"{LITERAL}{name}.http_headers", table.http_headers, literals)
     return McpServer(
         name=name,
         command=table.command or "",
         args=table.args,
         cwd=table.cwd or "",
         url=table.url or "",
-        environment=variables,
-        headers=headers,
+        environment={one: one for one in env_var_names(table)} | variables,
+        headers={**table.env_http_headers, **headers},
         bearer=table.bearer_token_env_var or "",
         required=table.required,
         parallel=table.supports_parallel_tool_calls,
@@ -111,11 +115,7 @@ def build_server(
         enabled_tools=table.enabled_tools,
         disabled_tools=table.disabled_tools,
         approval=table.default_tools_approval_mode,
-        tool_approvals={
-            tool: one.approval_mode
-            for tool, one in table.tools.items()
-            if one.approval_mode is not None
-        },
+        tool_approvals=_tool_approvals(table),
         sandboxed=table.sandbox != "none",
         writable_roots=table.writable_roots,
         network=table.network,
@@ -123,6 +123,31 @@ def build_server(
         idle_s=table.idle_sec,
         source=place,
     )
+
+
+def _tool_approvals(table: McpServerTable) -> tuple[McpToolApproval, ...]:
+    return tuple(
+        McpToolApproval(tool=tool, mode=one.approval_mode)
+        for tool, one in table.tools.items()
+        if one.approval_mode is not None
+    )
+
+
+def refused_server(server: McpServer, required: Requirements) -> str | None:
+    """Why the administrator's requirements do not allow this server; None: they do."""
+    allowed = required.mcp_servers
+    known = None if allowed is None else allowed.get(server.name)
+    if allowed is not None:
+        given = (server.command or None, server.url or None)
+        if known is None or (known.command, known.url) != given:
+            return f"{required.place('mcp_servers')} does not list a server of this name and target"
+    if required.network is not None and required.network.enabled:
+        place = required.place("experimental_network")
+        if server.network:
+            return f"`network = true` is not allowed: {place} keeps all programs to its hosts"
+        if server.url and known is None:
+            return f"{place} keeps all programs to its hosts; `mcp_servers` there may list this one"
+    return None
 
 
 def _expanded(table: McpServerTable, environment: dict[str, str]) -> McpServerTable:
@@ -172,6 +197,7 @@ def rebuild_mcp(
     layers: Sequence[Layer],
     *,
     environment: dict[str, str],
+    required: Requirements,
     warnings: list[str],
 ) -> PreparedServers:
     """The servers of a resumed run, as they are configured now; its agents' rights stay."""
@@ -186,7 +212,13 @@ def rebuild_mcp(
     if not known:
         return PreparedServers(saved, {})
     built = build_mcp(
-        config, layers, Role(name=""), chosen=known, environment=environment, warnings=warnings
+        config,
+        layers,
+        Role(name=""),
+        chosen=known,
+        environment=environment,
+        required=required,
+        warnings=warnings,
     )
     settings = msgspec.structs.replace(saved, servers=built.settings.servers)
     return PreparedServers(settings, built.literals)

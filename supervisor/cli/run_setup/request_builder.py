@@ -135,6 +135,7 @@ def build_request(
         role,
         chosen=options.mcp,
         environment=dict(environment),
+        required=required,
         warnings=warnings,
     )
     rules = load_layer_rules(settings.loaded.layers, required)

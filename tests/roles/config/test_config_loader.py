@@ -98,7 +98,8 @@ allow_login_shell = false
 web_search = true
 view_image = true
 [mcp_servers.docs]
-command = "docs"
+url = "https://example.org"
+scopes = ["read"]
 [agents]
 default_subagent_model = "m"
 [model_providers.mine]
@@ -114,11 +115,11 @@ proxy_url = "http://127.0.0.1:1"
         "history.persistence (line 2)",
         "allow_login_shell (line 3)",
         "tools.web_search (line 5)",
-        "mcp_servers.docs (line 7)",
-        "agents.default_subagent_model (line 10)",
-        "model_providers.mine.supports_websockets (line 13)",
-        "shell_environment_policy.experimental_use_profile (line 15)",
-        "permissions.dev.network.proxy_url (line 17)",
+        "mcp_servers.docs.scopes (line 9)",
+        "agents.default_subagent_model (line 11)",
+        "model_providers.mine.supports_websockets (line 14)",
+        "shell_environment_policy.experimental_use_profile (line 16)",
+        "permissions.dev.network.proxy_url (line 18)",
     ]
 
 

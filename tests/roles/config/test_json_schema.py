@@ -14,7 +14,7 @@ from swarm.roles.config.key_path import check_key, parse_key
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = ROOT / "roles" / "data" / "config.schema.json"
-PAGE = (ROOT / "docs" / "config.md").read_text("utf-8")
+PAGE = "".join((ROOT / "docs" / name).read_text("utf-8") for name in ("config.md", "mcp.md"))
 _ROW = re.compile(r"^\| (`.*?) \|(?: [^|]*\|)* ?$", re.MULTILINE)
 
 

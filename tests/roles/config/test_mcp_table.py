@@ -1,0 +1,127 @@
+"""`[mcp_servers.NAME]` and `.mcp.json`: what is accepted, what is refused, and where."""
+
+import json
+
+import pytest
+
+from swarm.mailbox.errors import UsageError
+from swarm.roles.config.config_loader import load_config
+from swarm.roles.config.mcp_table import (
+    McpServerTable,
+    UnsetVariable,
+    expand,
+    read_mcp_json,
+    transport_problem,
+)
+from swarm.roles.config.merge import Layer
+from swarm.roles.config.project_config import project_layers
+
+
+def load(text):
+    import tomllib
+
+    layer = Layer(name="user", source="/c/config.toml", values=tomllib.loads(text), text=text)
+    return load_config([layer], strict=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[mcp_servers.a]\ncommand = 1", "line 2, mcp_servers.a.command"),
+        ("[mcp_servers.a]\nurl = 'x'\nbearer_token = 't'", "line 3, mcp_servers.a.bearer_token"),
+        ("[mcp_servers.a]\ncommnd = 'x'", "did you mean `command`?"),
+        ("[mcp_servers.'a b']\ncommand = 'x'", "invalid server name 'a b'"),
+        ("[mcp_servers.a]\nstartup_timeout_sec = 0", "must be greater than zero"),
+        ("[mcp_servers.a]\nexperimental_environment = 'remote'", "only `local`"),
+        ("[mcp_servers.a.tools.t]\napproval_mode = 'maybe'", "approval_mode"),
+        ("[mcp_servers.a.tools.t]\nmode = 'auto'", "unknown key"),
+        ("[mcp_servers.a]\nenv = { 'A=B' = 'x' }", "no variable's name"),
+    ],
+)
+def test_a_wrong_table_is_refused_with_its_place(text, told):
+    with pytest.raises(UsageError) as refused:
+        load(text)
+    assert "/c/config.toml" in str(refused.value)
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("table", "problem"),
+    [
+        (McpServerTable(), "invalid transport"),
+        (McpServerTable(command="a", url="http://b"), "url is not supported for stdio"),
+        (McpServerTable(command="a", http_headers={"a": "b"}), "http_headers is not supported for"),
+        (McpServerTable(url="http://b", args=("a",)), "args is not supported for streamable_http"),
+        (McpServerTable(url="file:///b"), "is no http address"),
+        (McpServerTable(command="a", network=True), None),
+        (McpServerTable(url="https://b", http_headers={"a": "b"}), None),
+    ],
+)
+def test_a_server_has_one_transport_and_only_its_keys(table, problem):
+    found = transport_problem(table)
+    assert found == problem or (problem is not None and problem in str(found))
+
+
+def test_variables_are_replaced_or_have_a_default_or_are_an_error():
+    assert expand("${A}-${B:-c}-$A", {"A": "a"}) == "a-c-$A"
+    with pytest.raises(UnsetVariable, match="B is not set"):
+        expand("${B}", {"A": "a"})
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"mcpServers": {"a": {"type": "sse", "url": "x"}}}', '{"mcpServers": 1}']
+)
+def test_a_wrong_mcp_json_is_refused_by_name(text):
+    with pytest.raises(UsageError, match=r"/p/\.mcp\.json"):
+        read_mcp_json(text.encode(), "/p/.mcp.json")
+
+
+@pytest.fixture
+def project(tmp_path):
+    (tmp_path / ".git").mkdir()
+    servers = {"own": {"command": "run"}, "mine": {"command": "evil"}}
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    (tmp_path / ".swarm").mkdir()
+    (tmp_path / ".swarm" / "config.toml").write_text(
+        "[mcp_servers.own]\nsandbox = 'none'\nnetwork = true\n"
+    )
+    return tmp_path
+
+
+def layers_of(project, below, reason=""):
+    def decide(folders):
+        return [reason for _ in folders]
+
+    return project_layers(project, below, config_folder=project / "none", decide=decide)
+
+
+def test_a_project_cannot_change_a_persons_server_nor_let_its_own_out_of_the_sandbox(project):
+    below = {"mcp_servers": {"mine": {"command": "good", "sandbox": "none"}}}
+    (layer,) = layers_of(project, below)
+    assert layer.values["mcp_servers"] == {
+        "own": {"command": "run", "expand_variables": True, "network": True}
+    }
+    told = "\n".join(layer.warnings)
+    assert "mcp_servers.mine: ignored" in told
+    assert "mcp_servers.own.sandbox: ignored" in told
+
+
+def test_the_persons_own_words_about_a_projects_server_leave_it_there(project):
+    (layer,) = layers_of(project, {"mcp_servers": {"own": {"enabled": False}}})
+    assert set(layer.values["mcp_servers"]) == {"own", "mine"}
+
+
+def test_an_untrusted_project_has_no_servers_and_a_change_of_its_file_is_a_new_content(project):
+    digests = []
+
+    def decide(folders):
+        digests.append(folders[0].digest)
+        return ["not trusted" for _ in folders]
+
+    def read():
+        return project_layers(project, {}, config_folder=project / "none", decide=decide)
+
+    assert read()[0].values == {}
+    (project / ".mcp.json").write_text('{"mcpServers": {}}')
+    read()
+    assert digests[0] != digests[1]
