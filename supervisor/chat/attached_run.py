@@ -67,6 +67,10 @@ class AttachedRun:
         if path != self.arriving.path:
             self.arriving = ArrivingText(path)
 
+    def lose(self) -> None:
+        """The run cannot be read any more: for this client it has ended."""
+        self.has_ended = True
+
     async def follow(self, *, shown_seq: int = 0) -> None:
         """Fold and print until the run ends. Records up to `shown_seq` were printed before.
 

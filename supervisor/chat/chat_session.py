@@ -168,7 +168,7 @@ class ChatSession:
             case "toggle_mode":
                 self._mode = "queue" if self._mode == "steer" else "steer"
             case "toggle_answering":
-                self._question.is_postponed = not self._question.is_postponed
+                self._question.postpone_or_reopen()
             case "resized" | "pasted":
                 pass  # the next frame shows what it means
 
@@ -258,7 +258,7 @@ class ChatSession:
         try:
             await attached.follow(shown_seq=shown_seq)
         except SwarmError as error:
-            attached.has_ended = True
+            attached.lose()
             self._say(str(error))
         if attached.completed is None:
             self._say(f"run {attached.short} stopped without an end; your next words continue it")

@@ -51,6 +51,10 @@ class OpenQuestion:
         """False in the first moments of a question, in which no key counts."""
         return self._state.current is None or time.monotonic() >= self._state.ready_at
 
+    def postpone_or_reopen(self) -> None:
+        """Decide later, or now after all."""
+        self.is_postponed = not self.is_postponed
+
     async def press(self, key: str) -> None:
         """One key; an answer is sent at once."""
         stepped = handle_key(self._state, key, now=time.monotonic())
