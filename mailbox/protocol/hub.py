@@ -2,10 +2,11 @@
 
 import msgspec
 
-from .base import Tagged
+from .base import Tagged, Value
 from .events import Goodbye, Heartbeat, Hello, Warned
 from .mcp import McpOutcome, McpTools
 from .ops import Shutdown
+from .spec import HubSpec
 
 
 class ListTools(Tagged):
@@ -48,7 +49,24 @@ class ToolCalled(Tagged):
     outcome: McpOutcome
 
 
-AnyHubEvent = Hello | Heartbeat | Goodbye | Warned | ToolsListed | ToolCalled
+class ServerLogged(Tagged):
+    """What a server wrote to its standard error, or sent as log messages. Bounded by the hub."""
+
+    server: str
+    text: str
+
+
+class HubOrder(Value):
+    """What `swarm mcp` asks of the hub's code, outside of a run; "" as `tool`: list the tools."""
+
+    spec: HubSpec
+    credentials: dict[str, str] = {}
+    server: str = ""
+    tool: str = ""
+    arguments: bytes = b"{}"
+
+
+AnyHubEvent = Hello | Heartbeat | Goodbye | Warned | ToolsListed | ToolCalled | ServerLogged
 AnyHubOp = Shutdown | ListTools | CallTool | CancelCall | ReleaseAgent
 
 encode_hub_event = msgspec.msgpack.Encoder().encode

@@ -90,12 +90,26 @@ def edit_text(text: str, edit: ConfigEdit) -> str:
         document = tomlkit.parse(text)
         _apply(document, edit)
         after = tomlkit.dumps(document)
-        same = tomllib.loads(after) == wanted
+        same = tomllib.loads(after) in (wanted, _without_empty(wanted, edit.steps[:-1]))
     except (TOMLKitError, LookupError, TypeError, ValueError) as error:
         raise UneditableConfig(_refusal(edit.steps)) from error
     if not same:
         raise UneditableConfig(_refusal(edit.steps))
     return after
+
+
+def _without_empty(values: Toml, steps: Sequence[str]) -> Toml:
+    """The table without those on the way to `steps` that are empty.
+
+    A table that only the names of its tables imply is gone with the last of these.
+    """
+    if not steps or not is_table(values.get(steps[0])):
+        return values
+    below = _without_empty(as_table(values[steps[0]]), steps[1:])
+    return {
+        **{key: value for key, value in values.items() if key != steps[0]},
+        **({steps[0]: below} if below else {}),
+    }
 
 
 def _refusal(steps: Sequence[str]) -> str:

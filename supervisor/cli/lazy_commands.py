@@ -95,6 +95,7 @@ LAZY_COMMANDS: dict[str, LazyCommand] = {
         "trust_command",
         "Trust a project's own configuration, rules and roles as they are now.",
     ),
+    "mcp": LazyCommand("mcp_commands", "List, add and try MCP servers."),
     "features": LazyCommand("features_commands", "List features, and switch them on and off."),
     "doctor": LazyCommand(
         "doctor_command", "Check what works on this machine, and how to fix the rest."

@@ -20,6 +20,7 @@ from swarm.mailbox.protocol.hub import (
     CancelCall,
     ListTools,
     ReleaseAgent,
+    ServerLogged,
     ToolCalled,
     ToolsListed,
     decode_hub_event,
@@ -34,6 +35,7 @@ from ..processes.process_types import Child, ProcessEnd, SpawnError
 from ..processes.service_process import ServiceProcess
 from ..run_context import RunContext
 from ..runs.paths import make_private_folder
+from .log_files import ServerLogFiles
 
 MARGIN_S = 30.0  # on top of a server's own limits: the hub gives up first
 _MAX_STARTS = 4  # of hubs, for one listing
@@ -71,6 +73,7 @@ class HubManager:
         self.process = ServiceProcess(running, "hub", child, prefix="h")
         self.servers: dict[str, McpServer] = {one.name: one for one in running.request.mcp.servers}
         self._needed, self._changed = trio.Event(), trio.Event()
+        self._logs = ServerLogFiles(running.paths.mcp_logs, running.journal.redactor)
         self._failure = ""  # why there will be no hub any more
         self._open: dict[int, _OpenRequest] = {}
         self._numbers = count(1)
@@ -142,6 +145,9 @@ class HubManager:
                 self._answer(number, reply)
             case ToolCalled(request=number, outcome=reply):
                 self._answer(number, reply)
+            case ServerLogged(server=name, text=text):
+                if name in self.servers:
+                    self._logs.append(name, text)
             case Warned():
                 self._warn(event.message)
             case Hello() | Heartbeat() | Goodbye():

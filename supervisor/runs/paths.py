@@ -108,6 +108,11 @@ class RunPaths(msgspec.Struct, frozen=True, kw_only=True):
         return self.folder / "diffs"
 
     @property
+    def mcp_logs(self) -> Path:
+        """What MCP servers wrote."""
+        return self.folder / "mcp"
+
+    @property
     def tmp(self) -> Path:
         return self.folder / "tmp"
 

@@ -46,6 +46,7 @@ TOOLS = [
     ),
     *(tool(name) for name in ("die", "never", "big", "twice", "flood", "fork", "environment")),
     tool("fails"),
+    tool("says"),
     tool("image"),
     tool("write", inputSchema={"type": "object", "properties": {"path": {"type": "string"}}}),
     tool("connect", inputSchema={"type": "object", "properties": {"port": {"type": "integer"}}}),
@@ -118,6 +119,10 @@ def call(  # noqa: C901 - one case for each tool
         case "connect":
             address = ("127.0.0.1", given["port"])
             return text_result(attempt(lambda: socket.create_connection(address, 2).close()))
+        case "says":
+            data = "a \x1b[31mred\x1b[0m message"
+            send(method="notifications/message", params={"level": "warning", "data": data})
+            return text_result("said")
         case "fails":
             return text_result("it did not work", isError=True)
         case "image":

@@ -7,7 +7,7 @@ sent each. Each request is a task; a cancelled one is told to its server.
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import assert_never, cast
 
@@ -33,10 +33,17 @@ from swarm.mailbox.protocol.mcp import McpFailure, McpOutcome, McpServer, McpToo
 from swarm.mailbox.protocol.ops import Shutdown
 from swarm.mailbox.protocol.spec import HubSpec
 
-from ..exec.launcher_client import LauncherClient, LauncherLink, open_launcher
+from ..exec.launcher_client import LauncherLink, open_launcher
 from ..process.lifeline import watch_lifeline
+from .server_logs import ServerLogs
 from .server_pool import OpenServer, ServerPool
-from .server_session import LiveServer, ServerFailed, open_http_session, open_stdio_session
+from .server_session import (
+    LiveServer,
+    ServerFailed,
+    SessionContext,
+    open_http_session,
+    open_stdio_session,
+)
 from .tool_names import ToolIdentity, name_tools
 
 HEARTBEAT_S = 2.0
@@ -70,22 +77,22 @@ async def _run(
             open_dealer(spec.endpoint, spec.identity, epoch=spec.epoch) as supervisor,
             open_launcher(link) as launcher,
         ):
-            await HubProcess(spec, supervisor, server_opener(spec, credentials, launcher)).run()
+            logs = ServerLogs()
+            opener = server_opener(SessionContext(spec, credentials, launcher, logs))
+            await HubProcess(spec, supervisor, opener, logs).run()
         nursery.cancel_scope.cancel()
     return 0
 
 
-def server_opener(
-    spec: HubSpec, credentials: Mapping[str, str], launcher: LauncherClient
-) -> OpenServer:
+def server_opener(context: SessionContext) -> OpenServer:
     """How this hub connects to a server, by the transport that its table names."""
 
     @asynccontextmanager
     async def open_server(server: McpServer, label: str) -> AsyncIterator[LiveServer]:
         opening = (
-            open_http_session(server, credentials)
+            open_http_session(context, server)
             if server.url
-            else open_stdio_session(launcher, spec, server, credentials, label=label)
+            else open_stdio_session(context, server, label=label)
         )
         async with opening as live:
             yield live
@@ -100,8 +107,11 @@ class HubProcess:
         supervisor: The mailbox to the supervisor; the caller closes it.
     """
 
-    def __init__(self, spec: HubSpec, supervisor: Mailbox, open_server: OpenServer) -> None:
+    def __init__(
+        self, spec: HubSpec, supervisor: Mailbox, open_server: OpenServer, logs: ServerLogs
+    ) -> None:
         self._spec, self._supervisor, self._open = spec, supervisor, open_server
+        self._logs = logs
         self._running: dict[int, trio.CancelScope] = {}
         self._work = trio.CancelScope()
         self._grace_s = _GOODBYE_LIMIT_S
@@ -118,6 +128,7 @@ class HubProcess:
         await self._post(hello)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._send_heartbeats)
+            nursery.start_soon(self._logs.send_all, self._post)
             with self._work:
                 async with trio.open_nursery() as working:
                     pool = ServerPool(self._spec.servers, self._open, working)
@@ -125,6 +136,8 @@ class HubProcess:
                     await self._handle_ops(pool, working)
             nursery.cancel_scope.cancel()
         with trio.move_on_after(self._grace_s):
+            for piece in self._logs.take():
+                await self._post(piece)
             await self._post(Goodbye())
             await self._supervisor.flush()
 
@@ -182,6 +195,8 @@ class HubProcess:
                 finally:
                     del self._running[order.request]
         self._answered += 1
+        for piece in self._logs.take():  # what the server wrote of this call comes before its end
+            await self._post(piece)
         await self._post(ToolCalled(request=order.request, outcome=outcome))
 
     async def _send_heartbeats(self) -> None:

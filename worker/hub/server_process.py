@@ -6,7 +6,7 @@ A server gets few variables: what every program needs, and what its table names.
 
 import os
 import shutil
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -90,10 +90,12 @@ async def open_server_process(
     environment: dict[str, str],
     *,
     label: str,
+    on_log: Callable[[bytes], None],
 ) -> AsyncIterator[ServerProcess]:
     """Run the server for the duration of the block; at its end nothing of its tree is left.
 
     Args:
+        on_log: Gets what it writes to its standard error, as it arrives.
         label: Of this process, as a name in the hub's folder; unique among running ones.
 
     Raises:
@@ -109,7 +111,7 @@ async def open_server_process(
     except (SandboxUnavailable, OSError) as error:
         raise ServerNotStarted(f"its sandbox cannot be set up: {error}") from error
     try:
-        async with _launched(launcher, spec, server, prepared) as process:
+        async with _launched(launcher, spec, server, prepared, on_log) as process:
             yield process
     finally:
         prepared.close()
@@ -127,18 +129,13 @@ def _find_program(server: McpServer, environment: Mapping[str, str]) -> str:
 
 @asynccontextmanager
 async def _launched(
-    launcher: LauncherClient, spec: HubSpec, server: McpServer, prepared: PreparedCommand
+    launcher: LauncherClient,
+    spec: HubSpec,
+    server: McpServer,
+    prepared: PreparedCommand,
+    on_log: Callable[[bytes], None],
 ) -> AsyncIterator[ServerProcess]:
-    order = LaunchOrder(
-        token=launcher.next_token(),
-        argv=prepared.argv,
-        cwd=server.cwd or spec.cwd,
-        environment=prepared.environment,
-        wrapped=prepared.wrapped,
-        placeholders=prepared.guard.placeholders if prepared.guard else (),
-        resources=spec.resources,
-        confinement=prepared.confinement,
-    )
+    order = _launch_order(launcher.next_token(), spec, server, prepared)
     inner = () if prepared.filter_fd is None else (prepared.filter_fd,)
     ours, theirs = _open_pipes()
     try:
@@ -158,13 +155,28 @@ async def _launched(
     process = ServerProcess(stdin, stdout, bytearray())
     try:
         async with stdin, stdout, stderr, trio.open_nursery() as nursery:
-            nursery.start_soon(_keep_tail, stderr, process.stderr_tail)
+            nursery.start_soon(_keep_tail, stderr, process.stderr_tail, on_log)
             try:
                 yield process
             finally:
                 nursery.cancel_scope.cancel()
     finally:
         await _end(launcher, order.token)
+
+
+def _launch_order(
+    token: int, spec: HubSpec, server: McpServer, prepared: PreparedCommand
+) -> LaunchOrder:
+    return LaunchOrder(
+        token=token,
+        argv=prepared.argv,
+        cwd=server.cwd or spec.cwd,
+        environment=prepared.environment,
+        wrapped=prepared.wrapped,
+        placeholders=prepared.guard.placeholders if prepared.guard else (),
+        resources=spec.resources,
+        confinement=prepared.confinement,
+    )
 
 
 async def _end(launcher: LauncherClient, token: int) -> None:
@@ -185,8 +197,11 @@ def _open_pipes() -> tuple[tuple[int, int, int], tuple[int, int, int]]:
     return (write, read, errors), (given, taken, told)
 
 
-async def _keep_tail(stderr: trio.lowlevel.FdStream, tail: bytearray) -> None:
+async def _keep_tail(
+    stderr: trio.lowlevel.FdStream, tail: bytearray, on_log: Callable[[bytes], None]
+) -> None:
     with suppress(trio.BrokenResourceError, trio.ClosedResourceError, OSError):
         while data := await stderr.receive_some(_CHUNK_BYTES):
+            on_log(data)
             tail += data
             del tail[:-STDERR_KEPT_BYTES]

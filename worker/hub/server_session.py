@@ -7,7 +7,8 @@ in the process that all servers share.
 import hashlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Protocol
+from functools import partial
+from typing import NamedTuple, Protocol
 
 import httpx2
 import mcp_types
@@ -29,8 +30,9 @@ from swarm.mailbox.protocol.spec import HubSpec
 
 from ..exec.launcher_client import LauncherClient
 from .call_result import convert_result
+from .server_logs import ServerLogs
 from .server_process import open_server_process, server_environment
-from .stdio_transport import StdioTransport
+from .stdio_transport import StdioTransport, Streams
 from .tool_schema import clean_schema, clean_text
 
 MAX_TOOLS = 500  # of one server
@@ -49,8 +51,27 @@ class CallInterrupted(ServerFailed):
     """The connection ended while the call ran."""
 
 
+class SessionContext(NamedTuple):
+    """What the sessions of a hub share."""
+
+    spec: HubSpec
+    credentials: Mapping[str, str]
+    launcher: LauncherClient
+    logs: ServerLogs
+
+
 class _Session(ClientSession):
     """Without the SDK's check of structured results."""
+
+    def __init__(self, streams: Streams, server: McpServer, context: SessionContext) -> None:
+        self._server, self._logs = server, context.logs
+        super().__init__(
+            streams.reader, streams.writer, client_info=_CLIENT, logging_callback=self._keep_log
+        )
+
+    async def _keep_log(self, params: mcp_types.LoggingMessageNotificationParams) -> None:
+        text = params.data if isinstance(params.data, str) else repr(params.data)
+        self._logs.add(self._server.name, f"[{params.level}] {text:.4000}\n".encode())
 
     async def validate_tool_result(self, name: str, result: mcp_types.CallToolResult) -> None:
         return
@@ -139,20 +160,22 @@ class ServerSession:
 
 @asynccontextmanager
 async def open_stdio_session(
-    launcher: LauncherClient,
-    spec: HubSpec,
-    server: McpServer,
-    credentials: Mapping[str, str],
-    *,
-    label: str,
+    context: SessionContext, server: McpServer, *, label: str
 ) -> AsyncIterator[ServerSession]:
     """Start the server and connect. Raises ServerNotStarted, ServerFailed."""
-    environment = server_environment(server, spec.environment, credentials)
-    async with open_server_process(launcher, spec, server, environment, label=label) as process:
+    environment = server_environment(server, context.spec.environment, context.credentials)
+    async with open_server_process(
+        context.launcher,
+        context.spec,
+        server,
+        environment,
+        label=label,
+        on_log=partial(context.logs.add, server.name),
+    ) as process:
         transport = StdioTransport(process)
         async with (
-            transport.open() as (reader, writer),
-            _Session(reader, writer, client_info=_CLIENT) as session,
+            transport.open() as streams,
+            _Session(streams, server, context) as session,
             trio.open_nursery() as nursery,
         ):
             live = ServerSession(session, server)
@@ -175,9 +198,10 @@ async def open_stdio_session(
 
 @asynccontextmanager
 async def open_http_session(
-    server: McpServer, credentials: Mapping[str, str]
+    context: SessionContext, server: McpServer
 ) -> AsyncIterator[ServerSession]:
     """Connect over streamable HTTP. Raises ServerFailed."""
+    credentials = context.credentials
     headers = {name: credentials[key] for name, key in server.headers.items() if key in credentials}
     if server.bearer:
         if server.bearer not in credentials:
@@ -187,7 +211,7 @@ async def open_http_session(
     async with (
         httpx2.AsyncClient(headers=headers, timeout=timeout, trust_env=False) as client,
         streamable_http_client(server.url, http_client=client) as (reader, writer),
-        _Session(reader, writer, client_info=_CLIENT) as session,
+        _Session(Streams(reader, writer), server, context) as session,
     ):
         live = ServerSession(session, server)
         await live.connect()

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import anyio
 import mcp_types
 import trio
+from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 
 from .server_process import ServerProcess
@@ -30,8 +31,8 @@ _STDIN_LIMIT_S = 20.0  # for a server that does not read
 class Streams(NamedTuple):
     """What the SDK's session reads and writes."""
 
-    reader: anyio.abc.ObjectReceiveStream[SessionMessage | Exception]
-    writer: anyio.abc.ObjectSendStream[SessionMessage]
+    reader: ReadStream[SessionMessage | Exception]
+    writer: WriteStream[SessionMessage]
 
 
 class ServerExcess(Exception):

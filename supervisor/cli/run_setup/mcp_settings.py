@@ -62,7 +62,7 @@ def build_mcp(
     """
     for name in chosen:
         if name not in config.mcp_servers:
-            raise UsageError(f"--mcp {name}: {_unknown(name, config.mcp_servers)}")
+            raise UsageError(f"--mcp {name}: {unknown_server(name, config.mcp_servers)}")
     servers: list[McpServer] = []
     literals: dict[str, str] = {}
     for name, table in config.mcp_servers.items():
@@ -246,7 +246,9 @@ def check_role_servers(roles: Roles, config: Config) -> Roles:
         wanted = (*(role.mcp_servers or ()), *(one.server for one in role.mcp_tools))
         for server in wanted:
             if server not in config.mcp_servers:
-                broken[name] = f"{role.source}: mcp_servers: {_unknown(server, config.mcp_servers)}"
+                broken[name] = (
+                    f"{role.source}: mcp_servers: {unknown_server(server, config.mcp_servers)}"
+                )
     known = {name: role for name, role in roles.known.items() if name not in broken}
     new = tuple(
         f"ignoring malformed agent role definition: {why}"
@@ -258,7 +260,8 @@ def check_role_servers(roles: Roles, config: Config) -> Roles:
     )
 
 
-def _unknown(name: str, known: Mapping[str, McpServerTable]) -> str:
+def unknown_server(name: str, known: Mapping[str, McpServerTable]) -> str:
+    """The message about a name that is not configured, with the nearest one that is."""
     near = get_close_matches(name, known, n=1)
     hint = f"did you mean `{near[0]}`?" if near else "`swarm mcp list` shows those that are"
     return f"there is no MCP server `{name}`; {hint}"

@@ -1,0 +1,100 @@
+"""Runs the hub's code in a separate process for `swarm mcp tools|call|doctor`."""
+
+import os
+import subprocess
+import sys
+
+import msgspec
+
+from swarm.mailbox.errors import SwarmError, UsageError
+from swarm.mailbox.key_wiping import take_keys
+from swarm.mailbox.protocol.hub import HubOrder
+from swarm.mailbox.protocol.mcp import McpOutcome, McpTools
+from swarm.mailbox.protocol.spec import HubSpec
+from swarm.mailbox.remove_tree import remove_tree
+from swarm.roles.role import Role
+
+from ..runs.paths import find_user_paths
+from .run_setup.mcp_settings import (
+    build_mcp,
+    collect_credentials,
+    credential_variables,
+    unknown_server,
+)
+from .run_setup.run_settings import find_cwd, key_variables, load_config_here
+
+_PROGRAM = ("-P", "-m", "swarm.worker.hub.hub_cli")
+
+
+def ask_hub(names: tuple[str, ...], *, tool: str = "", arguments: bytes = b"{}") -> bytes:
+    """One request to these servers, or to all that are enabled; the reply as MessagePack.
+
+    Raises UsageError for an unknown server, SwarmError if the hub's process fails.
+    """
+    import tempfile  # no other command of this group needs it
+
+    folder = tempfile.mkdtemp(prefix="swarm-mcp-")
+    try:
+        order = _order(names, folder, tool=tool, arguments=arguments)
+        done = subprocess.run(
+            [sys.executable, *_PROGRAM], input=msgspec.msgpack.encode(order),
+            stdout=subprocess.PIPE, check=False,
+        )  # fmt: skip
+    finally:
+        remove_tree(folder)
+    if done.returncode != 0:
+        raise SwarmError(f"the MCP hub failed with exit code {done.returncode}")
+    return done.stdout
+
+
+def list_server_tools(names: tuple[str, ...]) -> McpTools:
+    """The tools of these servers, or of all that are enabled. Raises as `ask_hub`."""
+    return msgspec.msgpack.decode(ask_hub(names), type=McpTools)
+
+
+def call_server_tool(server: str, tool: str, arguments: bytes) -> McpOutcome:
+    """Call a tool once. Raises as `ask_hub`."""
+    reply = ask_hub((server,), tool=tool, arguments=arguments)
+    return msgspec.msgpack.decode(reply, type=McpOutcome)
+
+
+def _order(names: tuple[str, ...], folder: str, *, tool: str, arguments: bytes) -> HubOrder:
+    loaded = load_config_here()
+    for name in names:
+        if name not in loaded.config.mcp_servers:
+            raise UsageError(unknown_server(name, loaded.config.mcp_servers))
+    environment = dict(os.environ)
+    keys = take_keys(environment, key_variables(loaded.config))
+    own = take_keys(environment, credential_variables(loaded.config))
+    warnings: list[str] = []
+    built = build_mcp(
+        loaded.config,
+        loaded.layers,
+        Role(name=""),
+        chosen=names,
+        environment=environment,
+        required=loaded.requirements,
+        warnings=warnings,
+    )
+    if names and not built.settings.servers:
+        raise UsageError("; ".join(warnings))
+    for warning in warnings:
+        sys.stderr.write(f"swarm: warning: {warning}\n")
+    places = find_user_paths(dict(os.environ))
+    spec = HubSpec(
+        run_id="", epoch=1, endpoint="", identity=b"", secret=b"",
+        servers=built.settings.servers,
+        environment=environment,
+        cwd=str(find_cwd(None)),
+        tmp_dir=folder,
+        hidden_paths=(*places.hidden, *loaded.requirements.deny_read),
+        sandbox_required=loaded.requirements.sandbox_required,
+    )  # fmt: skip
+    credentials = collect_credentials(built.settings, built.literals, own, keys, environment)
+    return HubOrder(
+        spec=spec,
+        credentials=credentials,
+        server=names[0] if tool else "",
+        tool=tool,
+        arguments=arguments,
+    )

@@ -1,0 +1,63 @@
+"""`swarm mcp tools|call`: one request to the hub's own code, in a process of its own.
+
+Usage: python -P -m swarm.worker.hub.hub_cli, with a `HubOrder` as MessagePack on stdin. It prints
+the reply as MessagePack. Servers start, run in the sandbox and end as they do in a run.
+"""
+
+import logging
+import sys
+from typing import cast
+
+import msgspec
+import trio
+
+from swarm.mailbox.protocol.hub import HubOrder
+from swarm.mailbox.protocol.mcp import McpFailure, McpOutcome, McpTool, McpTools
+
+from ..exec.launcher_client import LauncherLink, fork_launcher, open_launcher
+from .hub_process import server_opener, with_names
+from .server_logs import ServerLogs
+from .server_pool import ServerPool
+from .server_session import ServerFailed, SessionContext
+
+_AGENT = "person"
+
+
+async def _serve(order: HubOrder, link: LauncherLink) -> McpTools | McpOutcome:
+    async with open_launcher(link) as launcher, trio.open_nursery() as nursery:
+        context = SessionContext(order.spec, order.credentials, launcher, ServerLogs())
+        opener = server_opener(context)
+        pool = ServerPool(order.spec.servers, opener, nursery)
+        reply: McpTools | McpOutcome
+        if order.tool:
+            arguments = cast("dict[str, object]", msgspec.json.decode(order.arguments))
+            reply = await pool.call(order.server, _AGENT, order.tool, arguments)
+        else:
+            reply = await _list(pool, tuple(one.name for one in order.spec.servers))
+        nursery.cancel_scope.cancel()
+    return reply
+
+
+async def _list(pool: ServerPool, names: tuple[str, ...]) -> McpTools:
+    found: list[McpTool] = []
+    failures: list[McpFailure] = []
+    for name in names:
+        try:
+            found += await pool.list_tools(name, _AGENT)
+        except ServerFailed as error:
+            failures.append(McpFailure(server=name, reason=str(error)))
+    return McpTools(tools=with_names(found), failures=tuple(failures))
+
+
+def main() -> int:
+    """Read the order, serve it, print the reply."""
+    logging.disable(logging.CRITICAL)  # the SDK would log a server's own texts
+    order = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=HubOrder)
+    link = fork_launcher(lifeline_fd=None)  # while there is one thread
+    reply = trio.run(_serve, order, link)
+    sys.stdout.buffer.write(msgspec.msgpack.encode(reply))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
