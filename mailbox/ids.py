@@ -16,6 +16,7 @@ AgentPath = NewType("AgentPath", str)  # "/root", "/root/scout", "/root/scout/de
 ROOT_PATH = AgentPath("/root")
 # reviewers are here and below; they are not agents of the tree
 REVIEWER_PATH = AgentPath("/guardian")
+_UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
 _SEGMENT = re.compile(r"[a-z0-9_]{1,64}\Z")
 
 
@@ -30,6 +31,11 @@ def new_uuid7(*, unix_ms: int | None = None, entropy: bytes | None = None) -> st
     noise = int.from_bytes(secrets.token_bytes(10) if entropy is None else entropy, "big")
     value = (moment & (1 << 48) - 1) << 80 | 0x7 << 76 | (noise >> 68) << 64
     return str(uuid.UUID(int=value | 0b10 << 62 | noise & (1 << 62) - 1))
+
+
+def is_run_id(text: str) -> bool:
+    """True for an id as `new_uuid7` makes it."""
+    return _UUID7.match(text) is not None
 
 
 def short_id(long_id: str) -> str:

@@ -21,6 +21,7 @@ class RunOptions(Value):
     task: str | None = None
     prompt: str | None = None
     prompt_file: str | None = None
+    run_id: str | None = None
     cd: str | None = None
     add_dir: tuple[str, ...] = ()
     image: tuple[str, ...] = ()

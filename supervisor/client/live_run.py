@@ -110,6 +110,7 @@ class LiveRun:
         agent: str = ROOT_PATH,
         wake: bool = True,
         images: Sequence[str | Path] = (),
+        input_id: str = "",
     ) -> str:
         """Send input to an agent and return its id. A turn that runs reads it before its end.
 
@@ -118,8 +119,9 @@ class LiveRun:
             agent: A path, or its last step if only one agent has it.
             wake: Start a turn if none runs; otherwise it is left as mail.
             images: Files that the agent sees with the text.
+            input_id: The id that it gets; "": a new one.
         """
-        input_id = new_uuid7()
+        input_id = input_id or new_uuid7()
         files = tuple(_canonical(image) for image in images)
         await self.request(
             SendText(agent=agent, text=text, wake=wake, input_id=input_id, images=files)

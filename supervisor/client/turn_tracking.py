@@ -6,6 +6,7 @@ turn that was already running. The turn's end is then the answer to the input.
 
 from typing import Literal
 
+from swarm.mailbox.ids import ROOT_PATH
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.control import AnyFeed, Recorded
 from swarm.mailbox.protocol.events import TurnAborted, TurnCompleted, TurnFailed
@@ -28,9 +29,9 @@ class TurnResult(Value):
 
 
 class TurnTracker:
-    """Follows one input through a run's events."""
+    """Follows one input through a run's events; without an id, the run's own first one."""
 
-    def __init__(self, input_id: str) -> None:
+    def __init__(self, input_id: str = "") -> None:
         self._input_id = input_id
         self._agent = self._turn_id = ""  # known once the input was posted, and read
         self.turn: TurnResult | None = None  # set at the end of the turn
@@ -42,10 +43,15 @@ class TurnTracker:
         record = event.record
         if isinstance(record.body, RunCompleted):
             self.turn = _ended_with_run(record.body, self._turn_id)
-        elif isinstance(record.body, InputPosted) and record.body.input_id == self._input_id:
-            self._agent = record.agent
+        elif isinstance(record.body, InputPosted) and self._is_meant(record.body, record.agent):
+            self._agent, self._input_id = record.agent, record.body.input_id
         elif record.agent == self._agent:
             self._apply_agent(record.body)
+
+    def _is_meant(self, body: InputPosted, agent: str) -> bool:
+        if self._input_id:
+            return body.input_id == self._input_id
+        return agent == ROOT_PATH and body.source == "task"
 
     def _apply_agent(self, body: object) -> None:
         match body:

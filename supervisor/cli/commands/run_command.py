@@ -8,11 +8,13 @@ from pathlib import Path
 import click
 import msgspec
 
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.ids import is_run_id
 from swarm.mailbox.key_wiping import take_keys
 
 from ...console.budget_description import describe_widening
 from ...console.terminal import ColorChoice, is_terminal
-from ...runs.paths import find_user_paths
+from ...runs.paths import UserPaths, find_user_paths, paths_of_run
 from ...task_file import MAX_TASK_BYTES, read_task
 from ..lazy_commands import ColorCommand, OptionValue
 from ..options import (
@@ -43,6 +45,7 @@ from .trust_command import ask_project_trust, ask_task_trust
     metavar="FILE",
     help="The task as plain text from FILE, or - for stdin; front matter has no meaning there.",
 )
+@click.option("--run-id", metavar="ID", help="The run's id, a UUIDv7 that no run has yet.")
 @click.option("-C", "--cd", metavar="DIR", help="Where the agents work.")
 @click.option("--add-dir", multiple=True, metavar="DIR", help="One more folder they may write.")
 @click.option("-i", "--image", multiple=True, metavar="FILE", help="An image for the root agent.")
@@ -82,7 +85,20 @@ def run(color: ColorChoice, /, **given: OptionValue) -> int:
         click.echo(f"swarm: warning: {warning}", err=True)
     if show.as_json and (widened := describe_widening(prepared.request.widened)):
         click.echo(f"swarm: warning:{widened}", err=True)
-    return start_run(prepared.request, show, find_user_paths(environment))
+    places = find_user_paths(environment)
+    request = prepared.request
+    if options.run_id is not None:
+        check_run_id(options.run_id, places)
+        request = msgspec.structs.replace(request, run_id=options.run_id)
+    return start_run(request, show, places)
+
+
+def check_run_id(run_id: str, places: UserPaths) -> None:
+    """Raises UsageError for an id that is no UUIDv7, or that a run has already."""
+    if not is_run_id(run_id):
+        raise UsageError(f"--run-id {run_id[:80]!r} is no UUIDv7 as in `swarm ps --json`")
+    if paths_of_run(places, run_id).folder.exists():
+        raise UsageError(f"there is a run {run_id} already; `swarm resume` goes on with it")
 
 
 def prepare_run(options: RunOptions, environment: dict[str, str]) -> PreparedRequest:
