@@ -29,6 +29,9 @@ LAZY_COMMANDS: dict[str, LazyCommand] = {
     "exec": LazyCommand(
         "exec_command", "Run a prompt as `codex exec` does, for its SDKs and scripts.", "exec_run"
     ),
+    "acp": LazyCommand(
+        "acp_command", "Serve an editor over the Agent Client Protocol on stdin and stdout."
+    ),
     "review": LazyCommand(
         "review_command", "Review changes: findings with file, lines, priority and confidence."
     ),

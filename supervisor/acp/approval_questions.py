@@ -1,0 +1,98 @@
+"""Asks the editor about a run's pending approvals, and gives its answers to the run."""
+
+import asyncio
+from contextlib import suppress
+from typing import Protocol
+
+from acp.schema import PermissionOption, RequestPermissionResponse, ToolCallUpdate
+
+from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.protocol.approvals import ApprovalRequest, QuestionsAction
+from swarm.mailbox.protocol.control import ResolveApproval
+from swarm.mailbox.protocol.records import ApprovalRequested, ApprovalResolved, Record
+
+from ..client import LiveRun
+from .permission_requests import (
+    approval_answer,
+    chosen_label,
+    permission_call,
+    permission_options,
+    question_call,
+    question_options,
+)
+
+
+class AsksPermission(Protocol):
+    """The part of an editor that this needs; `ask` raises SwarmError without an answer."""
+
+    async def ask(
+        self, session_id: str, call: ToolCallUpdate, options: list[PermissionOption]
+    ) -> RequestPermissionResponse: ...
+
+
+class ApprovalQuestions:
+    """One task for each question that is open. `cancel` it in the end."""
+
+    def __init__(self, run: LiveRun, editor: AsksPermission) -> None:
+        self._run, self._editor = run, editor
+        self._asking: dict[str, asyncio.Task[None]] = {}  # by approval
+
+    def watch(self, record: Record) -> None:
+        """Ask what this record requests; end the question that it answers."""
+        match record.body:
+            case ApprovalRequested(reviewer="person") as body:
+                self._begin(record.agent, body.approval_id, body.request)
+            case ApprovalResolved(approval_id=approval_id):
+                if (asking := self._asking.pop(approval_id, None)) is not None:
+                    asking.cancel()  # somebody else answered
+            case _:
+                pass
+
+    async def ask_pending(self) -> None:
+        """Ask what waits for a person already. Raises SwarmError if the run does not say."""
+        for entry in await self._run.approvals():
+            if entry.reviewer == "person" and not entry.denied:
+                self._begin(entry.agent, entry.approval_id, entry.request)
+
+    def cancel(self) -> None:
+        """Withdraw every question without an answer."""
+        for asking in self._asking.values():
+            asking.cancel()
+        self._asking.clear()
+
+    def _begin(self, agent: str, approval_id: str, request: ApprovalRequest) -> None:
+        if approval_id not in self._asking:
+            asking = self._ask(agent, approval_id, request)
+            self._asking[approval_id] = asyncio.create_task(asking)
+
+    async def _ask(self, agent: str, approval_id: str, request: ApprovalRequest) -> None:
+        """Ask the editor and pass its answer on. No answer at all is a no."""
+        answer = ResolveApproval(approval_id=approval_id, approve=False)
+        with suppress(SwarmError):
+            if isinstance(request.action, QuestionsAction):
+                answer = await self._ask_questions(approval_id, request.action)
+            else:
+                call = permission_call(agent, request, approval_id)
+                chosen = await self._choose(call, permission_options(request))
+                answer = approval_answer(approval_id, chosen)
+        with suppress(SwarmError):  # answered by somebody else, or its agent has ended
+            await self._run.request(answer)
+
+    async def _ask_questions(self, approval_id: str, action: QuestionsAction) -> ResolveApproval:
+        answers: dict[str, tuple[str, ...]] = {}
+        for question in action.questions:
+            call = question_call(question, approval_id)
+            label = chosen_label(question, await self._choose(call, question_options(question)))
+            if label is None:
+                return ResolveApproval(approval_id=approval_id, approve=False)
+            answers[question.id] = (label,)
+        return ResolveApproval(approval_id=approval_id, approve=True, answers=answers)
+
+    async def _choose(self, call: ToolCallUpdate, options: list[PermissionOption]) -> str | None:
+        """The id of the option that was chosen; None for none, or for one that was not offered."""
+        response = await self._editor.ask(self._run.run_id, call, options)
+        outcome = response.outcome
+        if outcome.outcome != "selected":
+            return None
+        offered = {option.option_id for option in options}
+        return outcome.option_id if outcome.option_id in offered else None

@@ -1,0 +1,90 @@
+"""Approvals as `session/request_permission`: the question, the answers, what each covers. Pure."""
+
+from acp.helpers import text_block, tool_content
+from acp.schema import PermissionOption, ToolCallUpdate
+
+from swarm.mailbox.protocol.approvals import ApprovalRequest, PersonQuestion
+from swarm.mailbox.protocol.control import ResolveApproval
+
+from ..console.approval_description import (
+    approval_detail_lines,
+    can_grant_repeatedly,
+    describe_action,
+    describe_cause,
+)
+
+_KINDS = {"command": "execute", "patch": "edit", "network": "fetch"}  # by the action's tag
+
+
+def permission_options(request: ApprovalRequest) -> list[PermissionOption]:
+    """The answers, with what each of them covers."""
+    options = [PermissionOption(option_id="once", name="Yes, this once", kind="allow_once")]
+    if can_grant_repeatedly(request):
+        name = "Yes, and the same again without a question, for this agent in this session"
+        options.append(PermissionOption(option_id="session", name=name, kind="allow_always"))
+    if request.proposed_prefix:
+        name = f"Yes, and always commands that begin with: {' '.join(request.proposed_prefix)}"
+        options.append(PermissionOption(option_id="always", name=name[:300], kind="allow_always"))
+    options.append(PermissionOption(option_id="deny", name="No, go on without", kind="reject_once"))
+    options.append(PermissionOption(option_id="abort", name="No, and stop", kind="reject_once"))
+    return options
+
+
+def permission_call(agent: str, request: ApprovalRequest, approval_id: str) -> ToolCallUpdate:
+    """What is asked: the action in a line; cause, details and what would be lost below it."""
+    who = "" if agent == "/root" else f"{agent}: "
+    lines = [describe_cause(request), *approval_detail_lines(request)]
+    action = request.action
+    return ToolCallUpdate.model_validate(
+        {
+            "tool_call_id": request.call_id or approval_id,
+            "title": who + describe_action(action),
+            "kind": _KINDS.get(str(action.__struct_config__.tag), "other"),
+            "status": "pending",
+            "content": [tool_content(text_block("\n".join(filter(None, lines))))],
+        }
+    )
+
+
+def approval_answer(approval_id: str, option_id: str | None) -> ResolveApproval:
+    """The answer that an option means; None (nothing was chosen) is a no."""
+    match option_id:
+        case "once":
+            return ResolveApproval(approval_id=approval_id, approve=True)
+        case "session":
+            return ResolveApproval(approval_id=approval_id, approve=True, scope="session")
+        case "always":
+            return ResolveApproval(approval_id=approval_id, approve=True, scope="always")
+        case "abort":
+            return ResolveApproval(approval_id=approval_id, approve=False, abort=True)
+        case _:
+            return ResolveApproval(approval_id=approval_id, approve=False)
+
+
+def question_options(question: PersonQuestion) -> list[PermissionOption]:
+    """The answers to one question of a model."""
+    return [
+        PermissionOption(option_id=f"{number}", name=option.label, kind="allow_once")
+        for number, option in enumerate(question.options)
+    ]
+
+
+def question_call(question: PersonQuestion, approval_id: str) -> ToolCallUpdate:
+    lines = [question.question, *(f"- {one.label}: {one.description}" for one in question.options)]
+    return ToolCallUpdate.model_validate(
+        {
+            "tool_call_id": f"{approval_id}-{question.id}",
+            "title": question.header or question.question[:200],
+            "kind": "other",
+            "status": "pending",
+            "content": [tool_content(text_block("\n".join(lines)))],
+        }
+    )
+
+
+def chosen_label(question: PersonQuestion, option_id: str | None) -> str | None:
+    """The label of the chosen option; None if nothing of the question was chosen."""
+    for number, option in enumerate(question.options):
+        if option_id == f"{number}":
+            return option.label
+    return None
