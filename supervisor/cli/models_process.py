@@ -16,6 +16,7 @@ from ..runs.paths import find_user_paths
 
 _MAX_STDERR_BYTES = 64 * 1024
 _CLI = ("-P", "-m", "swarm.worker.gateway.models_cli")
+_PROBE = ("-P", "-m", "swarm.worker.probe.probe_process")
 
 
 class ModelsProcessFailed(SwarmError):
@@ -65,8 +66,16 @@ class ModelLine(msgspec.Struct):
     first_byte_s: float | None = None
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
     reasoned: bool = False
+    calls_worked: int = 0
+    calls: int = 0
+    window_known: bool = False
+    input_tokens_per_s: float | None = None
+    output_tokens_per_s: float | None = None
+    memory_bytes: int | None = None
     models_toml: str = ""
+    entry: dict[str, bool | int | str] = {}
 
 
 _decode = msgspec.json.Decoder(ModelLine).decode
@@ -89,22 +98,32 @@ def query_models(verb: str, *names: str) -> Iterator[ModelLine]:
     return stream_models_process((verb, folder, *names, *catalogue_files()))
 
 
+def stream_probe(order: bytes, environment: dict[str, str]) -> Iterator[ModelLine]:
+    """The lines of a probe of this encoded order. Raises ModelsProcessFailed at its end."""
+    return stream_models_process((), order, environment, command=_PROBE)
+
+
 def stream_models_process(
-    arguments: tuple[str, ...], stdin: bytes = b"", environment: dict[str, str] | None = None
+    arguments: tuple[str, ...],
+    stdin: bytes = b"",
+    environment: dict[str, str] | None = None,
+    *,
+    command: tuple[str, ...] = _CLI,
 ) -> Iterator[ModelLine]:
     """The process's output line by line. Raises ModelsProcessFailed at its end if it failed.
 
     Args:
         arguments: Its arguments.
+        command: Python's arguments, which name the program.
         stdin: Written to its stdin.
         environment: Its environment; None = that of this process.
     """
-    command = [sys.executable, *_CLI, *arguments]
+    words = [sys.executable, *command, *arguments]
     failure = ""
     pipe = subprocess.PIPE
     with (
         TemporaryFile() as noise,
-        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=noise, env=environment) as child,
+        subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=noise, env=environment) as child,
     ):
         assert child.stdin is not None
         assert child.stdout is not None

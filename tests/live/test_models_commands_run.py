@@ -34,21 +34,54 @@ async def test_the_list_tells_prices_abilities_and_who_changed_an_entry(rig):
     assert "gpt" not in shown.out
 
 
+def answer_probe(server):
+    """A right call, then answers without calls, the last one with the key."""
+    use = {"type": "tool_use", "id": "t", "name": "exec_command", "input": {"cmd": "echo ready"}}
+    server.add_messages({"type": "text", "text": "ready"})
+    server.add_messages(use, stop="tool_use")
+    for _ in range(6):
+        server.add_messages({"type": "text", "text": f"sorry {KEY}"})
+
+
 async def test_a_probe_says_what_works_and_shows_no_key(rig, model_server):
     rig.environment["ANTHROPIC_API_KEY"] = KEY
     rig.environment["ANTHROPIC_BASE_URL"] = model_server.origin
-    use = {"type": "tool_use", "id": "t", "name": "report", "input": {"word": "ready"}}
-    model_server.add_messages({"type": "text", "text": "ready"})
-    model_server.add_messages(use, stop="tool_use")
-    model_server.add_messages({"type": "text", "text": f"sorry {KEY}"})
+    answer_probe(model_server)
     ended = await swarm(rig, "models", "probe", "brand-new", "--provider", "anthropic", "--json")
     assert ended.code == 0, ended.err
-    chosen, *tried, advice = lines(ended)
+    chosen, *tried, summary, advice = lines(ended)
     assert (chosen["model"], chosen["known"]) == ("brand-new", False)
-    assert [one["works"] for one in tried] == [True, True, False]
+    assert [one["works"] for one in tried] == [True, True, *[False] * 6]
+    assert (summary["calls_worked"], summary["calls"]) == (1, 5)
     assert 'models."brand-new"' in advice["models_toml"]
     assert KEY not in ended.out + ended.err
-    assert model_server.requests[2].json["output_config"]["format"]["type"] == "json_schema"
+    assert model_server.requests[7].json["output_config"]["format"]["type"] == "json_schema"
+    assert not (rig.home / "models.toml").exists()
+
+
+async def test_a_probe_saves_what_it_learned_beside_what_stands_there(rig, model_server):
+    rig.environment["ANTHROPIC_API_KEY"] = KEY
+    rig.environment["ANTHROPIC_BASE_URL"] = model_server.origin
+    catalogue = rig.home / "models.toml"
+    catalogue.write_text('# mine\n[models."brand-new"]\ncontext_window = 9000\n')
+    answer_probe(model_server)
+    ended = await swarm(rig, "models", "probe", "brand-new", "--provider", "anthropic", "--save")
+    assert ended.code == 0, ended.err
+    assert "1 of 5 worked" in ended.out
+    assert f"wrote the entry of brand-new into {catalogue}" in ended.err
+    assert catalogue.read_text().startswith("# mine\n")
+    listed = await swarm(rig, "models", "list", "--provider", "anthropic", "--json")
+    (entry,) = [line for line in lines(listed) if line["name"] == "brand-new"]
+    assert (entry["context_window"], entry["calls_tools"]) == (9000, True)
+
+
+async def test_a_probe_without_an_answer_saves_nothing(rig, model_server):
+    rig.environment["ANTHROPIC_API_KEY"] = KEY
+    rig.environment["ANTHROPIC_BASE_URL"] = model_server.origin
+    model_server.add_error(401)
+    ended = await swarm(rig, "models", "probe", "brand-new", "--provider", "anthropic", "--save")
+    assert ended.code == 5
+    assert not (rig.home / "models.toml").exists()
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,8 @@ _MOST_BYTES = 4 << 20  # limit of a catalogue file; the built-in one has some Ki
 BUILT_IN = Path(__file__).with_name("models.toml")
 _DATED = re.compile(r"-(?:20\d{6}|20\d\d-\d\d-\d\d)\Z")  # the version date in a model name
 LOCAL_FALLBACK_WINDOW = 32_768  # for an unknown model on this machine, where memory is scarce
+_FALLBACK_WINDOW = 272_000
+GUESSED_WINDOWS = (LOCAL_FALLBACK_WINDOW, _FALLBACK_WINDOW)
 
 
 class CatalogueError(UsageError):
@@ -110,7 +112,7 @@ def _unknown(slug: str, *, provider: str, wire: Wire) -> ModelInfo:
         slug=slug,
         provider=provider,
         wire=wire,
-        context_window=LOCAL_FALLBACK_WINDOW if is_local else 272_000,
+        context_window=LOCAL_FALLBACK_WINDOW if is_local else _FALLBACK_WINDOW,
         parallel_tool_calls=not is_local,
         image_input=not is_local,
         known=False,

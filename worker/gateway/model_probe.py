@@ -1,13 +1,13 @@
-"""Test a model with three small requests: plain text, a tool call, a JSON schema; with timings.
+"""Test a model with a few requests, and measure its speed and its server's memory.
 
-A probe uses the same choice of provider, the same wire and the same keys as an agent. Its result is
-the lines for `models.toml`.
+A probe uses the same choice of provider, the same wire and the same keys as an agent. What it asks
+is in `worker/probe/probe_tasks.py`. Its result is the lines for `models.toml`.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 import trio
@@ -16,12 +16,9 @@ from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.items import (
     AnyItem,
-    FunctionCall,
-    Message,
     Reasoning,
     encode_item,
     text_message,
-    text_of,
 )
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleRequest, ToolSpec
 from swarm.mailbox.protocol.spec import GatewaySpec, ProbeOrder
@@ -36,30 +33,29 @@ from .backend import (
     SampleError,
 )
 from .conversations import Conversation, ConversationOwner
-
-ProbeTest = Literal["text", "tool", "schema"]
+from .model_catalogue import GUESSED_WINDOWS
+from .server_memory import child_memory_bytes, server_memory_bytes
 
 _NO_BLOBS = Path("/nonexistent")  # a probe shows no images
 _INSTRUCTIONS = "This is a short test. Do exactly what you are asked, and nothing else."
-_ASKED: dict[ProbeTest, str] = {
-    "text": "Answer with the one word: ready",
-    "tool": "Call the tool `report` with the argument `word` set to: ready",
-    "schema": 'Answer with a JSON object whose key `word` holds the text "ready".',
-}
-_SCHEMA = (
-    b'{"type":"object","properties":{"word":{"type":"string"}},"required":["word"],'
-    b'"additionalProperties":false}'
-)
-_TOOL = ToolSpec(name="report", description="Reports one word.", parameters=_SCHEMA)
+CALLS = ("tool", "tool_quotes", "tool_choice", "tool_nested", "tool_follow_up")
+_FEW_CALLS = 3  # of five: below it calls should be constrained, where the server can
+_SMALL_WINDOW = 16_384
+_MIN_TIMED_S = 0.02
 
 
-class ProbeWord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The expected arguments of the tool, and the expected JSON answer."""
+class ProbeTask(NamedTuple):
+    """One request. `fault` says what is wrong with an answer, None if it is as asked."""
 
-    word: str
+    test: str
+    prompt: str
+    tools: tuple[ToolSpec, ...]
+    fault: Callable[[Sequence[AnyItem]], str | None]
+    before: tuple[AnyItem, ...] = ()  # calls and outputs that follow the prompt
+    output_schema: bytes | None = None
 
 
-_decode_word = msgspec.json.Decoder(ProbeWord).decode
+MakeTasks = Callable[[ModelInfo], Sequence[ProbeTask]]
 
 
 class ProbeResult(Value):
@@ -68,13 +64,14 @@ class ProbeResult(Value):
     `answered`: the server accepted the request, or refused only the feature under test.
     """
 
-    test: ProbeTest
+    test: str
     works: bool = False
     answered: bool = False
     detail: str = ""
     seconds: float = 0.0
     first_byte_s: float | None = None
     input_tokens: int = 0
+    cached_tokens: int = 0  # of the input
     output_tokens: int = 0
     reasoned: bool = False
 
@@ -87,8 +84,23 @@ class ProbedModel(Value):
     why: str
 
 
-async def run_probe(order: ProbeOrder) -> AsyncGenerator[ProbedModel | ProbeResult, None]:
-    """Yield the chosen model, then one result per request; stop after an unanswered one.
+class ProbeSummary(Value):
+    """What all results say together. None: not known."""
+
+    calls_worked: int
+    calls: int
+    context_window: int
+    window_known: bool  # False: a guess, as neither the catalogue nor the server says it
+    input_tokens_per_s: float | None = None
+    output_tokens_per_s: float | None = None
+    memory_bytes: int | None = None
+
+
+async def run_probe(
+    order: ProbeOrder, make_tasks: MakeTasks
+) -> AsyncGenerator[ProbedModel | ProbeResult | ProbeSummary, None]:
+    """Yield the chosen model, one result per request, and what they say together; stop after an
+    unanswered one.
 
     Raises SwarmError if no provider can be used.
     """
@@ -102,15 +114,52 @@ async def run_probe(order: ProbeOrder) -> AsyncGenerator[ProbedModel | ProbeResu
     async with open_gateway_app(_spec(order), dependencies) as app:
         choice = app.choice
         yield ProbedModel(provider=choice.provider.id, model=choice.model, why=choice.why)
-        for test in _ASKED:
-            outcome = await _ask(app, test, limit_s=order.limit_s, redactor=dependencies.redactor)
+        results: list[ProbeResult] = []
+        for task in make_tasks(choice.model):
+            outcome = await _ask(app, task, limit_s=order.limit_s, redactor=dependencies.redactor)
+            results.append(outcome)
             yield outcome
             if not outcome.answered:
                 return
+        is_own = choice.model.wire == "local"
+        url = choice.provider.base_url
+        memory = child_memory_bytes() if is_own else server_memory_bytes(url)
+        yield summarize(choice.model, results, memory_bytes=memory)
+
+
+def summarize(
+    model: ModelInfo, results: Sequence[ProbeResult], *, memory_bytes: int | None
+) -> ProbeSummary:
+    """The figures of a finished probe.
+
+    The speed of input is that of the longest request, without what the server had cached. The speed
+    of output is that of all answers after their first byte.
+    """
+    calls = [one for one in results if one.test in CALLS]
+    timed = [one for one in results if one.first_byte_s is not None]
+    longest = max(timed, key=lambda one: one.input_tokens - one.cached_tokens, default=None)
+    fresh = 0 if longest is None else longest.input_tokens - longest.cached_tokens
+    out_s = sum(one.seconds - (one.first_byte_s or 0.0) for one in timed)
+    out = sum(one.output_tokens for one in timed)
+    return ProbeSummary(
+        calls_worked=sum(one.works for one in calls),
+        calls=len(calls),
+        context_window=model.context_window,
+        window_known=model.known or model.context_window not in GUESSED_WINDOWS,
+        input_tokens_per_s=_speed(fresh, longest.first_byte_s if longest else None),
+        output_tokens_per_s=_speed(out, out_s),
+        memory_bytes=memory_bytes,
+    )
+
+
+def _speed(tokens: int, seconds: float | None) -> float | None:
+    if seconds is None or seconds < _MIN_TIMED_S or not tokens:
+        return None
+    return round(tokens / seconds, 1)
 
 
 async def _ask(
-    app: GatewayApp, test: ProbeTest, *, limit_s: float, redactor: Redactor
+    app: GatewayApp, task: ProbeTask, *, limit_s: float, redactor: Redactor
 ) -> ProbeResult:
     begun = trio.current_time()
     items: list[AnyItem] = []
@@ -119,7 +168,7 @@ async def _ask(
     detail = f"no answer within {limit_s:g} s"
     with trio.move_on_after(limit_s):
         try:
-            async with aclosing(app.backend.sample(_request(app, test))) as events:
+            async with aclosing(app.backend.sample(_request(app, task))) as events:
                 async for event in events:
                     match event:
                         case ResponseItemDone(item=item):
@@ -132,99 +181,100 @@ async def _ask(
                             pass
         except SampleError as error:
             detail = error.failure.message
-            is_refused = error.failure.kind == "bad_request" and test != "text"
+            is_refused = error.failure.kind == "bad_request" and task.test != "text"
     if finished is None:
         words = f"{detail} ({waits})" if waits and waits not in detail else detail
         seconds = trio.current_time() - begun
         clean = redactor.redact_error(words)
-        return ProbeResult(test=test, answered=is_refused, detail=clean, seconds=seconds)
-    fault = find_answer_fault(test, items)
+        return ProbeResult(test=task.test, answered=is_refused, detail=clean, seconds=seconds)
+    fault = task.fault(items)
     usage = finished.usage
     return ProbeResult(
-        test=test,
+        test=task.test,
         works=fault is None,
         answered=True,
         detail=redactor.redact_error(fault or ""),
         seconds=trio.current_time() - begun,
         first_byte_s=finished.first_byte_s,
         input_tokens=usage.input_tokens if usage else 0,
+        cached_tokens=usage.cached_input_tokens if usage else 0,
         output_tokens=usage.output_tokens if usage else 0,
         reasoned=any(isinstance(item, Reasoning) for item in items)
         or bool(usage and usage.reasoning_output_tokens),
     )
 
 
-def _request(app: GatewayApp, test: ProbeTest) -> RenderedRequest:
-    """A conversation of one message. Features that the catalogue denies are tested nevertheless."""
+def _request(app: GatewayApp, task: ProbeTask) -> RenderedRequest:
+    """A conversation of its own. Features that the catalogue denies are tested nevertheless."""
     model = app.choice.model
     if model.wire != "local":
         model = msgspec.structs.replace(model, can_call_tools=True, structured_output=True)
-    owner = ConversationOwner(f"probe-{test}", f"/probe/{test}", model)
+    owner = ConversationOwner(f"probe-{task.test}", f"/probe/{task.test}", model)
     conversation = Conversation(owner, app.new_store(app.own, model, _NO_BLOBS))
-    message = encode_item(text_message("user", _ASKED[test]))
+    items = (text_message("user", task.prompt), *task.before)
     request = SampleRequest(
         request_id=1,
         turn_id="probe",
         instructions=_INSTRUCTIONS,
-        tools=(_TOOL,) if test == "tool" else (),
-        items=(msgspec.Raw(message),),
+        tools=task.tools,
+        items=tuple(msgspec.Raw(encode_item(item)) for item in items),
         effort="low" if model.reasoning else None,
-        output_schema=_SCHEMA if test == "schema" else None,
+        output_schema=task.output_schema,
     )
     conversation.accept(request)
     return conversation.render(request, ordinal=1)
 
 
-def find_answer_fault(test: ProbeTest, items: list[AnyItem]) -> str | None:
-    """Why the answer is not what was asked; None if it is."""
-    said = " ".join(text_of(item.content) for item in items if isinstance(item, Message)).strip()
-    shown = f"it said {said[:80]!r}" if said else "it said nothing"
-    match test:
-        case "text":
-            return None if said else shown
-        case "tool":
-            calls = [item for item in items if isinstance(item, FunctionCall)]
-            if not calls:
-                return f"no call came; {shown}"
-            (first, *_) = calls
-            if first.name != _TOOL.name:
-                return f"it called {first.name[:40]!r}, which was not offered"
-            return None if _is_word(first.arguments) else "the arguments do not fit their schema"
-        case "schema":
-            return None if _is_word(said) else f"the answer does not fit the schema; {shown}"
+def learned_entry(
+    chosen: ProbedModel, outcomes: Mapping[str, ProbeResult], summary: ProbeSummary | None
+) -> dict[str, object]:
+    """The keys of the model's entry in models.toml; {} if an entry already says so.
 
-
-def _is_word(text: str) -> bool:
-    try:
-        _decode_word(text.encode())
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        return False
-    return True
-
-
-def advise(chosen: ProbedModel, outcomes: Mapping[ProbeTest, ProbeResult]) -> str:
-    """The lines for models.toml; "" if an entry already says so, or none is needed."""
+    Too few calls that worked make a small model's calls constrained, where its server takes a
+    schema; a small window gets the short prompt.
+    """
     model = chosen.model
     if model.wire in {"local", "scripted"}:
-        return ""
-    learned = {"can_call_tools": _works(outcomes, "tool")}
+        return {}
+    worked = 0 if summary is None else summary.calls_worked
+    can_be_held = model.wire == "chat" and _works(outcomes, "schema")
+    constrained = model.constrained_calls or (can_be_held and worked < _FEW_CALLS)
+    learned: dict[str, object] = {"can_call_tools": constrained or worked > 0}
+    if constrained:
+        learned["constrained_calls"] = True
     if model.wire == "messages":
         learned["structured_output"] = _works(outcomes, "schema")
     if any(outcome.reasoned for outcome in outcomes.values()):
         learned["reasoning"] = True
+    if model.context_window <= _SMALL_WINDOW:
+        learned["short_prompt"] = True
     if model.known and all(getattr(model, key) == value for key, value in learned.items()):
-        return ""
-    slug = msgspec.json.encode(model.slug).decode()
-    lines = [f"[models.{slug}]", f"provider = {msgspec.json.encode(chosen.provider).decode()}"]
-    lines += [f"{key} = {'true' if value else 'false'}" for key, value in learned.items()]
+        return {}
+    entry: dict[str, object] = {"provider": chosen.provider, **learned}
     if not model.known:
-        lines.append(f"context_window = {model.context_window}  # a guess: look it up")
+        entry["context_window"] = model.context_window
         if model.wire == "messages":
-            lines.append("max_output_tokens = 8192  # a guess: look it up")
+            entry["max_output_tokens"] = 8192
+    return entry
+
+
+def advise(chosen: ProbedModel, entry: Mapping[str, object], summary: ProbeSummary | None) -> str:
+    """The lines for models.toml; "" if there is nothing to write."""
+    if not entry:
+        return ""
+    is_guess = summary is None or not summary.window_known
+    notes = {"max_output_tokens": "  # a guess: look it up"}
+    if is_guess:
+        notes["context_window"] = "  # a guess: look it up"
+    lines = [f"[models.{msgspec.json.encode(chosen.model.slug).decode()}]"]
+    lines += [
+        f"{key} = {msgspec.json.encode(value).decode()}{notes.get(key, '')}"
+        for key, value in entry.items()
+    ]
     return "\n".join(lines) + "\n"
 
 
-def _works(outcomes: Mapping[ProbeTest, ProbeResult], test: ProbeTest) -> bool:
+def _works(outcomes: Mapping[str, ProbeResult], test: str) -> bool:
     return test in outcomes and outcomes[test].works
 
 
@@ -234,21 +284,26 @@ class PrintFields(Protocol):
     def __call__(self, **fields: object) -> None: ...
 
 
-def probe_lines(order: ProbeOrder, say: PrintFields) -> int:
+def probe_lines(order: ProbeOrder, make_tasks: MakeTasks, say: PrintFields) -> int:
     """Run the probe, one line at a time through `say`. Exit code: 0, or 5 if one had no answer."""
-    outcomes: dict[ProbeTest, ProbeResult] = {}
+    outcomes: dict[str, ProbeResult] = {}
+    summaries: list[ProbeSummary] = []
 
     async def run() -> ProbedModel | None:
         chosen: ProbedModel | None = None
-        async with aclosing(run_probe(order)) as found:
+        async with aclosing(run_probe(order, make_tasks)) as found:
             async for one in found:
-                if isinstance(one, ProbedModel):
-                    chosen = one
-                    model = {"model": one.model.slug, "known": one.model.known}
-                    say(type="chosen", provider=one.provider, why=one.why, **model)
-                else:
-                    outcomes[one.test] = one
-                    say(type="probe", **{name: getattr(one, name) for name in _SHOWN})
+                match one:
+                    case ProbedModel():
+                        chosen = one
+                        model = {"model": one.model.slug, "known": one.model.known}
+                        say(type="chosen", provider=one.provider, why=one.why, **model)
+                    case ProbeResult():
+                        outcomes[one.test] = one
+                        say(type="probe", **{name: getattr(one, name) for name in _SHOWN})
+                    case ProbeSummary():
+                        summaries.append(one)
+                        say(type="summary", **msgspec.structs.asdict(one))
         return chosen
 
     try:
@@ -259,7 +314,9 @@ def probe_lines(order: ProbeOrder, say: PrintFields) -> int:
         raise _first(known) from None
     lost = [outcome.test for outcome in outcomes.values() if not outcome.answered]
     if chosen is not None and not lost:
-        say(type="advice", models_toml=advise(chosen, outcomes))
+        summary = summaries[0] if summaries else None
+        entry = learned_entry(chosen, outcomes, summary)
+        say(type="advice", models_toml=advise(chosen, entry, summary), entry=entry)
     elif lost:
         say(type="error", message=f"the test `{lost[0]}` got no answer; the others were not tried")
     return 5 if lost else 0
@@ -271,7 +328,7 @@ def _first(group: BaseExceptionGroup[SwarmError]) -> SwarmError:
 
 
 _SHOWN = ("test", "works", "answered", "detail", "seconds", "first_byte_s", "input_tokens",
-          "output_tokens", "reasoned")  # fmt: skip
+          "cached_tokens", "output_tokens", "reasoned")  # fmt: skip
 
 
 def _spec(order: ProbeOrder) -> GatewaySpec:

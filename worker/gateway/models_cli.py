@@ -1,7 +1,6 @@
 """The process behind `swarm models …`: prints one JSON object per line, which the CLI renders.
 
-It runs as `python -P -m swarm.worker.gateway.models_cli VERB …`. The order of a probe, which holds
-keys, comes through stdin.
+It runs as `python -P -m swarm.worker.gateway.models_cli VERB …`.
 """
 
 import json
@@ -9,17 +8,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
-
 from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.protocol.spec import ProbeOrder
 
 from .added_model import add_model, link_known_model
 from .fetch import fetch_weights
 from .model_catalogue import load_catalogue
 from .weights import find_weights, known_weights, load_weights
 
-_USAGE = "usage: models_cli list|pull|link|add MODELS_DIR … [CATALOGUE…] | probe"
+_USAGE = "usage: models_cli list|pull|link|add MODELS_DIR … [CATALOGUE…]"
 
 
 def _print_json(**fields: object) -> None:
@@ -97,14 +93,6 @@ def _progress_lines() -> Callable[[int, int], None]:
     return progress
 
 
-def probe_model() -> int:
-    """Probe the model that stdin names; prints `chosen`, `probe` and `advice` lines."""
-    from .model_probe import probe_lines  # imported late: only this verb opens HTTP
-
-    order = msgspec.json.decode(sys.stdin.buffer.read(), type=ProbeOrder)
-    return probe_lines(order, _print_json)
-
-
 def main(arguments: list[str]) -> int:
     """Exit codes: 0 done, 2 bad usage, 5 no answer; an `error` line holds the reason."""
     try:
@@ -117,8 +105,6 @@ def main(arguments: list[str]) -> int:
                 link_model(Path(folder), name, Path(file), additions)
             case ["add", folder, file, name, catalogue, *additions]:
                 add_file(Path(folder), Path(file), name, Path(catalogue), additions)
-            case ["probe"]:
-                return probe_model()
             case _:
                 _print_json(type="error", message=_USAGE)
                 return 2

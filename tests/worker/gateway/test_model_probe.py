@@ -6,100 +6,152 @@ import msgspec
 import pytest
 
 from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.items import FunctionCall, text_message
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import ProbeOrder, ProviderSpec
 from swarm.worker.gateway.model_catalogue import load_catalogue
 from swarm.worker.gateway.model_probe import (
     ProbedModel,
     ProbeResult,
+    ProbeSummary,
     advise,
-    find_answer_fault,
+    learned_entry,
     run_probe,
+    summarize,
 )
+from swarm.worker.probe.probe_tasks import probe_tasks
 
 KEY = "sk-sentinel-0123456789abcdef"
 MODEL = ModelInfo(slug="m", provider="p", wire="messages", can_call_tools=True)
-
-
-def call(name="report", arguments='{"word":"ready"}'):
-    return FunctionCall(call_id="c", name=name, arguments=arguments)
-
-
-def says(words):
-    return text_message("assistant", words)
-
-
-@pytest.mark.parametrize(
-    ("test", "items", "words"),
-    [
-        ("text", [says("Ready!")], None),
-        ("text", [says("  ")], "nothing"),
-        ("text", [], "nothing"),
-        ("tool", [says("I call it"), call()], None),
-        ("tool", [says("report(ready)")], "no call came; it said 'report(ready)'"),
-        ("tool", [call(name="other")], "not offered"),
-        ("tool", [call(arguments='{"word":1}')], "do not fit"),
-        ("tool", [call(arguments='{"word":')], "do not fit"),
-        ("schema", [says('{"word": "ready"}')], None),
-        ("schema", [says('```json\n{"word":"x"}\n```')], "does not fit"),
-        ("schema", [says('{"word":"x","more":1}')], "does not fit"),
-    ],
-)
-def test_only_what_was_asked_for_counts_as_working(test, items, words):
-    fault = find_answer_fault(test, items)
-    assert fault is None if words is None else words in fault
 
 
 def outcomes(**works):
     return {test: ProbeResult(test=test, works=yes, answered=True) for test, yes in works.items()}
 
 
+def summary(worked, *, known=False):
+    return ProbeSummary(
+        calls_worked=worked, calls=5, context_window=32_768, window_known=known,
+        input_tokens_per_s=None, output_tokens_per_s=None, memory_bytes=None,
+    )  # fmt: skip
+
+
+def entry_of(chosen, found, worked):
+    return learned_entry(chosen, found, summary(worked))
+
+
 def test_advice_is_a_table_that_the_catalogue_can_read(tmp_path):
     model = msgspec.structs.replace(MODEL, known=False, slug='odd "name"')
     chosen = ProbedModel(provider="mine", model=model, why="")
-    text = advise(chosen, outcomes(text=True, tool=False, schema=True))
+    learned = entry_of(chosen, outcomes(schema=True), 0)
     path = tmp_path / "models.toml"
-    path.write_text(text)
+    path.write_text(advise(chosen, learned, summary(0)))
     entry = load_catalogue([str(path)]).entries['odd "name"']
     assert (entry.provider, entry.can_call_tools, entry.structured_output) == ("mine", False, True)
+    assert "# a guess" in path.read_text()
+    assert "context_window = 272000\n" in advise(chosen, learned, summary(0, known=True))
 
 
 def test_nothing_is_advised_where_the_entry_says_it_already():
     model = msgspec.structs.replace(MODEL, structured_output=True)
     chosen = ProbedModel(provider="p", model=model, why="")
-    assert advise(chosen, outcomes(text=True, tool=True, schema=True)) == ""
-    assert "can_call_tools = false" in advise(chosen, outcomes(text=True, tool=False, schema=True))
+    assert entry_of(chosen, outcomes(schema=True), 5) == {}
+    assert advise(chosen, {}, summary(5)) == ""
+    assert entry_of(chosen, outcomes(schema=True), 0)["can_call_tools"] is False
+
+
+@pytest.mark.parametrize(
+    ("wire", "schema", "worked", "wanted"),
+    [
+        ("chat", True, 5, {"can_call_tools": True}),
+        ("chat", True, 2, {"can_call_tools": True, "constrained_calls": True}),
+        ("chat", True, 0, {"can_call_tools": True, "constrained_calls": True}),
+        ("chat", False, 2, {"can_call_tools": True}),
+        ("chat", False, 0, {"can_call_tools": False}),
+        ("responses", True, 2, {"can_call_tools": True}),
+    ],
+)
+def test_calls_are_to_be_constrained_where_few_work_and_the_server_keeps_to_a_schema(
+    wire, schema, worked, wanted
+):
+    model = msgspec.structs.replace(MODEL, wire=wire, known=False)
+    chosen = ProbedModel(provider="p", model=model, why="")
+    entry = entry_of(chosen, outcomes(schema=schema), worked)
+    assert {key: entry[key] for key in entry if key.endswith("calls") or "tools" in key} == wanted
+
+
+def test_a_small_window_gets_the_short_prompt():
+    small = msgspec.structs.replace(MODEL, wire="chat", context_window=8_192, known=False)
+    chosen = ProbedModel(provider="p", model=small, why="")
+    assert entry_of(chosen, outcomes(schema=True), 5)["short_prompt"] is True
+
+
+def test_the_speed_of_input_leaves_out_what_the_server_had_cached():
+    timed = {"works": True, "answered": True}
+    found = [
+        ProbeResult(test="text", seconds=1.0, first_byte_s=0.5, input_tokens=50, **timed),
+        ProbeResult(
+            test="tool", seconds=4.0, first_byte_s=2.0, input_tokens=500, cached_tokens=100,
+            output_tokens=25, **timed,
+        ),
+    ]  # fmt: skip
+    told = summarize(MODEL, found, memory_bytes=None)
+    assert (told.input_tokens_per_s, told.output_tokens_per_s) == (200.0, 10.0)
+    assert (told.calls_worked, told.calls, told.window_known) == (1, 1, True)
 
 
 async def probe(server, **settings):
     told = {"id": "p", "name": "P", "base_url": server.url, "wire_api": "chat", **settings}
     provider = ProviderSpec(env_key="K", request_max_retries=0, **told)
     order = ProbeOrder(providers=(provider,), provider="p", model="m", keys={"K": KEY}, limit_s=2.0)
-    return [one async for one in run_probe(order)]
+    return [one async for one in run_probe(order, probe_tasks)]
 
 
-async def test_three_requests_are_sent_and_what_a_server_refuses_beyond_text_is_an_answer(
+def chat_call(name, **arguments):
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    return {"tool_calls": [{"index": 0, "id": "a", "function": function}]}
+
+
+RIGHT_CALLS = (
+    chat_call("exec_command", cmd="echo ready"),
+    chat_call("exec_command", cmd="""grep -n "it's \\"here\\"" 'my notes.txt'"""),
+    chat_call("list_dir", dir_path="/srv/data", depth=3),
+    chat_call(
+        "update_plan",
+        plan=[{"step": "a", "status": "completed"}, {"step": "b", "status": "in_progress"}],
+    ),
+    chat_call("exec_command", cmd="head -1 /srv/data/harvest-1987.csv"),
+    chat_call(
+        "apply_patch",
+        input="*** Begin Patch\n*** Update File: double.py\n@@\n-    return number + number\n"
+        "+    return 2 * number\n*** End Patch",
+    ),
+)
+
+
+async def test_eight_requests_are_sent_and_what_a_server_refuses_beyond_text_is_an_answer(
     model_server,
 ):
+    model_server.lists["/v1/models"] = b'{"data": [{"id": "m", "max_model_len": 9000}]}'
     model_server.add_chat({"content": "ready"})
-    model_server.add_chat(
-        {"tool_calls": [{"index": 0, "id": "a", "function": {
-            "name": "report", "arguments": '{"word":"ready"}'}}]},
-        finish="tool_calls",
-    )  # fmt: skip
+    for call in RIGHT_CALLS:
+        model_server.add_chat(call, finish="tool_calls")
     model_server.add_error(400, {"message": f"no response_format, {KEY}"})
-    chosen, *found = await probe(model_server)
+    chosen, *found, told = await probe(model_server)
     assert (chosen.provider, chosen.model.slug) == ("p", "m")
-    assert [(one.test, one.works, one.answered) for one in found] == [
-        ("text", True, True),
-        ("tool", True, True),
-        ("schema", False, True),
-    ]
-    assert KEY not in found[2].detail
+    assert [(one.test, one.works, one.detail) for one in found[:-1]] == [
+        (name, True, "")
+        for name in ("text", "tool", "tool_quotes", "tool_choice", "tool_nested", "tool_follow_up",
+                     "patch")
+    ]  # fmt: skip
+    assert (found[-1].test, found[-1].works, found[-1].answered) == ("schema", False, True)
+    assert KEY not in found[-1].detail
+    assert (told.calls_worked, told.context_window, told.window_known) == (5, 9000, True)
+    assert told.memory_bytes is not None  # the server's: it is on this machine
+    assert told.memory_bytes > 1 << 20
     sent = [seen.json for seen in model_server.requests]
-    assert ["tools" in body for body in sent] == [False, True, False]
-    assert ["response_format" in body for body in sent] == [False, False, True]
+    assert [len(body.get("tools", ())) for body in sent] == [0, 1, 1, 4, 4, 4, 1, 0]
+    assert ["response_format" in body for body in sent] == [False] * 7 + [True]
+    assert sent[5]["messages"][-1]["role"] == "tool"
 
 
 @pytest.mark.parametrize("fault", ["401", "hang", "garbage"])

@@ -1,0 +1,1 @@
+"""`swarm models probe`: what a model can do of an agent's work, measured at the real thing."""
