@@ -55,9 +55,6 @@ class ProbeTask(NamedTuple):
     output_schema: bytes | None = None
 
 
-MakeTasks = Callable[[ModelInfo], Sequence[ProbeTask]]
-
-
 class ProbeResult(Value):
     """The result of one request. `works`: the model did what was asked.
 
@@ -97,7 +94,7 @@ class ProbeSummary(Value):
 
 
 async def run_probe(
-    order: ProbeOrder, make_tasks: MakeTasks
+    order: ProbeOrder, tasks: Sequence[ProbeTask]
 ) -> AsyncGenerator[ProbedModel | ProbeResult | ProbeSummary, None]:
     """Yield the chosen model, one result per request, and what they say together; stop after an
     unanswered one.
@@ -115,7 +112,7 @@ async def run_probe(
         choice = app.choice
         yield ProbedModel(provider=choice.provider.id, model=choice.model, why=choice.why)
         results: list[ProbeResult] = []
-        for task in make_tasks(choice.model):
+        for task in tasks:
             outcome = await _ask(app, task, limit_s=order.limit_s, redactor=dependencies.redactor)
             results.append(outcome)
             yield outcome
@@ -284,14 +281,14 @@ class PrintFields(Protocol):
     def __call__(self, **fields: object) -> None: ...
 
 
-def probe_lines(order: ProbeOrder, make_tasks: MakeTasks, say: PrintFields) -> int:
+def probe_lines(order: ProbeOrder, tasks: Sequence[ProbeTask], say: PrintFields) -> int:
     """Run the probe, one line at a time through `say`. Exit code: 0, or 5 if one had no answer."""
     outcomes: dict[str, ProbeResult] = {}
     summaries: list[ProbeSummary] = []
 
     async def run() -> ProbedModel | None:
         chosen: ProbedModel | None = None
-        async with aclosing(run_probe(order, make_tasks)) as found:
+        async with aclosing(run_probe(order, tasks)) as found:
             async for one in found:
                 match one:
                     case ProbedModel():

@@ -24,7 +24,7 @@ def main() -> int:
     """Exit codes: 0 done, 2 bad usage, 5 no answer; an `error` line holds the reason."""
     try:
         order = msgspec.json.decode(sys.stdin.buffer.read(), type=ProbeOrder)
-        return probe_lines(order, probe_tasks, _print_json)
+        return probe_lines(order, probe_tasks(), _print_json)
     except SwarmError as error:
         _print_json(type="error", message=str(error))
         return error.exit_code

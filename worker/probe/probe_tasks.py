@@ -16,7 +16,7 @@ from swarm.mailbox.protocol.items import (
     Message,
     text_of,
 )
-from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
+from swarm.mailbox.protocol.sampling import ToolSpec
 
 from ..gateway.model_probe import ProbeTask
 from ..patch.patch_grammar import FUNCTION_DESCRIPTION
@@ -34,6 +34,7 @@ _WORD_SCHEMA = (
 )
 _FILE = "def double(number):\n    return number + number\n\n\nprint(double(4))\n"
 _WANTED = _FILE.replace("number + number", "2 * number")
+_QUOTED = """grep -n "it's \\"here\\"" 'my notes.txt'"""
 _Arguments = TypeVar("_Arguments", bound=msgspec.Struct)
 
 
@@ -47,28 +48,50 @@ def _spec(name: str, arguments: type[msgspec.Struct]) -> ToolSpec:
     )
 
 
-def probe_tasks(model: ModelInfo) -> tuple[ProbeTask, ...]:
-    """The requests for this model, in order. A model of the embedded provider or with constrained
+def probe_tasks() -> tuple[ProbeTask, ...]:
+    """The requests, in order. A model of the embedded provider or with constrained
     calls is offered the same tools; what it gets of them is what an agent's request gets.
     """
-    command = _spec("exec_command", ExecCommandArguments)
-    listing = _spec("list_dir", ListDirArguments)
-    plan = _spec("update_plan", UpdatePlanArguments)
-    patch = ToolSpec(
+    return (
+        ProbeTask("text", "Answer with the one word: ready", (), _find_text_fault),
+        *_call_tasks(),
+        ProbeTask(
+            "patch",
+            "The file double.py in the working directory is:\n\n"
+            f"{_FILE}\nChange `number + number` to `2 * number` with apply_patch.",
+            (_patch_spec(),),
+            _find_patch_fault,
+        ),
+        ProbeTask(
+            "schema",
+            'Answer with a JSON object whose key `word` holds the text "ready".',
+            (),
+            _find_schema_fault,
+            output_schema=_WORD_SCHEMA,
+        ),
+    )
+
+
+def _patch_spec() -> ToolSpec:
+    return ToolSpec(
         name="apply_patch",
         description=FUNCTION_DESCRIPTION,
         parameters=encode_schema(ApplyPatchArguments),
     )
-    tools = (command, listing, plan, patch)
+
+
+def _call_tasks() -> tuple[ProbeTask, ...]:
+    """Five calls, each harder than the one before."""
+    command = _spec("exec_command", ExecCommandArguments)
+    listing = _spec("list_dir", ListDirArguments)
+    tools = (command, listing, _spec("update_plan", UpdatePlanArguments), _patch_spec())
     return (
-        ProbeTask("text", "Answer with the one word: ready", (), _find_text_fault),
         ProbeTask("tool", "Run this command: echo ready", (command,), _command_fault("echo ready")),
         ProbeTask(
             "tool_quotes",
-            "Run this command exactly as it stands, with all its quotes: "
-            """grep -n "it's \\"here\\"" 'my notes.txt'""",
+            f"Run this command exactly as it stands, with all its quotes: {_QUOTED}",
             (command,),
-            _command_fault("""grep -n "it's \\"here\\"" 'my notes.txt'"""),
+            _command_fault(_QUOTED),
         ),
         ProbeTask(
             "tool_choice",
@@ -89,20 +112,6 @@ def probe_tasks(model: ModelInfo) -> tuple[ProbeTask, ...]:
             tools,
             _find_follow_up_fault,
             _listed_before(),
-        ),
-        ProbeTask(
-            "patch",
-            "The file double.py in the working directory is:\n\n"
-            f"{_FILE}\nChange `number + number` to `2 * number` with apply_patch.",
-            (patch,),
-            _find_patch_fault,
-        ),
-        ProbeTask(
-            "schema",
-            'Answer with a JSON object whose key `word` holds the text "ready".',
-            (),
-            _find_schema_fault,
-            output_schema=_WORD_SCHEMA,
         ),
     )
 

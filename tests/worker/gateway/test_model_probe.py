@@ -103,7 +103,7 @@ async def probe(server, **settings):
     told = {"id": "p", "name": "P", "base_url": server.url, "wire_api": "chat", **settings}
     provider = ProviderSpec(env_key="K", request_max_retries=0, **told)
     order = ProbeOrder(providers=(provider,), provider="p", model="m", keys={"K": KEY}, limit_s=2.0)
-    return [one async for one in run_probe(order, probe_tasks)]
+    return [one async for one in run_probe(order, probe_tasks())]
 
 
 def chat_call(name, **arguments):

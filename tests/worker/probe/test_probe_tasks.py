@@ -5,10 +5,8 @@ import json
 import pytest
 
 from swarm.mailbox.protocol.items import CustomToolCall, FunctionCall, text_message
-from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.worker.probe.probe_tasks import probe_tasks
 
-MODEL = ModelInfo(slug="m", provider="p", wire="chat")
 QUOTED = """grep -n "it's \\"here\\"" 'my notes.txt'"""
 PATCH = """*** Begin Patch
 *** Update File: double.py
@@ -33,7 +31,7 @@ def says(text):
 
 
 def fault(test, *items):
-    task = next(task for task in probe_tasks(MODEL) if task.test == test)
+    task = next(task for task in probe_tasks() if task.test == test)
     return task.fault(items)
 
 
