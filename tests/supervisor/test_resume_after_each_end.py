@@ -133,7 +133,7 @@ async def test_a_resume_goes_on_with_all_that_did_not_come_to_a_good_end(
         assert (completed.result, warned) == ("again", [])
         assert len(asked) == 1
         heard = [text_of(one.content) for one in asked[0] if isinstance(one, Message)]
-        assert sum("do it" in one for one in heard) == 1
+        assert heard.count("do it") == 1
         assert [one for one in heard if "Go on with the task where" in one] == [note][: bool(note)]
         assert [one for one in told(team) if one not in told_before] == (
             [note, "again"] if note else ["again"]
@@ -301,7 +301,7 @@ async def test_a_resume_that_is_stopped_and_resumed_again_loses_and_doubles_noth
         file = past.agents["/root"].spawned.agent_id
         memory = fold_agent(read_records(team.running.paths, file=file))
         assert (memory.inputs, memory.open_turn) == ({}, None)
-        assert sum("do it" in one for one in told(team)) == 1
+        assert told(team).count("do it") == 1
 
 
 async def test_no_letter_keeps_a_run_at_work_that_ctrl_c_has_ended(tmp_path, autojump_clock):
@@ -342,7 +342,7 @@ async def test_words_that_are_being_written_when_ctrl_c_comes_begin_no_turn(
     async with open_team(tmp_path, {"/root": [says("again")]}, resumes=True) as team:
         with trio.fail_after(LIMIT_S):
             assert (await team.work(past)).result == "again"
-        assert sum("do it" in one for one in told(team)) == 1
+        assert told(team).count("do it") == 1
 
 
 async def test_who_is_born_while_the_run_ends_is_ended_too_and_goes_on_with_the_resume(
