@@ -31,6 +31,9 @@ LAZY_COMMANDS: dict[str, LazyCommand] = {
     ),
     "acp": LazyCommand(
         "acp_command", "Serve an editor over the Agent Client Protocol on stdin and stdout."
+    "mcp-server": LazyCommand(
+        "mcp_server_command",
+        "Offer runs as tools to an MCP client, on stdin and stdout or over HTTP.",
     ),
     "review": LazyCommand(
         "review_command", "Review changes: findings with file, lines, priority and confidence."

@@ -1,0 +1,126 @@
+"""JSON-RPC messages over stdin and stdout, one a line, each bounded.
+
+What is no message is answered with an error and left out. While it is served, descriptor 1 is
+stderr and descriptor 0 is empty: whatever else is printed never reaches the client.
+"""
+
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import BinaryIO, NamedTuple, TypeVar
+
+import anyio
+import anyio.to_thread
+import mcp_types as types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+_T = TypeVar("_T")
+MAX_LINE_BYTES = 64 << 20
+_CHUNK_BYTES = 1 << 20
+
+
+class MessageStreams(NamedTuple):
+    """What the SDK's server reads and writes."""
+
+    reader: MemoryObjectReceiveStream[SessionMessage | Exception]
+    writer: MemoryObjectSendStream[SessionMessage]
+
+
+class StandardStreams(NamedTuple):
+    """Private copies of stdin and stdout."""
+
+    source: BinaryIO
+    sink: BinaryIO
+
+
+def take_standard_streams() -> StandardStreams:
+    """Keep stdin and stdout for messages alone. Call once; the process ends with them."""
+    source = os.fdopen(os.dup(0), "rb")
+    sink = os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    sys.stdout.flush()
+    os.dup2(2, 1)
+    return StandardStreams(source, sink)
+
+
+@asynccontextmanager
+async def open_messages(streams: StandardStreams) -> AsyncIterator[MessageStreams]:
+    """Read and write until the client closes its end."""
+    received, reader = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    writer, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+    refusals = writer.clone()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_read_lines, streams.source, received, refusals)
+        tasks.start_soon(_write_lines, streams.sink, outgoing)
+        yield MessageStreams(reader, writer)
+        tasks.cancel_scope.cancel()
+
+
+async def _read_lines(
+    source: BinaryIO,
+    received: MemoryObjectSendStream[SessionMessage | Exception],
+    refusals: MemoryObjectSendStream[SessionMessage],
+) -> None:
+    async with received, refusals:
+        while line := await _in_thread(partial(source.readline, MAX_LINE_BYTES + 1)):
+            if len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
+                await _in_thread(partial(_skip_line, source))
+                await refusals.send(_refusal("a message has at most 64 MiB"))
+            elif line.strip():
+                message = read_message(line)
+                if isinstance(message, types.JSONRPCError):
+                    await refusals.send(SessionMessage(message))
+                else:
+                    await received.send(SessionMessage(message))
+
+
+async def _in_thread(call: Callable[[], _T]) -> _T:
+    return await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
+
+
+def read_message(line: bytes) -> types.JSONRPCMessage:
+    """The message of a line, or the error that answers a line that is none."""
+    try:
+        return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        is_json = first["type"] != "json_invalid"
+        return types.JSONRPCError(
+            jsonrpc="2.0",
+            id=None,
+            error=types.ErrorData(
+                code=types.INVALID_REQUEST if is_json else types.PARSE_ERROR,
+                message=f"that is no JSON-RPC message: {first['msg']}"[:300],
+            ),
+        )
+
+
+def _refusal(words: str) -> SessionMessage:
+    error = types.ErrorData(code=types.INVALID_REQUEST, message=words)
+    return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=None, error=error))
+
+
+def _skip_line(source: BinaryIO) -> None:
+    while (part := source.readline(_CHUNK_BYTES)) and not part.endswith(b"\n"):
+        pass
+
+
+async def _write_lines(sink: BinaryIO, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
+    async with outgoing:
+        async for message in outgoing:
+            text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+            try:
+                await _in_thread(partial(_write, sink, text.encode() + b"\n"))
+            except (OSError, ValueError):
+                return  # the client has gone: what is left has no reader
+
+
+def _write(sink: BinaryIO, data: bytes) -> None:
+    sink.write(data)
+    sink.flush()
