@@ -31,6 +31,7 @@ LAZY_COMMANDS: dict[str, LazyCommand] = {
     ),
     "acp": LazyCommand(
         "acp_command", "Serve an editor over the Agent Client Protocol on stdin and stdout."
+    ),
     "mcp-server": LazyCommand(
         "mcp_server_command",
         "Offer runs as tools to an MCP client, on stdin and stdout or over HTTP.",

@@ -7,13 +7,13 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from .http_address import HttpAddress
+from .http_address import ListenAddress
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 _SCHEME = "bearer "
 
 
-def security_settings(address: HttpAddress) -> TransportSecuritySettings:
+def security_settings(address: ListenAddress) -> TransportSecuritySettings:
     """The Host and Origin headers that are accepted. A missing Origin is no page at all."""
     hosts = [*LOOPBACK_NAMES] if address.is_loopback else [address.name.rpartition(":")[0]]
     return TransportSecuritySettings(

@@ -6,7 +6,7 @@ from swarm.mailbox.protocol.base import Value
 MIN_TOKEN_CHARS = 20
 
 
-class HttpAddress(Value):
+class ListenAddress(Value):
     host: str
     port: int
 
@@ -20,12 +20,12 @@ class HttpAddress(Value):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def parse_address(text: str, *, anywhere: bool) -> HttpAddress:
+def parse_address(text: str, *, anywhere: bool) -> ListenAddress:
     """`HOST:PORT`, port 0 for any free one. Raises UsageError."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise UsageError(f"--http {text[:100]!r} is not HOST:PORT, for example 127.0.0.1:8931")
-    address = HttpAddress(host=host.strip("[]") or "127.0.0.1", port=int(port))
+    address = ListenAddress(host=host.strip("[]") or "127.0.0.1", port=int(port))
     if not address.is_loopback and not anywhere:
         raise UsageError(
             f"{address.host} can be reached from other machines, and the token is not encrypted; "

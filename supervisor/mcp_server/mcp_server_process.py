@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from swarm.mailbox.errors import SwarmError
 
 from .http_access import TokenAccess, security_settings
-from .http_address import HttpAddress
+from .http_address import ListenAddress
 from .mcp_service import McpService
 from .message_lines import open_messages, take_standard_streams
 from .served_runs import ServedRuns
@@ -47,7 +47,7 @@ async def _serve_lines(runs: ServedRuns, with_codex: bool) -> None:  # noqa: FBT
         await runs.close()
 
 
-def serve_http(runs: ServedRuns, address: HttpAddress, token: str, *, with_codex: bool) -> int:
+def serve_http(runs: ServedRuns, address: ListenAddress, token: str, *, with_codex: bool) -> int:
     """Serve until a signal. Says on stderr where, once it listens. Raises SwarmError."""
     _silence_libraries()
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
@@ -58,7 +58,7 @@ def serve_http(runs: ServedRuns, address: HttpAddress, token: str, *, with_codex
             f"cannot listen at {address.name}: {error.strerror}; choose another port"
         ) from error
     with listener:
-        bound = HttpAddress(host=address.host, port=listener.getsockname()[1])
+        bound = ListenAddress(host=address.host, port=listener.getsockname()[1])
         app = _http_app(runs, bound, token, with_codex=with_codex)
         sys.stderr.write(f"swarm: MCP server at http://{bound.name}/mcp\n")
         sys.stderr.flush()
@@ -67,7 +67,7 @@ def serve_http(runs: ServedRuns, address: HttpAddress, token: str, *, with_codex
 
 
 def _http_app(
-    runs: ServedRuns, address: HttpAddress, token: str, *, with_codex: bool
+    runs: ServedRuns, address: ListenAddress, token: str, *, with_codex: bool
 ) -> TokenAccess:
     server = McpService(runs, with_codex=with_codex).build()
     app: Starlette = server.streamable_http_app(

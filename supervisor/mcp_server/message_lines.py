@@ -14,6 +14,7 @@ from typing import BinaryIO, NamedTuple, TypeVar
 import anyio
 import anyio.to_thread
 import mcp_types as types
+import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
@@ -71,7 +72,9 @@ async def _read_lines(
         while line := await _in_thread(partial(source.readline, MAX_LINE_BYTES + 1)):
             if len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
                 await _in_thread(partial(_skip_line, source))
-                await refusals.send(_refusal("a message has at most 64 MiB"))
+                await refusals.send(
+                    SessionMessage(_error(types.INVALID_REQUEST, "a message has at most 64 MiB"))
+                )
             elif line.strip():
                 message = read_message(line)
                 if isinstance(message, types.JSONRPCError):
@@ -87,23 +90,28 @@ async def _in_thread(call: Callable[[], _T]) -> _T:
 def read_message(line: bytes) -> types.JSONRPCMessage:
     """The message of a line, or the error that answers a line that is none."""
     try:
-        return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+        message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        is_json = first["type"] != "json_invalid"
-        return types.JSONRPCError(
-            jsonrpc="2.0",
-            id=None,
-            error=types.ErrorData(
-                code=types.INVALID_REQUEST if is_json else types.PARSE_ERROR,
-                message=f"that is no JSON-RPC message: {first['msg']}"[:300],
-            ),
-        )
+        code = types.PARSE_ERROR if first["type"] == "json_invalid" else types.INVALID_REQUEST
+        return _error(code, f"that is no JSON-RPC message: {first['msg']}"[:300])
+    if isinstance(message, types.JSONRPCNotification) and has_id(line):
+        return _error(types.INVALID_REQUEST, "the id of a request is a text or a number")
+    return message
 
 
-def _refusal(words: str) -> SessionMessage:
-    error = types.ErrorData(code=types.INVALID_REQUEST, message=words)
-    return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=None, error=error))
+def has_id(line: bytes) -> bool:
+    """True for an object with an `id`: a request, even if the id is none that can be answered."""
+    try:
+        return "id" in msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return True  # JSON for one of two readers alone
+
+
+def _error(code: int, words: str) -> types.JSONRPCError:
+    return types.JSONRPCError(
+        jsonrpc="2.0", id=None, error=types.ErrorData(code=code, message=words)
+    )
 
 
 def _skip_line(source: BinaryIO) -> None:
