@@ -66,7 +66,11 @@ def narrow_role_servers(parent: tuple[McpAccess, ...], role: Role) -> tuple[McpA
     """The MCP servers and tools that an agent of this role may use."""
     narrower = {one.server: one.tools for one in role.mcp_tools}
     named = role.mcp_servers
-    kept = (one for one in parent if named is None or one.server in named)
+    kept = (
+        one
+        for one in parent
+        if (named is None or one.server in named) and one.server not in role.without_servers
+    )
     return tuple(
         msgspec.structs.replace(one, tools=_common_tools(one.tools, narrower.get(one.server)))
         for one in kept

@@ -12,10 +12,25 @@ from swarm.mailbox.protocol.limits import (
     NetworkPolicy,
     UnixSockets,
 )
-from swarm.mailbox.protocol.spec import RoleBrief
+from swarm.mailbox.protocol.settings import (
+    PromptSize,
+    SamplingSettings,
+    Summary,
+    ToolChoice,
+    Verbosity,
+)
+from swarm.mailbox.protocol.spec import ContextOverrides, RoleBrief
 
-from .config.schema import BudgetTable, NetworkTable, SandboxMode, WorkspaceTable
+from .config.schema import (
+    BudgetTable,
+    ModelKeys,
+    NetworkTable,
+    SandboxMode,
+    Toml,
+    WorkspaceTable,
+)
 from .proxy_policy import read_network_table
+from .role_layer import tools_without_features
 from .unix_sockets import read_socket_table
 
 
@@ -27,10 +42,17 @@ class RoleBudget(BudgetTable, forbid_unknown_fields=True):
     requests: Annotated[int, msgspec.Meta(gt=0)] | None = None
 
 
-class RoleFile(Value, forbid_unknown_fields=True):
-    """A role's TOML file. The keys are Codex's, except `prompt` (a file of the built-in roles).
+class RoleServer(Value, forbid_unknown_fields=True):
+    """`[mcp_servers.NAME]` of a role: less of a server of the run. A role defines no server."""
 
-    Any other key is an error, because it could not take effect.
+    enabled: bool = True
+    enabled_tools: tuple[str, ...] | None = None
+
+
+class RoleFile(ModelKeys, forbid_unknown_fields=True):
+    """A role's TOML file: what names the role, and the keys of a configuration that it may set.
+
+    `role_layer.py` says what becomes of the other keys of a configuration.
     """
 
     name: str | None = None
@@ -38,7 +60,7 @@ class RoleFile(Value, forbid_unknown_fields=True):
     nickname_candidates: tuple[str, ...] | None = None
     developer_instructions: str | None = None
     model_instructions_file: str | None = None
-    prompt: str | None = None
+    prompt_file: str | None = None  # of a built-in role
     model: str | None = None
     model_provider: str | None = None
     fallback: tuple[str, ...] | None = None  # swarm's own: `provider:model`
@@ -47,9 +69,18 @@ class RoleFile(Value, forbid_unknown_fields=True):
     sandbox_mode: SandboxMode | None = None
     sandbox_workspace_write: WorkspaceTable | None = None
     network: NetworkTable | None = None
-    mcp_servers: tuple[str, ...] | None = None  # swarm's own: names; None: the parent's
+    # names (swarm's own), or Codex's tables by name; None: the parent's
+    mcp_servers: tuple[str, ...] | dict[str, RoleServer] | None = None
     enabled_tools: dict[str, tuple[str, ...]] = {}  # swarm's own: by server, its own names
     budget: RoleBudget = RoleBudget()
+    model_reasoning_summary: Summary | None = None
+    model_verbosity: Verbosity | None = None
+    model_context_window: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    model_auto_compact_token_limit: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    compact_prompt: str | None = None
+    include_permissions_instructions: bool | None = None
+    include_environment_context: bool | None = None
+    features: dict[str, bool | Toml] = {}
 
 
 class Role(Value):
@@ -70,8 +101,16 @@ class Role(Value):
     network: NetworkPolicy | None = None
     unix_sockets: UnixSockets | None = None
     mcp_servers: tuple[str, ...] | None = None
+    without_servers: tuple[str, ...] = ()
     mcp_tools: tuple[McpAccess, ...] = ()  # narrows these servers, named above or inherited
     budget: Budget = Budget()  # its own; limits higher in the tree apply too
+    tools: ToolChoice = ToolChoice()
+    prompt: PromptSize = ""
+    sampling: SamplingSettings = SamplingSettings()
+    summary: Summary | None = None
+    verbosity: Verbosity | None = None
+    context: ContextOverrides = ContextOverrides()
+    warnings: tuple[str, ...] = ()  # keys of its file that have no effect
     source: str = "built-in"
 
     def brief(self) -> RoleBrief:
@@ -84,11 +123,20 @@ class Role(Value):
             base_instructions=self.base_instructions,
             developer_instructions=self.developer_instructions,
             locked=self.sandbox_mode == "read-only",
+            tools=self.tools,
+            prompt=self.prompt,
+            sampling=self.sampling,
+            context=self.context,
         )
 
 
 def role_from_file(file: RoleFile, *, name: str, source: str) -> Role:
     """The role without texts from other files (the loader reads those)."""
+    servers = file.mcp_servers if isinstance(file.mcp_servers, dict) else {}
+    chosen = {
+        name: one.enabled_tools for name, one in servers.items() if one.enabled_tools is not None
+    }
+    chosen |= file.enabled_tools
     return Role(
         name=name,
         description=(file.description or "").strip(),
@@ -103,12 +151,38 @@ def role_from_file(file: RoleFile, *, name: str, source: str) -> Role:
         workspace=file.sandbox_workspace_write,
         network=None if file.network is None else read_network_table(file.network, "network"),
         unix_sockets=None if file.network is None else read_socket_table(file.network, "network"),
-        mcp_servers=file.mcp_servers,
-        mcp_tools=tuple(
-            McpAccess(server=name, tools=tools) for name, tools in file.enabled_tools.items()
-        ),
+        mcp_servers=file.mcp_servers if isinstance(file.mcp_servers, tuple) else None,
+        without_servers=tuple(name for name, table in servers.items() if not table.enabled),
+        mcp_tools=tuple(McpAccess(server=name, tools=tools) for name, tools in chosen.items()),
         budget=msgspec.convert(file.budget, Budget, from_attributes=True),
+        tools=file.tool_choice.narrowed(tools_without_features(file.features)),
+        prompt=file.prompt,
+        sampling=file.sampling,
+        summary=file.model_reasoning_summary,
+        verbosity=file.model_verbosity,
+        context=ContextOverrides(
+            compact_tokens=file.model_auto_compact_token_limit,
+            window_tokens=file.model_context_window,
+            compact_prompt=file.compact_prompt,
+            permissions=file.include_permissions_instructions,
+            environment=file.include_environment_context,
+        ),
         source=source,
+    )
+
+
+def merge_sampling(high: SamplingSettings, low: SamplingSettings) -> SamplingSettings:
+    """`high`, with missing values from `low`."""
+    given = {key: one for key, one in msgspec.structs.asdict(high).items() if one is not None}
+    return msgspec.structs.replace(low, **given)
+
+
+def with_run_settings(role: Role, keys: ModelKeys) -> Role:
+    """The role with what the run's configuration says where it says nothing itself."""
+    return msgspec.structs.replace(
+        role,
+        prompt=role.prompt or keys.prompt,
+        sampling=merge_sampling(role.sampling, keys.sampling),
     )
 
 

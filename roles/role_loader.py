@@ -17,11 +17,13 @@ from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.spec import RoleCard
 
 from .config.file_reading import decode_text, parse_toml, read_bounded
+from .config.layer_check import check_tools, explain_error
 from .config.layer_paths import absolute_paths
 from .config.merge import Layer, as_table
 from .config.requirements import NO_REQUIREMENTS, Requirements, role_refusal
 from .config.schema import AgentsTable, RoleTable
-from .role import Role, RoleFile, fill_missing, role_from_file
+from .role import Role, RoleFile, fill_missing, merge_sampling, role_from_file
+from .role_layer import obeyed_keys
 
 REVIEW_ROLE = "code-reviewer"
 _HERE = Path(__file__).parent
@@ -89,6 +91,7 @@ def load_roles(layers: Sequence[Layer], required: Requirements = NO_REQUIREMENTS
             else:
                 known[name] = role
                 broken.pop(name, None)
+                warnings += role.warnings
     for name in broken:
         known.pop(name, None)  # a broken role must not fall back to the built-in role of that name
     warnings += [f"ignoring malformed agent role definition: {why}" for why in broken.values()]
@@ -247,13 +250,16 @@ def _read_declared_role(
             model=table.model or role.model,
             model_provider=table.model_provider or role.model_provider,
             fallback=role.fallback if table.fallback is None else table.fallback,
+            tools=role.tools.narrowed(table.tool_choice),
+            prompt=table.prompt or role.prompt,
+            sampling=merge_sampling(table.sampling, role.sampling),
         )
     )
 
 
 def _read_role(path: Path, read: _ReadFile, *, source: str, name: str | None = None) -> Role:
     """Read one role file. `name` is the declared name; without it the file must set `name`."""
-    file = _decode(path, read)
+    file, warnings = _decode(path, read)
     if file.name is None and name is None:
         raise UnusableRole(f"{path}: a role file needs `name`")
     if name is None and source != "built-in" and not (file.developer_instructions or "").strip():
@@ -262,25 +268,37 @@ def _read_role(path: Path, read: _ReadFile, *, source: str, name: str | None = N
         raise UnusableRole(f"{path}: developer_instructions must not be blank")
     if file.description is not None and not file.description.strip():
         raise UnusableRole(f"{path}: description must not be blank")
-    if file.prompt is not None and source != "built-in":
-        raise UnusableRole(f"{path}: `prompt` is for built-in roles; use developer_instructions")
+    if file.prompt_file is not None and source != "built-in":
+        raise UnusableRole(
+            f"{path}: `prompt_file` is for built-in roles; use developer_instructions"
+        )
     role = role_from_file(file, name=file.name or name or "", source=source)
     instructions = role.developer_instructions
-    if file.prompt is not None:
-        instructions = _text(_HERE / "prompts" / file.prompt, read)
+    if file.prompt_file is not None:
+        instructions = _text(_HERE / "prompts" / file.prompt_file, read)
     base = _text(Path(file.model_instructions_file), read) if file.model_instructions_file else ""
     return _check_names(
-        msgspec.structs.replace(role, developer_instructions=instructions, base_instructions=base)
+        msgspec.structs.replace(
+            role,
+            developer_instructions=instructions,
+            base_instructions=base,
+            warnings=warnings,
+        )
     )
 
 
-def _decode(path: Path, read: _ReadFile) -> RoleFile:
+def _decode(path: Path, read: _ReadFile) -> tuple[RoleFile, tuple[str, ...]]:
+    """The file as a layer, and warnings. Raises UsageError with file, line and key."""
+    text = decode_text(read(path), path)
+    values = absolute_paths(parse_toml(text, path), path.parent)
+    layer = Layer(name="role", source=str(path), values=values, text=text)
+    obeyed, warnings = obeyed_keys(layer, RoleFile.__struct_fields__)
     try:
-        values = parse_toml(decode_text(read(path), path), path)
-        return msgspec.convert(absolute_paths(values, path.parent), RoleFile)
+        file = msgspec.convert(obeyed, RoleFile)
     except msgspec.ValidationError as error:
-        text = str(error).replace("Object contains unknown field", "cannot honour the key")
-        raise UnusableRole(f"{path}: {text}") from error
+        raise UnusableRole(explain_error(layer, error)) from error
+    check_tools(layer, (), file)
+    return file, warnings
 
 
 def _text(path: Path, read: _ReadFile) -> str:

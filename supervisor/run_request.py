@@ -127,6 +127,8 @@ class RunRequest(Value):
     fan_unix_sockets: UnixSockets = UnixSockets()
     fan_model: str | None = None  # set by the items' role; None: the run's
     fan_effort: str | None = None
+    fan_summary: Summary | None = None
+    fan_verbosity: Verbosity | None = None
     fan_provider: str | None = None  # None: the run's own
     fan_fallback: tuple[str, ...] = ()
     fan_budget: Budget = Budget()  # per item, within the run's budget

@@ -11,12 +11,13 @@ import msgspec
 
 from .base import Tagged, Value
 from .items import AnyItem, TokenUsage
-from .settings import Summary, Verbosity
+from .settings import SamplingSettings, Summary, Verbosity
 
 Wire = Literal["responses", "chat", "messages", "local", "scripted"]
 # how a model of the `messages` wire thinks
 ThinkingKind = Literal["", "budget", "adaptive", "always"]
 MailRole = Literal["user", "assistant"]
+SMALL_WINDOW = 8_192  # tokens; a known model with no more counts as small
 
 
 class ToolSpec(Value):
@@ -60,6 +61,15 @@ class ModelInfo(Value):
     # Its tool calls are JSON text that the server's grammar enforces (small models).
     constrained_calls: bool = False
     remote_compaction: bool = False  # the provider can compact a conversation itself
+    small: bool | None = None  # few tools, described in few words; None: by the other fields
+
+    @property
+    def is_small(self) -> bool:
+        """True for a model that many tools and long instructions confuse, or do not fit."""
+        if self.small is not None:
+            return self.small
+        has_small_window = self.known and self.context_window <= SMALL_WINDOW
+        return self.short_prompt or self.constrained_calls or has_small_window
 
 
 # --- agent → gateway -------------------------------------------------------------------------
@@ -95,6 +105,7 @@ class SampleRequest(Tagged):
     compacts: bool = False
     summary: Summary = "auto"
     verbosity: Verbosity | None = None
+    sampling: SamplingSettings = SamplingSettings()
 
 
 class CancelSample(Tagged):

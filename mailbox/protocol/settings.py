@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from ..tool_names import ALWAYS_KEPT
 from .base import Value
 from .limits import Limits
 
@@ -10,6 +11,42 @@ SandboxMode = Literal["read-only", "workspace-write", "danger-full-access"]
 # of reasoning, from the least to the most; a model may know only some of them
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 Verbosity = Literal["low", "medium", "high"]  # of its answers, if the model supports it
+
+
+# of the instructions and the context; "" = as the model's catalogue entry says
+PromptSize = Literal["", "short", "full"]
+
+
+class SamplingSettings(Value):
+    """How a response is sampled; None: the server's default. Sent where the wire has the field."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repeat_penalty: float | None = None
+    seed: int | None = None
+
+
+class ToolChoice(Value):
+    """Which tools an agent has, by name. A role or a configuration only takes tools away."""
+
+    only: tuple[str, ...] | None = None  # None: those that its model gets
+    exclude: tuple[str, ...] = ()
+
+    def allows(self, name: str) -> bool:
+        """True if the tool was not taken away."""
+        chosen = self.only is None or name in self.only
+        return name == ALWAYS_KEPT or (chosen and name not in self.exclude)
+
+    def narrowed(self, other: "ToolChoice") -> "ToolChoice":
+        """The tools that both leave."""
+        only = self.only if other.only is None else other.only
+        if self.only is not None and other.only is not None:
+            only = tuple(name for name in other.only if name in self.only)
+        return ToolChoice(only=only, exclude=tuple(dict.fromkeys((*self.exclude, *other.exclude))))
 
 
 class AgentSettings(Value):

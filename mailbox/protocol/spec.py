@@ -8,7 +8,17 @@ from .items import TokenUsage
 from .limits import Limits, ResourceLimits
 from .mcp import McpServer
 from .rules import RuleSet
-from .settings import Summary, Verbosity
+from .settings import PromptSize, SamplingSettings, Summary, ToolChoice, Verbosity
+
+
+class ContextOverrides(Value):
+    """What a role says of its agents' context; None: as the run's `ContextRules`."""
+
+    compact_tokens: int | None = None
+    window_tokens: int | None = None
+    compact_prompt: str | None = None
+    permissions: bool | None = None
+    environment: bool | None = None
 
 
 class RoleBrief(Value):
@@ -18,6 +28,10 @@ class RoleBrief(Value):
     base_instructions: str = ""  # replaces the built-in ones if not empty
     developer_instructions: str = ""
     locked: bool = False  # lock the Python process itself (read-only roles)
+    tools: ToolChoice = ToolChoice()
+    prompt: PromptSize = ""
+    sampling: SamplingSettings = SamplingSettings()
+    context: ContextOverrides = ContextOverrides()
 
 
 class RoleCard(Value):

@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.tool_names import unknown_tool
 
 from .key_positions import ANY_KEY, KeyPath, TextPosition, find_key_positions, find_position
 from .mcp_table import McpServerTable, McpToolTable, table_problems
@@ -24,11 +25,13 @@ from .schema import (
     AuthTable,
     Config,
     KeyringTable,
+    ModelKeys,
     PermissionProfile,
     ProviderTable,
     RoleTable,
     ShellTable,
     Toml,
+    ToolsTable,
 )
 
 _T = TypeVar("_T", bound=msgspec.Struct)
@@ -61,9 +64,10 @@ def check_layer(layer: Layer) -> None:
     agents = as_table(values.get("agents"))
     for name, role in agents.items():
         if name not in AgentsTable.__struct_fields__ and is_table(role):
-            _typed(layer, ("agents", name), role, RoleTable)
+            check_tools(layer, ("agents", name), _typed(layer, ("agents", name), role, RoleTable))
     fixed = _typed(layer, ("agents",), agents, AgentsTable)
     config = _typed(layer, (), values, Config)
+    check_tools(layer, (), config)
     for path, text in find_shell_table_errors(config.shell_environment_policy):
         raise error_at(layer, ("shell_environment_policy", *path), text)
     for key in ("max_threads", "max_concurrent_threads_per_session", "max_depth", "max_total"):
@@ -74,6 +78,15 @@ def check_layer(layer: Layer) -> None:
         raise error_at(layer, "agents.job_max_runtime_seconds", "must be at least 1")
     for name, provider in tables.items():
         _check_provider(layer, name, provider)
+
+
+def check_tools(layer: Layer, above: KeyPath, keys: ModelKeys) -> None:
+    """Raises UsageError, with file, line and the list, for a name that no tool has."""
+    choice = keys.tool_choice
+    only = ("tools",) if isinstance(keys.tools, tuple) else ("tools", "only")
+    for path, names in ((only, choice.only or ()), (("tools", "exclude"), choice.exclude)):
+        if problem := unknown_tool(names):
+            raise error_at(layer, (*above, *path), problem)
 
 
 def _typed(layer: Layer, above: KeyPath, table: object, kind: type[_T]) -> _T:
@@ -136,7 +149,7 @@ def unknown_keys(layer: Layer) -> Iterator[str]:
     known = (*Config.__struct_fields__, *CODEX_KEYS)
     for key, value in layer.values.items():
         if key not in known:
-            yield _unknown(layer, (key,), known)
+            yield unknown_key(layer, (key,), known)
         elif key == "model_providers":
             for name, table in as_table(value).items():
                 yield from _unknown_in(layer, (key, name), table, ProviderTable)
@@ -145,21 +158,27 @@ def unknown_keys(layer: Layer) -> Iterator[str]:
                     yield from _unknown_in(layer, (key, name, inner), within, kind)
         elif key == "mcp_servers":
             yield from _unknown_server_keys(layer, as_table(value))
+        elif key == "tools":
+            yield from _unknown_in(layer, (key,), value, ToolsTable)
         elif key == "permissions":
             for name, table in as_table(value).items():
                 yield from _unknown_in(layer, (key, name), table, PermissionProfile)
         elif key == "agents":
-            for name, table in as_table(value).items():
-                if is_table(table):
-                    yield from _unknown_in(layer, (key, name), table, RoleTable)
-                elif name not in AgentsTable.__struct_fields__ and (
-                    f"agents.{name}" not in CODEX_INNER_KEYS
-                ):
-                    yield _unknown(layer, (key, name), AgentsTable.__struct_fields__)
+            yield from _unknown_agent_keys(layer, as_table(value))
         elif is_table(value) and key in Config.__struct_fields__:
             default = getattr(Config(), key)
             if isinstance(default, msgspec.Struct):
                 yield from _unknown_in(layer, (key,), value, type(default))
+
+
+def _unknown_agent_keys(layer: Layer, agents: Toml) -> Iterator[str]:
+    for name, table in agents.items():
+        if is_table(table):
+            yield from _unknown_in(layer, ("agents", name), table, RoleTable)
+        elif name not in AgentsTable.__struct_fields__ and (
+            f"agents.{name}" not in CODEX_INNER_KEYS
+        ):
+            yield unknown_key(layer, ("agents", name), AgentsTable.__struct_fields__)
 
 
 def _unknown_server_keys(layer: Layer, servers: Toml) -> Iterator[str]:
@@ -187,10 +206,11 @@ def _unknown_in(
 ) -> Iterator[str]:
     for key in as_table(table):
         if key not in known.__struct_fields__:
-            yield _unknown(layer, (*above, key), known.__struct_fields__)
+            yield unknown_key(layer, (*above, key), known.__struct_fields__)
 
 
-def _unknown(layer: Layer, path: KeyPath, known: Sequence[str]) -> str:
+def unknown_key(layer: Layer, path: KeyPath, known: Sequence[str]) -> str:
+    """The error text of a key that nothing has, with the nearest one."""
     near = get_close_matches(path[-1], known, n=1)
     hint = f"; did you mean `{near[0]}`?" if near else ""
     return f"{describe_place(layer, path)}: unknown key{hint}"

@@ -19,6 +19,7 @@ _INNER = (
     ("model_providers", "*", "supports_websockets"),
     ("model_providers", "*", "websocket_connect_timeout_ms"),
     ("shell_environment_policy", "experimental_use_profile"),
+    ("tools", "web_search"),
     *(
         (*above, key)
         for above in (("network",), ("permissions", "*", "network"))
@@ -34,7 +35,6 @@ _AS_IT_IS: dict[str, object] = {
     "experimental_use_unified_exec_tool": True,
     "feedback.enabled": False,
     "file_opener": "none",
-    "tools.view_image": True,
     "tools.web_search": False,
     "web_search": "disabled",
     "dangerously_allow_non_loopback_proxy": False,
@@ -72,7 +72,9 @@ def _inside(table: Toml, pattern: KeyPath, above: KeyPath = ()) -> Iterator[KeyP
             continue
         if rest:
             yield from _inside(as_table(table[key]), rest, (*above, key))
-        elif not _says_what_is(key, table[key]):
+        elif not _says_what_is(".".join((*above, key)), table[key]) and not _says_what_is(
+            key, table[key]
+        ):
             yield (*above, key)
 
 

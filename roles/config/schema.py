@@ -3,13 +3,20 @@
 A key that Codex also has keeps Codex's meaning, so that a person can reuse a file.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import AskForApproval, Granular
-from swarm.mailbox.protocol.settings import Summary, Verbosity
+from swarm.mailbox.protocol.settings import (
+    PromptSize,
+    SamplingSettings,
+    Summary,
+    ToolChoice,
+    Verbosity,
+)
 
 from .mcp_table import McpServerTable
 
@@ -102,7 +109,47 @@ class AgentsTable(Value):
         return next((number for number in both if number is not None), None)
 
 
-class RoleTable(Value):
+class ToolsTable(Value):
+    """`[tools]`: swarm's own `only` and `exclude`, and Codex's keys."""
+
+    only: tuple[str, ...] | None = None  # as `tools = […]`
+    exclude: tuple[str, ...] = ()
+    view_image: bool = True  # false: as excluded
+    web_search: bool | Toml = False  # no effect
+
+
+class ModelKeys(Value):
+    """Swarm's own keys that a configuration, a role's file and `[agents.NAME]` have alike."""
+
+    tools: tuple[str, ...] | ToolsTable | None = None
+    prompt: PromptSize = ""  # "short" or "full"; "" = as the model's catalogue entry says
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Meta(ge=1, le=100_000)] | None = None
+    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    presence_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
+    repeat_penalty: Annotated[float, Meta(gt=0, le=10)] | None = None
+    seed: Annotated[int, Meta(ge=0, lt=1 << 32)] | None = None
+
+    @property
+    def tool_choice(self) -> ToolChoice:
+        """The tools that are left."""
+        match self.tools:
+            case None:
+                return ToolChoice()
+            case ToolsTable(only=only, exclude=exclude, view_image=sees):
+                return ToolChoice(only=only, exclude=exclude if sees else (*exclude, "view_image"))
+            case only:
+                return ToolChoice(only=only)
+
+    @property
+    def sampling(self) -> SamplingSettings:
+        """How responses are sampled."""
+        return msgspec.convert(self, SamplingSettings, from_attributes=True)
+
+
+class RoleTable(ModelKeys):
     """`[agents.NAME]`."""
 
     description: str | None = None
@@ -208,7 +255,7 @@ class SkillsTable(Value):
     exclude: tuple[str, ...] = ()  # swarm's own: names
 
 
-class Config(Value):
+class Config(ModelKeys):
     """The supported keys. Each field's default is its built-in value."""
 
     model: str | None = None
@@ -279,7 +326,7 @@ _CODEX = """
     personality service_tier chatgpt_base_url oss_provider tool_output_token_limit instructions
     include_apps_instructions commit_attribution
     experimental_instructions_file allow_login_shell
-    background_terminal_max_timeout zsh_path web_search tools tool_suggest js_repl_node_path
+    background_terminal_max_timeout zsh_path web_search tool_suggest js_repl_node_path
     js_repl_node_module_dirs ghost_snapshot memories forced_chatgpt_workspace_id
     forced_login_method cli_auth_credentials_store mcp_oauth_credentials_store
     mcp_oauth_callback_port mcp_oauth_callback_url history sqlite_home log_dir analytics

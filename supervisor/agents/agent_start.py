@@ -27,6 +27,7 @@ from swarm.mailbox.protocol.rules import RuleSet
 from swarm.mailbox.protocol.spec import (
     AgentSpec,
     ChildCard,
+    ContextOverrides,
     ContextRules,
     EndedCall,
     FolderIdentity,
@@ -248,7 +249,9 @@ def build_agent_spec(
         ),
         user_instructions="" if plan.slotless else request.user_instructions,
         skills=() if plan.slotless else request.skill_lines,
-        context=context_rules_for(request.context, of_project=not plan.slotless),
+        context=with_overrides(
+            context_rules_for(request.context, of_project=not plan.slotless), plan.role.context
+        ),
         can_spawn=request.max_agents > 1,
         max_agents=request.max_agents,
         roles=request.roles.cards,
@@ -308,6 +311,12 @@ def _environment(request: RunRequest) -> dict[str, str]:
 def context_rules_for(rules: ContextRules, *, of_project: bool) -> ContextRules:
     """The context rules of one agent: a reviewer gets no guidance of the project."""
     return rules if of_project else msgspec.structs.replace(rules, guidance_bytes=0)
+
+
+def with_overrides(rules: ContextRules, role: ContextOverrides) -> ContextRules:
+    """The rules with what the agent's role says."""
+    given = {key: one for key, one in msgspec.structs.asdict(role).items() if one is not None}
+    return msgspec.structs.replace(rules, **given)
 
 
 def _calls_without_output(memory: AgentMemory | None) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ from .agent_record import AgentPlan
 from .run_providers import RunProviders
 
 GUARDIAN = "guardian"
+NO_SPAWNS = "Your role starts no agents. Solve the task yourself."
 DEPTH_REACHED = "Agent depth limit reached. Solve the task yourself."
 FORK_RULE = "fork_turns must be `none`, `all`, or a positive integer string"
 EMPTY_MESSAGE = "message must not be empty: write into it what the agent is to read"
@@ -47,6 +48,8 @@ def check_spawn_request(
 ) -> None:
     """Refuse a request that is wrong for every role. Raises AgentRequestError."""
     check_message(request.message)
+    if not asker.role.tools.allows("spawn_agent"):
+        raise AgentRequestError(NO_SPAWNS)
     if request.model is not None and pinned_model not in {None, _slug(request.model)}:
         raise AgentRequestError(
             f"every agent of this run has the model `{pinned_model}`: leave it out"
@@ -143,8 +146,8 @@ def plan_child(
         fallback=asker.fallback if role.fallback is None else role.fallback,
         fallbacks_taken=asker.fallbacks_taken if keeps_list and model == parent else 0,
         add_dirs=asker.add_dirs,
-        summary=asker.summary,
-        verbosity=asker.verbosity,
+        summary=role.summary or asker.summary,
+        verbosity=role.verbosity or asker.verbosity,
     )
 
 
@@ -163,6 +166,7 @@ def child_brief(parent: RoleBrief, role: Role) -> RoleBrief:
         base_instructions=brief.base_instructions or parent.base_instructions,
         developer_instructions=instructions,
         locked=brief.locked or parent.locked,
+        tools=parent.tools.narrowed(brief.tools),
     )
 
 

@@ -244,8 +244,8 @@ class FanOutRunner:
             provider=request.fan_provider,
             fallback=request.fan_fallback,
             effort=request.fan_effort or request.effort,
-            summary=request.summary,
-            verbosity=request.verbosity,
+            summary=request.fan_summary or request.summary,
+            verbosity=request.fan_verbosity or request.verbosity,
             reports=False,
         )
 

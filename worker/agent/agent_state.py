@@ -318,7 +318,7 @@ class AgentState:
 
     def _record_folder_guidance(self, turn: Turn) -> None:
         """Record the AGENTS.md files of folders where these calls have worked, each once."""
-        if turn.model is None or turn.model.short_prompt:
+        if turn.model is None or (turn.model.short_prompt and self.spec.role.prompt != "full"):
             return
         for one in self._guidance.find_new_guidance(self.orchestrator.drain_details()):
             block = context_blocks.guidance_text(one.text, cwd=one.folder)

@@ -36,7 +36,7 @@ from swarm.mailbox.protocol.sampling import (
     decode_sample_event,
     encode_sample_op,
 )
-from swarm.mailbox.protocol.settings import Summary, Verbosity
+from swarm.mailbox.protocol.settings import SamplingSettings, Summary, Verbosity
 
 from ..current_spec import CurrentSpec
 from .context.conversation_history import ConversationHistory, UnsentItems
@@ -74,6 +74,7 @@ class SampleParameters(Value):
     compacts: bool = False  # the provider compacts the history instead of answering
     summary: Summary = "auto"
     verbosity: Verbosity | None = None
+    sampling: SamplingSettings = SamplingSettings()
 
 
 class Sampler:
@@ -265,6 +266,7 @@ class Sampler:
             compacts=question.compacts,
             summary=question.summary,
             verbosity=question.verbosity,
+            sampling=question.sampling,
         )
         if question.instead is None:
             self._history.mark_sent()

@@ -21,6 +21,7 @@ from swarm.mailbox.protocol.items import (
     text_of,
 )
 from swarm.mailbox.protocol.sampling import ToolSpec
+from swarm.mailbox.protocol.settings import SamplingSettings
 
 from .effort_choice import requested_effort
 from .request_encoding import (
@@ -98,6 +99,12 @@ class _Head(msgspec.Struct, omit_defaults=True):
     max_tokens: int | None = None
     temperature: float | None = None
     seed: int | None = None
+    top_p: float | None = None
+    top_k: int | None = None  # this and the next two: of local servers
+    min_p: float | None = None
+    repeat_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
 
 
 def encode_tool(tool: ToolSpec) -> _Tool:
@@ -128,10 +135,22 @@ def encode_head(key: HeadKey) -> RequestHead:
         verbosity=key.verbosity,
         response_format=schema,
         max_tokens=model.max_output_tokens if is_embedded else None,
-        temperature=_EMBEDDED_TEMPERATURE if is_embedded else None,
-        seed=1 if is_embedded else None,  # the same question gets the same answer
     )
+    _add_sampling(head, key.sampling, is_embedded=is_embedded)
     return RequestHead(before=to_json(head)[:-1] + b',"messages":[', after=b"]}")
+
+
+def _add_sampling(head: _Head, wanted: SamplingSettings, *, is_embedded: bool) -> None:
+    """Set the fields; the embedded model's defaults give the same question the same answer."""
+    head.temperature, head.seed = wanted.temperature, wanted.seed
+    if is_embedded and head.temperature is None:
+        head.temperature = _EMBEDDED_TEMPERATURE
+    if is_embedded and head.seed is None:
+        head.seed = 1
+    head.top_p, head.top_k, head.min_p = wanted.top_p, wanted.top_k, wanted.min_p
+    head.repeat_penalty = wanted.repeat_penalty
+    head.presence_penalty = wanted.presence_penalty
+    head.frequency_penalty = wanted.frequency_penalty
 
 
 class _Group:

@@ -86,6 +86,7 @@ class Conversation:
             summary=request.summary,
             verbosity=request.verbosity,
             compacts=request.compacts,
+            sampling=request.sampling,
         )
         return RenderedRequest(
             agent_id=owner.agent_id,

@@ -50,6 +50,9 @@ class _Head(msgspec.Struct, omit_defaults=True):
     stream: bool | None = None
     thinking: dict[str, str | int] | None = None
     output_config: dict[str, object] | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
 
 
 def encode_head(key: HeadKey) -> RequestHead:
@@ -75,6 +78,10 @@ def encode_head(key: HeadKey) -> RequestHead:
         thinking=asked.thinking,
         output_config=output or None,
     )
+    if asked.thinking is None or asked.thinking["type"] == "disabled":  # else servers refuse them
+        sampling = key.sampling
+        head.temperature, head.top_p = sampling.temperature, sampling.top_p
+        head.top_k = sampling.top_k
     tools = _tools(model, key.tools)
     return RequestHead(before=to_json(head)[:-1] + tools, after=b",".join(blocks))
 

@@ -49,6 +49,7 @@ class ModelEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     image_input: bool = True
     default_effort: str | None = None
     short_prompt: bool = False
+    small: bool | None = None  # few tools in few words; None: by prompt, calls and window
     input_usd_per_million: float | None = None
     cached_usd_per_million: float | None = None
     output_usd_per_million: float | None = None

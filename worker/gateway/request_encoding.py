@@ -29,7 +29,7 @@ from swarm.mailbox.protocol.items import (
     text_of,
 )
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
-from swarm.mailbox.protocol.settings import Summary, Verbosity
+from swarm.mailbox.protocol.settings import SamplingSettings, Summary, Verbosity
 
 to_json = msgspec.json.Encoder().encode
 _HEADS_KEPT = 16
@@ -51,6 +51,7 @@ class HeadKey(msgspec.Struct, frozen=True):
     summary: Summary = "auto"
     verbosity: Verbosity | None = None
     compacts: bool = False  # the body of the provider's own compaction
+    sampling: SamplingSettings = SamplingSettings()
 
 
 def is_strict(schema: bytes) -> bool:

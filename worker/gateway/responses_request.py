@@ -96,6 +96,8 @@ class _Head(msgspec.Struct, omit_defaults=True, kw_only=True):
     store: bool | msgspec.UnsetType = msgspec.UNSET
     include: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     text: _Text | msgspec.UnsetType = msgspec.UNSET
+    temperature: float | None = None
+    top_p: float | None = None
 
 
 def encode_tool(tool: ToolSpec, *, freeform: bool) -> _Function | _Custom:
@@ -139,6 +141,7 @@ def _add_answer_settings(head: _Head, key: HeadKey) -> None:
     if key.output_schema is not None:
         strict, schema = is_strict(key.output_schema), msgspec.Raw(key.output_schema)
         form = _Format(strict=strict, schema=schema, name="output_schema")
+    head.temperature, head.top_p = key.sampling.temperature, key.sampling.top_p
     if key.verbosity or form:
         head.text = _Text(verbosity=key.verbosity, format=form)
 

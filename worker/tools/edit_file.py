@@ -50,7 +50,7 @@ class EditFileArguments(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EditFileTool(FunctionTool):
-    """The edit_file tool; offered to models whose calls are constrained."""
+    """The edit_file tool; offered to small models, and where a role chooses it."""
 
     name = "edit_file"
     arguments = EditFileArguments
@@ -65,7 +65,7 @@ class EditFileTool(FunctionTool):
         return super().describe(model)
 
     def is_offered(self, model: ModelInfo) -> bool:
-        return model.constrained_calls
+        return model.is_small or "edit_file" in (self._context.spec.role.tools.only or ())
 
     async def prepare(self, call: AnyCall) -> Invocation:
         edit = decode_arguments(call, EditFileArguments)

@@ -17,7 +17,13 @@ from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly
 from swarm.roles.login_shell import find_shell, shell_name
 
 from ..agent.context.truncate import CommandText
-from ..exec.exec_outcome import DEFAULT_EXEC_YIELD_MS, ExecFailed, ExecOutcome, ExecRequest
+from ..exec.exec_outcome import (
+    DEFAULT_EXEC_YIELD_MS,
+    MAX_YIELD_MS,
+    ExecFailed,
+    ExecOutcome,
+    ExecRequest,
+)
 from ..patch.patch_interception import ImplicitPatch, PatchText, intercept_patch
 from ..policy.approval_offers import command_key, commit_key, decide_retry, may_escalate
 from ..policy.command_decision import Ask, PolicyDecision, Run, asks_without_rules, decide_command
@@ -103,7 +109,9 @@ class ExecCommandTool(FunctionTool):
         self._shell = shell_name(find_shell(context.spec.environment))
 
     def description(self) -> str:
-        return super().description().replace("{shell}", self._shell)
+        text = super().description().replace("{shell}", self._shell)
+        may_wait = self._context.spec.role.tools.allows("write_stdin")
+        return text if may_wait else f"{text.partition('. ')[0]}."
 
     def parameters(self) -> bytes:
         may_ask = may_escalate(self._context.limits, is_locked=self._context.is_locked)
@@ -234,7 +242,7 @@ class _CommandInvocation:
             extra=verdict.extra,
             commits_in=verdict.commits_in,
             tty=self._arguments.tty,
-            yield_time_ms=self._arguments.yield_time_ms,
+            yield_time_ms=self._yield_ms(),
         )
         if self._effects.keep:
             await self._context.keep_files(self._planned.call_id, self._effects.keep)
@@ -248,7 +256,16 @@ class _CommandInvocation:
             first = self._verdict
             asked = first.cause if isinstance(first, Ask) else None
             self._context.record_started(done.session_id, self._action(verdict), asked=asked)
-        return exec_result(done, limit_tokens=self._arguments.max_output_tokens)
+        return exec_result(
+            done,
+            limit_tokens=self._arguments.max_output_tokens,
+            can_wait=self._context.offers("write_stdin"),
+        )
+
+    def _yield_ms(self) -> int:
+        """Without write_stdin nothing can wait for the command later, so its call waits longer."""
+        wanted = self._arguments.yield_time_ms
+        return wanted if self._context.offers("write_stdin") else max(wanted, MAX_YIELD_MS)
 
     def files_to_watch(self, run: Run) -> tuple[str, ...] | None:
         """None only for commands that cannot write or are known to only read."""
@@ -271,14 +288,20 @@ class _CommandInvocation:
         )
 
 
-def exec_result(done: ExecOutcome, *, limit_tokens: int | None) -> ToolResult:
-    """Return a command's result in the layout that the model reads."""
+def exec_result(
+    done: ExecOutcome, *, limit_tokens: int | None, can_wait: bool = True
+) -> ToolResult:
+    """Return a command's result in the layout that the model reads.
+
+    `can_wait` False: no tool that the model has takes the session's id, so it is not told.
+    """
     budget = DEFAULT_OUTPUT_TOKENS if limit_tokens is None else max(0, limit_tokens)
     lines = [f"Wall time: {done.wall_time_s:.4f} seconds"]
     if done.exit_code is not None:
         lines.append(f"Process exited with code {done.exit_code}")
     if done.session_id is not None:
-        lines.append(f"Process running with session ID {done.session_id}")
+        running = f"with session ID {done.session_id}" if can_wait else "in the background"
+        lines.append(f"Process running {running}")
     lines.append(f"Original token count: {done.original_token_count}")
     head = "\n".join([*lines, "Output:", ""])
     notes = [MAY_BE_SANDBOX] if done.denied else []

@@ -20,11 +20,13 @@ from swarm.mailbox.protocol.events import (
 )
 from swarm.mailbox.protocol.items import AnyCall, CustomToolCall, FunctionCall
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
+from swarm.mailbox.protocol.settings import ToolChoice
 
 from ..agent.context.truncate import truncate_middle
 from ..agent.reporter import Reporter
 from ..policy.command_decision import Ask, PolicyDecision, Run
 from .approval_requester import ApprovalRequester
+from .small_tools import ALL_TOOLS, fitting_tools, shorten
 from .tool_interface import (
     FileChangingInvocation,
     Invocation,
@@ -41,15 +43,14 @@ SHOWN_BYTES = 10_000  # of an output, to people and the journal
 FIRST_TRY_BYTES = 8_000  # of a command's output in the sandbox, when it was run again outside
 _REASON_BYTES = 2_000  # of the same output, for the approver
 _ARGUMENT_CHARS = 200
-# A small model chooses among few tools; each further one costs its attention and 100 tokens.
-_FOR_SMALL_MODELS = frozenset({"exec_command", "edit_file"})
 
 
 class ToolRegistry:
     """The tools of one agent, in the order in which they are described to models.
 
     Order and bytes of the list never change during a conversation (prompt caches). `on_turn` is
-    called with the turn id before each call is prepared.
+    called with the turn id before each call is prepared, `on_offer` with the names of the tools
+    that a model is offered. `choice`: the role's; a tool that it takes away cannot be called.
     """
 
     def __init__(
@@ -58,9 +59,12 @@ class ToolRegistry:
         *,
         on_turn: Callable[[str], None] | None = None,
         load_more: Callable[[], Awaitable[tuple[Tool, ...]]] | None = None,
+        on_offer: Callable[[frozenset[str]], None] | None = None,
+        choice: ToolChoice = ALL_TOOLS,
     ) -> None:
-        self._tools = {tool.name: tool for tool in tools}
-        self._on_turn, self._load_more = on_turn, load_more
+        self._tools = {tool.name: tool for tool in tools if choice.allows(tool.name)}
+        self._on_turn, self._on_offer, self._choice = on_turn, on_offer, choice
+        self._load_more = load_more
 
     async def complete(self) -> None:
         """Add the tools that other processes offer, before the first request; once.
@@ -103,9 +107,12 @@ class ToolRegistry:
         """Return the specs for this model; none if it cannot call tools."""
         if not model.can_call_tools:
             return ()
-        offered = _FOR_SMALL_MODELS if model.constrained_calls else self._tools.keys()
-        specs = (tool.describe(model) for name, tool in self._tools.items() if name in offered)
-        return tuple(spec for spec in specs if spec is not None)
+        fitting = fitting_tools(self._tools, model, self._choice)
+        found = (self._tools[name].describe(model) for name in fitting)
+        specs = tuple(shorten(spec, model) for spec in found if spec is not None)
+        if self._on_offer is not None:
+            self._on_offer(frozenset(spec.name for spec in specs))
+        return specs
 
 
 class _Call(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ProfilePolic
 from swarm.mailbox.protocol.requests import FilesKept, KeepFiles, RequestRefused
 from swarm.mailbox.protocol.rules import RuleSet
 from swarm.mailbox.protocol.spec import AgentSpec
+from swarm.mailbox.tool_names import TOOL_NAMES
 
 from ..agent.reporter import Reporter
 from ..current_spec import CurrentSpec
@@ -57,6 +58,7 @@ class ToolContext:
         self._started: dict[int, StartedCommand] = {}  # by session
         self._matcher: tuple[RuleSet, MatchRules] | None = None  # made for these rules
         self._turn_id = ""
+        self._offered = frozenset(TOOL_NAMES)
 
     @property
     def spec(self) -> AgentSpec:
@@ -85,6 +87,14 @@ class ToolContext:
         """Note the turn of the next calls; permissions granted for an earlier turn end."""
         self._turn_id = turn_id
         self.granted.enter_turn(turn_id)
+
+    def note_offered(self, names: frozenset[str]) -> None:
+        """Note which tools the model is offered."""
+        self._offered = names
+
+    def offers(self, name: str) -> bool:
+        """True if the model can call this tool."""
+        return name in self._offered
 
     async def keep_files(self, call_id: str, paths: tuple[str, ...]) -> None:
         """Have the supervisor copy the files that the call is about to delete.

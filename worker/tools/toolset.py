@@ -51,7 +51,13 @@ class Toolset:
         )
         tools = own if team is None else (*own, *team_tools(context, team))
         mcp = McpClient(self._current, reporter)
-        return ToolRegistry(tools, on_turn=context.enter_turn, load_more=mcp.load_tools)
+        return ToolRegistry(
+            tools,
+            on_turn=context.enter_turn,
+            load_more=mcp.load_tools,
+            on_offer=context.note_offered,
+            choice=self._current.spec.role.tools,
+        )
 
     @property
     def live_commands(self) -> int:

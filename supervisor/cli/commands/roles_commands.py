@@ -4,9 +4,10 @@ import click
 import msgspec
 
 from swarm.mailbox.protocol.limits import AskForApproval, Limits, ProfilePolicy, SandboxPolicy
+from swarm.mailbox.protocol.settings import ToolChoice
 from swarm.roles.config.config_loader import LoadedConfig
 from swarm.roles.narrow import narrow_limits
-from swarm.roles.role import Role
+from swarm.roles.role import Role, with_run_settings
 from swarm.roles.role_loader import Roles, find_role, load_roles
 
 from ..lazy_commands import ColorCommand
@@ -63,6 +64,9 @@ def _fields(role: Role) -> dict[str, object]:
         "sandbox_mode": role.sandbox_mode,
         "approval": role.approval,
         "nickname_candidates": role.nickname_candidates,
+        "tools": msgspec.to_builtins(role.tools),
+        "prompt": role.prompt,
+        "sampling": msgspec.to_builtins(role.sampling),
     }
 
 
@@ -77,8 +81,10 @@ def explain_role(name: str, *, as_json: bool) -> None:
       swarm roles explain explorer
     """
     known, loaded = _load()
-    role = find_role(known, name)
     config = loaded.config
+    role = with_run_settings(find_role(known, name), config)
+    left = config.tool_choice.narrowed(role.tools)
+    role = msgspec.structs.replace(role, tools=left)
     sandbox = resolve_run_sandbox(loaded, cwd=str(find_cwd(None))).policy
     parent = Limits(sandbox=sandbox, approval=config.approval)
     limits = narrow_limits(parent, role)
@@ -99,11 +105,24 @@ def _explained(role: Role, parent: Limits, limits: Limits) -> list[str]:
     lines.append(f"effort    {role.effort or 'as the run'}")
     lines.append(f"sandbox   {_narrowed(_word(parent.sandbox), _word(limits.sandbox))}")
     lines.append(f"approval  {_narrowed(parent.approval, limits.approval)}")
+    lines.append(f"tools     {_tools(role.tools)}")
+    if role.prompt:
+        lines.append(f"prompt    {role.prompt}")
+    sampling = msgspec.structs.asdict(role.sampling).items()
+    if given := [f"{key} {one:g}" for key, one in sampling if one is not None]:
+        lines.append(f"sampling  {', '.join(given)}")
     if role.nickname_candidates:
         lines.append(f"names     {', '.join(role.nickname_candidates)}")
     if role.developer_instructions:
         lines += ["", role.developer_instructions]
     return lines
+
+
+def _tools(choice: ToolChoice) -> str:
+    if choice.only is None:
+        gone = f", but not {', '.join(choice.exclude)}" if choice.exclude else ""
+        return f"those that fit the model{gone}"
+    return ", ".join(name for name in choice.only if choice.allows(name)) or "none"
 
 
 def _word(policy: SandboxPolicy) -> str:

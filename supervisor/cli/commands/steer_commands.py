@@ -137,9 +137,7 @@ def end(run: str | None, **given: OptionValue) -> None:
 @click.argument("words", nargs=-1, metavar="[RUN] AGENT")
 @click.option("-m", "--model", help="Another model, as NAME or PROVIDER:NAME; '' for the default.")
 @click.option("--provider", metavar="ID", help="Another provider of the run; '' for its own.")
-@click.option(
-    "--effort", help="Reasoning effort: none, minimal, low, medium, high, xhigh, max, ''."
-)
+@click.option("--effort", help="Effort: none, minimal, low, medium, high, xhigh, max; or ''.")
 @click.option(
     "--summary",
     type=click.Choice(["auto", "concise", "detailed", "none"]),

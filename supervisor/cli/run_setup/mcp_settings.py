@@ -243,7 +243,8 @@ def check_role_servers(roles: Roles, config: Config) -> Roles:
     """The roles without those that name a server which is not configured."""
     broken = dict(roles.broken)
     for name, role in roles.known.items():
-        wanted = (*(role.mcp_servers or ()), *(one.server for one in role.mcp_tools))
+        named = (*(role.mcp_servers or ()), *role.without_servers)
+        wanted = (*named, *(one.server for one in role.mcp_tools))
         for server in wanted:
             if server not in config.mcp_servers:
                 broken[name] = (

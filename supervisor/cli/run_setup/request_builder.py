@@ -22,10 +22,8 @@ from swarm.mailbox.protocol.limits import (
     SandboxPolicy,
     opens_tunnels,
 )
-from swarm.mailbox.protocol.spec import RoleBrief, ShellEnvironmentPolicy
-from swarm.mailbox.safe_open import read_user_file
+from swarm.mailbox.protocol.spec import ShellEnvironmentPolicy
 from swarm.roles.config.features import resolve_features
-from swarm.roles.config.file_reading import FILE_BYTES
 from swarm.roles.config.quantities import parse_duration, resource_limits
 from swarm.roles.config.schema import AgentsTable
 from swarm.roles.guidance import load_guidance
@@ -39,7 +37,6 @@ from swarm.roles.narrow import (
     without_direct_network,
 )
 from swarm.roles.proxy_policy import network_policy
-from swarm.roles.role import Role
 from swarm.roles.role_loader import UnusableRole, find_role
 from swarm.roles.rules.rule_loader import load_layer_rules
 from swarm.roles.unix_sockets import run_socket_rules
@@ -64,8 +61,9 @@ from .request_parts import (
     run_budget,
 )
 from .reviewer_choice import AnswerLocation, choose_reviewer
+from .role_briefs import brief_of, root_brief, with_run_defaults
 from .run_requirements import apply_requirements
-from .run_settings import RunSettings
+from .run_settings import RunSettings, settings_without_role
 from .sandbox_choice import resolve_run_sandbox
 from .skill_settings import find_run_skills
 
@@ -148,8 +146,8 @@ def build_request(
         images=tuple(_image(name) for name in options.image),
         cwd=settings.cwd,
         add_dirs=add_dirs,
-        role=_brief(role, settings),
-        roles=roles,
+        role=root_brief(role, settings),
+        roles=with_run_defaults(roles, settings),
         model=config.model,
         provider=config.model_provider,
         providers=providers,
@@ -186,7 +184,7 @@ def build_request(
         user_instructions=guidance,
         skills=skills.skills,
         skill_lines=skills.lines,
-        context=context_rules(config, Path(settings.config_folder)),
+        context=context_rules(settings_without_role(settings.loaded), Path(settings.config_folder)),
         notify=config.notify,
         record=_absolute(options.record),
         replay=None if options.replay is None else _file(options.replay, "--replay"),
@@ -258,27 +256,6 @@ def default_max_agents() -> int:
     return max(8, 2 * (os.cpu_count() or 1))
 
 
-def _brief(role: Role, settings: RunSettings) -> RoleBrief:
-    """The role's instructions; where it has none, those of the configuration."""
-    brief, config = role.brief(), settings.config
-    base = brief.base_instructions
-    if not base and (name := config.model_instructions_file) is not None:
-        base = _read_text(Path(name), settings.loaded.trusted_file(name))
-    own = brief.developer_instructions or config.developer_instructions
-    return msgspec.structs.replace(brief, base_instructions=base, developer_instructions=own)
-
-
-def _read_text(path: Path, trusted: bytes | None) -> str:
-    try:
-        data = read_user_file(path, most_bytes=FILE_BYTES) if trusted is None else trusted
-        text = data.decode().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"failed to read model instructions file {path}: {error}") from error
-    if not text:
-        raise UsageError(f"failed to read model instructions file {path}: it is empty")
-    return text
-
-
 def _with_fan_out(request: RunRequest, settings: RunSettings, run_lines: RunLines) -> RunRequest:
     table, cwd = settings.task.front.fan_out, Path(settings.cwd)
     assert table is not None
@@ -292,13 +269,15 @@ def _with_fan_out(request: RunRequest, settings: RunSettings, run_lines: RunLine
     found = find_items(table.each, cwd=cwd, run_lines=run_lines)
     return msgspec.structs.replace(
         request,
-        fan_role=_brief(role, settings),
+        fan_role=brief_of(role, settings),
         fan_sandbox=narrow_sandbox(request.sandbox, role) if role.sandbox_mode else None,
         fan_network=narrow_role_network(request.network, role),
         fan_unix_sockets=narrow_role_sockets(request.unix_sockets, role),
         mcp=msgspec.structs.replace(request.mcp, items=narrow_role_servers(request.mcp.root, role)),
         fan_model=role.model,
         fan_effort=role.effort,
+        fan_summary=role.summary,
+        fan_verbosity=role.verbosity,
         fan_provider=None if role.model_provider == request.provider else role.model_provider,
         fan_fallback=request.fallback if role.fallback is None else role.fallback,
         fan_budget=role.budget,

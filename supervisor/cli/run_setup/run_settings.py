@@ -15,7 +15,7 @@ from swarm.mailbox.protocol.base import Value
 from swarm.roles.config.config_loader import LoadedConfig, load_config
 from swarm.roles.config.features import feature_overrides
 from swarm.roles.config.layer_paths import absolute_paths
-from swarm.roles.config.merge import Layer, merge_tables, parse_override
+from swarm.roles.config.merge import Layer, merge_layers, merge_tables, parse_override
 from swarm.roles.config.requirements import Requirements
 from swarm.roles.config.schema import Config, Toml
 from swarm.roles.role import Role
@@ -28,6 +28,7 @@ from .config_layers import AskTrust, ConfigQuery, find_layers
 from .run_requirements import find_requirements
 
 BUILT_IN_KEYS = ("OPENAI_API_KEY", "OPENAI_ORGANIZATION", "OPENAI_PROJECT", "ANTHROPIC_API_KEY")
+ROLE_LAYER = "role "  # before the name of the root's role
 _REVIEWERS = {"person": "user", "guardian": "auto_review", "nobody": "nobody"}
 
 
@@ -130,9 +131,24 @@ def role_layer(role: Role) -> Layer:
         "model": role.model,
         "model_provider": role.model_provider,
         "fallback": role.fallback,
+        "prompt": role.prompt or None,
+        **msgspec.structs.asdict(role.sampling),
+        "model_reasoning_summary": role.summary,
+        "model_verbosity": role.verbosity,
+        "model_context_window": role.context.window_tokens,
+        "model_auto_compact_token_limit": role.context.compact_tokens,
+        "compact_prompt": role.context.compact_prompt,
+        "include_permissions_instructions": role.context.permissions,
+        "include_environment_context": role.context.environment,
         "model_reasoning_effort": role.effort,
     }
-    return Layer(name=f"role {role.name}", values=_without_unset(values))
+    return Layer(name=f"{ROLE_LAYER}{role.name}", values=_without_unset(values))
+
+
+def settings_without_role(loaded: LoadedConfig) -> Config:
+    """What the configuration says to agents of other roles than the root's."""
+    layers = [layer for layer in loaded.layers if not layer.name.startswith(ROLE_LAYER)]
+    return msgspec.convert(merge_layers(layers).values, Config)
 
 
 def task_layer(task: Task) -> Layer:

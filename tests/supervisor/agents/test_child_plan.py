@@ -5,6 +5,7 @@ import pytest
 
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.requests import Spawn
+from swarm.mailbox.protocol.settings import SamplingSettings, ToolChoice
 from swarm.mailbox.protocol.spec import RoleBrief
 from swarm.roles.role import Role
 from swarm.roles.role_loader import load_roles
@@ -49,6 +50,32 @@ def test_what_is_asked_for_beats_what_is_inherited_and_what_the_role_sets_beats_
     assert (child(request).model, child(request).effort) == ("small", "low")
     plan = child(request, Role(name="r", model="pinned", effort="minimal"))
     assert (plan.model, plan.effort) == ("pinned", "minimal")
+
+
+def test_a_role_takes_tools_away_and_gives_none_back():
+    asker = msgspec.structs.replace(
+        ASKER, role=RoleBrief(tools=ToolChoice(only=("exec_command", "spawn_agent")))
+    )
+    wide = Role(name="r", tools=ToolChoice(only=("exec_command", "list_dir", "spawn_agent")))
+    assert child(role=wide, asker=asker).role.tools.only == ("exec_command", "spawn_agent")
+    assert child(asker=asker).role.tools == asker.role.tools
+
+
+def test_an_agent_whose_role_starts_none_cannot_spawn():
+    asker = msgspec.structs.replace(
+        ASKER, role=RoleBrief(tools=ToolChoice(exclude=("spawn_agent",)))
+    )
+    with pytest.raises(AgentRequestError, match="Your role starts no agents"):
+        check_spawn_request(asker, REQUEST)
+
+
+def test_prompt_sampling_and_summary_are_the_roles_own():
+    asker = msgspec.structs.replace(
+        ASKER, role=RoleBrief(prompt="short", sampling=SamplingSettings(temperature=1.5)),
+        summary="concise",
+    )  # fmt: skip
+    plan = child(role=Role(name="r", summary="none"), asker=asker)
+    assert (plan.role.prompt, plan.role.sampling, plan.summary) == ("", SamplingSettings(), "none")
 
 
 def test_another_model_without_an_effort_has_its_own_default():

@@ -4,6 +4,7 @@ The same facts give the same bytes, so that a provider's prompt cache stays vali
 appended as a new block; an earlier block is never edited.
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -39,11 +40,15 @@ from swarm.mailbox.protocol.limits import (
 )
 from swarm.mailbox.protocol.ops import ImageInput, Mail, SkillInput, TextInput, UserInputPart
 from swarm.mailbox.protocol.sampling import ModelInfo
-from swarm.mailbox.protocol.spec import AgentSpec
+from swarm.mailbox.protocol.settings import PromptSize, ToolChoice
+from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
+from swarm.mailbox.tool_names import TOOL_NAMES
 
 from ...policy.approval_offers import may_ask, may_escalate
 
 _MAX_PROFILE_PATHS = 40
+_NO_CHOICE = RoleBrief()
+_TOOL_LINE = re.compile(r"- `(\w+)`")
 _ACCESS_TEXTS: dict[Access, str] = {
     "write": "May be written",
     "read": "May be read",
@@ -86,16 +91,42 @@ def harness_text(name: str) -> str:
     return _TEXTS[name]
 
 
-def base_instructions(model: ModelInfo) -> str:
-    """Return the built-in base instructions; a small model gets a few sentences."""
+def is_short(model: ModelInfo, prompt: PromptSize) -> bool:
+    """True if instructions and context are short: as the role says, else as the model needs."""
+    return prompt == "short" or (prompt == "" and model.is_small)
+
+
+def base_instructions(model: ModelInfo, choice: RoleBrief = _NO_CHOICE) -> str:
+    """Return the built-in base instructions without the lines about tools that the role takes away.
+
+    A few sentences for a small model, or where the role asks for them.
+    """
     if model.constrained_calls:
         return _TEXTS["base_constrained"]
-    return _TEXTS["base_short" if model.short_prompt else "base"]
+    if not model.can_call_tools:
+        return _TEXTS["base_short" if is_short(model, choice.prompt) else "base"]
+    if is_short(model, choice.prompt):
+        return _TEXTS["base_tools_short"]
+    lines = _TEXTS["base"].split("\n")
+    return "\n".join(line for line in lines if _is_about_offered(line, choice.tools))
 
 
-def permissions_text(limits: Limits, *, cwd: str, is_locked: bool = False) -> str:
-    """Return the `<permissions instructions>` block: sandbox, approvals, writable roots."""
-    parts = [_sandbox_text(limits), _approval_text(limits, is_locked=is_locked)]
+def _is_about_offered(line: str, tools: ToolChoice) -> bool:
+    """False for a line that begins with a tool which was taken away."""
+    found = _TOOL_LINE.match(line)
+    return found is None or found[1] not in TOOL_NAMES or tools.allows(found[1])
+
+
+def permissions_text(
+    limits: Limits, *, cwd: str, is_locked: bool = False, is_brief: bool = False
+) -> str:
+    """Return the `<permissions instructions>` block: sandbox, approvals, writable roots.
+
+    `is_brief`: without what there is to know about approvals.
+    """
+    parts = [_sandbox_text(limits)]
+    if not is_brief:
+        parts.append(_approval_text(limits, is_locked=is_locked))
     if isinstance(limits.sandbox, ProfilePolicy):
         parts += _profile_lines(limits.sandbox)
     if isinstance(limits.sandbox, WorkspaceWrite):
@@ -185,12 +216,14 @@ def guidance_text(instructions: str, *, cwd: str, replaces: bool = False) -> str
     return f"{GUIDANCE_START}{cwd}\n\n{note}<INSTRUCTIONS>\n{instructions}\n</INSTRUCTIONS>"
 
 
-def team_text(spec: AgentSpec) -> str:
+def team_text(spec: AgentSpec, *, is_brief: bool = False) -> str:
     """Return what an agent is told about its team; "" for an agent without a team.
 
+    `is_brief`: without what there is to know about starting agents.
     It is the same for all children of one parent, so that they share it in a prompt cache.
     """
-    may_grow, is_child = spec.may_spawn, spec.depth > 0
+    may_grow = spec.may_spawn and spec.role.tools.allows("spawn_agent")
+    may_grow, is_child = may_grow and not is_brief, spec.depth > 0
     if not (may_grow or is_child):
         return ""
     parts = [_TEXTS["team_child"]] if is_child else []

@@ -18,6 +18,7 @@ from .context_blocks import (
     base_instructions,
     environment_text,
     guidance_text,
+    is_short,
     permissions_text,
     skills_text,
     spawned_start,
@@ -41,7 +42,7 @@ class KnownContext(Value):
 
 def instructions_for(spec: AgentSpec, model: ModelInfo) -> str:
     """Return the role's base instructions, else the built-in ones that fit the model."""
-    return spec.role.base_instructions or base_instructions(model)
+    return spec.role.base_instructions or base_instructions(model, spec.role)
 
 
 def find_known_context(items: Iterable[AnyItem], *, cwd: str) -> KnownContext:
@@ -77,13 +78,15 @@ def context_items(
     instructions, and none at all if it can call no tools: they are about tools, and each line costs
     attention that a small model lacks.
     """
-    team, spawned = team_text(spec), spawned_text(spec)
+    is_brief = is_short(model, spec.role.prompt)
+    team, spawned = team_text(spec, is_brief=is_brief), spawned_text(spec)
     is_told = spec.depth == 0 or (known.spawned or "").startswith(spawned_start(spec))
     begun = known.begun and is_told
-    if model.short_prompt:
+    if model.short_prompt and spec.role.prompt != "full":
         short = _short_context(spec, model, begun=begun or (known.begun and spec.epoch > 1))
         return short, KnownContext(spawned=spawned, begun=True)
-    permissions = permissions_text(spec.limits, cwd=spec.cwd, is_locked=spec.role.locked)
+    locked = spec.role.locked
+    permissions = permissions_text(spec.limits, cwd=spec.cwd, is_locked=locked, is_brief=is_brief)
     environment = environment_text(place)
     rules, guidance = spec.context, spec.user_instructions
     developer = [permissions] if rules.permissions and permissions != known.permissions else []

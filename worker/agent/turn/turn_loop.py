@@ -130,6 +130,7 @@ async def _sample_response(
                 output_schema=turn.output_schema,
                 summary=state.spec.summary,
                 verbosity=state.spec.verbosity,
+                sampling=state.spec.role.sampling,
             )
         )
         if failed is None:

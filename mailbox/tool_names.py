@@ -1,0 +1,23 @@
+"""The names of all tools, for roles and configurations that choose among them. Pure."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+TOOL_NAMES = (
+    "exec_command", "write_stdin", "update_plan", "request_user_input", "request_permissions",
+    "apply_patch", "edit_file", "list_dir", "view_image", "spawn_agent", "send_message",
+    "followup_task", "wait_agent", "list_agents", "interrupt_agent", "close_agent",
+    "spawn_agents_on_csv", "report_agent_job_result",
+)  # fmt: skip
+# Only the worker of a job's item has it, and that item ends by nothing else: nobody takes it away.
+ALWAYS_KEPT = "report_agent_job_result"
+
+
+def unknown_tool(names: Iterable[str]) -> str:
+    """What is wrong with the first name that no tool has, and the names there are; "" if none."""
+    for name in names:
+        if name not in TOOL_NAMES:
+            near = get_close_matches(name, TOOL_NAMES, n=1)
+            hint = f"; did you mean `{near[0]}`?" if near else "."
+            return f"there is no tool `{name}`{hint} The tools: {', '.join(TOOL_NAMES)}"
+    return ""
