@@ -19,13 +19,15 @@ class ChatOptions(NamedTuple):
     """What the command line says.
 
     `run`: the run to open, as a person named it; "" for a new one. `words`: sent at once.
-    `run_options`: of `swarm run`, for the runs that this conversation starts.
+    `run_options`: of `swarm run`, for the runs that this conversation starts. `planning`: the first
+    one begins in plan mode.
     """
 
     run: str = ""
     words: str = ""
     run_options: tuple[str, ...] = ()
     color: str = "auto"
+    planning: bool = False
 
 
 TalkOn: TypeAlias = Callable[[ChatScreen, ChatOptions], Awaitable[str]]

@@ -1,13 +1,18 @@
 """What each command of the conversation does: a request to the run, or its `swarm …` twin."""
 
-from collections.abc import Callable, Mapping
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 
+import msgspec
 from rich.style import Style
 from rich.text import Text
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.ids import ROOT_PATH, short_id
 from swarm.mailbox.protocol.control import (
+    AcceptPlan,
     AgentView,
     AnyControl,
     ChangeSettings,
@@ -20,9 +25,19 @@ from swarm.mailbox.protocol.settings import SandboxMode
 from ..client.live_run import LiveRun
 from ..console.safe_text import clean_line
 from ..console.theme import BAD, BUSY, DIM, GOOD, HEAD, PLAIN
+from ..journal.journal_reader import read_records
+from ..runs.client_errors import ControlRequestRefused
+from ..runs.paths import RunPaths
+from .attached_run import AttachedRun
+from .chat_frame import PLAN_NOTICE
 from .chat_transcript import TranscriptPart
+from .confirmation_panel import ConfirmationPanel
+from .current_run import CurrentRun
 from .slash_commands import SLASH_COMMANDS, SlashCall
-from .twin_commands import run_twin
+from .status_page import mcp_lines, status_lines
+from .twin_commands import TwinOutput, run_twin
+
+_INIT = (Path(__file__).parent / "init_prompt.md").read_text(encoding="utf-8").strip()
 
 _SANDBOXES: dict[str, SandboxMode] = {
     "read-only": "read-only", "workspace-write": "workspace-write",
@@ -50,65 +65,154 @@ class ChatCommands:
     """Runs commands for one conversation.
 
     Args:
+        current: The run that is talked to.
         print_parts: Takes what a command says.
+        confirmation: Asks the person for a yes.
         environment: Of its twins.
         width: Columns of the terminal.
     """
 
     def __init__(
         self,
+        current: CurrentRun,
         *,
         print_parts: Callable[[list[TranscriptPart]], None],
+        confirmation: ConfirmationPanel,
         environment: Mapping[str, str],
         width: Callable[[], int],
     ) -> None:
-        self._print, self._environment, self._width = print_parts, environment, width
-        self._requests: dict[str, Callable[[SlashCall, str], AnyControl]] = {
-            "model": _model_change,
-            "effort": _effort_change,
-            "permissions": _rights_change,
-            "compact": lambda call, agent: CompactAgent(agent=agent),
+        self._current, self._print, self._confirmation = current, print_parts, confirmation
+        self._environment, self._width = environment, width
+        self._always: dict[str, Callable[[], Awaitable[None]]] = {  # also without a run
+            "init": lambda: current.send(_INIT),
+            "skills": lambda: self._twin(["skills", "list"]),
+            "model": lambda: self._twin(["models", "list"]),
+            "resume": lambda: self._twin(["ps", "--limit", "10"]),
         }
 
-    async def run(self, call: SlashCall, run: LiveRun | None, agent: AgentView | None) -> None:
-        """Do what a command says. `agent` is the selected one.
+    async def run(self, call: SlashCall) -> None:
+        """Do what a command says, for the selected agent.
 
         Raises SwarmError with words for the person.
         """
         if call.name == "help":
             self._print(help_lines())
-        elif run is None:
-            if call.name != "model" or call.words:
-                raise UsageError(f"/{call.name} needs a run: say first what is to be done")
-            await self._twin(["models", "list"])
-        elif call.name in self._requests and (call.words or call.name == "compact"):
-            path = ROOT_PATH if agent is None else agent.path
-            await self._request(run, self._requests[call.name](call, path))
-        elif call.name == "permissions" and agent is not None:
-            words = f"sandbox {agent.sandbox or 'unknown'}; /permissions read-only narrows it"
-            self._print([Text(clean_line(f"{agent.path}: {words}"), style=PLAIN)])
+        elif call.name == "plan":
+            await self._plan(call)
+        elif call.name in self._always and not call.words:
+            await self._always[call.name]()
+        elif (attached := self._current.attached) is None:
+            raise UsageError(f"/{call.name} needs a run: say first what is to be done")
         else:
-            await self._twin(
-                twin_arguments(call, short_id(run.run_id), agent), diff=call.name == "diff"
-            )
+            await self._of_run(call, attached)
+
+    async def _of_run(self, call: SlashCall, attached: AttachedRun) -> None:
+        run, agent, path = attached.run, self._current.agent, self._current.selected
+        match call.name:
+            case "status" | "effort" | "permissions" if not call.words:
+                self._lines(status_lines(attached.view(), agent, now=time.time()))
+            case "mcp":
+                self._lines(await asyncio.to_thread(mcp_of, run.paths, path))
+            case "model":
+                await self._request(run, ChangeSettings(agent=path, model=call.words[0]))
+            case "effort":
+                await self._request(run, ChangeSettings(agent=path, effort=call.words[0]))
+            case "permissions":
+                await self._change_rights(run, rights_change(call, path))
+            case "accept":
+                await self._request(run, AcceptPlan(agent=path, text="".join(call.words)))
+            case "compact":
+                await self._request(run, CompactAgent(agent=path))
+            case "undo":
+                await self._undo(call, short_id(run.run_id), agent)
+            case _:
+                twin = twin_arguments(call, short_id(run.run_id), agent)
+                await self._twin(twin, diff=call.name == "diff")
+
+    async def _plan(self, call: SlashCall) -> None:
+        """Begin plan mode, or leave it (`off`); other words are sent to the planning agent."""
+        current, words = self._current, "".join(call.words)
+        if (live := current.live) is None:
+            if current.attached is not None:
+                raise UsageError("the run has ended; your next words continue it, then say /plan")
+            current.plan_first(on=words != "off")
+            if not words or words == "off":
+                state = "does not begin" if words else "begins"
+                self._lines([f"  the next run {state} in plan mode"])
+                return
+        elif words == "off" or current.agent is None or not current.agent.planning:
+            request = ChangeSettings(agent=current.selected, plan=words != "off")
+            await self._request(live.run, request)
+        elif not words:
+            self._lines([f"  {PLAN_NOTICE}"])
+        if words and words != "off":
+            await current.send(words)
+
+    async def _change_rights(self, run: LiveRun, request: ChangeSettings) -> None:
+        """Less is done at once; more only after a yes. The supervisor decides which it is."""
+        try:
+            await self._request(run, request)
+        except ControlRequestRefused as refused:
+            if "--widen" not in str(refused):
+                raise
+            wanted = ", ".join(one for one in (request.sandbox, request.approval) if one)
+            if not await self._confirmation.ask(
+                f"Give {clean_line(request.agent)} more rights: {wanted}?",
+                "  It counts from its next turn on, for it and what it starts then.",
+            ):
+                self._lines(["  its rights stay as they are"])
+                return
+            await self._request(run, msgspec.structs.replace(request, widen=True))
+
+    async def _undo(self, call: SlashCall, run: str, agent: AgentView | None) -> None:
+        """Show what would be taken back, and do it after a yes."""
+        twin = twin_arguments(call, run, agent)
+        stat = ["diff", *twin[1:], "--stat"]
+        changed = await self._run_twin(stat)
+        if changed.exit_code or not changed.text:
+            await self._twin(twin)
+            return
+        self._print(twin_parts(stat, changed))
+        whose = clean_line(call.words[0]) if call.words else "all agents of this run"
+        if await self._confirmation.ask(f"Take back what {whose} did to files, as listed above?"):
+            await self._twin(twin)
+        else:
+            self._lines(["  nothing was taken back"])
 
     async def _request(self, run: LiveRun, request: AnyControl) -> None:
         reply = await run.request(request)
         words = reply.message if isinstance(reply, Done) else ""
         self._print([Text(f"  {clean_line(words)}", style=DIM)])
 
+    def _lines(self, lines: list[str]) -> None:
+        self._print([Text(), *(Text(line, style=PLAIN) for line in lines)])
+
     async def _twin(self, arguments: list[str], *, diff: bool = False) -> None:
-        done = await run_twin(arguments, environment=self._environment, columns=self._width())
-        parts: list[TranscriptPart] = [Text(), Text(f"swarm {' '.join(arguments)}", style=DIM)]
-        parts += [
-            Text(line, style=_diff_style(line) if diff else PLAIN)
-            for line in (done.text.split("\n") if done.text else ())
-        ]
-        words = BAD if done.exit_code else DIM
-        parts += [Text(f"  {line}", style=words) for line in done.words.split("\n") if line]
-        if not done.text and not done.words:
-            parts.append(Text("  nothing", style=DIM))
-        self._print(parts)
+        self._print(twin_parts(arguments, await self._run_twin(arguments), diff=diff))
+
+    async def _run_twin(self, arguments: list[str]) -> TwinOutput:
+        return await run_twin(arguments, environment=self._environment, columns=self._width())
+
+
+def twin_parts(
+    arguments: Sequence[str], done: TwinOutput, *, diff: bool = False
+) -> list[TranscriptPart]:
+    """What a twin printed. Pure."""
+    parts: list[TranscriptPart] = [Text(), Text(f"swarm {' '.join(arguments)}", style=DIM)]
+    parts += [
+        Text(line, style=_diff_style(line) if diff else PLAIN)
+        for line in (done.text.split("\n") if done.text else ())
+    ]
+    words = BAD if done.exit_code else DIM
+    parts += [Text(f"  {line}", style=words) for line in done.words.split("\n") if line]
+    if not done.text and not done.words:
+        parts.append(Text("  nothing", style=DIM))
+    return parts
+
+
+def mcp_of(paths: RunPaths, agent: str) -> list[str]:
+    """What the run's journal says of MCP; reads it."""
+    return mcp_lines(read_records(paths), agent)
 
 
 def twin_arguments(call: SlashCall, run: str, agent: AgentView | None) -> list[str]:
@@ -117,8 +221,6 @@ def twin_arguments(call: SlashCall, run: str, agent: AgentView | None) -> list[s
     match call.name:
         case "agents":
             return ["show", run]
-        case "status":
-            return ["ps", "--limit", "10"]
         case "approvals" | "fork":
             return [call.name, run]
         case "diff" | "undo":
@@ -133,10 +235,8 @@ def twin_arguments(call: SlashCall, run: str, agent: AgentView | None) -> list[s
             return ["review", "--run", run, "--agent", path, *words]
         case "tools":
             return ["roles", "explain", "default" if agent is None else agent.role]
-        case "model":
-            return ["models", "list"]
-        case "resume":
-            return ["ps", "--limit", "10"]
+        case "name" if call.words:
+            return ["name", run, call.words[0]]
         case _:
             raise UsageError(f"/{call.name} needs a word more; /help says which")
 
@@ -152,16 +252,11 @@ def help_lines() -> list[TranscriptPart]:
     return lines
 
 
-def _model_change(call: SlashCall, agent: str) -> AnyControl:
-    return ChangeSettings(agent=agent, model=call.words[0])
+def rights_change(call: SlashCall, agent: str) -> ChangeSettings:
+    """The change that these words ask for. Pure.
 
-
-def _effort_change(call: SlashCall, agent: str) -> AnyControl:
-    return ChangeSettings(agent=agent, effort=call.words[0])
-
-
-def _rights_change(call: SlashCall, agent: str) -> AnyControl:
-    """Raises UsageError for a word that is neither a sandbox nor an approval policy."""
+    Raises UsageError for a word that is neither a sandbox nor an approval policy.
+    """
     sandbox: SandboxMode | None = None
     approval: AskForApproval | None = None
     for word in call.words:

@@ -5,6 +5,7 @@ is loaded. One task owns it.
 """
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
@@ -43,6 +44,7 @@ class ScreenContent(NamedTuple):
     prompt: str = "› "
     answering: bool = False  # keys answer the open question while the input line is empty
     typing_answer: bool = False  # also keys that are no letters, and while the line has text
+    choices: Mapping[str, tuple[str, ...]] = {}  # words that may follow commands, known only now
 
 
 class ChatScreen:
@@ -54,7 +56,7 @@ class ChatScreen:
         self._buffer = Buffer(
             multiline=True,
             history=None if history is None else FileHistory(str(history)),
-            completer=ChatCompleter(cwd),
+            completer=ChatCompleter(cwd, choices=lambda: self._content.choices),
             complete_while_typing=True,
             enable_history_search=False,
             tempfile_suffix=".md",

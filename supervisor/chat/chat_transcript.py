@@ -17,6 +17,7 @@ from swarm.mailbox.protocol.events import (
     CallEnded,
     CommandCall,
     FileChange,
+    OtherCall,
     PatchCall,
     PlanCall,
     TurnAborted,
@@ -54,6 +55,7 @@ from ..console.theme import BAD, BUSY, DIM, GOOD, HEAD, PLAIN, STATE_STYLES, WAR
 
 _OUTPUT_LINES, _DIFF_LINES, _INPUT_LINES = 6, 60, 12  # shown of each
 _PLAN_MARKS = {"completed": "[x]", "in_progress": "[>]"}
+_TEAM_TOOLS = frozenset({"spawn_agent", "wait_agent", "close_agent", "list_agents"})
 _YOU = Style(bold=True, color="cyan")
 
 
@@ -174,6 +176,8 @@ def _call(began: CallBegan | None, ended: CallEnded, cwd: str) -> Iterator[Trans
         case PatchCall():
             files = describe_call(detail).replace(f"{cwd}/", "") if cwd else describe_call(detail)
             text = f"changed {files}" if good else f"patch {files}"
+        case OtherCall() if good and ended.tool in _TEAM_TOOLS:
+            return  # the lines about the other agents say it
         case None:
             text = ended.tool
         case _:
@@ -220,7 +224,7 @@ def _turn(body: TurnCompleted | TurnFailed | TurnAborted) -> Iterator[Transcript
 def _printed(output: str) -> str:
     """What the command printed, without the lines about it that the model gets."""
     head, found, printed = output.partition("\nOutput:\n")
-    return printed if found and head.startswith("Chunk ID:") else output
+    return printed if found and head.startswith(("Chunk ID:", "Wall time:")) else output
 
 
 def _ends(output: str) -> list[str]:

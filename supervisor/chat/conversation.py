@@ -37,7 +37,9 @@ async def talk_on(screen: ChatScreen, options: ChatOptions) -> str:
         ),
         cwd=Path.cwd(),
     )
-    ending = await session.talk(find(options.run) if options.run else None, words=options.words)
+    ending = await session.talk(
+        find(options.run) if options.run else None, words=options.words, planning=options.planning
+    )
     if not session.run_id:
         return ""
     short = short_id(session.run_id)

@@ -7,14 +7,14 @@ They are listed in a thread, at most once in a while, so no key waits for them.
 import subprocess
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from .file_mentions import is_mentionable, mention_at, rank_files
-from .slash_commands import matching_commands
+from .slash_commands import argument_at, matching_commands
 
 _MOST_FILES, _MOST_BYTES = 50_000, 8 << 20
 _LIST_LIMIT_S, _FRESH_S = 5.0, 10.0
@@ -62,10 +62,14 @@ def list_git_files(cwd: Path) -> tuple[str, ...]:
 
 
 class ChatCompleter(Completer):
-    """Completes commands and files."""
+    """Completes commands, their arguments, and files.
 
-    def __init__(self, cwd: Path) -> None:
+    `choices`: words that may follow a command and are known only at the moment, by its name.
+    """
+
+    def __init__(self, cwd: Path, *, choices: Callable[[], Mapping[str, tuple[str, ...]]]) -> None:
         self._files = ProjectFiles(cwd)
+        self._choices = choices
 
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
@@ -80,6 +84,9 @@ class ChatCompleter(Completer):
                     display_meta=command.short,
                 )
             return
+        argument = argument_at(before, self._choices())
+        for word in argument.words:
+            yield Completion(word, start_position=-len(argument.typed))
         typed = mention_at(before)
         if typed is not None:
             for path in rank_files(self._files.names(), typed):

@@ -64,7 +64,7 @@ def status_line(view: RunView | None, *, words: str, width: int, alone: bool = F
     if view is not None:
         parts += [clean_line(view.model), f"{render_count(view.usage.total_tokens)} tokens"]
         parts += [] if view.usd is None else [render_usd(view.usd)]
-        parts += [] if alone else [f"{_live_agents(view)} agents"]
+        parts += [] if alone else [_agents(_live_agents(view))]
     line = ""
     for part in parts:
         grown = f"{line} · {part}" if line else part
@@ -86,6 +86,10 @@ def describe_wait(agent: AgentView, now: float) -> tuple[str, bool]:
         return "waiting for the model", False
     text, _ = describe_activity(agent)
     return text, False
+
+
+def _agents(count: int) -> str:
+    return "1 agent" if count == 1 else f"{count} agents"
 
 
 def _live_agents(view: RunView) -> int:

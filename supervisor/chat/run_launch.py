@@ -25,9 +25,10 @@ class RunLauncher:
         self._options = tuple(options)
         self._environment = environment
 
-    async def start(self, words: str, images: Sequence[str]) -> LiveRun:
+    async def start(self, words: str, images: Sequence[str], *, planning: bool = False) -> LiveRun:
         """A new run with these words as its task. Raises SwarmError with what to do."""
         arguments = ["run", "--detach", "--keep-open", "--prompt-file=-"]
+        arguments += ["--plan"] if planning else []
         if not any(option.startswith("--reviewer") for option in self._options):
             arguments.append("--reviewer=person")
         arguments += [*self._options, *(f"--image={image}" for image in images)]

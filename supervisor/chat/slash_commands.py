@@ -4,23 +4,35 @@ Only what can be done is listed: a command appears here when its capability exis
 """
 
 import difflib
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from swarm.mailbox.errors import UsageError
 
 CommandName = Literal[
-    "help", "agents", "model", "effort", "approvals", "permissions", "status", "diff", "undo",
-    "rollback", "fork", "compact", "review", "tools", "new", "resume", "detach", "quit",
+    "help", "agents", "model", "effort", "plan", "accept", "approvals", "permissions", "status",
+    "diff", "undo", "rollback", "fork", "compact", "review", "tools", "skills", "mcp", "init",
+    "name", "new", "resume", "detach", "quit",
 ]  # fmt: skip
 
 
 class SlashCommand(NamedTuple):
-    """One command. `most_words` limits its arguments; -1: the rest of the line is one text."""
+    """One command. `most_words` limits its arguments; -1: the rest of the line is one text.
+
+    `choices` are words that fit as arguments, for completion.
+    """
 
     name: CommandName
     arguments: str
     short: str
     most_words: int = 0
+    choices: tuple[str, ...] = ()
+
+
+# A test compares these with the protocol, whose import would delay the first drawing.
+EFFORT_WORDS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+SANDBOX_WORDS = ("read-only", "workspace-write", "danger-full-access")
+APPROVAL_WORDS = ("untrusted", "on-failure", "on-request", "never")
 
 
 SLASH_COMMANDS: tuple[SlashCommand, ...] = (
@@ -29,10 +41,20 @@ SLASH_COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand(
         "model", "[NAME]", "another model from the next turn on; alone: the known ones", 1
     ),
-    SlashCommand("effort", "LEVEL", "none, minimal, low, medium, high, xhigh", 1),
+    SlashCommand(
+        "effort", "[LEVEL]", "how much it thinks: none, minimal, low … max", 1, EFFORT_WORDS
+    ),
+    SlashCommand("plan", "[TEXT|off]", "plan mode: only read, until the plan is accepted", -1),
+    SlashCommand("accept", "[TEXT]", "accept the plan: the agent carries it out", -1),
     SlashCommand("approvals", "", "what waits for an answer, and what a reviewer denied"),
-    SlashCommand("permissions", "[SANDBOX] [APPROVAL]", "what the agent may do; narrow it", 2),
-    SlashCommand("status", "", "run, folder, model, tokens, cost"),
+    SlashCommand(
+        "permissions",
+        "[SANDBOX] [APPROVAL]",
+        "what the agent may do; less, or after a yes more",
+        2,
+        (*SANDBOX_WORDS, *APPROVAL_WORDS),
+    ),
+    SlashCommand("status", "", "run, folder, model, rights, tokens, cost"),
     SlashCommand("diff", "[AGENT]", "what agents changed in files", 1),
     SlashCommand("undo", "[AGENT]", "put files back as they were before an agent's turns", 1),
     SlashCommand("rollback", "[TURNS]", "forget the last turns; files stay", 1),
@@ -40,12 +62,17 @@ SLASH_COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("compact", "", "shorten the agent's history"),
     SlashCommand("review", "[TEXT]", "a child reviews the changes", -1),
     SlashCommand("tools", "", "what the agent's role says and may use"),
+    SlashCommand("skills", "", "the skills that agents have here"),
+    SlashCommand("mcp", "", "the MCP servers that the agent may use, and its calls"),
+    SlashCommand("init", "", "let the agent write AGENTS.md for this project"),
+    SlashCommand("name", "NAME", "give the run a name, to find it again", 1),
     SlashCommand("new", "", "another conversation; this run goes on"),
     SlashCommand("resume", "[RUN]", "open another run; alone: list them", 1),
     SlashCommand("detach", "", "leave; the run goes on"),
     SlashCommand("quit", "", "end the run and leave; `swarm resume` continues it"),
 )
-_BY_NAME = {one.name: one for one in SLASH_COMMANDS}
+_BY_NAME: dict[str, SlashCommand] = {one.name: one for one in SLASH_COMMANDS}
+_OTHER_NAMES = {"exit": "quit", "clear": "new", "agent": "agents", "cost": "status"}
 
 
 class SlashCall(NamedTuple):
@@ -66,10 +93,10 @@ def parse_slash(line: str) -> SlashCall | None:
     head, _, rest = line[1:].strip().partition(" ")
     if not head or "/" in head:
         return None
-    command = next((one for name, one in _BY_NAME.items() if name == head), None)
+    command = _BY_NAME.get(_OTHER_NAMES.get(head, head))
     if command is None:
         near = difflib.get_close_matches(head, list(_BY_NAME), n=1)
-        hint = f"did you mean /{near[0]}?" if near else "/help lists all"
+        hint = f"did you mean /{near[0]}?" if near else "/help lists all."
         raise UsageError(f"no command /{head}; {hint} A blank before it sends the line as words")
     if command.most_words < 0:
         return SlashCall(command.name, (rest.strip(),) if rest.strip() else ())
@@ -84,3 +111,26 @@ def matching_commands(typed: str) -> list[SlashCommand]:
     """The commands whose names begin with what follows the slash, then those that hold it."""
     first = [one for one in SLASH_COMMANDS if one.name.startswith(typed)]
     return first + [one for one in SLASH_COMMANDS if typed in one.name and one not in first]
+
+
+class ArgumentAt(NamedTuple):
+    """The argument at the cursor: what is typed of it, and the words that fit."""
+
+    typed: str = ""
+    words: tuple[str, ...] = ()
+
+
+def argument_at(before: str, known: Mapping[str, tuple[str, ...]]) -> ArgumentAt:
+    """What may stand at the end of this line as an argument of its command.
+
+    `known`: words for commands by name, besides the fixed ones.
+    """
+    if not before.startswith("/") or " " not in before or "\n" in before:
+        return ArgumentAt()
+    head, *words = before[1:].split(" ")
+    command = _BY_NAME.get(_OTHER_NAMES.get(head, head))
+    if command is None or len(words) > max(command.most_words, 0):
+        return ArgumentAt()
+    typed = words[-1]
+    choices = (*command.choices, *known.get(command.name, ()))
+    return ArgumentAt(typed, tuple(one for one in choices if one.startswith(typed)))

@@ -1,110 +1,20 @@
-"""The conversation on a real terminal, with a scripted model: what stands there, key by key.
-
-`SWARM_WRITE_CAPTURES=1` writes the captures of tests/golden/chat anew.
-"""
+"""The conversation on a real terminal, with a scripted model: what stands there, key by key."""
 
 import os
 import shutil
 import signal
-import subprocess
-import tempfile
-import time
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
-import yaml
 
-from support.scripted_team_run import SWARM, call, calls, says, spawns, waits
-from support.tmux_terminal import TmuxTerminal, gentle, open_tmux
+from support.chat_play import HOLD, LONG, play, say
+from support.scripted_team_run import call, calls, says, spawns, waits
+
+__all__ = ["play"]
 
 pytestmark = [
     pytest.mark.live,
     pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed"),
 ]
-CAPTURES = Path(__file__).parents[1] / "golden" / "chat"
-SIZES = [(80, 24), (200, 50)]
-HOLD = "until test -e go; do sleep 0.02; done"
-LONG = {"yield_time_ms": 30_000}  # or the command goes on in the background
-
-
-class Play:
-    """One folder, one script of the model, any number of terminals."""
-
-    def __init__(self, folder: Path, turns: list[dict[str, object]], size: tuple[int, int]) -> None:
-        self.folder, self.size = folder, size
-        script = folder / "script.yaml"
-        script.write_text(yaml.safe_dump({"turns": turns, "default": {"text": "nothing more"}}))
-        self.environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(folder),
-            "SWARM_HOME": str(folder / "s"),
-            "XDG_RUNTIME_DIR": str(folder),
-            "TERM": "xterm-256color",
-            "LANG": "C.UTF-8",
-        }
-        self.options = [f"--provider=scripted:{script}", "-s", "danger-full-access"]
-
-    @contextmanager
-    def terminal(self, *words: str, name: str = "one"):
-        inside = self.folder / name
-        inside.mkdir(exist_ok=True)
-        argv = [SWARM, "chat", *(words or self.options)]
-        with open_tmux(inside, ["sh", "-c", 'cd "$0" && exec "$@"', str(self.folder), *argv],
-                       self.environment, self.size) as terminal:  # fmt: skip
-            terminal.wait("/help")
-            yield terminal
-
-    def compare(self, name: str, terminal: TmuxTerminal) -> None:
-        """What stands there becomes what the file says, within some seconds."""
-        path = CAPTURES / f"{name}-{self.size[0]}x{self.size[1]}.txt"
-        if os.environ.get("SWARM_WRITE_CAPTURES"):
-            time.sleep(2.0)
-            path.write_text(self._gentle_text(terminal))
-        end = time.monotonic() + 10.0
-        while (text := self._gentle_text(terminal)) != path.read_text():
-            if time.monotonic() > end:
-                assert text == path.read_text()
-            time.sleep(0.1)
-
-    def _gentle_text(self, terminal: TmuxTerminal) -> str:
-        return gentle(terminal.text().replace(str(self.folder), "FOLDER"))
-
-    def swarm(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [SWARM, *words], env=self.environment, cwd=self.folder, capture_output=True, text=True,
-            timeout=60, check=False,
-        )  # fmt: skip
-
-    def run_id(self) -> str:
-        (folder,) = (self.folder / "s" / "state" / "runs").iterdir()
-        return folder.name
-
-    def end(self) -> None:
-        """End what still runs: a kept-open run outlives its terminals."""
-        for folder in (self.folder / "s" / "state" / "runs").glob("*"):
-            self.swarm("kill", folder.name)
-
-
-@pytest.fixture(params=SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-def play(request):
-    plays: list[Play] = []
-    # A path of the same length each time: it stands in the captures, and lines are cut at the edge.
-    with tempfile.TemporaryDirectory(prefix="play-", dir="/tmp") as folder:
-
-        def make(*turns):
-            plays.append(Play(Path(folder), list(turns), request.param))
-            return plays[-1]
-
-        yield make
-        for one in plays:
-            one.end()
-
-
-def say(terminal: TmuxTerminal, words: str) -> None:
-    terminal.type(words)
-    terminal.wait(words)
-    terminal.press("Enter")
 
 
 def test_three_turns_and_quit(play):
@@ -280,30 +190,6 @@ def test_a_killed_conversation_leaves_the_question_and_the_next_one_answers_it(p
         three.wait("approved by person")
         three.wait("It is there.")
         assert "y once" not in three.text()
-
-
-def test_files_are_taken_back_and_an_ended_run_goes_on(play):
-    patch = "*** Begin Patch\n*** Add File: new.txt\n+one\n+two\n*** End Patch"
-    stage = play(
-        {"agent": "/root", "calls": [{"name": "apply_patch", "custom": True, "arguments": patch}]},
-        says("/root", "Written."),
-        says("/root", "Here again."),
-    )
-    with stage.terminal() as terminal:
-        say(terminal, "write")
-        terminal.wait("Written.")
-        terminal.wait("Esc stops", gone=True)
-        stage.compare("patch", terminal)
-        say(terminal, "/diff")
-        terminal.wait("+++ b/new.txt")
-        assert (stage.folder / "new.txt").exists()
-        say(terminal, "/undo")
-        terminal.wait("put back 1 file")
-        assert not (stage.folder / "new.txt").exists()
-        stage.swarm("kill", stage.run_id())
-        terminal.wait("the run ended")
-        say(terminal, "go on")
-        terminal.wait("Here again.")
 
 
 def test_what_is_pasted_cannot_hurt_the_terminal_or_the_run(play):

@@ -20,10 +20,13 @@ _HISTORY = "chat_history"
 @click.command("chat", cls=ColorCommand)
 @click.argument("run", required=False)
 @click.option("-p", "--prompt", default="", help="The first words.")
+@click.option("--plan", is_flag=True, help="Begin in plan mode: only read, until /accept.")
 @agent_options
 @limit_options
 @click.pass_context
-def chat(ctx: click.Context, /, run: str | None, prompt: str, **given: OptionValue) -> int:
+def chat(
+    ctx: click.Context, /, run: str | None, prompt: str, *, plan: bool, **given: OptionValue
+) -> int:
     """Talk with an agent that works in this folder.
 
     RUN is a run to go on with; without it your first words start one. It keeps running when you
@@ -38,7 +41,10 @@ def chat(ctx: click.Context, /, run: str | None, prompt: str, **given: OptionVal
         raise UsageError(
             "a conversation needs a terminal; use `swarm run -p TEXT`, or `swarm send` to a run"
         )
-    return open_chat(ctx.obj or "auto", run=run or "", words=prompt, options=typed_options(ctx))
+    if plan and run:
+        raise UsageError("--plan is for a new run; in an open one say /plan")
+    options = typed_options(ctx)
+    return open_chat(ctx.obj or "auto", run=run or "", words=prompt, options=options, planning=plan)
 
 
 def can_chat() -> bool:
@@ -47,11 +53,18 @@ def can_chat() -> bool:
     return not dumb and is_terminal(sys.stdin) and is_terminal(sys.stdout)
 
 
-def open_chat(color: str, *, run: str = "", words: str = "", options: tuple[str, ...] = ()) -> int:
+def open_chat(
+    color: str,
+    *,
+    run: str = "",
+    words: str = "",
+    options: tuple[str, ...] = (),
+    planning: bool = False,
+) -> int:
     """Talk until the person leaves; the exit code."""
     from ...chat.chat_app import ChatOptions, run_chat  # its libraries are for a terminal alone
 
-    chosen = ChatOptions(run=run, words=words, run_options=options, color=color)
+    chosen = ChatOptions(run=run, words=words, run_options=options, color=color, planning=planning)
     return run_chat(chosen, output=sys.stdout, history=_history_file())
 
 
@@ -61,7 +74,7 @@ def typed_options(ctx: click.Context) -> tuple[str, ...]:
     for parameter in ctx.command.params:
         name = parameter.name or ""
         source = ctx.get_parameter_source(name)
-        if not isinstance(parameter, click.Option) or name == "prompt" or source is None:
+        if not isinstance(parameter, click.Option) or name in ("prompt", "plan") or source is None:
             continue
         if source.name != "COMMANDLINE" or not parameter.expose_value:
             continue

@@ -10,11 +10,13 @@ from swarm.mailbox.protocol.events import (
     CallEnded,
     CommandCall,
     FileChange,
+    OtherCall,
     PatchCall,
     PlanCall,
     PlanStep,
     TurnAborted,
     TurnCompleted,
+    Warned,
 )
 from swarm.mailbox.protocol.items import Message, OutputText
 from swarm.mailbox.protocol.ops import TextInput
@@ -148,3 +150,26 @@ def test_a_message_is_markdown_and_the_rest_is_text():
         Record(seq=1, ts=0.0, agent="/root", body=ItemRecorded(turn_id="t", item_id="m", item=item))
     )
     assert parts == [Text(), AnswerMarkdown("# hi")]
+
+
+def test_lines_about_a_command_are_for_the_model_alone():
+    head = "Wall time: 0.0088 seconds\nProcess exited with code 0\nOutput:\nhere\n"
+    assert printed(*command("ls", output=head)) == "\n• $ ls\n  here\n"
+
+
+def test_a_team_tool_that_worked_adds_nothing_to_the_lines_about_agents():
+    ids = {"turn_id": "t", "call_id": "c", "tool": "spawn_agent"}
+    began = CallBegan(**ids, detail=OtherCall(argument="ann: work"))
+    assert printed(began, CallEnded(**ids, status="completed", output='{"task_name": "x"}')) == ""
+    failed = CallEnded(**ids, status="failed", output="no slot")
+    assert "spawn_agent ann: work" in printed(began, failed)
+
+
+def test_code_stands_between_single_blank_lines():
+    text = printed(answer("Look:\n\n```python\nprint(1)\n```\n\nDone."))
+    assert text == "\nLook:\n\n print(1)\n\nDone.\n"
+
+
+def test_an_indented_line_that_is_wrapped_stays_indented():
+    text = printed(Warned(message="one two three four"), width=20)
+    assert text == "  warning: one two\n  three four\n"

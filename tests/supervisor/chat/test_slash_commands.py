@@ -1,15 +1,22 @@
 """How a typed line is read: a command, words, or an error that says what to type."""
 
 import re
+from typing import get_args
 
 import pytest
 
 from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.control import AgentView
-from swarm.supervisor.chat.chat_commands import help_lines, twin_arguments
+from swarm.mailbox.protocol.control import AgentView, ChangeSettings
+from swarm.mailbox.protocol.limits import AskForApproval
+from swarm.mailbox.protocol.settings import EFFORTS, SandboxMode
+from swarm.supervisor.chat.chat_commands import help_lines, rights_change, twin_arguments
 from swarm.supervisor.chat.slash_commands import (
+    APPROVAL_WORDS,
+    EFFORT_WORDS,
+    SANDBOX_WORDS,
     SLASH_COMMANDS,
     SlashCall,
+    argument_at,
     matching_commands,
     parse_slash,
 )
@@ -29,6 +36,9 @@ from swarm.supervisor.cli.lazy_commands import LAZY_COMMANDS
         ("/permissions read-only never", SlashCall("permissions", ("read-only", "never"))),
         ("/review look at the tests first", SlashCall("review", ("look at the tests first",))),
         ("/review", SlashCall("review")),
+        ("/exit", SlashCall("quit")),
+        ("/clear", SlashCall("new")),
+        ("/plan first look", SlashCall("plan", ("first look",))),
     ],
 )
 def test_a_line_is_a_command_only_if_it_begins_with_one(line, call):
@@ -65,6 +75,7 @@ def test_commands_that_begin_with_the_letters_come_first(typed, names):
         (SlashCall("undo"), ["undo", "1a2b"]),
         (SlashCall("rollback"), ["rollback", "1a2b", "/root/a", "--turns", "1"]),
         (SlashCall("fork"), ["fork", "1a2b"]),
+        (SlashCall("name", ("parser",)), ["name", "1a2b", "parser"]),
         (SlashCall("review"), ["review", "--run", "1a2b", "--agent", "/root/a", "--uncommitted"]),
         (SlashCall("tools"), ["roles", "explain", "explorer"]),
     ],
@@ -84,3 +95,34 @@ def test_a_number_of_turns_that_is_none_is_refused(turns):
 def test_the_help_names_every_command():
     text = "\n".join(str(line) for line in help_lines())
     assert all(f"/{one.name}" in text for one in SLASH_COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("before", "typed", "words"),
+    [
+        ("/effort h", "h", ("high",)),
+        ("/permissions read-only on-", "on-", ("on-failure", "on-request")),
+        ("/undo /root/a", "/root/a", ("/root/ann",)),
+        ("/effort high ", "", ()),
+        ("/effort", "", ()),
+        ("/no-such x", "", ()),
+        ("words /effort ", "", ()),
+        ("/review the te", "", ()),
+    ],
+)
+def test_arguments_of_commands_are_completed(before, typed, words):
+    found = argument_at(before, {"undo": ("/root", "/root/ann", "/root/bob")})
+    assert (found.typed if words else "", found.words) == (typed if words else "", words)
+
+
+def test_completion_offers_the_words_of_the_protocol():
+    assert EFFORT_WORDS == EFFORTS
+    assert get_args(SandboxMode) == SANDBOX_WORDS
+    assert set(APPROVAL_WORDS) == set(get_args(AskForApproval))
+
+
+def test_rights_are_named_in_any_order():
+    change = rights_change(SlashCall("permissions", ("never", "read-only")), "/root/a")
+    assert change == ChangeSettings(agent="/root/a", sandbox="read-only", approval="never")
+    with pytest.raises(UsageError, match="there are read-only, workspace-write"):
+        rights_change(SlashCall("permissions", ("all",)), "/root")

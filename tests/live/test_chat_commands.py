@@ -1,0 +1,84 @@
+"""Commands of the conversation on a real terminal: files taken back, plan mode, wider rights."""
+
+import shutil
+
+import pytest
+
+from support.chat_play import play, say
+from support.scripted_team_run import call, calls, says
+
+__all__ = ["play"]
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed"),
+]
+
+
+def test_files_are_taken_back_and_an_ended_run_goes_on(play):
+    patch = "*** Begin Patch\n*** Add File: new.txt\n+one\n+two\n*** End Patch"
+    stage = play(
+        {"agent": "/root", "calls": [{"name": "apply_patch", "custom": True, "arguments": patch}]},
+        says("/root", "Written."),
+        says("/root", "Here again."),
+    )
+    with stage.terminal() as terminal:
+        say(terminal, "write")
+        terminal.wait("Written.")
+        terminal.wait("Esc stops", gone=True)
+        stage.compare("patch", terminal)
+        say(terminal, "/diff")
+        terminal.wait("+++ b/new.txt")
+        assert (stage.folder / "new.txt").exists()
+        say(terminal, "/undo")
+        terminal.wait("y yes · n no")
+        stage.compare("undo", terminal)
+        terminal.press("n")
+        terminal.wait("nothing was taken back")
+        assert (stage.folder / "new.txt").exists()
+        say(terminal, "/undo")
+        terminal.wait("y yes · n no")
+        terminal.press("y")
+        terminal.wait("put back 1 file")
+        assert not (stage.folder / "new.txt").exists()
+        stage.swarm("kill", stage.run_id())
+        terminal.wait("the run ended")
+        say(terminal, "go on")
+        terminal.wait("Here again.")
+
+
+def test_a_plan_is_made_first_and_carried_out_after_a_yes(play):
+    stage = play(
+        calls("/root", call("exec_command", cmd="touch early")),
+        says("/root", "First this, then that."),
+        calls("/root", call("exec_command", cmd="touch made")),
+        says("/root", "Carried out."),
+    )
+    stage.options[-1] = "workspace-write"
+    with stage.terminal() as terminal:
+        say(terminal, "/plan think of something")
+        terminal.wait("/accept carries the plan out")
+        stage.compare("plan", terminal)
+        assert not (stage.folder / "early").exists()
+        say(terminal, "/accept but carefully")
+        terminal.wait("› but carefully")
+        terminal.wait("Carried out.")
+        assert (stage.folder / "made").exists()
+        terminal.wait("plan mode ·", gone=True)
+
+
+def test_rights_are_widened_only_after_a_yes(play):
+    stage = play(says("/root", "Ready."), says("/root", "Again."))
+    stage.options[-1] = "read-only"
+    with stage.terminal() as terminal:
+        say(terminal, "hello")
+        terminal.wait("Ready.")
+        terminal.wait("Esc stops", gone=True)
+        say(terminal, "/permissions workspace-write")
+        terminal.wait("Give /root more rights: workspace-write?")
+        terminal.press("n")
+        terminal.wait("its rights stay as they are")
+        say(terminal, "/permissions workspace-write")
+        terminal.wait("y yes · n no")
+        terminal.press("y")
+        terminal.wait("/root from its next turn on: sandbox workspace-write")

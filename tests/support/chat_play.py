@@ -1,0 +1,107 @@
+"""Plays of the conversation: one folder, one script of the model, any number of terminals.
+
+`SWARM_WRITE_CAPTURES=1` writes the captures of tests/golden/chat anew.
+"""
+
+import os
+import subprocess
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from support.scripted_team_run import SWARM
+from support.tmux_terminal import TmuxTerminal, gentle, open_tmux
+from swarm.supervisor.runs.paths import find_user_paths, paths_of_run
+from swarm.supervisor.runs.run_metadata import is_run_alive
+
+CAPTURES = Path(__file__).parents[1] / "golden" / "chat"
+SIZES = [(80, 24), (200, 50)]
+HOLD = "until test -e go; do sleep 0.02; done"
+LONG = {"yield_time_ms": 30_000}  # or the command goes on in the background
+
+
+class Play:
+    """One folder, one script of the model, any number of terminals."""
+
+    def __init__(self, folder: Path, turns: list[dict[str, object]], size: tuple[int, int]) -> None:
+        self.folder, self.size = folder, size
+        script = folder / "script.yaml"
+        script.write_text(yaml.safe_dump({"turns": turns, "default": {"text": "nothing more"}}))
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "SWARM_HOME": str(folder / "s"),
+            "XDG_RUNTIME_DIR": str(folder),
+            "TERM": "xterm-256color",
+            "LANG": "C.UTF-8",
+        }
+        self.options = [f"--provider=scripted:{script}", "-s", "danger-full-access"]
+
+    @contextmanager
+    def terminal(self, *words: str, name: str = "one"):
+        inside = self.folder / name
+        inside.mkdir(exist_ok=True)
+        argv = [SWARM, "chat", *(words or self.options)]
+        with open_tmux(inside, ["sh", "-c", 'cd "$0" && exec "$@"', str(self.folder), *argv],
+                       self.environment, self.size) as terminal:  # fmt: skip
+            terminal.wait("/help")
+            yield terminal
+
+    def compare(self, name: str, terminal: TmuxTerminal) -> None:
+        """What stands there becomes what the file says, within some seconds."""
+        path = CAPTURES / f"{name}-{self.size[0]}x{self.size[1]}.txt"
+        if os.environ.get("SWARM_WRITE_CAPTURES"):
+            time.sleep(2.0)
+            path.write_text(self._gentle_text(terminal))
+        end = time.monotonic() + 10.0
+        while (text := self._gentle_text(terminal)) != path.read_text():
+            if time.monotonic() > end:
+                assert text == path.read_text()
+            time.sleep(0.1)
+
+    def _gentle_text(self, terminal: TmuxTerminal) -> str:
+        return gentle(terminal.text().replace(str(self.folder), "FOLDER"))
+
+    def swarm(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [SWARM, *words], env=self.environment, cwd=self.folder, capture_output=True, text=True,
+            timeout=60, check=False,
+        )  # fmt: skip
+
+    def run_id(self) -> str:
+        (folder,) = (self.folder / "s" / "state" / "runs").iterdir()
+        return folder.name
+
+    def end(self) -> None:
+        """End what still runs: a kept-open run outlives its terminals."""
+        places = find_user_paths(self.environment)
+        for folder in places.runs.glob("*"):
+            self.swarm("kill", folder.name)
+            end = time.monotonic() + 20.0
+            while is_run_alive(paths_of_run(places, folder.name)) and time.monotonic() < end:
+                time.sleep(0.05)
+
+
+@pytest.fixture(params=SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+def play(request):
+    plays: list[Play] = []
+    # A path of the same length each time: it stands in the captures, and lines are cut at the edge.
+    with tempfile.TemporaryDirectory(prefix="play-", dir="/tmp") as folder:
+
+        def make(*turns):
+            plays.append(Play(Path(folder), list(turns), request.param))
+            return plays[-1]
+
+        yield make
+        for one in plays:
+            one.end()
+
+
+def say(terminal: TmuxTerminal, words: str) -> None:
+    terminal.type(words)
+    terminal.wait(words)
+    terminal.press("Enter")
