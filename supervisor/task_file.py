@@ -17,6 +17,7 @@ from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import AskForApproval
 from swarm.mailbox.safe_open import open_user_file, read_start
 from swarm.roles.config.schema import BudgetTable, SandboxMode
+from swarm.roles.config.validation_words import explain_mismatch
 
 from .fan_out.fan_out_items import FanOutSource
 
@@ -224,6 +225,7 @@ def _describe_error(error: msgspec.ValidationError, key_lines: dict[str, int], n
         near = get_close_matches(field[1], _fields_at(key), n=1)
         hint = f"; did you mean `{near[0]}`?" if near else ""
         return f"{name}, line {_line_of(inner, key_lines)}, key {inner}: unknown key{hint}"
+    sentence = explain_mismatch(sentence, [step for step in key.split(".") if step], FrontMatter)
     return f"{name}, line {_line_of(key, key_lines)}, key {key or '(all)'}: {sentence}"
 
 

@@ -33,6 +33,7 @@ from .schema import (
     Toml,
     ToolsTable,
 )
+from .validation_words import explain_mismatch
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 _MOST_NAMED = 20
@@ -94,7 +95,7 @@ def _typed(layer: Layer, above: KeyPath, table: object, kind: type[_T]) -> _T:
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
-        raise UsageError(explain_error(layer, error, above)) from error
+        raise UsageError(explain_error(layer, error, above, kind=kind)) from error
 
 
 def _check_provider(layer: Layer, name: str, provider: ProviderTable) -> None:
@@ -114,13 +115,18 @@ def _check_provider(layer: Layer, name: str, provider: ProviderTable) -> None:
             raise UsageError(f"{place}: must not be negative")
 
 
-def explain_error(layer: Layer, error: msgspec.ValidationError, above: KeyPath = ()) -> str:
-    """msgspec's error text, preceded by file, line and key."""
+def explain_error(
+    layer: Layer, error: msgspec.ValidationError, above: KeyPath = (), *, kind: type | None = None
+) -> str:
+    """What is wrong, preceded by file, line and key. `kind`: what was converted to."""
     text = str(error)
     found = _AT.search(text)
     steps = found[1].replace("[...]", f".{ANY_KEY}").split(".") if found else []
-    path = (*above, *(re.sub(r"\[\d+\]", "", step) for step in steps if step))
-    return f"{describe_place(layer, path)}: {text[: found.start()] if found else text}"
+    inner = tuple(re.sub(r"\[\d+\]", "", step) for step in steps if step)
+    sentence = text[: found.start()] if found else text
+    if kind is not None:
+        sentence = explain_mismatch(sentence, inner, kind)
+    return f"{describe_place(layer, (*above, *inner))}: {sentence}"
 
 
 def error_at(layer: Layer, key: str | KeyPath, problem: str) -> UsageError:

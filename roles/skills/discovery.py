@@ -62,7 +62,7 @@ def read_root(root: Path, scope: SkillScope) -> Iterator[SkillFile]:
 
 def has_skill_folder(folder: Path) -> bool:
     """True if a project may keep skills in this folder. Those of a home are the person's own."""
-    return folder != Path.home() and any((folder / name).is_dir() for name in PROJECT_FOLDERS)
+    return folder != Path.home() and any(Path(folder / name).is_dir() for name in PROJECT_FOLDERS)
 
 
 def read_project_skills(folder: Path) -> Iterator[tuple[str, bytes]]:

@@ -118,6 +118,22 @@ LAZY_COMMANDS: dict[str, LazyCommand] = {
 }
 
 
+COMMAND_GROUPS: dict[str, tuple[str, ...]] = {  # of the short help
+    "run": ("chat", "run", "resume", "fork", "exec", "acp", "init"),
+    "watch": ("ps", "watch", "show", "log", "result", "export", "name", "archive", "rm", "prune"),
+    "steer": (
+        "send", "approvals", "approve", "deny", "interrupt", "pause", "continue", "set", "accept",
+        "compact", "rollback", "end", "kill",
+    ),
+    "review": ("diff", "undo", "review"),
+    "configure": ("config", "models", "roles", "skills", "mcp", "trust", "features"),
+    "machine": (
+        "doctor", "sandbox", "explain", "execpolicy", "parse-command", "apply-patch", "completion",
+    ),
+}  # fmt: skip
+_WITH_ALL = "swarm.help_all"
+
+
 class ColorCommand(click.Command):
     """A command that also accepts `--color`, so that it may stand on either side of the name."""
 
@@ -167,7 +183,29 @@ class LazyGroup(click.Group):
             raise UsageError(f"no command {name!r}; {hint}")
         return super().resolve_command(ctx, args)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """`--help --all` lists every command with what it does."""
+        if args[:1] in (["-h"], ["--help"]) and "--all" in args:
+            ctx.meta[_WITH_ALL] = True
+            args = args[:1]
+        return super().parse_args(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them: importing all of them would take 300 ms."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, one.short) for name, one in LAZY_COMMANDS.items()])
+        if ctx.meta.get(_WITH_ALL):
+            with formatter.section("Commands"):
+                formatter.write_dl([(name, one.short) for name, one in LAZY_COMMANDS.items()])
+            return
+        with formatter.section("Commands (swarm --help --all says what each does)"):
+            formatter.write_dl([(group, " ".join(names)) for group, names in _groups()])
+
+
+def _groups() -> list[tuple[str, tuple[str, ...]]]:
+    """The groups with their commands; what stands in none is in the last."""
+    placed = {name for names in COMMAND_GROUPS.values() for name in names}
+    rest = tuple(name for name in LAZY_COMMANDS if name not in placed)
+    groups = [
+        (group, tuple(name for name in names if name in LAZY_COMMANDS))
+        for group, names in COMMAND_GROUPS.items()
+    ]
+    return [*groups[:-1], (groups[-1][0], (*groups[-1][1], *rest))]

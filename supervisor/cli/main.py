@@ -23,9 +23,10 @@ _LINUX_ONLY = ("run", "resume", "sandbox")
 
 def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's
     if value and not ctx.resilient_parsing:
-        from ..version import VERSION
+        from ..version import VERSION, find_commit
 
-        click.echo(f"swarm {VERSION}")
+        commit = find_commit()
+        click.echo(f"swarm {VERSION} ({commit})" if commit else f"swarm {VERSION}")
         ctx.exit()
 
 
@@ -40,17 +41,14 @@ def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> No
 )  # fmt: skip
 @click.option(
     "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
-    help="Colour on stderr and stdout; NO_COLOR is honoured.",
+    help="Colour of the output.",
 )  # fmt: skip
 @click.pass_context
 def cli(ctx: click.Context, color: str) -> None:
-    """A supervised swarm of coding agents: every agent a process, every message numbered.
+    """A supervised swarm of coding agents. Alone, on a terminal: a conversation.
 
     \b
-    Examples:
-      swarm run task.md
       swarm run -p "What does this project do?"
-      swarm ps
       swarm COMMAND --help
     """
     ctx.obj = color
@@ -106,8 +104,17 @@ def run_cli(arguments: list[str]) -> int:
         return _print_error(hint, UsageError.exit_code)
     except ModuleNotFoundError as error:
         if (message := explain_shadowed_package(error)) is None:
-            raise
+            return _print_fault(error)
         return _print_error(message, 1)
+    except OSError as error:
+        from .fault_report import describe_os_error
+
+        if (words := describe_os_error(error)) is None:
+            return _print_fault(error)
+        _discard_stdout()
+        return _print_error(words, 1)
+    except Exception as error:
+        return _print_fault(error)
     return outcome if isinstance(outcome, int) else 0
 
 
@@ -127,6 +134,15 @@ def _print_error(text: str, code: int) -> int:
     with suppress(OSError, ValueError):
         click.echo(f"swarm: {safe}", err=True)
     return code
+
+
+def _print_fault(error: Exception) -> int:
+    """A fault of swarm itself: one line, and a file with the traceback."""
+    from ..runs.paths import find_user_paths
+    from .fault_report import report_fault
+
+    folder = find_user_paths(dict(os.environ)).state / "faults"
+    return _print_error(report_fault(error, folder), 1)
 
 
 def _discard_stdout() -> None:

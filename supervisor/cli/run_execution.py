@@ -17,6 +17,7 @@ from swarm.mailbox.ids import new_uuid7
 from swarm.mailbox.protocol.control import AnyFeed, RunView
 from swarm.mailbox.protocol.records import RunCompleted
 
+from ..console.line_spool import OutputLost
 from ..console.terminal import choose_display, is_terminal
 from ..exception_groups import first_error
 from ..processes.early_start import EarlyProcesses, start_early
@@ -135,6 +136,8 @@ def run_in_process(
     _write_answer(target, completed)
     if notifier is not None:
         notifier.finish(completed)
+    if view.lost is not None:
+        raise view.lost
     return EXIT_CODES[completed.status]
 
 
@@ -184,6 +187,7 @@ class _NotifyingDisplay:
         self._view, self._on_started = view, on_started
         self._notifier, self._turn_notifier = notifier, turn_notifier
         self.started = self.finished = False
+        self.lost: OutputLost | None = None  # raised when the result is where else it belongs
 
     def on_feed(self, feed: AnyFeed) -> None:
         if not self.started:
@@ -204,7 +208,10 @@ class _NotifyingDisplay:
 
     def finish(self, completed: RunCompleted) -> None:
         self.finished = True
-        self._view.finish(completed)
+        try:
+            self._view.finish(completed)
+        except OutputLost as error:
+            self.lost = error
 
 
 def _result_file(show: ShowOptions) -> ResultFile | None:

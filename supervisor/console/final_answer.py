@@ -5,6 +5,7 @@ from typing import TextIO
 
 from swarm.mailbox.protocol.records import RunCompleted
 
+from .line_spool import raise_unless_gone
 from .number_format import render_count, render_span, render_usd
 from .safe_text import clean_block, clean_line
 from .terminal import is_terminal
@@ -14,21 +15,31 @@ def print_final_answer(completed: RunCompleted, *, stdout: TextIO, stderr: TextI
     """Print the result: cleaned for a terminal, byte for byte for a program.
 
     If there is no result, or the run did not complete, stderr says why. A closed output is not an
-    error.
+    error; one that cannot be written is: OutputLost.
     """
     with contextlib.suppress(OSError, ValueError):
         if completed.status != "completed":
-            why = clean_line(completed.message) or "no reason was given"
-            stderr.write(f"{completed.status}: {why}\n")
+            stderr.write(f"{describe_status(completed)}\n")
             stderr.flush()
         elif not completed.result:
             stderr.write("completed without a final answer\n")
             stderr.flush()
     if not completed.result:
         return
-    with contextlib.suppress(OSError, ValueError):
+    try:
         stdout.write(_answer_text(completed.result, stdout))
         stdout.flush()
+    except (OSError, ValueError) as error:
+        raise_unless_gone(error)
+
+
+def describe_status(completed: RunCompleted) -> str:
+    """Why a run did not complete, and how it goes on."""
+    why = clean_line(completed.message)
+    if completed.status in ("interrupted", "terminated"):
+        said = f": {why}" if why and why != completed.status else ""
+        return f"{completed.status}{said}; `swarm resume` goes on with it"
+    return f"{completed.status}: {why or 'no reason was given'}"
 
 
 def answer_bytes(answer: str, stdout: TextIO) -> bytes:

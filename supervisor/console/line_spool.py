@@ -5,6 +5,7 @@ not block a pipe that reports room). If the reader has gone, the writing ends wi
 reader that is too slow loses lines, which are counted.
 """
 
+import errno
 import os
 import select
 import stat
@@ -13,8 +14,27 @@ from typing import TextIO
 
 import trio
 
+from swarm.mailbox.errors import SwarmError
+
 _CHUNK_BYTES = 4096  # PIPE_BUF: with room reported, a write of this size does not block
+_READER_GONE = frozenset({errno.EPIPE, errno.ECONNRESET, errno.EIO, errno.EBADF})
 _MAX_WAITING_BYTES = 64 * 1024 * 1024
+
+
+class OutputLost(SwarmError):
+    """What belongs on standard output could not be written there."""
+
+    def __init__(self, cause: OSError) -> None:
+        super().__init__(
+            f"standard output could not be written: {cause.strerror}; `swarm result RUN` prints "
+            "the answer again"
+        )
+
+
+def raise_unless_gone(error: OSError | ValueError) -> None:
+    """Raise OutputLost for a failure that is not the reader's leaving."""
+    if isinstance(error, OSError) and error.errno not in _READER_GONE:
+        raise OutputLost(error) from error
 
 
 class LineSpool:
@@ -31,7 +51,8 @@ class LineSpool:
         self._max_waiting_bytes = max_waiting_bytes
         self._lines_added = trio.Event()
         self._left_out = 0  # lines lost to a slow reader
-        self.closed = False  # the reader has gone
+        self.closed = False  # nothing more is written
+        self._fault: OSError | None = None
 
     def put(self, line: bytes) -> None:
         """Queue a line, which includes its line feed. Dropped if the reader has gone."""
@@ -66,6 +87,11 @@ class LineSpool:
             while self._lines and not self.closed and self._takes_more():
                 self._write_some()
 
+    def check(self) -> None:
+        """Raise OutputLost if something could not be written though a reader was there."""
+        if self._fault is not None:
+            raise OutputLost(self._fault)
+
     def flush(self) -> None:
         """Write the rest, blocking: for the last lines, when no other task runs."""
         while self._lines and not self.closed:
@@ -92,8 +118,10 @@ class LineSpool:
         self._waiting_bytes -= len(chunk)
         try:
             self._write(bytes(chunk))
-        except (OSError, ValueError):  # EPIPE, a closed terminal, a full disk, a closed file
+        except (OSError, ValueError) as error:  # EPIPE, a closed terminal, a full disk
             self._close()
+            if isinstance(error, OSError) and error.errno not in _READER_GONE:
+                self._fault = error
 
     def _write(self, data: bytes) -> None:
         if self._fd is None:

@@ -283,6 +283,7 @@ class PlainDisplay:
         self._answers.flush()
         if completed.result and completed.result == self._last_answer:
             if completed.status == "completed":
+                self._answers.check()
                 return
             completed = replace(completed, result=None)
         if self._with_answer:

@@ -76,11 +76,13 @@ class ExecJsonDisplay:
         await self._spool.drain()
 
     def finish(self, completed: RunCompleted) -> None:
+        """Write the last lines. Raises OutputLost if any could not be written to a reader."""
         now = self._clock()
         self._spool.flush()
         record = Record(seq=0, ts=now, body=completed)
         self._put(self._conversion.record_lines(record), now)
         self._spool.flush()
+        self._spool.check()
 
     def _put(self, lines: list[JsonLine], at: float) -> None:
         if lines and (missed := self._spool.take_left_out()):

@@ -51,7 +51,7 @@ def ps(as_json: bool, *, with_archived: bool, limit: int | None, before: str | N
     now = time.time()
     rows = [_row(run, now) for run in runs]
     head = ("RUN", "STATE", "AGENTS", "TOKENS", "COST", "AGE", "SIZE", "TASK")
-    print_columns(head, rows, right="AGENTS TOKENS COST AGE SIZE")
+    print_columns(head, rows, right="AGENTS TOKENS COST AGE SIZE", fits=True)
 
 
 def run_fields(run: RunSummary) -> dict[str, object]:

@@ -114,6 +114,8 @@ def find_cwd(wanted: str | None) -> Path:
         raise UsageError(f"the current folder is gone: {error.strerror}") from error
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder")
+    if not os.access(folder, os.R_OK | os.X_OK):
+        raise UsageError(f"{folder}: you may not read this folder; agents would not see it either")
     return Path(os.path.normpath(folder))
 
 

@@ -76,8 +76,50 @@ def test_help_and_version_import_nothing_heavy(words):
 
 def test_version_and_help_say_what_they_are():
     assert swarm("--version").stdout.startswith("swarm 0.")
-    text = swarm("--help").stdout
+    text = swarm("--help", "--all").stdout
     assert all(f"  {name} " in text for name in LAZY_COMMANDS)
+
+
+def test_the_short_help_names_every_command_within_a_screen():
+    lines = swarm("--help", COLUMNS="80").stdout.splitlines()
+    assert len(lines) <= 24
+    assert all(len(line) <= 80 for line in lines)
+    words = " ".join(lines).split()
+    assert all(name in words for name in LAZY_COMMANDS)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["models", "list"], ["ps"]])
+def test_output_that_cannot_be_written_is_an_error_in_words(words, tmp_path):
+    with open("/dev/full", "w") as full:
+        program = "from swarm.supervisor.cli.entry import main; main()"
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", program, *words], stdout=full, stderr=subprocess.PIPE,
+            text=True, timeout=60, env={**os.environ, "SWARM_HOME": str(tmp_path)},
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    if words == ["ps"]:  # there is no run: nothing to write
+        assert done.returncode == 0
+        return
+    assert done.returncode == 1
+    assert done.stderr == ("swarm: standard output could not be written: No space left on device\n")
+
+
+def test_a_fault_of_swarm_is_one_line_and_a_file(monkeypatch, tmp_path, capsys):
+    def fail(*words, **given):
+        raise RuntimeError("odd \x1b[2J sk-ant-api03-" + "a" * 93 + "AA")
+
+    monkeypatch.setenv("SWARM_HOME", str(tmp_path))
+    monkeypatch.setattr(cli, "main", fail)
+    assert run_cli(["ps"]) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "\x1b" not in said
+    assert "sk-ant-api03-aaa" not in said
+    (report,) = (tmp_path / "state" / "faults").iterdir()
+    assert str(report) in said
+    assert "RuntimeError" in report.read_text()
+    assert "sk-ant-api03-aaa" not in report.read_text()
+    assert report.stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

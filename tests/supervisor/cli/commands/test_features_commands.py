@@ -86,7 +86,7 @@ def test_a_feature_is_switched_for_good_and_listed(home, capsys):
     [
         (["features", "enable", "nope"], "Unknown feature flag: nope"),
         (["run", "-p", "x", "--enable", "nope"], "Unknown feature flag: nope"),
-        (["run", "-p", "x", "-c", "features.multi_agent=3"], "features.*: Expected `bool"),
+        (["run", "-p", "x", "-c", "features.multi_agent=3"], "features.*: must be true or false"),
         (["run", "-p", "x", "-c", 'shell_environment_policy.exclude=["A=B"]'],
          "shell_environment_policy.exclude: 'A=B' is no pattern"),
     ],

@@ -77,7 +77,12 @@ def test_without_a_sandbox_one_is_told_that_the_list_holds_nobody(build):
         ("", "", {"allow_domain": ("a b",)}, "network.domains: not a domain pattern: 'a b'"),
         ("network: {deny: ['*']}", "", {}, "unsupported global wildcard domain pattern"),
         ("network: {allows: []}", "", {}, "key network.allows: unknown key; did you mean `allow`"),
-        ("", "[network]\nmode = 'some'", {}, r"config.toml, line 2, network.mode: Invalid"),
+        (
+            "",
+            "[network]\nmode = 'some'",
+            {},
+            r"config.toml, line 2, network.mode: 'some' is not known; there are",
+        ),
         ("", "default_permissions = 'x'", {}, "requires a `[permissions]` table"),
     ],
 )

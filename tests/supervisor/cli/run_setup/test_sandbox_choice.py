@@ -97,7 +97,7 @@ def home(tmp_path, monkeypatch):
         (["explain", "-P", "none", "--", "true"], 2, "undefined profile `none`"),
         (["explain", "-s", "read-only", "-P", "ours", "--", "true"], 2, "not both"),
         (["run", "-p", "x", "-c", "default_permissions=none"], 2, "undefined profile `none`"),
-        (["config", "set", "permissions.ours.filesystem.x", "all"], 2, "Invalid enum value"),
+        (["config", "set", "permissions.ours.filesystem.x", "all"], 2, "is not known; there are"),
         (["config", "set", "permissions.ours.file.x", "read"], 2, "no such key"),
     ],
 )
