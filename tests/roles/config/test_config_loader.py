@@ -31,7 +31,7 @@ def test_without_any_file_the_built_in_values_count(home):
     ("text", "line", "words"),
     [
         ("model = 3", 1, "model: must be a text"),
-        ("\nsandbox_mode = 'none'", 2, "sandbox_mode: 'none' is not known; there are danger-full-access, read-only"),
+        ("\nsandbox_mode = 'none'", 2, "sandbox_mode: 'none' is not known; there are danger-full"),
         ("[model_providers.x]\nname = 'x'\nrequest_max_retries = 'many'", 3,
          "model_providers.*request_max_retries: must be a whole number"),
         ("[agents]\nmax_threads = -1", 2, "agents.max_threads: must not be negative"),
