@@ -4,7 +4,6 @@ Expected `int | null`, got `str`  →  must be a whole number, not a text
 Invalid enum value 'all'          →  'all' is not known; there are read-only, workspace-write
 """
 
-import enum
 import re
 from collections.abc import Sequence
 
@@ -61,7 +60,7 @@ def _choices(info: msgspec.inspect.Type, steps: tuple[str, ...]) -> tuple[str | 
         case msgspec.inspect.LiteralType(values=values) if not steps:
             return tuple(one for one in values if one is not None)
         case msgspec.inspect.EnumType(cls=cls) if not steps:
-            return tuple(one.value for one in cls if isinstance(one, enum.Enum))
+            return tuple(one.value for one in cls)
         case msgspec.inspect.DictType(value_type=inner) if steps:
             return _choices(inner, steps[1:])
         case msgspec.inspect.StructType(fields=fields) if steps:

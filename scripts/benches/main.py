@@ -18,7 +18,7 @@ import peer_bench
 from machine_info import MachineSpeed, describe_machine, describe_speed
 from measurements import Curve, Row, print_table
 
-BENCHES = ("spine", "crowd", "agents", "safety", "prefix", "tricks", "curves", "soak")
+BENCHES = ("spine", "crowd", "agents", "safety", "prefix", "tricks", "curves", "soak", "chat")
 ALL = (
     "spine",
     "agents",
@@ -27,6 +27,7 @@ ALL = (
     "tricks",
     "curves",
     "soak",
+    "chat",
 )  # `crowd` is the part of `spine` about many processes
 
 
@@ -76,6 +77,7 @@ def main(arguments: list[str]) -> int:
 
 def measure(name: str, said: argparse.Namespace, peer: str | None) -> Iterator[Row | Curve]:
     """What one bench yields, each row with its floor and the installed peer's figure."""
+    import chat_bench
     import core_bench
     import many_agents_bench
     import prompt_cache_bench
@@ -102,6 +104,8 @@ def measure(name: str, said: argparse.Namespace, peer: str | None) -> Iterator[R
             rows = prompt_cache_bench.measure(quick=quick)
         case "tricks":
             rows = tricks_bench.measure(quick=quick)
+        case "chat":
+            rows = chat_bench.measure(quick=quick)
         case "soak":
             yield from soak_bench.measure(min(cycles, 1_000) if said.cycles or not quick else 100)
             return
