@@ -195,6 +195,8 @@ def streaming_run(environment: dict[str, str], cwd: str) -> Iterator[int]:
         stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
+        while not list((Path(environment["SWARM_HOME"]) / "state" / "runs").glob("*/run.json")):
+            time.sleep(0.05)
         asyncio.run(wait_streaming(environment))
         yield run.pid
     finally:
@@ -211,8 +213,6 @@ async def wait_streaming(environment: dict[str, str]) -> None:
     from swarm.supervisor.client import attach_run
 
     end, speaking = time.monotonic() + _LIMIT_S, set[str]()
-    while not list((Path(environment["SWARM_HOME"]) / "state" / "runs").glob("*/run.json")):
-        await asyncio.sleep(0.1)
     async with attach_run(environment=environment) as run:
         while not run.is_alive:  # noqa: ASYNC110 - a lock says nothing
             await asyncio.sleep(0.05)
