@@ -119,7 +119,7 @@ LAZY_COMMANDS: dict[str, LazyCommand] = {
 
 
 COMMAND_GROUPS: dict[str, tuple[str, ...]] = {  # of the short help
-    "run": ("chat", "run", "resume", "fork", "exec", "acp", "init"),
+    "run": ("chat", "run", "resume", "fork", "exec", "acp", "mcp-server", "init"),
     "watch": ("ps", "watch", "show", "log", "result", "export", "name", "archive", "rm", "prune"),
     "steer": (
         "send", "approvals", "approve", "deny", "interrupt", "pause", "continue", "set", "accept",

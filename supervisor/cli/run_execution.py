@@ -136,8 +136,7 @@ def run_in_process(
     _write_answer(target, completed)
     if notifier is not None:
         notifier.finish(completed)
-    if view.lost is not None:
-        raise view.lost
+    view.raise_lost()
     return EXIT_CODES[completed.status]
 
 
@@ -187,7 +186,7 @@ class _NotifyingDisplay:
         self._view, self._on_started = view, on_started
         self._notifier, self._turn_notifier = notifier, turn_notifier
         self.started = self.finished = False
-        self.lost: OutputLost | None = None  # raised when the result is where else it belongs
+        self._lost: OutputLost | None = None
 
     def on_feed(self, feed: AnyFeed) -> None:
         if not self.started:
@@ -206,12 +205,17 @@ class _NotifyingDisplay:
         else:
             await self._notifier.run_beside(self._view.draw, current)
 
+    def raise_lost(self) -> None:
+        """Raise OutputLost if the last lines could not be written; all else has its result."""
+        if self._lost is not None:
+            raise self._lost
+
     def finish(self, completed: RunCompleted) -> None:
         self.finished = True
         try:
             self._view.finish(completed)
         except OutputLost as error:
-            self.lost = error
+            self._lost = error
 
 
 def _result_file(show: ShowOptions) -> ResultFile | None:
