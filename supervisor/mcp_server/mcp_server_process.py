@@ -24,6 +24,10 @@ from .served_runs import ServedRuns
 _MAX_BODY_BYTES = 4 << 20
 _MOST_SESSIONS, _MOST_CONNECTIONS = 64, 128
 _GRACE_S = 2
+_ON_TERMINAL = (
+    "swarm: waiting for the messages of an MCP client, which starts this command itself; "
+    "--http serves clients that do not; Ctrl-C ends it\n"
+)
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -32,6 +36,9 @@ def serve_stdio(runs: ServedRuns, *, with_codex: bool) -> NoReturn:
     waiting in a read of stdin for ever.
     """
     _silence_libraries()
+    if sys.stdin.isatty():
+        sys.stderr.write(_ON_TERMINAL)
+        sys.stderr.flush()
     anyio.run(_serve_lines, runs, with_codex, backend="asyncio")
     sys.stderr.flush()
     os._exit(0)

@@ -34,6 +34,7 @@ _MARK = "mcp_server"  # file in a run's folder: which kind of server may reach i
 _MOST_PROMPT_BYTES = 96 << 10  # the kernel takes 128 KiB for one argument
 _CLOSE_LIMIT_S = 10.0
 _INTERRUPT_INTERVAL_S = 0.3
+_AT_WORK = frozenset({"queued", "starting", "running", "waiting", "restarting"})
 
 
 class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +99,8 @@ class ServedRuns:
         self._own.add(run.run_id)
         if not background:
             self._foreground.add(run.run_id)
-        (run.paths.folder / _MARK).write_text(self._options.authority)
+        with suppress(OSError):  # then it is reached until this server ends
+            (run.paths.folder / _MARK).write_text(self._options.authority)
         return run
 
     def _check_room(self) -> None:
@@ -131,7 +133,8 @@ class ServedRuns:
             names = os.listdir(self._places.runs)  # noqa: PTH208 - names alone
         except OSError:
             return []
-        return [name for name in names if self._is_marked(self._places.runs / name)]
+        runs = self._places.runs
+        return [name for name in names if name in self._own or self._is_marked(runs / name)]
 
     def _is_marked(self, folder: Path) -> bool:
         try:
@@ -192,7 +195,7 @@ async def stop_turn(run: LiveRun, agent: str = "") -> None:
     with suppress(SwarmError):
         for _ in range(10):
             await run.interrupt(agent)
-            agents = (await run.view()).agents
-            if not any(one.state in {"running", "starting", "waiting"} for one in agents):
+            states = {one.state for one in (await run.view()).agents}
+            if states and not states & _AT_WORK:
                 return
             await anyio.sleep(_INTERRUPT_INTERVAL_S)

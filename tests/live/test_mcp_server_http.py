@@ -87,6 +87,25 @@ async def test_a_run_an_approval_and_its_answer_over_http(rig):
     assert rig.alive() == {}
 
 
+async def test_the_token_of_the_environment_is_used_and_no_run_sees_it(rig):
+    provider = rig.script(command("echo [$SWARM_MCP_TOKEN]"), {"text": "Done"})
+    rig.environment["SWARM_MCP_TOKEN"] = given = "a-token-of-26-characters-x"
+
+    async def client() -> None:
+        async with (
+            http_server_of(rig, "--provider", provider, lines=1) as (url, _, _),
+            with_token(given) as http,
+            streamable_http_client(url, http_client=http) as streams,
+            ClientSession(*streams) as session,
+        ):
+            await session.initialize()
+            assert text_of_result(await session.call_tool("swarm_run", {"task": "x"})) == "Done"
+
+    await under_asyncio(client)
+    assert "[]" in rig.outputs()[0]
+    assert given not in rig.places.journal.joinpath("run.jsonl").read_text()
+
+
 async def test_protocol_2026_07_28_asks_by_the_result_of_the_call(rig):
     words = asking(rig)
     versions: list[str] = []

@@ -61,19 +61,19 @@ async def poll(found: Callable[[], Any]) -> Any:
 
 @asynccontextmanager
 async def http_server_of(
-    rig: Any, *words: str
+    rig: Any, *words: str, lines: int = 2
 ) -> AsyncIterator[tuple[str, str, anyio.abc.Process]]:
     """A server on a free port: its address, its token, its process."""
     arguments = [SWARM, "mcp-server", "--http", "127.0.0.1:0", "-C", str(rig.work), *words]
     async with await anyio.open_process(arguments, env=rig.environment, stdout=None) as process:
         assert process.stderr is not None
         said = b""
-        while said.count(b"\n") < 2:
+        while said.count(b"\n") < lines:
             said += await process.stderr.receive()
-        lines = said.decode().splitlines()
-        token = lines[0].removeprefix("swarm: token: ")
+        said_lines = said.decode().splitlines()
+        token = said_lines[0].removeprefix("swarm: token: ")
         try:
-            yield lines[1].rpartition(" ")[2], token, process
+            yield said_lines[-1].rpartition(" ")[2], token, process
         finally:
             with suppress(ProcessLookupError):  # the test ended it
                 process.terminate()
