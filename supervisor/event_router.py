@@ -24,6 +24,7 @@ from swarm.mailbox.protocol.events import (
     Goodbye,
     Heartbeat,
     Hello,
+    HookRan,
     ItemCompleted,
     LockGap,
     OutputArrived,
@@ -244,7 +245,7 @@ class EventRouter:
             case ProviderFallback():
                 self._note_fallback(agent, event)
                 return event, None
-            case Warned():
+            case Warned() | HookRan():
                 return event, None
             case Hello() | Heartbeat() | Goodbye() | RequestSent():
                 raise AssertionError(f"{type(event).__name__} is no record")

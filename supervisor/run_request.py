@@ -7,6 +7,7 @@ import msgspec
 from swarm.mailbox.key_wiping import is_credential_name
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.control import ChangeSettings
+from swarm.mailbox.protocol.hooks import Hook
 from swarm.mailbox.protocol.limits import (
     AskForApproval,
     Budget,
@@ -138,6 +139,7 @@ class RunRequest(Value):
     user_instructions: str = ""
     skills: tuple[Skill, ...] = ()  # enabled ones, in the order of the list
     skill_lines: tuple[str, ...] = ()  # what models are told of them
+    hooks: tuple[Hook, ...] = ()  # of every agent, in the order in which results are combined
     summary: Summary = "auto"
     verbosity: Verbosity | None = None
     context: ContextRules = ContextRules()  # what models are told, and when compaction runs

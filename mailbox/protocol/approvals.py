@@ -25,6 +25,7 @@ Cause = Literal[
     "network",  # it would reach a host that is not allowed yet
     "question",  # the model asks a person something
     "mcp_tool",  # it would call a tool of an MCP server
+    "hook",  # a hook wants it to be asked about
 ]
 
 
@@ -135,10 +136,11 @@ class ApprovalRequest(Value):
     keys: tuple[str, ...] = ()
     proposed_prefix: tuple[str, ...] = ()  # the rule that scope `always` would write; () = none
     preview: LossPreview | None = None
+    allowed_by_hook: str = ""  # id of a hook that allowed it once
 
 
 Scope = Literal["once", "session", "subtree", "always"]
-DecidedBy = Literal["person", "guardian", "grant", "nobody"]
+DecidedBy = Literal["person", "guardian", "grant", "hook", "nobody"]
 ApprovalOutcome = Literal[
     "approved",
     "denied",  # somebody said no

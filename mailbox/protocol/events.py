@@ -12,6 +12,7 @@ import msgspec
 from .base import Tagged, Value
 from .changes import CompactionInfo as CompactionInfo
 from .changes import FileChange as FileChange
+from .hooks import HookRan as HookRan
 from .items import TokenUsage
 from .parsed_command import ParsedCommand
 from .requests import AnyRequest
@@ -277,6 +278,7 @@ AnyEvent = (
     | CallBegan
     | CallEnded
     | ProviderFallback
+    | HookRan
     | TokenCount
     | Warned
     | RequestSent

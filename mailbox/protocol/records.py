@@ -13,6 +13,7 @@ from .changes import CompactionInfo, TurnDiff
 from .events import (
     CallBegan,
     CallEnded,
+    HookRan,
     ProviderFallback,
     TokenCount,
     TurnAborted,
@@ -341,6 +342,7 @@ AnyRecordBody = (
     | CallBegan
     | CallEnded
     | ProviderFallback
+    | HookRan
     | TokenCount
     | Warned
     | EnteredReviewMode

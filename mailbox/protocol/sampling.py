@@ -210,6 +210,7 @@ SampleErrorKind = Literal[
     "internal",  # a fault of the gateway, for this request only
     "repeating",  # for turns only: the model repeated the same action
     "unreadable_call",  # for turns only: its calls cannot be read, also after corrections
+    "hook",  # for turns only: a hook withheld the input or ended the session
     "no_answer",  # for turns only: it ended without an answer, also after it was asked for one
     "other",
 ]

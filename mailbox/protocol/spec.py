@@ -1,9 +1,12 @@
 """Process specs: all that a new process is told, sent at its start in a sealed file descriptor."""
 
+from typing import Literal
+
 import msgspec
 
 from .approvals import ExtraPermissions
 from .base import Tagged, Value
+from .hooks import Hook
 from .items import TokenUsage
 from .limits import Limits, ResourceLimits
 from .mcp import McpServer
@@ -155,6 +158,9 @@ class AgentSpec(Tagged):
     sandbox_required: str = ""  # why no command may leave the sandbox, whatever is approved
     allow_commit: bool = False  # a person's advance approval of commits
     prewarmed_sandbox: bool = True  # bubblewrap is started ahead for the next command
+    hooks: tuple[Hook, ...] = ()  # in the order in which their results are combined
+    # What its first turn tells SessionStart hooks; "" = they do not run in this process.
+    session_source: Literal["", "startup", "resume"] = ""
 
     @property
     def may_spawn(self) -> bool:

@@ -27,6 +27,7 @@ class Layer(Value):
     broken: str = ""  # why the file could not be read; no run starts with such a layer
     warnings: tuple[str, ...] = ()  # about its folder, or about removed keys
     files: dict[str, bytes] | None = None  # of a project: all its files by path, read once
+    project_folder: str = ""  # of a project: the folder that holds `.swarm`
 
 
 class ValueOrigin(Value):

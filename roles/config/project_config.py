@@ -15,6 +15,7 @@ from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 
 from ..guidance import find_project_root
+from ..hooks.project_hooks import has_hook_file, read_hook_files, read_scripts
 from ..skills.discovery import has_skill_folder, read_project_skills
 from .file_reading import FILE_BYTES, decode_text, folder_warnings, parse_toml, read_bounded
 from .layer_check import find_key_position
@@ -120,7 +121,7 @@ def read_project_folders(
         inner = folder / PROJECT_FOLDER
         is_project = os.path.realpath(inner) != own
         reads_config = is_project and (_is_folder(inner) or os.path.lexists(folder / MCP_FILE))
-        if not (reads_config or has_skill_folder(folder)):
+        if not (reads_config or has_skill_folder(folder) or has_hook_file(folder)):
             continue
         one = _read_folder(folder, str(root), limit_bytes=left, reads_config=reads_config)
         if len(found) == MAX_FOLDERS:
@@ -147,11 +148,15 @@ def _read_folder(folder: Path, root: str, *, limit_bytes: int, reads_config: boo
     blank = ProjectFolder(folder=str(folder), root=root)
     try:
         files.update(read_project_skills(folder))
+        files.update(read_hook_files(folder))
         for path, limit in _config_files(folder / PROJECT_FOLDER) if reads_config else ():
             files[str(path)] = read_bounded(path, limit_bytes=limit)
         for name in _referenced(folder / PROJECT_FOLDER, files):
             if name not in files:
                 files[name] = _read_referenced(Path(name), root)
+        config = str(folder / PROJECT_FOLDER / "config.toml")
+        table = _values(Path(config), files.get(config)).get("hooks")
+        files.update(read_scripts(folder, files, table))
         if sum(map(len, files.values())) > limit_bytes:
             raise UsageError(f"{folder / PROJECT_FOLDER}: over {_MAX_BYTES >> 20} MiB in all")
     except (UsageError, OSError) as error:
@@ -164,9 +169,8 @@ def _config_files(inner: Path) -> Iterator[tuple[Path, int]]:
     """(file, size limit) of all relevant files. Raises UsageError if there are too many entries."""
     if os.path.lexists(inner.parent / MCP_FILE):
         yield inner.parent / MCP_FILE, FILE_BYTES
-    for name in ("config.toml", "hooks.json"):  # hooks are not run yet, but a change in them counts
-        if os.path.lexists(inner / name):
-            yield inner / name, FILE_BYTES
+    if os.path.lexists(inner / "config.toml"):
+        yield inner / "config.toml", FILE_BYTES
     seen = 0
     for top, suffix in (("rules", ".rules"), ("agents", ".toml")):
         for place, folders, names in os.walk(inner / top):
@@ -240,7 +244,7 @@ def _layer(one: ProjectFolder, *, ignored: str) -> Layer:
     source = str(path) if has_config or one.problem else one.folder
     layer = Layer(
         name="project", source=source, ignored=ignored, exists=data is not None,
-        files={} if ignored else one.files,
+        files={} if ignored else one.files, project_folder=one.folder,
     )  # fmt: skip
     if ignored or not {str(path), str(one.mcp_file)} & one.files.keys():
         return layer

@@ -72,6 +72,7 @@ class Requirements(Value):
     network: NetworkRequirements | None = None
     deny_read: tuple[str, ...] = ()
     mcp_servers: dict[str, McpIdentity] | None = None  # None: any
+    managed_hooks_only: bool = False
     reviewer_policy: str | None = None
     pins: Toml = {}
     places: dict[str, str] = {}

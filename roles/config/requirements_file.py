@@ -120,6 +120,7 @@ class RequirementsFile(Value, forbid_unknown_fields=True):
     experimental_network: _Network | None = None
     permissions: _Permissions | None = None
     guardian_policy_config: str | None = None
+    allow_managed_hooks_only: bool | None = None
     pins: Toml | None = None
 
 
@@ -179,6 +180,7 @@ def _translate(file: RequirementsFile, layer: Layer) -> Requirements:
         if file.mcp_servers is None
         else {name: one.identity for name, one in file.mcp_servers.items()},
         reviewer_policy=file.guardian_policy_config,
+        managed_hooks_only=bool(file.allow_managed_hooks_only),
         pins=_pins(file.pins, layer),
     )
 

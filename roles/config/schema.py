@@ -297,6 +297,8 @@ class Config(ModelKeys):
     # swarm's own; overrides the profile's table when enabled
     network: NetworkTable = NetworkTable()
     skills: SkillsTable = SkillsTable()
+    # Codex's shape; every layer's hooks run (`hooks/hook_file.py` reads each layer's own table)
+    hooks: Toml = {}
     mcp_servers: dict[str, McpServerTable] = {}
     default_permissions: str | None = None
     permissions: dict[str, PermissionProfile] = {}
@@ -333,7 +335,7 @@ _CODEX = """
     feedback check_for_update_on_startup otel apps
     plugins marketplaces notice file_opener hide_agent_reasoning show_raw_agent_reasoning
     disable_paste_burst tui experimental_use_unified_exec_tool
-    experimental_use_freeform_apply_patch profiles projects windows hooks
+    experimental_use_freeform_apply_patch profiles projects windows
 """
 CODEX_KEYS = frozenset(_CODEX.split())
 # Codex's keys without effect within supported tables.

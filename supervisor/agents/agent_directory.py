@@ -65,7 +65,7 @@ class AgentDirectory:
             self.add(agent)
         if agent.path == ROOT_PATH and not agent.has_started:
             agent.end_start()
-        agent.has_started = True
+        agent.note_process()
         for mail in agent.unread_mail.values():
             self._watch_mail(agent, mail)
         if (parent := self.members.get(agent.plan.parent or "")) and agent.plan.reports:

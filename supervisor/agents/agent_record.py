@@ -172,6 +172,7 @@ class Agent:
         self.plan, self.phase = plan, phase
         self.process = AgentProcess(0)  # the present or the last one; epoch 0: none so far
         self.has_started = False  # a process of it has started, in any part of the run
+        self.has_begun_here = False  # a process of it has started in this supervisor's life
         self.is_starting = False  # a task starts a process of it
         self.start_scope: trio.CancelScope | None = None  # of its first start, while in progress
         self.suspended: SuspendedTurn | None = None
@@ -203,6 +204,10 @@ class Agent:
     @property
     def path(self) -> str:
         return self.plan.path
+
+    def note_process(self) -> None:
+        """A process of it has started."""
+        self.has_started = self.has_begun_here = True
 
     @property
     def epoch(self) -> int:

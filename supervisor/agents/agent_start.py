@@ -6,7 +6,7 @@ Any failure before the commit frees the slot and kills the child; the caller's s
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 import trio
@@ -249,6 +249,8 @@ def build_agent_spec(
         ),
         user_instructions="" if plan.slotless else request.user_instructions,
         skills=() if plan.slotless else request.skill_lines,
+        hooks=() if plan.slotless else request.hooks,
+        session_source=_session_source(running, agent),
         context=with_overrides(
             context_rules_for(request.context, of_project=not plan.slotless), plan.role.context
         ),
@@ -266,6 +268,13 @@ def build_agent_spec(
         verbosity=plan.verbosity,
         paused=running.agents.is_paused(agent),
     )
+
+
+def _session_source(running: RunContext, agent: Agent) -> Literal["", "startup", "resume"]:
+    """What the root's first process in this supervisor's life tells its SessionStart hooks."""
+    if agent.has_begun_here:
+        return ""
+    return "resume" if running.request.resumes else "startup"
 
 
 def hidden_paths(running: RunContext) -> tuple[str, ...]:

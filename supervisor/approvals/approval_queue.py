@@ -29,6 +29,8 @@ from .broker import AskSettings, Broker
 from .refusal_texts import granted_notice
 from .saved_rules import save_rule, send_rules_to_all
 
+_APPROVING_EVENTS = ("PreToolUse", "PermissionRequest")
+
 
 class ApprovalQueue(NamedTuple):
     """What other parts of the supervisor use."""
@@ -60,7 +62,10 @@ def open_approval_queue(
     request = running.request
     past = fold_approvals(run_records(running.paths)) if request.resumes else ApprovalsPast()
     settings = AskSettings(
-        timeout_s=request.approval_timeout_s, reviewer=reviewer, unix_s=running.entropy.unix_s
+        timeout_s=request.approval_timeout_s,
+        reviewer=reviewer,
+        unix_s=running.entropy.unix_s,
+        hooks=frozenset(hook.hook_id for hook in request.hooks if hook.event in _APPROVING_EVENTS),
     )
 
     def limits_of(path: str) -> Limits | None:

@@ -16,6 +16,8 @@ from swarm.mailbox.protocol.approvals import (
     ApprovalRequest,
     DecidedBy,
     PendingApproval,
+    PermissionsAction,
+    QuestionsAction,
     Scope,
 )
 from swarm.mailbox.protocol.limits import Limits
@@ -60,6 +62,7 @@ class AskSettings(NamedTuple):
     timeout_s: float | None = None  # for a person; None: until the run's deadline
     reviewer: AutoReviewer | None = None
     unix_s: Callable[[], float] = time.time
+    hooks: frozenset[str] = frozenset()  # ids of hooks that may approve
 
 
 class Broker:
@@ -117,6 +120,8 @@ class Broker:
                 return same.decided
         entry = self._open_approval(agent, request, route)
         try:
+            if self._is_allowed_by_hook(request):
+                return await self._approve_by_hook(entry)
             return await self._wait(entry)
         finally:
             if entry.is_open:
@@ -134,6 +139,26 @@ class Broker:
         if route == "guardian" and self._settings.reviewer is None:
             return NoReviewer(why="this run has no reviewer")
         return route
+
+    def _is_allowed_by_hook(self, request: ApprovalRequest) -> bool:
+        """A hook of this run approves a single action; no question of a model, no lasting right."""
+        is_action = not isinstance(request.action, QuestionsAction | PermissionsAction)
+        return is_action and request.allowed_by_hook in self._settings.hooks
+
+    async def _approve_by_hook(self, entry: OpenApproval) -> Decided:
+        await entry.written.wait()
+        request = entry.request
+        decided = Decided(
+            outcome="approved",
+            by="hook",
+            text=f"allowed once by hook {request.allowed_by_hook}",
+            permissions=granted_permissions(request),
+        )
+        if entry.is_open:
+            self.resolve(entry, decided)
+        await entry.done.wait()
+        assert entry.decided is not None
+        return entry.decided
 
     def _find_same_request(self, request: ApprovalRequest) -> OpenApproval | None:
         for one in self._open.values():

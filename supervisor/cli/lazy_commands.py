@@ -95,6 +95,9 @@ LAZY_COMMANDS: dict[str, LazyCommand] = {
     "skills": LazyCommand(
         "skills_commands", "List, show, check and make skills: folders with a SKILL.md."
     ),
+    "hooks": LazyCommand(
+        "hooks_commands", "List, try and switch off hooks: programs that run in a session."
+    ),
     "config": LazyCommand(
         "config_commands", "Show and change the configuration, with the origin of each value."
     ),

@@ -15,6 +15,7 @@ from swarm.mailbox.protocol.events import (
     CallEnded,
     CommandCall,
     FileChange,
+    HookRan,
     PatchCall,
     PlanCall,
     ProviderFallback,
@@ -45,6 +46,7 @@ from .record_description import (
     describe_doing,
     describe_end,
     describe_fallback,
+    describe_hook,
     describe_replaced,
     describe_sandbox,
     describe_turn_diff,
@@ -115,10 +117,8 @@ class AgentTranscript:
                 self._count = body
             case TurnDiff() as body:
                 yield _line(f"— the turn changed {describe_turn_diff(body)} —", DIM)
-            case ProviderFallback() as body:
-                yield _line(f"warning: {describe_fallback(body)}", WARN)
-            case Warned(message=message):
-                yield _line(f"warning: {message}", WARN)
+            case ProviderFallback() | HookRan() | Warned() as body:
+                yield _notice(body)
             case ProcessEnded(orderly=False) as body:
                 yield _line(f"process {body.pid} ended: {body.reason}", BAD)
                 yield from _indented(body.stderr_tail, DIM, limit=_OUTPUT_LINES)
@@ -248,3 +248,13 @@ def _head(text: str, limit: int | None) -> list[str]:
 def _line(text: str, style: Style) -> Text:
     indent = len(text) - len(text.lstrip(" "))
     return Text(" " * indent + clean_line(text, limit=2_000), style=style)
+
+
+def _notice(body: ProviderFallback | HookRan | Warned) -> Text:
+    match body:
+        case ProviderFallback():
+            return _line(f"warning: {describe_fallback(body)}", WARN)
+        case HookRan():
+            return _line(describe_hook(body), DIM if body.status == "completed" else WARN)
+        case Warned(message=message):
+            return _line(f"warning: {message}", WARN)

@@ -40,6 +40,7 @@ _CAUSES = {
     "commit": "it would write the repository's own data",
     "network": "it would reach a host that is not allowed yet",
     "question": "the model asks",
+    "hook": "a hook wants it to be asked about",
     "mcp_tool": "it would call a tool of an MCP server that may change something or reach out",
 }
 _MOST_LINES = 12

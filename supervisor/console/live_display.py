@@ -24,13 +24,13 @@ from rich.segment import ControlType
 from rich.text import Text
 
 from swarm.mailbox.protocol.control import AnyFeed, Recorded, RunView
-from swarm.mailbox.protocol.events import ProviderFallback, Warned
+from swarm.mailbox.protocol.events import HookRan, ProviderFallback, Warned
 from swarm.mailbox.protocol.records import GatewayEnded, RunCompleted
 
 from .approval_panel import ApprovalPanel
 from .columns import Line
 from .final_answer import closing_lines, print_final_answer
-from .record_description import describe_fallback
+from .record_description import describe_fallback, hook_warning
 from .safe_text import clean_line
 from .terminal import ColorChoice, page_width
 from .theme import WARN, Glyphs, glyphs_for, make_console
@@ -122,6 +122,8 @@ class LiveDisplay:
                 self._notice(f"warning: {feed.record.agent} {body.message}")
             elif isinstance(body, ProviderFallback):
                 self._notice(f"warning: {feed.record.agent} {describe_fallback(body)}")
+            elif isinstance(body, HookRan) and hook_warning(body):
+                self._notice(f"warning: {feed.record.agent} {hook_warning(body)}")
             elif isinstance(body, GatewayEnded):
                 self._notice(f"warning: the gateway ended: {body.reason}")
             if self._panel is not None:

@@ -13,6 +13,7 @@ from swarm.mailbox.protocol.changes import TurnDiff
 from swarm.mailbox.protocol.events import (
     CallBegan,
     CallEnded,
+    HookRan,
     ProviderFallback,
     TokenCount,
     TurnAborted,
@@ -65,6 +66,7 @@ from .number_format import render_count, render_span, render_time, render_usd
 from .record_description import (
     describe_end,
     describe_fallback,
+    describe_hook,
     describe_item,
     describe_replaced,
     describe_sandbox,
@@ -144,6 +146,8 @@ def describe_body(body: AnyRecordBody) -> str:  # noqa: C901 - one case for each
             return clean_line(f"{mail_id} {'dead' if dead else 'handled'} {reason}")
         case ProviderFallback():
             return describe_fallback(body)
+        case HookRan():
+            return describe_hook(body)
         case Warned(message=message):
             return clean_line(message)
         case FanOutPlanned(items=items, role=role, concurrency=concurrency):

@@ -16,6 +16,7 @@ from swarm.mailbox.protocol.control import AnyFeed, Recorded, RunView, Transient
 from swarm.mailbox.protocol.events import (
     CallBegan,
     CallEnded,
+    HookRan,
     PlanCall,
     ProviderFallback,
     TurnAborted,
@@ -60,6 +61,7 @@ from .record_description import (
     describe_throttle,
     describe_turn_diff,
     describe_waiting,
+    hook_warning,
 )
 from .safe_text import clean_block, clean_line, first_line
 from .terminal import is_terminal
@@ -174,8 +176,8 @@ class PlainLines:
                 return [describe_replaced(body)]
             case TurnDiff() as body:
                 return [f"the turn changed {clean_line(describe_turn_diff(body))}"]
-            case ProviderFallback() | Warned() as body:
-                return [_warning(body)]
+            case ProviderFallback() | Warned() | HookRan() as body:
+                return _warnings(body)
             case ProcessEnded(orderly=False) as body:
                 return [f"warning: process {body.pid} ended: {clean_line(body.reason)}"]
             case AgentEnded() as body:
@@ -303,6 +305,12 @@ class PlainDisplay:
             self._spool.put((line + "\n").encode(encoding, "replace"))
 
 
-def _warning(body: ProviderFallback | Warned) -> str:
-    text = clean_line(body.message) if isinstance(body, Warned) else describe_fallback(body)
-    return f"warning: {text}"
+def _warnings(body: ProviderFallback | Warned | HookRan) -> list[str]:
+    match body:
+        case ProviderFallback():
+            text = describe_fallback(body)
+        case Warned(message=message):
+            text = clean_line(message)
+        case HookRan():
+            text = hook_warning(body)
+    return [f"warning: {text}"] if text else []

@@ -12,6 +12,7 @@ from swarm.mailbox.protocol.events import (
     CallEnded,
     CommandCall,
     FileChange,
+    HookRan,
     McpCall,
     OtherCall,
     PatchCall,
@@ -57,6 +58,19 @@ def describe_fallback(taken: ProviderFallback) -> str:
     now = f"{taken.provider} {taken.model or '(its default model)'}"
     text = f"provider {failed} failed ({taken.kind}): {taken.message}"
     return f"{clean_line(text, limit=_LIMIT)}; from now on {clean_line(now)} answers"
+
+
+def describe_hook(ran: HookRan) -> str:
+    """Which hook ran for what, what came of it, and its text."""
+    outcome = ran.decision if ran.status in ("completed", "blocked") else ran.status
+    text = f"{ran.event} hook {ran.hook_id} ({ran.command}): {outcome or 'no opinion'}"
+    said = f": {ran.text}" if ran.text else ""
+    return clean_line(f"{text}, {render_span(ran.duration_s)}{said}", limit=_LIMIT)
+
+
+def hook_warning(ran: HookRan) -> str:
+    """The line for a hook that failed or stopped something; "" for any other."""
+    return describe_hook(ran) if ran.status != "completed" else ""
 
 
 def describe_call(detail: AnyCallDetail) -> str:

@@ -13,6 +13,7 @@ from swarm.mailbox.protocol.control import AgentState, AgentView
 from swarm.mailbox.protocol.events import (
     CallBegan,
     CallEnded,
+    HookRan,
     OutputArrived,
     ProviderFallback,
     ReasoningArrived,
@@ -44,6 +45,7 @@ from .record_description import (
     describe_call,
     describe_doing,
     describe_fallback,
+    describe_hook,
     describe_sandbox,
     describe_waiting,
 )
@@ -92,6 +94,8 @@ def reduce_agent(view: AgentView, body: AnyRecordBody, at: float) -> AgentView:
         case ProviderFallback():
             slug = clean_line(body.model or view.model)
             return replace(view, note=describe_fallback(body), model=slug)
+        case HookRan() if body.status != "completed":
+            return replace(view, note=describe_hook(body))
         case Warned(message=message):
             return replace(view, note=clean_line(message))
         case MailPosted() | MailHandled():

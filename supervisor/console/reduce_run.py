@@ -13,7 +13,7 @@ from swarm.mailbox.protocol.approvals import (
     PendingApproval,
 )
 from swarm.mailbox.protocol.control import AgentView, RunView
-from swarm.mailbox.protocol.events import ProviderFallback, TokenCount, TurnStarted, Warned
+from swarm.mailbox.protocol.events import HookRan, ProviderFallback, TokenCount, TurnStarted, Warned
 from swarm.mailbox.protocol.gateway import RateLimits, ReservationReleased, ResponseBilled
 from swarm.mailbox.protocol.limits import Budget
 from swarm.mailbox.protocol.records import (
@@ -64,7 +64,7 @@ def reduce_run(run: RunView, body: AnyRecordBody, at: float) -> RunView:
             return replace(run, rate_limits=windows)
         case ResponseBilled() | ReservationReleased():
             return _billed(run, body)
-        case Warned() | GatewayEnded() | ProviderFallback():
+        case Warned() | GatewayEnded() | ProviderFallback() | HookRan(status="failed"):
             return replace(run, warnings=run.warnings + 1)
         case FanOutPlanned(items=items):
             return replace(run, fan_total=len(items), fan_done=0, fan_failed=0)

@@ -72,6 +72,7 @@ _CAUSES: dict[Cause, str] = {
     "commit": "it would write the repository's own data",
     "network": "it would reach a host that is not allowed yet",
     "question": "a question to the user",
+    "hook": "a hook of the person or the project wants it to be asked about",
     "mcp_tool": "it would call a tool of an MCP server that may change something or reach out",
 }
 

@@ -7,6 +7,7 @@ from swarm.mailbox.protocol.changes import TurnDiff
 from swarm.mailbox.protocol.events import (
     CallBegan,
     CallEnded,
+    HookRan,
     ProviderFallback,
     TokenCount,
     TurnAborted,
@@ -44,6 +45,7 @@ from .json_lines import (
     ContextRestoredLine,
     ErrorLine,
     ErrorText,
+    HookCompletedLine,
     ItemCompletedLine,
     JsonLine,
     ProviderFallbackLine,
@@ -97,6 +99,8 @@ class JsonAgent:
                 return []
             case ProviderFallback() as body:
                 return [_fallback_line(body)]
+            case HookRan() as body:
+                return [_hook_line(body)]
             case Warned(message=message):
                 return [WarningLine(message=message)]
             case EnteredReviewMode(target=target, hint=hint, reviewer=by):
@@ -216,6 +220,14 @@ def _approval_line(body: ApprovalRequested | ApprovalResolved, path: str) -> Jso
         agent=path, id=body.approval_id, kind=action_kind(request.action), action=request.action,
         cause=request.cause, reason=request.reason, reviewer=body.reviewer,
         preview=request.preview,
+    )  # fmt: skip
+
+
+def _hook_line(ran: HookRan) -> HookCompletedLine:
+    return HookCompletedLine(
+        id=ran.hook_id, event=ran.event, command=ran.command, source=ran.source,
+        status=ran.status, decision=ran.decision, text=ran.text, call_id=ran.call_id,
+        duration_ms=int(ran.duration_s * 1000),
     )  # fmt: skip
 
 

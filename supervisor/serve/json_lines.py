@@ -199,6 +199,20 @@ class ProviderFallbackLine(JsonLine, tag="provider.fallback"):
     model: str | None  # None: the provider's default
 
 
+class HookCompletedLine(JsonLine, tag="hook.completed"):
+    """A hook has ended; Codex's event of this name, flat."""
+
+    id: str
+    event: str
+    command: str
+    source: str
+    status: str  # completed, failed, blocked, stopped
+    decision: str
+    text: str
+    call_id: str
+    duration_ms: int
+
+
 class RateLimitsLine(JsonLine, tag="rate_limits"):
     windows: tuple[JsonRateLimit, ...]
 

@@ -15,11 +15,16 @@ from swarm.mailbox.entropy import SYSTEM_ENTROPY, EntropySources
 from swarm.mailbox.interfaces import Mailbox
 from swarm.mailbox.protocol.base import PROTOCOL_VERSION
 from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello, encode_event
+from swarm.mailbox.protocol.hooks import Hook
 from swarm.mailbox.protocol.requests import EnvironmentReply, GetEnvironment
 from swarm.mailbox.protocol.spec import AgentSpec
+from swarm.roles.hooks.hook_output import HookEnd
 
 from ..current_spec import CurrentSpec
 from ..exec.exec_sessions import EnvironmentSource
+from ..hooks.hook_dispatch import HookDispatcher
+from ..hooks.session_hooks import SessionHooks
+from ..hooks.tool_hooks import ToolHooks
 from ..sandbox.landlock import lock_gap
 from ..tools.approval_requester import ApprovalRequester
 from ..tools.orchestrator import Orchestrator, ToolRegistry
@@ -62,6 +67,10 @@ class ToolHost(Protocol):
         """End all commands within a limited time."""
         ...
 
+    async def run_hook(self, hook: Hook, payload: bytes) -> HookEnd:
+        """Run a hook with this input; nothing of it is left when it returns."""
+        ...
+
 
 async def run_agent_lifecycle(
     current: CurrentSpec,
@@ -90,10 +99,10 @@ async def run_agent_lifecycle(
     reporter = Reporter(post)
     team = TeamClient(current, reporter, Inbox(entropy.new_id))
     tools.set_environment_source(partial(_request_environment, reporter, spec))
-    registry = tools.make_registry(reporter, team)
-    approvals = ApprovalRequester(current, reporter, team.inbox.add_note)
-    orchestrator = Orchestrator(registry, reporter, approvals)
-    state = AgentState(current, reporter, team, orchestrator, dial=dial, entropy=entropy)
+    orchestrator, hooks = _make_orchestrator(current, reporter, team, tools)
+    state = AgentState(
+        current, reporter, team, orchestrator, hooks=hooks, dial=dial, entropy=entropy
+    )
     session = AgentSession(state)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reporter.run_outbox)
@@ -111,6 +120,19 @@ async def run_agent_lifecycle(
         with trio.move_on_after(max(0.1, shutdown.grace_s)):
             await reporter.flush()
         nursery.cancel_scope.cancel()
+
+
+def _make_orchestrator(
+    current: CurrentSpec, reporter: Reporter, team: TeamClient, tools: ToolHost
+) -> tuple[Orchestrator, SessionHooks]:
+    """What performs calls, and the hooks that concern no call."""
+    registry = tools.make_registry(reporter, team)
+    dispatcher = HookDispatcher(current, reporter, tools.run_hook, team.inbox.add_note)
+    tool_hooks = ToolHooks(dispatcher)
+    approvals = ApprovalRequester(current, reporter, tool_hooks, team.inbox.add_note)
+    return Orchestrator(registry, reporter, approvals, tool_hooks), SessionHooks(
+        dispatcher, current
+    )
 
 
 async def _send_heartbeats(state: AgentState, tools: ToolHost) -> None:

@@ -38,6 +38,7 @@ from swarm.mailbox.protocol.spec import AgentSpec
 from swarm.roles.login_shell import find_shell, shell_name
 
 from ..current_spec import CurrentSpec
+from ..hooks.session_hooks import SessionHooks
 from ..tools.orchestrator import Orchestrator
 from ..tools.team_client import TeamClient
 from .context import context_blocks
@@ -71,11 +72,12 @@ class AgentState:
         team: TeamClient,
         orchestrator: Orchestrator,
         *,
+        hooks: SessionHooks,
         dial: OpenMailbox,
         entropy: EntropySources = SYSTEM_ENTROPY,
     ) -> None:
         self._current, self.reporter, self.team = current, reporter, team
-        self.inbox, self.orchestrator = team.inbox, orchestrator
+        self.inbox, self.orchestrator, self.hooks = team.inbox, orchestrator, hooks
         spec = current.spec
         self._entropy = entropy
         self.new_id, self.noise = self._entropy.new_id, self._entropy.noise
@@ -291,6 +293,15 @@ class AgentState:
 
     def record_input(self, turn: Turn, user_input: UserInput) -> None:
         """Record a person's input; its output schema holds for the rest of the turn."""
+        if not self.inbox.take_check(user_input) and self.hooks.checks_prompts:
+            # The turn ended before the hooks saw it: they may have refused it.
+            self.record(
+                turn.turn_id,
+                context_blocks.withheld_message("the turn ended before its hooks had seen it"),
+                source="note",
+                item_id=user_input.input_id,
+            )
+            return
         turn.output_schema = user_input.output_schema or turn.output_schema
         for skill in context_blocks.skill_messages(user_input.parts):
             self.record(turn.turn_id, skill, source="note")

@@ -16,6 +16,7 @@ from swarm.mailbox.protocol.events import (
     CallBegan,
     CallEnded,
     CommandCall,
+    HookRan,
     McpCall,
     OtherCall,
     PatchCall,
@@ -79,6 +80,8 @@ def _smaller(event: AnyEvent) -> Iterator[AnyEvent]:
             | ProviderFallback(message=message)
         ):
             yield replace(event, message=_cut(message))
+        case HookRan(text=text):
+            yield replace(event, text=_cut(text))
         case _:
             return
 

@@ -18,7 +18,14 @@ from swarm.mailbox.protocol.approvals import ExtraPermissions
 from swarm.mailbox.protocol.limits import DangerFullAccess, ProfilePolicy, ReadOnly, SandboxPolicy
 from swarm.mailbox.protocol.spec import AgentSpec, FolderIdentity, ShellEnvironmentPolicy
 
-from ..sandbox.sandbox_plan import SandboxPlan, SandboxUnavailable, allowed_sockets, plan_sandbox
+from ..sandbox.sandbox_plan import (
+    SandboxPlan,
+    SandboxUnavailable,
+    allowed_sockets,
+    by_depth,
+    pinned_folders,
+    plan_sandbox,
+)
 from ..sandbox.sandbox_probe import probe_sandbox
 
 
@@ -62,7 +69,46 @@ def plan_command(
         proxied=spec.limits.network,
     )
     ca_bundle = spec.ca_bundle if plan.proxied else ""
-    return msgspec.structs.replace(plan, ca_bundle=ca_bundle, since_s=spec.run_began_s)
+    plan = msgspec.structs.replace(plan, ca_bundle=ca_bundle, since_s=spec.run_began_s)
+    return _with_scripts_protected(spec, plan) if spec.hooks else plan
+
+
+def plan_hook(spec: AgentSpec, *, network: bool) -> SandboxPlan:
+    """The plan for a hook of this agent: as for a command, but without network unless it asks.
+
+    A locked role's launcher allows nothing but the role's own plan. Raises SandboxUnavailable.
+    """
+    policy, limits = spec.limits.sandbox, spec.limits
+    if spec.role.locked or isinstance(policy, DangerFullAccess):
+        return plan_command(spec, policy, spec.cwd)
+    if limits.network is None:
+        policy = msgspec.structs.replace(policy, network_access=network)
+    elif not network:
+        spec = msgspec.structs.replace(spec, limits=msgspec.structs.replace(limits, network=None))
+        policy = msgspec.structs.replace(policy, network_access=False)
+    return plan_command(spec, policy, spec.cwd)
+
+
+def _with_scripts_protected(spec: AgentSpec, plan: SandboxPlan) -> SandboxPlan:
+    """No command may change a script of a hook, or rename a folder above it."""
+    named = {script.path for hook in spec.hooks for script in hook.scripts if script.sha256}
+    scripts = [
+        path
+        for path in sorted(named)
+        if os.path.exists(path)  # noqa: PTH110
+        and any(is_within(path, root) for root in plan.writable)
+        and not any(is_within(path, shut) for shut in plan.protected)
+    ]
+    if not scripts:
+        return plan
+    protected = (*plan.protected, *scripts)
+    closed = (*protected, *plan.hidden, *plan.covered)
+    pinned = {*plan.pinned, *pinned_folders(plan.writable, closed=closed, others=plan.missing)}
+    return msgspec.structs.replace(
+        plan,
+        protected=tuple(sorted(protected, key=by_depth)),
+        pinned=tuple(sorted(pinned, key=by_depth)),
+    )
 
 
 def check_hidden_folders(folders: tuple[FolderIdentity, ...]) -> None:

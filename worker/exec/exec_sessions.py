@@ -14,15 +14,23 @@ import trio
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.approvals import ExtraPermissions
+from swarm.mailbox.protocol.hooks import Hook
 from swarm.mailbox.protocol.limits import SandboxPolicy
 from swarm.mailbox.proxy_environment import without_proxy_variables
+from swarm.roles.hooks.hook_scripts import PROJECT_VARIABLES
 from swarm.roles.login_shell import find_shell
 
 from ..current_spec import CurrentSpec
 from ..proxy.blocked_texts import blocked_texts
 from ..sandbox.denial_detection import is_sandbox_denial
 from ..sandbox.sandbox_plan import SandboxPlan
-from .command_plan import FORCED_VARIABLES, check_workdir, command_environment, plan_command
+from .command_plan import (
+    FORCED_VARIABLES,
+    check_workdir,
+    command_environment,
+    plan_command,
+    plan_hook,
+)
 from .command_route import RouteRequest
 from .command_state import LauncherGone
 from .exec_outcome import (
@@ -45,7 +53,13 @@ from .exec_outcome import (
 from .exec_session import ExecSession, OnOutput, SessionSlots, choose_session_to_close
 from .launcher_client import LauncherClient
 from .prewarmed_sandbox import PrewarmedSandbox
-from .running_command import CommandRequest, InputClosed, start_command
+from .running_command import (
+    CommandRequest,
+    GivenFiles,
+    InputClosed,
+    RunningCommand,
+    start_command,
+)
 
 EnvironmentSource = Callable[[], Awaitable[Mapping[str, str]]]
 _SYSTEM_RANDOM = random.SystemRandom()  # has no state, so a fork may share it
@@ -140,6 +154,41 @@ class ExecSessions:
             if self._snapshot is None:
                 given = self._current.spec.environment
                 self._snapshot = given if self._source is None else await self._source()
+
+    async def start_hook(self, hook: Hook, files: GivenFiles) -> RunningCommand:
+        """Start a hook's command, outside of the sessions; the caller ends and closes it.
+
+        A project's hook starts in the project's folder. Raises SwarmError, OSError.
+        """
+        await self.load_environment()
+        spec = self._current.spec
+        folder = hook.folder or spec.cwd
+        plan = plan_hook(spec, network=hook.network)
+        check_workdir(plan, folder)
+        if not plan.is_sandboxed:
+            await self._prewarmed.discard()
+        request = ExecRequest(
+            argv=self.shell_argv(hook.command),
+            cwd=folder,
+            policy=spec.limits.sandbox,
+            environment=dict.fromkeys(PROJECT_VARIABLES, folder),
+        )
+        endpoint = spec.proxy_endpoint if hook.network else ""
+        return await start_command(
+            self._launcher,
+            CommandRequest(
+                argv=request.argv,
+                cwd=folder,
+                environment=self._environment(request, plan),
+                sandbox=plan,
+                limits=request.limits,
+                resources=spec.resources,
+                route=RouteRequest(
+                    endpoint=endpoint, ticket=spec.network_ticket, command=hook.command
+                ),
+            ),
+            files=files,
+        )
 
     def set_environment_source(self, source: EnvironmentSource) -> None:
         """Set the source that is asked once for the environment; without one the spec's is used."""

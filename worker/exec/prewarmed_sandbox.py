@@ -25,7 +25,7 @@ from ..sandbox.mount_fingerprint import MountFingerprint
 from ..sandbox.sandbox_probe import find_system_program
 from .launcher_client import LauncherClient
 from .launcher_protocol import CommandLimits
-from .running_command import CommandRequest, RunningCommand, start_command
+from .running_command import CommandRequest, GivenFiles, RunningCommand, start_command
 
 LIFETIME_S = 5.0  # unused; meanwhile the placeholders of its plan are in the folder
 _START_DELAY_S = 0.001  # so that the command that has just begun goes first
@@ -170,7 +170,7 @@ async def _start_waiting_shell(
         try:
             fingerprint = undo.enter_context(MountFingerprint(_mounted_paths(request)))
             waiting = msgspec.structs.replace(request, argv=(shell,))
-            command = await start_command(launcher, waiting, stdin_fd=script)
+            command = await start_command(launcher, waiting, files=GivenFiles(stdin_fd=script))
         finally:
             os.close(script)
         undo.pop_all()

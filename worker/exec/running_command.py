@@ -12,6 +12,7 @@ import pty
 import signal
 import struct
 import termios
+from typing import NamedTuple
 
 import trio
 
@@ -143,13 +144,20 @@ class RunningCommand:
         return self._prepared.close()
 
 
+class GivenFiles(NamedTuple):
+    """Files for a command without a terminal; the caller keeps them."""
+
+    stdin_fd: int | None = None  # None: no input
+    stderr_fd: int | None = None  # None: where its output goes
+
+
+NO_FILES = GivenFiles()
+
+
 async def start_command(
-    launcher: LauncherClient, request: CommandRequest, *, stdin_fd: int | None = None
+    launcher: LauncherClient, request: CommandRequest, *, files: GivenFiles = NO_FILES
 ) -> RunningCommand:
     """Start a command; return when its program runs.
-
-    Args:
-        stdin_fd: Its input where it has no terminal; the caller keeps it. None: no input.
 
     Raises CommandNotStarted, SandboxUnavailable, LauncherGone. The caller closes the result.
     """
@@ -165,7 +173,7 @@ async def start_command(
     try:
         if request.sandbox.proxied:
             route = CommandRoute(request.route or RouteRequest(endpoint="", ticket=b""))
-        fd, launched = await _launch(launcher, request, prepared, route, stdin_fd)
+        fd, launched = await _launch(launcher, request, prepared, route, files)
     except BaseException:
         prepared.close()
         if route is not None:
@@ -192,7 +200,7 @@ async def _launch(
     request: CommandRequest,
     prepared: PreparedCommand,
     route: CommandRoute | None,
-    stdin_fd: int | None,
+    files: GivenFiles,
 ) -> tuple[int, CommandLaunched]:
     """Our end of the command's input and output, and the launcher's reply."""
     order = LaunchOrder(
@@ -211,14 +219,16 @@ async def _launch(
         ours, given, taken = _open_stdio(tty=request.tty)
         for fd in {given, taken}:
             theirs.callback(os.close, fd)
-        if stdin_fd is not None and not request.tty:
-            given = stdin_fd
+        errors = taken
+        if not request.tty:
+            given = given if files.stdin_fd is None else files.stdin_fd
+            errors = taken if files.stderr_fd is None else files.stderr_fd
         inner = () if prepared.filter_fd is None else (prepared.filter_fd,)
         if route is not None:
             inner = (*inner, route.entrypoint_fd)
         try:
             launched = await launcher.launch(
-                order, stdin_fd=given, stdout_fd=taken, stderr_fd=taken, bwrap_fds=inner
+                order, stdin_fd=given, stdout_fd=taken, stderr_fd=errors, bwrap_fds=inner
             )
         except BaseException:
             os.close(ours)

@@ -36,6 +36,7 @@ _WHY: dict[Cause, str] = {
     "commit": "it would write the repository's own data",
     "network": "it would reach a host that is not allowed",
     "question": "only a person can answer it",
+    "hook": "a hook wants it to be asked about",
     "mcp_tool": "it is a tool of an MCP server that may change something or reach out",
 }
 # Approving one of these approves the command; approving the others grants one limited right.

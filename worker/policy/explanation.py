@@ -56,6 +56,7 @@ _CAUSES: dict[Cause, str] = {
     "commit": "it writes the repository's own data",
     "network": "it would reach a host that is not allowed",
     "question": "only a person can answer it",
+    "hook": "a hook wants it to be asked about",
     "mcp_tool": "it is a tool of an MCP server that may change something",
 }
 

@@ -26,6 +26,7 @@ from swarm.mailbox.protocol.events import (
     TurnFailed,
     decode_event,
 )
+from swarm.mailbox.protocol.hooks import Hook
 from swarm.mailbox.protocol.items import AnyItem, decode_item
 from swarm.mailbox.protocol.ops import Answer, AnyOp, TextInput, UserInput, encode_op
 from swarm.mailbox.protocol.requests import (
@@ -61,6 +62,7 @@ from swarm.mailbox.protocol.sampling import (
     encode_sample_event,
 )
 from swarm.mailbox.protocol.spec import AgentSpec
+from swarm.roles.hooks.hook_output import HookEnd
 
 from ..agent.agent_lifecycle import run_agent_lifecycle
 from ..agent.reporter import Reporter
@@ -262,6 +264,8 @@ class FakeToolHost:
 
     def __init__(self, tools: Sequence[Tool], make_team_tools: MakeTools) -> None:
         self._tools, self._make_team_tools = tuple(tools), make_team_tools
+        self.hook_ends: dict[str, HookEnd] = {}  # by id; others end with 0 and say nothing
+        self.hook_inputs: list[tuple[str, bytes]] = []
         self.is_prewarmed = self.ended = False
         self.live_commands = 0
 
@@ -276,6 +280,10 @@ class FakeToolHost:
 
     async def end_commands(self) -> None:
         self.ended = True
+
+    async def run_hook(self, hook: Hook, payload: bytes) -> HookEnd:
+        self.hook_inputs.append((hook.hook_id, payload))
+        return self.hook_ends.get(hook.hook_id, HookEnd(exit_code=0))
 
 
 class AgentHarness(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,11 +10,11 @@ from collections.abc import Callable
 import msgspec
 
 from swarm.mailbox.protocol.approvals import ApprovalRequest
-from swarm.mailbox.protocol.items import AnyCall
 from swarm.mailbox.protocol.requests import Decided, RequestApproval, RequestRefused
 
 from ..agent.reporter import Reporter
 from ..current_spec import CurrentSpec
+from ..hooks.tool_hooks import HookedCall, ToolHooks
 from ..policy.approval_offers import refusal_without_reviewer
 from ..policy.command_decision import Ask, Refuse, Run
 from ..policy.shell_parser import Words
@@ -30,9 +30,14 @@ class ApprovalRequester:
     """Requests approvals for one agent. `note` receives text that the model is told later."""
 
     def __init__(
-        self, current: CurrentSpec, reporter: Reporter, note: Callable[[str], None] | None = None
+        self,
+        current: CurrentSpec,
+        reporter: Reporter,
+        hooks: ToolHooks | None = None,
+        note: Callable[[str], None] | None = None,
     ) -> None:
-        self._current, self._reporter, self._note = current, reporter, note
+        self._current, self._reporter = current, reporter
+        self._hooks, self._note = hooks, note
 
     @property
     def can_ask(self) -> bool:
@@ -40,26 +45,36 @@ class ApprovalRequester:
         return self._current.spec.limits.reviewer != "nobody"
 
     async def resolve(
-        self, verdict: Ask | Refuse, prepared: Invocation, call: AnyCall, *, turn_id: str
+        self, verdict: Ask | Refuse, prepared: Invocation, call: HookedCall, *, allowed_by: str = ""
     ) -> Run | ToolResult:
-        """Return how the call runs, or its result if it does not run."""
+        """Return how the call runs, or its result if it does not run.
+
+        `allowed_by`: the hook that has already allowed it. The supervisor decides whether that
+        counts.
+        """
         if isinstance(verdict, Refuse):
             return ToolResult(content=verdict.reason, status="declined")
         if not self.can_ask or not isinstance(prepared, ApprovableInvocation):
             reason = refusal_without_reviewer(verdict).reason
             return ToolResult(content=reason, status="declined")
+        if self._hooks is not None and not allowed_by:
+            said = await self._hooks.on_permission(call, verdict.reason or "")
+            if said.denied is not None:
+                return ToolResult(content=said.denied, status="declined")
+            allowed_by = said.allowed_by
         proposal = prepared.propose(verdict)
         decided = await self._request_approval(
             ApprovalRequest(
                 action=proposal.action,
                 cause=verdict.cause,
-                turn_id=turn_id,
-                call_id=call.call_id,
+                turn_id=call.turn_id,
+                call_id=call.item.call_id,
                 reason=verdict.reason or "",
                 retry_reason=verdict.retry_reason,
                 keys=proposal.keys,
                 proposed_prefix=proposal.prefix,
                 preview=verdict.preview,
+                allowed_by_hook=allowed_by,
             )
         )
         if decided.outcome == "approved":

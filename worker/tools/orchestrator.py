@@ -21,9 +21,11 @@ from swarm.mailbox.protocol.events import (
 from swarm.mailbox.protocol.items import AnyCall, CustomToolCall, FunctionCall
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 from swarm.mailbox.protocol.settings import ToolChoice
+from swarm.roles.hooks.hook_combination import HookVerdict
 
 from ..agent.context.truncate import truncate_middle
 from ..agent.reporter import Reporter
+from ..hooks.tool_hooks import HookedCall, RewriteRefused, ToolHooks, rewritten_call
 from ..policy.command_decision import Ask, PolicyDecision, Run
 from .approval_requester import ApprovalRequester
 from .small_tools import ALL_TOOLS, fitting_tools, shorten
@@ -122,19 +124,26 @@ class _Call(msgspec.Struct, frozen=True):
     turn_id: str
     prepared: Invocation
     begun: CallBegan
+    verdict: PolicyDecision
+
+    @property
+    def hooked(self) -> HookedCall:
+        """The call as hooks are told of it."""
+        return HookedCall(item=self.item, detail=self.begun.detail, turn_id=self.turn_id)
 
 
 class Orchestrator:
     """Performs calls; of a turn it knows only the id."""
 
     def __init__(
-        self, registry: ToolRegistry, reporter: Reporter, approval_requester: ApprovalRequester
+        self,
+        registry: ToolRegistry,
+        reporter: Reporter,
+        approval_requester: ApprovalRequester,
+        hooks: ToolHooks,
     ) -> None:
-        self.registry, self._reporter, self._approval_requester = (
-            registry,
-            reporter,
-            approval_requester,
-        )
+        self.registry, self._reporter = registry, reporter
+        self._approval_requester, self._hooks = approval_requester, hooks
         self._details: list[AnyCallDetail] = []
 
     def drain_details(self) -> list[AnyCallDetail]:
@@ -147,32 +156,78 @@ class Orchestrator:
         started = trio.current_time()
         self.registry.enter_turn(turn_id)
         try:
-            call = self.registry.meant_call(call)
-            prepared = await self.registry.tool_for(call).prepare(call)
-            verdict = prepared.judge()
-            detail = prepared.detail
-            self._details.append(detail)
+            ready = await self._prepare(self.registry.meant_call(call), turn_id)
+            ready, gate = await self._ask_hooks(ready)
+            call, prepared = ready.item, ready.prepared
+            self._details.append(prepared.detail)
         except ToolFailed as error:
             self._reporter.emit(self._begin(call, turn_id, OtherCall(argument=_one_line(call))))
             outcome = ToolResult(content=str(error), status="failed")
             self._end(call, turn_id, started, outcome)
             return outcome
-        begun = self._begin(call, turn_id, detail)
         done: ToolResult | None = None
         try:
-            done = await self._begin_and_run(_Call(call, turn_id, prepared, begun), verdict)
+            if gate.denied is not None:
+                self._reporter.emit(ready.begun)
+                done = ToolResult(content=gate.denied, status="declined")
+            else:
+                done = await self._begin_and_run(ready, gate)
+                done = await self._after(ready, done)
             return done
         finally:
             self._end(call, turn_id, started, done)
 
-    async def _begin_and_run(self, call: _Call, verdict: PolicyDecision) -> ToolResult:
+    async def _prepare(self, call: AnyCall, turn_id: str) -> _Call:
+        """Prepare and judge a call. Raises ToolFailed."""
+        prepared = await self.registry.tool_for(call).prepare(call)
+        verdict = prepared.judge()
+        begun = self._begin(call, turn_id, prepared.detail)
+        return _Call(call, turn_id, prepared, begun, verdict)
+
+    async def _ask_hooks(self, call: _Call) -> tuple[_Call, HookVerdict]:
+        """The call as PreToolUse hooks let it run, and what they decided. Raises ToolFailed."""
+        gate = await self._hooks.before(call.hooked)
+        if gate.updated_input is None:
+            return call, gate
+        try:
+            changed = rewritten_call(call.hooked, gate.updated_input)
+        except RewriteRefused as error:
+            return call, msgspec.structs.replace(gate, denied=str(error))
+        call = await self._prepare(changed, call.turn_id)
+        others = await self._hooks.before(call.hooked, without=gate.updated_by)
+        if others.updated_input is not None and others.denied is None:
+            denied = "two hooks want to change this call; only one may"
+            return call, msgspec.structs.replace(others, denied=denied)
+        asks = others.asks if others.asks is not None else gate.asks
+        allowed = "" if asks is not None else others.allowed_by or gate.allowed_by
+        return call, msgspec.structs.replace(others, asks=asks, allowed_by=allowed)
+
+    async def _after(self, call: _Call, done: ToolResult) -> ToolResult:
+        """Tell the PostToolUse hooks about a success; add what they say for the model."""
+        if done.status != "completed" or done.exit_code not in (None, 0):
+            return done
+        said = await self._hooks.after(call.hooked, done.text)
+        notes = [*said.feedback]
+        if said.denied is not None:  # a hook failed that closes
+            notes.append(said.denied)
+        if said.stopped is not None:
+            notes.append(said.stopped or "a hook ended the turn")
+        if notes:
+            done = done.framed(tail="".join(f"\n\nA hook says: {note}" for note in notes))
+        return msgspec.structs.replace(done, ends_turn=True) if said.stopped is not None else done
+
+    async def _begin_and_run(self, call: _Call, gate: HookVerdict) -> ToolResult:
+        verdict = call.verdict
+        if gate.asks is not None and isinstance(verdict, Run):
+            reason = gate.asks or "a hook wants this to be asked about"
+            verdict = Ask(subject=call.item.name, cause="hook", reason=reason, then=verdict)
         if isinstance(verdict, Run) and (paths := _files_to_watch(call, verdict)) is not None:
             await self._reporter.begin_watched(call.begun, paths)
             return await self._run_begun(call, verdict)
         ticket = self._reporter.emit_tracked(call.begun)
         if not isinstance(verdict, Run):
             resolved = await self._approval_requester.resolve(
-                verdict, call.prepared, call.item, turn_id=call.turn_id
+                verdict, call.prepared, call.hooked, allowed_by=gate.allowed_by
             )
             if isinstance(resolved, ToolResult):
                 return resolved
@@ -208,9 +263,7 @@ class Orchestrator:
         if isinstance(again, Ask):
             said = truncate_middle(_shown(first), budget_bytes=_REASON_BYTES, unit="chars")
             asking = msgspec.structs.replace(again, retry_reason=said)
-            resolved = await self._approval_requester.resolve(
-                asking, prepared, call.item, turn_id=call.turn_id
-            )
+            resolved = await self._approval_requester.resolve(asking, prepared, call.hooked)
             if isinstance(resolved, ToolResult):
                 return _with_refusal(first, resolved)
             again = resolved

@@ -1,8 +1,12 @@
 """All tools of an agent, in the order in which they are described to models."""
 
+from swarm.mailbox.protocol.hooks import Hook
+from swarm.roles.hooks.hook_output import HookEnd
+
 from ..agent.reporter import Reporter
 from ..current_spec import CurrentSpec
 from ..exec.exec_sessions import EnvironmentSource, ExecSessions
+from ..hooks.hook_process import run_hook
 from ..policy.shell_parser import plain_commands
 from .apply_patch import ApplyPatchTool
 from .csv_job import ReportAgentJobResultTool, SpawnAgentsOnCsvTool
@@ -74,6 +78,9 @@ class Toolset:
 
     async def end_commands(self) -> None:
         await self._commands.terminate_all()
+
+    async def run_hook(self, hook: Hook, payload: bytes) -> HookEnd:
+        return await run_hook(self._commands, hook, payload)
 
 
 def team_tools(context: ToolContext, team: TeamClient) -> tuple[Tool, ...]:

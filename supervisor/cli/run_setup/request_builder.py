@@ -48,6 +48,7 @@ from ...run_request import FanOut, RunRequest
 from ...runs.image_blobs import check_image
 from ..options import RunOptions
 from .config_layers import writable_config_warning
+from .hook_settings import find_run_hooks
 from .mcp_settings import build_mcp, check_role_servers
 from .provider_specs import build_providers, check_provider_exists
 from .provider_use import plan_provider_use
@@ -139,7 +140,8 @@ def build_request(
     rules = load_layer_rules(settings.loaded.layers, required)
     warnings += rules.warnings
     skills = find_run_skills(settings.loaded, Path(settings.config_folder))
-    warnings += skills.warnings
+    hooks = find_run_hooks(settings.loaded, Path(settings.config_folder))
+    warnings += (*skills.warnings, *hooks.warnings)
     request = RunRequest(
         task=settings.task.name,
         prompt=_prompt_with_context(settings, cwd, sandbox, warnings),
@@ -184,6 +186,7 @@ def build_request(
         user_instructions=guidance,
         skills=skills.skills,
         skill_lines=skills.lines,
+        hooks=hooks.hooks,
         context=context_rules(settings_without_role(settings.loaded), Path(settings.config_folder)),
         notify=config.notify,
         record=_absolute(options.record),

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.hooks import HookForm
 from swarm.roles.config.key_positions import KeyPath
 from swarm.roles.config.merge import leaves
 from swarm.roles.config.project_config import (
@@ -21,12 +22,15 @@ from swarm.roles.config.project_config import (
     ProjectFolder,
 )
 from swarm.roles.config.schema import Toml
+from swarm.roles.hooks.hook_file import read_hook_json
+from swarm.roles.hooks.project_hooks import hook_form
 from swarm.roles.skills.skill_file import SKILL_FILE, instructions_of, parse_skill
 
 from ...console.safe_text import clean_line
 
 _MOST_LINES = 40  # per file
 _MARK = "!"
+_COMMAND_CHARS = 2_000  # of a hook: all of it is shown, in nearly every case
 _MCP_NAME = f"../{MCP_FILE}"
 _MEANINGS: dict[str, str] = {
     "sandbox_workspace_write": "changes what commands may write or reach",
@@ -37,7 +41,7 @@ _MEANINGS: dict[str, str] = {
     "allow_commit": "agents may record work in the repository unasked",
     "approvals_reviewer": "changes who is asked",
     "mcp_servers": "names programs that are started, in the sandbox, with these rights",
-    "hooks": "names programs; nothing starts them yet",
+    "hooks": "starts programs at points of each agent's session, in the sandbox",
     "features": "switches parts on or off",
     "limits": "changes what commands may use",
     "budget": "changes what a run may cost",
@@ -75,8 +79,13 @@ def _file_lines(name: str, data: bytes) -> Iterator[str]:
         return
     if name == _MCP_NAME:
         yield f"{_MARK} names programs that are started, in the sandbox"
+    if (form := hook_form(name)) is not None:
+        yield from _hook_lines(name, data, form)
+        return
     if not name.endswith(".toml"):
-        yield from _plain_lines(text, names_programs=name == "hooks.json")
+        if name.startswith("../") and name != _MCP_NAME:
+            yield f"{_MARK} a hook starts this file"
+        yield from _plain_lines(text)
         return
     try:
         values: Toml = tomllib.loads(text.removeprefix("\ufeff"))
@@ -99,9 +108,23 @@ def _skill_lines(name: str, data: bytes) -> Iterator[str]:
     yield f"  {size} lines of instructions for models"
 
 
-def _plain_lines(text: str, *, names_programs: bool) -> Iterator[str]:
-    if names_programs:
-        yield f"{_MARK} names programs; nothing starts them yet"
+def _hook_lines(name: str, data: bytes, form: HookForm) -> Iterator[str]:
+    """Each hook with its whole command line, and what of the file has no effect."""
+    try:
+        read = read_hook_json(data, name, form=form)
+    except UsageError as error:
+        yield f"{_MARK} no usable hooks: {clean_line(str(error))}"
+        return
+    for hook in read.hooks:
+        when = f"{hook.event} {hook.matcher}".strip()
+        reach = ", WITH network" if hook.network else ""
+        command = clean_line(hook.command, limit=_COMMAND_CHARS)
+        yield f"{_MARK} hook, {clean_line(when, limit=80)}{reach}, runs: {command}"
+    for warning in read.warnings:
+        yield f"  {clean_line(warning)}"
+
+
+def _plain_lines(text: str) -> Iterator[str]:
     for line in text.splitlines():
         if (shown := clean_line(line, limit=160)) and not shown.startswith("#"):
             yield f"  {shown}"

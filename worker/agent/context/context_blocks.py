@@ -285,6 +285,11 @@ def mail_message(mail: Mail, *, known: bool = False) -> Message:
     return Message(role="assistant", content=(OutputText(text=text),), author=mail.author)
 
 
+def withheld_message(reason: str) -> Message:
+    """Return what stands in place of a person's input that a hook has refused."""
+    return text_message("developer", f"A hook withheld a message of the person: {reason}")
+
+
 def skills_text(lines: Sequence[str]) -> str:
     """Return the block that lists skills; "" without any."""
     if not lines:

@@ -6,6 +6,7 @@ turn, so that the answer is not extended.
 
 from collections import deque
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Literal
 
 import trio
@@ -38,6 +39,7 @@ class Inbox:
         self._notices: deque[Notice] = deque()
         self._resume: UserInput | None = None
         self._seen: dict[str, None] = {}  # a dict keeps order, so the oldest can be dropped
+        self._checked: set[str] = set()  # ids of pending inputs that hooks have seen
         self._mail_joins = True  # phase current_turn; False = next_turn
 
     def add_input(self, given: UserInput, *, running: bool) -> bool:
@@ -153,6 +155,25 @@ class Inbox:
             taken += self._mail
             self._mail.clear()
         return taken
+
+    def next_unchecked_input(self) -> UserInput | None:
+        """The oldest pending input that hooks have not seen; it counts as seen from now on."""
+        for given in self._inputs:
+            if given.input_id not in self._checked:
+                self._checked.add(given.input_id)
+                return given
+        return None
+
+    def take_check(self, given: UserInput) -> bool:
+        """True if hooks have seen this input; asked once, when it is recorded."""
+        seen = given.input_id in self._checked
+        self._checked.discard(given.input_id)
+        return seen
+
+    def remove_input(self, given: UserInput) -> None:
+        """Remove a pending input that a hook has refused."""
+        with suppress(ValueError):
+            self._inputs.remove(given)
 
     def drain_inputs(self) -> list[UserInput]:
         """Remove and return only the pending input (an interrupted turn records it, unread)."""

@@ -31,6 +31,7 @@ from .inbox import TurnOpening
 from .next_step import FinishTurn, ResponseSummary, SampleAgain, next_step
 from .repetition import RepetitionVerdict
 from .sample_attempt import SampleAttempt
+from .turn_hooks import begin_by_hooks, check_inputs, goes_on_by_hooks
 from .turn_state import Turn
 from .unreadable_calls import MAX_CORRECTIONS, UnreadableCall, find_unreadable_call
 
@@ -83,6 +84,8 @@ async def _run_responses(
     await state.pause.wait_ended()  # a compaction sends requests too
     await compactor.compact_if_needed(turn, model)
     state.record_context(turn, model)
+    if (refused := await begin_by_hooks(state, turn)) is not None:
+        return _fail(state, turn, refused)
     while True:
         response = await _sample_response(state, compactor, turn, model)
         if isinstance(response, SampleFailed):
@@ -104,7 +107,9 @@ async def _run_responses(
                 if (fault := _call_fault(state, turn, model, text)) is not None:
                     return _fail(state, turn, fault)
                 is_sent_back = _correct_call(state, turn, model, text)
-                if not is_sent_back and not _request_schema_repair(state, turn, text):
+                if is_sent_back or _request_schema_repair(state, turn, text):
+                    pass
+                elif not await goes_on_by_hooks(state, turn, text):
                     return _complete(turn, text, response)
             case _:
                 assert_never(step)
@@ -119,6 +124,7 @@ async def _sample_response(
     retries = 0
     while True:
         await state.pause.wait_ended()
+        await check_inputs(state, turn)
         state.record_pending(turn)
         attempt = SampleAttempt(state, turn)
         failed = await attempt.run(

@@ -73,6 +73,7 @@ class Turn:
         self.pending: list[PendingCall] = []  # calls of the current response, in call order
         self.unread_inputs: list[UserInput] = []  # input that came before it was aborted
         self.commands_ended = False  # when it was aborted
+        self.continuations = 0  # how often Stop hooks have continued it
         self.schema_repairs = 0  # how often an answer that does not fit its schema was sent back
         self.repetition = RepetitionDetector()
         self.repetition_verdict = RepetitionVerdict.FINE  # of its latest response's calls

@@ -241,15 +241,19 @@ def test_what_is_dangerous_is_shown_first_however_long_the_file_is(tmp_path):
     assert lines[-1].strip() == "… 461 lines more: read the file"
 
 
-def test_servers_and_hooks_are_said_to_name_programs_and_whether_these_are_started(tmp_path):
+def test_servers_and_hooks_are_shown_with_the_programs_that_they_start(tmp_path):
     (tmp_path / ".swarm").mkdir()
     (tmp_path / ".swarm" / "config.toml").write_text('[mcp_servers.docs]\ncommand = "run-me"\n')
-    (tmp_path / ".swarm" / "hooks.json").write_text("{}")
+    (tmp_path / ".swarm" / "check.sh").write_text("echo checked\n")
+    (tmp_path / ".swarm" / "hooks.json").write_text(
+        '{"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{"command": "sh .swarm/check.sh", '
+        '"network": true}]}], "SessionEnd": []}}'
+    )
     lines = describe_projects(read_project_folders(tmp_path, [], config_folder=tmp_path / "none"))
     assert [line.strip() for line in lines if "!" in line] == [
         '! mcp_servers.docs.command = "run-me"   <- names programs that are started, '
         "in the sandbox, with these rights",
-        "! names programs; nothing starts them yet",
+        "! hook, PreToolUse Bash, WITH network, runs: sh .swarm/check.sh",
     ]
 
 

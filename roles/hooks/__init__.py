@@ -1,0 +1,1 @@
+"""Hooks: their files, matching, input and output. Pure."""

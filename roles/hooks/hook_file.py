@@ -1,0 +1,222 @@
+"""Reads hooks from JSON and tables: Codex's `hooks.json` and `[hooks]`, Claude's `settings.json`.
+
+A file that is no hook file is an error with file and line. An entry that swarm cannot run is left
+out with a warning that names it, so that nobody relies on a hook that does nothing.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, TypeGuard, cast, get_args
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.hooks import Hook, HookEvent, HookForm
+
+EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
+OWN_NAMES: dict[str, HookEvent] = {"AgentSpawn": "SubagentStart", "AgentEnd": "SubagentStop"}
+_NOT_RUN = (
+    "SessionEnd Interrupt PreCompact PostCompact Notification PostToolUseFailure PostToolBatch "
+    "PermissionDenied StopFailure TaskCreated TaskCompleted TeammateIdle ConfigChange CwdChanged "
+    "FileChanged InstructionsLoaded WorktreeCreate WorktreeRemove Elicitation ElicitationResult "
+    "Setup UserPromptExpansion ApprovalRequested MergeConflict"
+)
+ABSENT_EVENTS = frozenset(_NOT_RUN.split())  # of either product, or planned
+WITHOUT_MATCHER = frozenset({"UserPromptSubmit", "Stop"})
+STATE_KEY = "state"  # `[hooks.state.ID] enabled = false`
+MAX_HOOKS = 200  # of one file
+_MAX_COMMAND = 10_000
+_MAX_MATCHER = 500
+_MAX_TIMEOUT_S = 24 * 3600.0
+_PLAIN_NAMES = re.compile(r"[A-Za-z0-9_|-]+")
+# Keys of a handler that have their effect here.
+_HANDLER_KEYS = frozenset(
+    {"type", "command", "timeout", "timeoutSec", "on_failure", "network", "statusMessage"}
+)
+# Keys that change when or what a hook runs: without them it would do something else.
+_CHANGING_KEYS = {
+    "async": "in the background",
+    "asyncRewake": "in the background",
+    "once": "only once",
+    "if": "by a condition",
+    "args": "with arguments",
+}
+
+Json = Mapping[str, object]
+
+
+class HookFile(Value):
+    """The hooks of one source, in its order, and a line for each entry that is left out."""
+
+    hooks: tuple[Hook, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def read_hook_json(data: bytes, source: str, *, form: HookForm) -> HookFile:
+    """Parse one file.
+
+    Raises UsageError with file and line: it is no JSON object, or its shape is not that of hooks.
+    """
+    try:
+        root: object = json.loads(data.decode("utf-8-sig"))
+    except json.JSONDecodeError as error:
+        place = f"{source}, line {error.lineno}, column {error.colno}"
+        raise UsageError(f"{place}: not valid JSON: {error.msg}") from error
+    except (UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise UsageError(f"{source}: not valid JSON: {error}") from error
+    if not _is_object(root):
+        raise UsageError(f"{source}: must be a JSON object with the key `hooks`")
+    warnings = [
+        f"{source}: the key {key!r} is not known here and has no effect"
+        for key in root
+        if form == "codex" and key not in ("description", "hooks", "$schema")
+    ]
+    read = read_hook_table(root.get("hooks", {}), source, form=form)
+    return HookFile(hooks=read.hooks, warnings=(*warnings, *read.warnings))
+
+
+def names_hooks(data: bytes) -> bool:
+    """True if Claude's settings file has hooks, or cannot be read."""
+    try:
+        root: object = json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return True
+    return not _is_object(root) or bool(root.get("hooks"))
+
+
+def read_hook_table(table: object, source: str, *, form: HookForm) -> HookFile:
+    """Read the table of events. Raises UsageError: its shape is not that of hooks."""
+    if not _is_object(table):
+        raise UsageError(f"{source}: `hooks` must be a table of events")
+    hooks: list[Hook] = []
+    warnings: list[str] = []
+    for name, groups in table.items():
+        if name == STATE_KEY:
+            continue
+        event = OWN_NAMES.get(name, name)
+        if event not in EVENTS:
+            why = "is not run here" if name in ABSENT_EVENTS else "is no event that swarm knows"
+            warnings.append(f"{source}: hooks.{name} {why}; its hooks are left out")
+            continue
+        for place, group in _items(groups, f"{source}: hooks.{name}"):
+            hooks += _group(group, event, form, _Place(source, place, warnings))
+    if len(hooks) > MAX_HOOKS:
+        raise UsageError(f"{source}: more than {MAX_HOOKS} hooks")
+    order = {event: number for number, event in enumerate(EVENTS)}
+    hooks.sort(key=lambda hook: order[hook.event])
+    return HookFile(hooks=tuple(hooks), warnings=tuple(warnings))
+
+
+def disabled_hooks(table: object) -> frozenset[str]:
+    """Ids that `[hooks.state.ID] enabled = false` switches off."""
+    state = table.get(STATE_KEY) if _is_object(table) else None
+    entries = state if _is_object(state) else {}
+    return frozenset(
+        name
+        for name, entry in entries.items()
+        if _is_object(entry) and entry.get("enabled") is False
+    )
+
+
+class _Place:
+    """Where an entry is, and where what is left out of it is said."""
+
+    def __init__(self, source: str, text: str, warnings: list[str]) -> None:
+        self.source, self.text, self._warnings = source, text, warnings
+
+    def warn(self, problem: str) -> None:
+        self._warnings.append(f"{self.text}: {problem}")
+
+
+def _group(group: object, event: HookEvent, form: HookForm, place: _Place) -> Iterator[Hook]:
+    if not _is_object(group):
+        raise UsageError(f"{place.text}: must be a table with `hooks`")
+    matcher = group.get("matcher") or ""
+    if not isinstance(matcher, str) or len(matcher) > _MAX_MATCHER:
+        raise UsageError(f"{place.text}: `matcher` must be a text of at most {_MAX_MATCHER} signs")
+    pattern = "" if event in WITHOUT_MATCHER else _pattern(matcher, form)
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        place.warn(f"the matcher {matcher!r} is no regular expression ({error}); left out")
+        return
+    for where, entry in _items(group.get("hooks", []), f"{place.text}.hooks"):
+        if not _is_object(entry):
+            raise UsageError(f"{where}: must be a table with `type` and `command`")
+        problem = _unusable(entry)
+        if problem:
+            place.warn(f"{where.removeprefix(f'{place.text}.')} {problem}")
+            continue
+        for key in entry.keys() - _HANDLER_KEYS:
+            place.warn(f"the key {key!r} is not known here and has no effect")
+        yield _hook(entry, _Kind(event, form, pattern), place.source, where)
+
+
+class _Kind(NamedTuple):
+    """What an entry has of its group."""
+
+    event: HookEvent
+    form: HookForm
+    pattern: str
+
+
+def _unusable(entry: Json) -> str:
+    """Why an entry cannot run here; "" if it can."""
+    kind = entry.get("type", "command")
+    if kind != "command":
+        return f'has type = "{str(kind)[:40]}", which is not run here; left out'
+    for key, what in _CHANGING_KEYS.items():
+        if entry.get(key):
+            return f"is to run {what} (`{key}`), which does not exist here; left out"
+    command = entry.get("command")
+    if not isinstance(command, str) or not command.strip():
+        return "has no command; left out"
+    return ""
+
+
+def _hook(entry: Json, kind: _Kind, source: str, where: str) -> Hook:
+    command = str(entry["command"])
+    if len(command) > _MAX_COMMAND or "\0" in command:
+        raise UsageError(f"{where}.command: at most {_MAX_COMMAND} signs, without NUL")
+    given = entry.get("timeout", entry.get("timeoutSec", 600))
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise UsageError(f"{where}.timeout: must be a number of seconds")
+    on_failure, network = entry.get("on_failure", "allow"), entry.get("network", False)
+    if on_failure not in ("allow", "deny"):
+        raise UsageError(f'{where}.on_failure: must be "allow" or "deny"')
+    if not isinstance(network, bool):
+        raise UsageError(f"{where}.network: must be true or false")
+    timeout_s = min(max(1.0, float(given)), _MAX_TIMEOUT_S)
+    parts = [*kind, command, timeout_s, on_failure, network, source]
+    return Hook(
+        hook_id=hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12],
+        event=kind.event,
+        command=command,
+        matcher=kind.pattern,
+        form=kind.form,
+        timeout_s=timeout_s,
+        network=network,
+        fails_closed=on_failure == "deny",
+        source=source,
+    )
+
+
+def _pattern(matcher: str, form: HookForm) -> str:
+    """The regular expression to search; Claude's plain names mean the whole name."""
+    if matcher in ("", "*"):
+        return ""
+    if form == "claude" and _PLAIN_NAMES.fullmatch(matcher):
+        return rf"^(?:{matcher})$"
+    return matcher
+
+
+def _items(value: object, place: str) -> Iterator[tuple[str, object]]:
+    if not isinstance(value, list):
+        raise UsageError(f"{place}: must be an array")
+    for number, item in enumerate(cast("list[object]", value)):
+        yield f"{place}[{number}]", item
+
+
+def _is_object(value: object) -> TypeGuard[dict[str, object]]:
+    return isinstance(value, dict)

@@ -1,0 +1,82 @@
+"""Runs one hook once for `swarm hooks test`: in the read-only sandbox, with an example's input."""
+
+import os
+import signal
+import subprocess
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from swarm.mailbox.protocol.hooks import Hook
+from swarm.roles.hooks.hook_input import HookSession, ToolUse, encode_input
+from swarm.roles.hooks.hook_output import HookEnd
+from swarm.roles.hooks.hook_scripts import PROJECT_VARIABLES
+
+from ..runs.paths import find_user_paths
+from .sandboxed_script import SANDBOX_ARGV
+
+_MAX_BYTES = 1 << 20
+_SANDBOX_FAILED = 125
+
+
+def example_input(hook: Hook, cwd: Path, use: ToolUse, prompt: str) -> bytes:
+    """What the hook would read for this call or prompt."""
+    session = HookSession(
+        session_id="test", cwd=str(cwd), model="test", permission_mode="default", agent_id="test",
+        agent_path="/root", agent_type="default", agent_depth=0,
+    )  # fmt: skip
+    fields: dict[str, object] = {}
+    match hook.event:
+        case "PreToolUse" | "PermissionRequest" | "PostToolUse":
+            fields = {
+                "tool_name": use.tool_name, "tool_input": use.tool_input, "tool_use_id": "test"
+            }  # fmt: skip
+            if hook.event == "PostToolUse":
+                fields["tool_response"] = "the output of the call"
+        case "UserPromptSubmit":
+            fields = {"prompt": prompt}
+        case "SessionStart":
+            fields = {"source": "startup"}
+        case "SubagentStart":
+            pass
+        case "Stop" | "SubagentStop":
+            fields = {"stop_hook_active": False, "last_assistant_message": "done"}
+    return encode_input(hook.event, session, "test", fields)
+
+
+def try_hook(hook: Hook, cwd: Path, payload: bytes) -> HookEnd:
+    """Run the hook; nothing of it is left when this returns."""
+    folder = hook.folder or str(cwd)
+    masks = [word for path in find_user_paths(dict(os.environ)).hidden for word in ("--hide", path)]
+    network = ["--network"] if hook.network else []
+    argv = [*SANDBOX_ARGV, "-s", "read-only", *network, "-C", folder, *masks]
+    environment = {**os.environ, **dict.fromkeys(PROJECT_VARIABLES, folder)}
+    with (
+        tempfile.TemporaryFile() as stdin,
+        tempfile.TemporaryFile() as stdout,
+        tempfile.TemporaryFile() as stderr,
+    ):
+        stdin.write(payload)
+        stdin.seek(0)
+        child = subprocess.Popen(
+            [*argv, "--", "/bin/sh", "-c", hook.command], stdin=stdin, stdout=stdout,
+            stderr=stderr, env=environment, start_new_session=True,
+        )  # fmt: skip
+        fault = ""
+        try:
+            child.wait(hook.timeout_s)
+        except subprocess.TimeoutExpired:
+            fault = f"hook timed out after {hook.timeout_s:g}s"
+        finally:
+            with suppress(OSError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+        texts = [_start_of(stream.fileno()) for stream in (stdout, stderr)]
+    if child.returncode == _SANDBOX_FAILED:
+        fault = fault or f"the sandbox could not be set up: {texts[1].strip()[-500:]}"
+    code = child.returncode if child.returncode >= 0 else None
+    return HookEnd(exit_code=code, stdout=texts[0], stderr=texts[1], fault=fault)
+
+
+def _start_of(fd: int) -> str:
+    return os.pread(fd, _MAX_BYTES, 0).decode("utf-8", "replace")

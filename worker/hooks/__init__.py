@@ -1,0 +1,1 @@
+"""Runs hooks for an agent."""

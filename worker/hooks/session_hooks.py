@@ -1,0 +1,91 @@
+"""Hooks around an agent's session: its start, a person's input, and the end of a turn."""
+
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.hooks import HookEvent
+from swarm.roles.hooks.hook_combination import HookVerdict
+
+from ..current_spec import CurrentSpec
+from .hook_dispatch import NO_VERDICT, HookDispatcher
+
+MAX_CONTINUATIONS = 20  # of one turn by Stop hooks
+_CONTINUE = '<hook_prompt hook_run_id="{id}">{text}</hook_prompt>'
+
+
+class StopVerdict(Value):
+    """Prompts with which a turn goes on; none: it ends."""
+
+    prompts: tuple[str, ...] = ()
+    asked: bool = False  # hooks ran, so time has passed
+
+
+class SessionHooks:
+    """The hooks of one agent that concern no call."""
+
+    def __init__(self, dispatcher: HookDispatcher, current: CurrentSpec) -> None:
+        self._dispatcher, self._current = dispatcher, current
+        self._has_begun = False
+
+    async def begin(self, turn_id: str) -> str | None:
+        """Before the first turn of this process. Returns why the turn must not run, or None."""
+        if self._has_begun:
+            return None
+        self._has_begun = True
+        spec = self._current.spec
+        if spec.depth:
+            if spec.epoch != 1:
+                return None  # a later process of an agent that has begun before
+            fields: dict[str, object] = {"agent_id": spec.agent_id, "agent_type": spec.role.name}
+            verdict = await self._ask("SubagentStart", fields, turn_id, name=spec.role.name)
+        elif spec.session_source:
+            source = spec.session_source
+            verdict = await self._ask("SessionStart", {"source": source}, turn_id, name=source)
+        else:
+            return None
+        return _stop_reason(verdict)
+
+    @property
+    def checks_prompts(self) -> bool:
+        """True if hooks decide which input of a person the model reads."""
+        return bool(self._dispatcher.concerned("UserPromptSubmit"))
+
+    async def on_prompt(self, prompt: str, turn_id: str) -> str | None:
+        """Ask about a person's input. Returns why the model does not get it, or None."""
+        verdict = await self._ask("UserPromptSubmit", {"prompt": prompt}, turn_id)
+        return _stop_reason(verdict)
+
+    async def on_stop(self, answer: str | None, turn_id: str, *, continued: int) -> StopVerdict:
+        """Ask whether a turn may end that hooks have continued this many times."""
+        event: HookEvent = "SubagentStop" if self._current.spec.depth else "Stop"
+        if continued >= MAX_CONTINUATIONS:
+            return StopVerdict()
+        fields: dict[str, object] = {
+            "stop_hook_active": continued > 0,
+            "last_assistant_message": answer,
+        }
+        if event == "SubagentStop":
+            fields["agent_transcript_path"] = None
+        role = self._current.spec.role.name
+        asked = bool(self._dispatcher.concerned(event, (role,)))
+        verdict = await self._ask(event, fields, turn_id, name=role)
+        if verdict.stopped is not None:
+            return StopVerdict(asked=asked)
+        prompts = [_CONTINUE.format(id=one, text=text) for one, text in verdict.continuations]
+        if verdict.denied is not None:  # a hook failed that closes: it could not say what is left
+            prompts.append(verdict.denied)
+        return StopVerdict(prompts=tuple(prompts), asked=asked)
+
+    async def _ask(
+        self, event: HookEvent, fields: dict[str, object], turn_id: str, *, name: str = ""
+    ) -> HookVerdict:
+        hooks = self._dispatcher.concerned(event, (name,))
+        if not hooks:
+            return NO_VERDICT
+        return await self._dispatcher.ask(hooks, lambda _: (fields,), turn_id=turn_id)
+
+
+def _stop_reason(verdict: HookVerdict) -> str | None:
+    if verdict.denied is not None:
+        return verdict.denied
+    if verdict.stopped is not None:
+        return verdict.stopped or "a hook ended it"
+    return None
