@@ -10,11 +10,15 @@ from .spec import HubSpec
 
 
 class ListTools(Tagged):
-    """The tools of these servers, which are started if need be. The reply is `ToolsListed`."""
+    """The tools of these servers, which are started if need be. The reply is `ToolsListed`.
+
+    With a query: those that fit it, best first.
+    """
 
     request: int  # unique in one process of the hub
     agent: str  # id of the agent
     servers: tuple[str, ...]
+    query: str = ""
 
 
 class CallTool(Tagged):

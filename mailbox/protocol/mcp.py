@@ -78,7 +78,12 @@ class McpFailure(Value):
 
 
 class ListMcpTools(Tagged):
-    """The tools of the servers that this agent may use. The reply is `McpTools`."""
+    """The tools of the servers that this agent may use. The reply is `McpTools`.
+
+    With a query: those that fit it, best first.
+    """
+
+    query: str = ""
 
 
 class CallMcpTool(Tagged):
@@ -94,7 +99,10 @@ class CallMcpTool(Tagged):
 
 
 class McpTools(Tagged):
-    """Sorted by server and tool."""
+    """Sorted by server and tool; those of a search by how well they fit.
+
+    In a list of many, the schemas of the last ones may be left out: a search has them whole.
+    """
 
     tools: tuple[McpTool, ...] = ()
     failures: tuple[McpFailure, ...] = ()

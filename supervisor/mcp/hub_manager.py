@@ -159,13 +159,18 @@ class HubManager:
 
     # --- requests ----------------------------------------------------------------------------
 
-    async def list_tools(self, agent_id: str, names: tuple[str, ...]) -> McpTools:
-        """The tools of these servers; one that cannot be used is among the failures."""
+    async def list_tools(
+        self, agent_id: str, names: tuple[str, ...], *, query: str = ""
+    ) -> McpTools:
+        """The tools of these servers; one that cannot be used is among the failures.
+
+        With a query: those that fit it, best first.
+        """
         limit_s = max((self.servers[name].startup_timeout_s for name in names), default=0.0)
         why = "the MCP hub gave no answer"
         for _ in range(_MAX_STARTS):
             number = next(self._numbers)
-            order = ListTools(request=number, agent=agent_id, servers=names)
+            order = ListTools(request=number, agent=agent_id, servers=names, query=query)
             with trio.move_on_after(2 * limit_s + MARGIN_S):
                 reply = await self._ask(number, order)
                 if isinstance(reply, McpTools):

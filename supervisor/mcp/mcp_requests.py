@@ -19,6 +19,7 @@ from .hub_manager import HubManager
 
 MAX_SERVED = 64  # requests of one agent at once
 MAX_ARGUMENT_BYTES = 1 << 20
+MAX_QUERY_CHARS = 1_000
 _Process = tuple[str, int]  # path, epoch: a new process numbers its requests from the start
 
 
@@ -66,7 +67,8 @@ class McpEndpoint:
         access = {one.server: one for one in agent.plan.limits.mcp}
         access = {name: one for name, one in access.items() if name in self._hub.servers}
         if isinstance(request, ListMcpTools):
-            found = await self._hub.list_tools(agent.plan.agent_id, tuple(access))
+            query = request.query[:MAX_QUERY_CHARS]
+            found = await self._hub.list_tools(agent.plan.agent_id, tuple(access), query=query)
             self._warn_of_failures(found)
             return visible_tools(found, access)
         if not may_call(access.get(request.server), request.tool):

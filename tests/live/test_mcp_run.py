@@ -223,3 +223,39 @@ async def test_a_projects_servers_start_only_after_exactly_their_file_was_truste
         ended = await run(rig, *turns)
     assert "not trusted" in ended.err
     assert "unsupported call" in rig.outputs()[0]
+
+
+async def test_tools_that_are_too_many_are_searched_and_called_by_name(rig):
+    configure(rig, "many")
+    name = "mcp__odd__tool_117"
+    calls = (
+        {"name": "tool_search", "arguments": {"query": "117", "limit": 2}},
+        {"name": "call_mcp_tool", "arguments": {"name": name, "arguments": {"a": 1}}},
+        {"name": name, "arguments": {"a": 2}},
+        {"name": "call_mcp_tool", "arguments": {"name": "mcp__odd__absent"}},
+    )
+    with trio.fail_after(LIMIT_S):
+        ended = await run(rig, *ends(*calls))
+    assert ended.code == 0, ended.err
+    found, called, direct, absent = rig.outputs()
+    (line,) = (json.loads(line) for line in found.splitlines())
+    assert line["name"] == name
+    assert line["description"].startswith("word")
+    assert "called tool_117" in called
+    assert "called tool_117" in direct
+    assert "use tool_search first" in absent
+    detail = McpCall(server="odd", tool="tool_117", arguments='{"a":1}')
+    assert [one.detail for one in rig.bodies(CallBegan)][1] == detail
+    assert [line for line in marks(rig) if line.startswith("call")] == [
+        'call tool_117 {"a": 1}', 'call tool_117 {"a": 2}'
+    ]  # fmt: skip
+
+
+async def test_a_deferred_tool_is_asked_about_as_any_other(rig):
+    configure(rig, "many", "unhinted")
+    arguments = {"name": "mcp__odd__tool_003", "arguments": {}}
+    with trio.fail_after(LIMIT_S):
+        ended = await run(rig, *ends({"name": "call_mcp_tool", "arguments": arguments}))
+    assert ended.code == 0, ended.err
+    assert "the MCP tool tool_003 of odd needs approval" in rig.outputs()[0]
+    assert not [line for line in marks(rig) if line.startswith("call")]

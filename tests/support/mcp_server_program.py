@@ -3,7 +3,8 @@
     python mcp_server_program.py [WORD …]
 
 Words: `garbage` (lines that are no messages), `slow` (half a second before it answers the first
-message), `mute` (answers nothing), `many` (200 tools), `bomb` (a schema of 300 levels). It appends
+message), `mute` (answers nothing), `many` (200 tools; with
+`unhinted` they say nothing of themselves), `bomb` (a schema of 300 levels). It appends
 a line to `$MARKS`, if that is set: its pid at its start, each call that begins, and each
 cancellation.
 """
@@ -147,7 +148,9 @@ def answer(message: dict[str, Any], words: list[str]) -> None:
             if "bomb" in words:
                 tools = [tool("bomb", inputSchema=deep(300))]
             if "many" in words:
-                tools = [tool(f"tool_{index:03}", description="word " * 40) for index in range(200)]
+                more = {"annotations": {}} if "unhinted" in words else {}
+                text = "word " * 40
+                tools = [tool(f"tool_{at:03}", description=text, **more) for at in range(200)]
             send(id=number, result={"tools": tools})
         case "tools/call":
             result = call(number, given["name"], given.get("arguments") or {})

@@ -45,8 +45,12 @@ from .server_session import (
     open_stdio_session,
 )
 from .tool_names import ToolIdentity, name_tools
+from .tool_ranking import rank_tools
+from .tool_schema import ANY_OBJECT
 
 HEARTBEAT_S = 2.0
+MAX_FOUND = 50  # tools by one search; what the agent may not call is taken out afterwards
+MAX_LIST_BYTES = 512 << 10  # of descriptions and schemas in one list
 MAX_RUNNING = 512  # requests at once; a further one is refused
 _GOODBYE_LIMIT_S = 2.0
 
@@ -168,17 +172,21 @@ class HubProcess:
     async def _serve_list(self, pool: ServerPool, order: ListTools) -> None:
         found: list[McpTool] = []
         failures: list[McpFailure] = []
+        find = pool.known_tools if order.query else pool.list_tools
 
         async def list_one(name: str) -> None:
             try:
-                found.extend(await pool.list_tools(name, order.agent))
+                found.extend(await find(name, order.agent))
             except ServerFailed as error:
                 failures.append(McpFailure(server=name, reason=str(error)))
 
         async with trio.open_nursery() as nursery:
             for name in order.servers:
                 nursery.start_soon(list_one, name)
-        tools = McpTools(tools=with_names(found), failures=tuple(failures))
+        named = with_names(found)
+        if order.query:
+            named = await trio.to_thread.run_sync(_search, order.query, named)
+        tools = McpTools(tools=keep_small(named), failures=tuple(failures))
         await self._post(ToolsListed(request=order.request, tools=tools))
 
     async def _serve_call(self, pool: ServerPool, order: CallTool) -> None:
@@ -207,6 +215,20 @@ class HubProcess:
 
     async def _post(self, event: AnyHubEvent) -> None:
         await self._supervisor.post(encode_hub_event(event))
+
+
+def _search(query: str, tools: tuple[McpTool, ...]) -> tuple[McpTool, ...]:
+    return rank_tools(query, tools, limit=MAX_FOUND)
+
+
+def keep_small(tools: tuple[McpTool, ...]) -> tuple[McpTool, ...]:
+    """The tools, so that one message can carry them: beyond a size, without their schemas."""
+    room, kept = MAX_LIST_BYTES, list[McpTool]()
+    for one in tools:
+        room -= len(one.parameters) + len(one.description.encode())
+        short = msgspec.structs.replace(one, parameters=ANY_OBJECT, description="")
+        kept.append(one if room >= 0 else short)
+    return tuple(kept)
 
 
 def with_names(tools: list[McpTool]) -> tuple[McpTool, ...]:

@@ -30,6 +30,7 @@ class PooledServer:
     def __init__(self, server: McpServer, label: str, open_server: OpenServer) -> None:
         self.server, self.label, self._open = server, label, open_server
         self._live: LiveServer | None = None
+        self.known_tools: tuple[McpTool, ...] = ()  # when it was last connected
         self._starting = trio.Lock()
         self._users = 0
         self._used_at = trio.current_time()
@@ -75,6 +76,7 @@ class PooledServer:
             with trio.CancelScope() as self._scope:
                 async with self._open(self.server, self.label) as live:
                     self._live, is_made = live, True
+                    self.known_tools = live.tools
                     task_status.started()
                     reason = await live.wait_ended()
                     self._live = None
@@ -148,6 +150,14 @@ class ServerPool:
         async with self._used(name, agent) as (_, live):
             return live.tools
 
+    async def known_tools(self, name: str, agent: str) -> tuple[McpTool, ...]:
+        """The tools as they were last listed; starts nothing that was tried before.
+
+        Raises ServerFailed.
+        """
+        pooled = self._pooled.get(self._key(name, agent))
+        return await self.list_tools(name, agent) if pooled is None else pooled.known_tools
+
     async def call(
         self, name: str, agent: str, tool: str, arguments: Mapping[str, object]
     ) -> McpOutcome:
@@ -190,12 +200,16 @@ class ServerPool:
         except ServerFailed as error:
             return McpOutcome(state="failed", message=str(error)), False
 
+    def _key(self, name: str, agent: str) -> tuple[str, str]:
+        server = self._servers.get(name)
+        return name, agent if server is not None and server.per_agent else ""
+
     @asynccontextmanager
     async def _used(self, name: str, agent: str) -> AsyncIterator[tuple[PooledServer, LiveServer]]:
         server = self._servers.get(name)
         if server is None:
             raise ServerFailed(f"there is no server `{name}`")
-        key = (name, agent if server.per_agent else "")
+        key = self._key(name, agent)
         pooled = self._pooled.get(key)
         if pooled is None:
             label = f"{name}-{next(self._numbers)}"

@@ -13,7 +13,7 @@ MAX_SCHEMA_BYTES = 16 << 10
 MAX_DESCRIPTION = 2_000  # characters
 MAX_DEPTH = 12
 _MAX_ENTRIES = 2_000
-_ANY_OBJECT = b'{"type":"object","properties":{}}'
+ANY_OBJECT = b'{"type":"object","properties":{}}'
 _KEPT_BLANKS = "\n\t"
 
 
@@ -34,11 +34,11 @@ def clean_schema(schema: object) -> bytes:
     object: the server still checks its arguments itself.
     """
     if not isinstance(schema, dict):
-        return _ANY_OBJECT
+        return ANY_OBJECT
     counter = _Counter()
     table = cast("dict[str, object]", _clean(cast("object", schema), 0, counter))
     if counter.exceeded or table.get("type", "object") != "object":
-        return _ANY_OBJECT
+        return ANY_OBJECT
     table["type"] = "object"
     if not isinstance(table.get("properties"), dict):
         table["properties"] = {}
@@ -47,8 +47,8 @@ def clean_schema(schema: object) -> bytes:
     try:
         data = msgspec.json.encode(table, order="sorted")
     except (TypeError, ValueError, msgspec.MsgspecError):
-        return _ANY_OBJECT
-    return data if len(data) <= MAX_SCHEMA_BYTES else _ANY_OBJECT
+        return ANY_OBJECT
+    return data if len(data) <= MAX_SCHEMA_BYTES else ANY_OBJECT
 
 
 class _Counter:

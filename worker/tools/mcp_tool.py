@@ -1,7 +1,8 @@
 """Tools of MCP servers: offered under their own schemas, judged like commands, run by the hub."""
 
 import hashlib
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Literal, cast
 
 import msgspec
@@ -42,6 +43,7 @@ from .tool_interface import (
     ToolFailed,
     ToolResult,
 )
+from .tool_search import CallMcpToolTool, ToolSearchTool, should_defer
 
 STORE_LIMIT_S = 30.0
 _DETAIL_CHARS = 2_000
@@ -53,11 +55,17 @@ class McpClient:
 
     def __init__(self, current: CurrentSpec, reporter: Reporter) -> None:
         self._current, self._reporter = current, reporter
+        self._known: dict[str, Tool] = {}
+        self.takes_images = True  # the model that is used now
 
     @property
     def limits(self) -> Limits:
         """The limits that hold now."""
         return self._current.spec.limits
+
+    def note_model(self, model: ModelInfo) -> None:
+        """The tools are described to this model: results are made for it."""
+        self.takes_images = model.image_input
 
     async def load_tools(self) -> tuple[Tool, ...]:
         """The tools of the servers that this agent may use; none if they are not there in time."""
@@ -69,10 +77,36 @@ class McpClient:
             async with self._reporter.shown_wait("starts MCP servers", after_s=0.5):
                 reply = await self._reporter.request(ListMcpTools())
         if isinstance(reply, McpTools):
-            return tuple(McpServerTool(self, one) for one in reply.tools)
+            return self._offer(reply.tools)
         why = reply.message if isinstance(reply, RequestRefused) else f"no answer in {limit_s:g} s"
         self._reporter.emit(Warned(message=f"this agent has no MCP tools: {why}"))
         return ()
+
+    def _offer(self, tools: tuple[McpTool, ...]) -> tuple[Tool, ...]:
+        """The tools themselves, or a search for them if there are too many."""
+        is_deferred = should_defer(tools)
+        self._known = {
+            one.name: McpServerTool(self, one, is_described=not is_deferred) for one in tools
+        }
+        every: tuple[Tool, ...] = tuple(self._known.values())
+        if not is_deferred:
+            return every
+        counts = Counter(one.server for one in tools)
+        search = ToolSearchTool(counts, self._search, self._note_found)
+        return search, CallMcpToolTool(self._known.get), *every
+
+    async def _search(self, query: str) -> tuple[McpTool, ...]:
+        async with self._reporter.shown_wait("searches MCP tools", after_s=2.0):
+            reply = await self._reporter.request(ListMcpTools(query=query))
+        if isinstance(reply, McpTools):
+            return reply.tools
+        why = reply.message if isinstance(reply, RequestRefused) else "no answer"
+        raise ToolFailed(f"the search failed: {why}")
+
+    def _note_found(self, tools: Sequence[McpTool]) -> None:
+        """A tool is called as it was found: its server may have changed it since the start."""
+        for one in tools:
+            self._known[one.name] = McpServerTool(self, one, is_described=False)
 
     async def call(self, request: CallMcpTool) -> McpOutcome:
         """Raises ToolFailed if the supervisor refuses."""
@@ -97,17 +131,22 @@ class McpClient:
 
 
 class McpServerTool:
-    """One tool of a server, for one agent."""
+    """One tool of a server, for one agent.
 
-    def __init__(self, client: McpClient, tool: McpTool) -> None:
+    Args:
+        is_described: Each request describes it; else it is found by `tool_search`.
+    """
+
+    def __init__(self, client: McpClient, tool: McpTool, *, is_described: bool) -> None:
         self.name, self.parallel = tool.name, tool.parallel
         self.aborted_text = ABORTED_CALL
-        self._client, self._tool = client, tool
+        self._client, self._tool, self._is_described = client, tool, is_described
         self._validate: Callable[[object], None] | None = None
-        self._takes_images = True
 
     def describe(self, model: ModelInfo) -> ToolSpec | None:
-        self._takes_images = model.image_input
+        self._client.note_model(model)
+        if not self._is_described:
+            return None
         return ToolSpec(
             name=self.name,
             description=self._tool.description,
@@ -120,9 +159,7 @@ class McpServerTool:
     async def prepare(self, call: AnyCall) -> Invocation:
         assert isinstance(call, FunctionCall)
         arguments = self._checked(call.arguments)
-        return _McpInvocation(
-            self._client, self._tool, call.call_id, arguments, takes_images=self._takes_images
-        )
+        return _McpInvocation(self._client, self._tool, call.call_id, arguments)
 
     def _checked(self, text: str) -> bytes:
         """The arguments as a JSON object that fits the schema. Raises ToolFailed."""
@@ -159,17 +196,9 @@ def _accept_all(value: object) -> None:
 class _McpInvocation:
     """One call of an MCP tool."""
 
-    def __init__(
-        self,
-        client: McpClient,
-        tool: McpTool,
-        call_id: str,
-        arguments: bytes,
-        *,
-        takes_images: bool,
-    ) -> None:
+    def __init__(self, client: McpClient, tool: McpTool, call_id: str, arguments: bytes) -> None:
         self._client, self._tool, self._call_id = client, tool, call_id
-        self._arguments, self._takes_images = arguments, takes_images
+        self._arguments = arguments
 
     @property
     def detail(self) -> AnyCallDetail:
@@ -216,6 +245,6 @@ class _McpInvocation:
     async def _as_content(self, part: McpText | McpImage) -> ContentPart:
         if isinstance(part, McpText):
             return InputText(text=part.text)
-        if not self._takes_images:
+        if not self._client.takes_images:
             return InputText(text=f"[an image ({part.mime}): this model reads none]")
         return await self._client.store(part)

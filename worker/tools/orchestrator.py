@@ -45,6 +45,7 @@ SHOWN_BYTES = 10_000  # of an output, to people and the journal
 FIRST_TRY_BYTES = 8_000  # of a command's output in the sandbox, when it was run again outside
 _REASON_BYTES = 2_000  # of the same output, for the approver
 _ARGUMENT_CHARS = 200
+_NAMED_TOOLS = 40  # in the answer to a call of an unknown one
 
 
 class ToolRegistry:
@@ -99,7 +100,7 @@ class ToolRegistry:
         tool = self._tools.get(call.name)
         if tool is None:
             kind = "unsupported custom tool call" if isinstance(call, CustomToolCall) else None
-            known = ", ".join(self._tools)
+            known = ", ".join(list(self._tools)[:_NAMED_TOOLS])
             raise ToolFailed(f"{kind or 'unsupported call'}: {call.name}; the tools are {known}")
         if not tool.accepts(call):
             raise ToolFailed(f"tool {call.name} invoked with incompatible payload")
