@@ -259,3 +259,30 @@ async def test_a_deferred_tool_is_asked_about_as_any_other(rig):
     assert ended.code == 0, ended.err
     assert "the MCP tool tool_003 of odd needs approval" in rig.outputs()[0]
     assert not [line for line in marks(rig) if line.startswith("call")]
+
+
+async def test_a_server_is_told_the_folder_of_the_run(rig):
+    configure(rig)
+    with trio.fail_after(LIMIT_S):
+        ended = await run(rig, *ends(call("roots")))
+    assert ended.code == 0, ended.err
+    assert rig.work.as_uri() in rig.outputs()[0]
+
+
+async def test_a_changed_list_of_tools_counts_for_agents_that_start_later(rig):
+    configure(rig)
+    spawn = {"name": "spawn_agent", "arguments": {"task_name": "child", "message": "go"}}
+    wait = {"name": "wait_agent", "arguments": {"targets": ["child"]}}
+    turns = [
+        {"agent": "/root", "calls": [call("grow")]},
+        {"agent": "/root", "calls": [call("grown")]},
+        {"agent": "/root", "calls": [spawn]},
+        {"agent": "/root", "calls": [wait]},
+        {"agent": "/root", "text": "done"},
+        *ends(call("grown"), agent="/root/child"),
+    ]
+    with trio.fail_after(LIMIT_S):
+        ended = await run(rig, *turns)
+    assert ended.code == 0, ended.err
+    assert "unsupported call" in rig.outputs()[1]  # its list stays as it was
+    assert "called grown" in rig.outputs("/root/child")[0]

@@ -47,7 +47,7 @@ TOOLS = [
     ),
     *(tool(name) for name in ("die", "never", "big", "twice", "flood", "fork", "environment")),
     tool("fails"),
-    tool("says"),
+    *(tool(name) for name in ("says", "roots", "grow")),
     tool("image"),
     tool("write", inputSchema={"type": "object", "properties": {"path": {"type": "string"}}}),
     tool("connect", inputSchema={"type": "object", "properties": {"port": {"type": "integer"}}}),
@@ -124,6 +124,13 @@ def call(  # noqa: C901 - one case for each tool
             data = "a \x1b[31mred\x1b[0m message"
             send(method="notifications/message", params={"level": "warning", "data": data})
             return text_result("said")
+        case "roots":
+            send(id="roots", method="roots/list")
+            return text_result(sys.stdin.readline())
+        case "grow":
+            TOOLS.append(tool("grown", description="It was not there before."))
+            send(method="notifications/tools/list_changed")
+            return text_result("grew")
         case "fails":
             return text_result("it did not work", isError=True)
         case "image":

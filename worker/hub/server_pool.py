@@ -30,7 +30,7 @@ class PooledServer:
     def __init__(self, server: McpServer, label: str, open_server: OpenServer) -> None:
         self.server, self.label, self._open = server, label, open_server
         self._live: LiveServer | None = None
-        self.known_tools: tuple[McpTool, ...] = ()  # when it was last connected
+        self._last_tools: tuple[McpTool, ...] = ()  # when it was last connected
         self._starting = trio.Lock()
         self._users = 0
         self._used_at = trio.current_time()
@@ -76,7 +76,7 @@ class PooledServer:
             with trio.CancelScope() as self._scope:
                 async with self._open(self.server, self.label) as live:
                     self._live, is_made = live, True
-                    self.known_tools = live.tools
+                    self._last_tools = live.tools
                     task_status.started()
                     reason = await live.wait_ended()
                     self._live = None
@@ -96,6 +96,12 @@ class PooledServer:
         if self._failures >= MAX_FAILURES:
             pause = _LOOK_AGAIN_S
         self._reason, self._blocked_until = reason, trio.current_time() + pause
+
+    async def known_tools(self) -> tuple[McpTool, ...]:
+        """The tools that it has, or had when it was last connected. Raises ServerFailed."""
+        if self._live is not None:
+            self._last_tools = await self._live.current_tools()
+        return self._last_tools
 
     def note_success(self) -> None:
         """A call was answered: earlier failures count no more."""
@@ -148,7 +154,7 @@ class ServerPool:
     async def list_tools(self, name: str, agent: str) -> tuple[McpTool, ...]:
         """The enabled tools of a server. Raises ServerFailed."""
         async with self._used(name, agent) as (_, live):
-            return live.tools
+            return await live.current_tools()
 
     async def known_tools(self, name: str, agent: str) -> tuple[McpTool, ...]:
         """The tools as they were last listed; starts nothing that was tried before.
@@ -156,7 +162,7 @@ class ServerPool:
         Raises ServerFailed.
         """
         pooled = self._pooled.get(self._key(name, agent))
-        return await self.list_tools(name, agent) if pooled is None else pooled.known_tools
+        return await self.list_tools(name, agent) if pooled is None else await pooled.known_tools()
 
     async def call(
         self, name: str, agent: str, tool: str, arguments: Mapping[str, object]
@@ -180,7 +186,8 @@ class ServerPool:
         limit_s = self._servers[name].tool_timeout_s if name in self._servers else 0.0
         try:
             async with self._used(name, agent) as (pooled, live):
-                known = next((one for one in live.tools if one.tool == tool), None)
+                tools = await live.current_tools()
+                known = next((one for one in tools if one.tool == tool), None)
                 if known is None:
                     raise ServerFailed(f"the server has no enabled tool `{tool}`")
                 with trio.fail_after(limit_s):

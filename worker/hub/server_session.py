@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import httpx2
@@ -17,6 +18,7 @@ import trio
 from mcp.client.session import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
+from pydantic import FileUrl
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.mcp import (
@@ -65,9 +67,24 @@ class _Session(ClientSession):
 
     def __init__(self, streams: Streams, server: McpServer, context: SessionContext) -> None:
         self._server, self._logs = server, context.logs
+        self._root = Path(server.cwd or context.spec.cwd)
+        self.is_list_stale = False  # the server has said that its tools have changed
         super().__init__(
-            streams.reader, streams.writer, client_info=_CLIENT, logging_callback=self._keep_log
+            streams.reader,
+            streams.writer,
+            client_info=_CLIENT,
+            logging_callback=self._keep_log,
+            message_handler=self._note_change,
+            list_roots_callback=None if server.url else self._give_roots,
         )
+
+    async def _give_roots(self, context: object) -> mcp_types.ListRootsResult:
+        """The folder of a stdio server; one on another machine has no use for it."""
+        return mcp_types.ListRootsResult(roots=[mcp_types.Root(uri=FileUrl(self._root.as_uri()))])
+
+    async def _note_change(self, message: object) -> None:
+        if isinstance(message, mcp_types.ToolListChangedNotification):
+            self.is_list_stale = True
 
     async def _keep_log(self, params: mcp_types.LoggingMessageNotificationParams) -> None:
         text = params.data if isinstance(params.data, str) else repr(params.data)
@@ -86,6 +103,10 @@ class LiveServer(Protocol):
         """Return when the connection can no longer be used: why."""
         ...
 
+    async def current_tools(self) -> tuple[McpTool, ...]:
+        """The tools, listed again if the server has said that they changed. Raises ServerFailed."""
+        ...
+
     async def call(self, tool: str, arguments: Mapping[str, object]) -> McpOutcome:
         """Call a tool; cancelling tells the server. Raises ServerFailed, CallInterrupted."""
         ...
@@ -94,8 +115,9 @@ class LiveServer(Protocol):
 class ServerSession:
     """A `LiveServer` over a session of the SDK."""
 
-    def __init__(self, session: ClientSession, server: McpServer) -> None:
+    def __init__(self, session: _Session, server: McpServer) -> None:
         self._session, self._server = session, server
+        self._listing = trio.Lock()
         self.tools: tuple[McpTool, ...] = ()
         self.ended = trio.Event()
         self.fault = ""
@@ -114,6 +136,21 @@ class ServerSession:
             await self._session.discover()
         except (MCPError, RuntimeError, ValueError):
             await self._session.initialize()
+
+    async def current_tools(self) -> tuple[McpTool, ...]:
+        async with self._listing:
+            if self._session.is_list_stale:
+                self._session.is_list_stale = False
+                try:
+                    with trio.fail_after(self._server.startup_timeout_s):
+                        self.tools = await self._list_tools()
+                except (MCPError, RuntimeError, ValueError, httpx2.HTTPError) as error:
+                    raise ServerFailed(
+                        f"its changed tools cannot be listed: {_why(error)}"
+                    ) from error
+                except trio.TooSlowError:
+                    raise ServerFailed("its changed tools were not listed in time") from None
+            return self.tools
 
     async def _list_tools(self) -> tuple[McpTool, ...]:
         found: list[McpTool] = []
