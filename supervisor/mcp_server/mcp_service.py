@@ -7,6 +7,7 @@ from mcp.shared.exceptions import MCPError
 
 from swarm.mailbox.errors import SwarmError, UsageError
 
+from ..exception_groups import first_error
 from ..version import VERSION
 from .calling_client import CallingClient
 from .codex_tools import CODEX_NAMES, CodexTools
@@ -62,8 +63,10 @@ class McpService:
             if self._codex is not None and params.name in CODEX_NAMES:
                 return await self._codex.call(params, ctx)
             return await self._tools.call(params.name, params, CallingClient(ctx))
-        except SwarmError as error:
-            return error_result(error)
+        except (SwarmError, ExceptionGroup) as error:
+            if isinstance(found := first_error(error), SwarmError):
+                return error_result(found)
+            raise
         finally:
             self._calls -= 1
 

@@ -158,7 +158,8 @@ async def test_sigterm_ends_the_runs_that_were_waited_for(rig):
 async def call_and_lose(url: str, token: str) -> None:
     """A call whose server ends: the connection may break in any way."""
     call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call",
-            "params": {"name": "swarm_run", "arguments": {"task": "go"}}}  # fmt: skip
+            "params": {"name": "swarm_run", "arguments": {"task": "go"},
+                       "_meta": {"progressToken": "p"}}}  # fmt: skip
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-11-25", "capabilities": {},
         "clientInfo": {"name": "raw", "version": "1"}}}  # fmt: skip
@@ -173,3 +174,26 @@ async def call_and_lose(url: str, token: str) -> None:
                 "Content-Type": "application/json"})  # fmt: skip
         except httpx2.HTTPError:
             return
+
+
+async def test_a_connection_that_breaks_loses_neither_the_run_nor_its_answer(rig):
+    provider = rig.script(command("sleep 3"), {"text": "Still here."})
+
+    async def client() -> None:
+        async with http_server_of(rig, "--provider", provider) as (url, token, _):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call_and_lose, url, token)
+                await poll(lambda: rig.has_run and "sleep 3" in str(rig.alive()))
+                tasks.cancel_scope.cancel()  # the connection is closed in the middle of a call
+            async with (
+                with_token(token) as http,
+                streamable_http_client(url, http_client=http) as streams,
+                ClientSession(*streams) as session,
+            ):
+                await session.initialize()
+                given = {"run": rig.run_id, "wait_s": 60}
+                assert text_of_result(await session.call_tool("swarm_result", given)) == (
+                    "Still here."
+                )
+
+    await under_asyncio(client)
