@@ -64,6 +64,9 @@ def apply_requirements(request: RunRequest, required: Requirements) -> RunReques
     return msgspec.structs.replace(
         _restrict_network(request, required),
         deny_read=denied_paths(required),
+        hooks=tuple(
+            hook for hook in request.hooks if hook.managed or not required.managed_hooks_only
+        ),
         held=RequiredChoices(
             model=model if isinstance(model, str) else None,
             approvals=None
