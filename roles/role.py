@@ -15,6 +15,7 @@ from swarm.mailbox.protocol.limits import (
 from swarm.mailbox.protocol.settings import (
     PromptSize,
     SamplingSettings,
+    SkillChoice,
     Summary,
     ToolChoice,
     Verbosity,
@@ -49,6 +50,12 @@ class RoleServer(Value, forbid_unknown_fields=True):
     enabled_tools: tuple[str, ...] | None = None
 
 
+class RoleSkills(Value, forbid_unknown_fields=True):
+    """`[skills]` of a role: all skills of the run but these."""
+
+    exclude: tuple[str, ...] = ()
+
+
 class RoleFile(ModelKeys, forbid_unknown_fields=True):
     """A role's TOML file: what names the role, and the keys of a configuration that it may set.
 
@@ -81,6 +88,15 @@ class RoleFile(ModelKeys, forbid_unknown_fields=True):
     include_permissions_instructions: bool | None = None
     include_environment_context: bool | None = None
     features: dict[str, bool | Toml] = {}
+    # swarm's own: names of skills, or all but the excluded ones
+    skills: tuple[str, ...] | RoleSkills = RoleSkills()
+
+    @property
+    def skill_choice(self) -> SkillChoice:
+        """Which skills the role's agents are told of."""
+        if isinstance(self.skills, RoleSkills):
+            return SkillChoice(exclude=self.skills.exclude)
+        return SkillChoice(only=self.skills)
 
 
 class Role(Value):
@@ -110,6 +126,7 @@ class Role(Value):
     summary: Summary | None = None
     verbosity: Verbosity | None = None
     context: ContextOverrides = ContextOverrides()
+    skills: SkillChoice = SkillChoice()
     warnings: tuple[str, ...] = ()  # keys of its file that have no effect
     source: str = "built-in"
 
@@ -127,6 +144,7 @@ class Role(Value):
             prompt=self.prompt,
             sampling=self.sampling,
             context=self.context,
+            skills=self.skills,
         )
 
 
@@ -158,6 +176,7 @@ def role_from_file(file: RoleFile, *, name: str, source: str) -> Role:
         tools=file.tool_choice.narrowed(tools_without_features(file.features)),
         prompt=file.prompt,
         sampling=file.sampling,
+        skills=file.skill_choice,
         summary=file.model_reasoning_summary,
         verbosity=file.model_verbosity,
         context=ContextOverrides(

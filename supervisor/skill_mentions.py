@@ -11,6 +11,7 @@ import trio
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.ops import SkillInput
+from swarm.mailbox.protocol.settings import SkillChoice
 from swarm.mailbox.safe_open import READ_FLAGS, open_canonical, read_whole
 from swarm.roles.skills.skill_file import SKILL_BYTES, Skill
 from swarm.roles.skills.skill_list import mentioned_skills
@@ -24,10 +25,19 @@ _TEXT_BYTES = 64 << 10  # of one skill; the model can read the rest of the file
 async def read_named_skills(
     running: RunContext, text: str, *, agent: str
 ) -> tuple[SkillInput, ...]:
-    """Read each skill that the text names; what is left out is warned of in the journal."""
-    named = mentioned_skills(text, running.request.skills)
+    """Read each skill that the text names and the agent's role allows.
+
+    What is left out is warned of in the journal.
+    """
+    mentioned = mentioned_skills(text, running.request.skills)
+    choice = _choice_of(running, agent)
+    named = tuple(skill for skill in mentioned if choice.allows(skill.name))
     parts: list[SkillInput] = []
-    warnings: list[str] = []
+    warnings = [
+        f"skill {skill.name} is left out: the role of {agent} excludes it (`skills` in its file)"
+        for skill in mentioned
+        if not choice.allows(skill.name)
+    ]
     for skill in named[:MAX_SKILLS]:
         try:
             parts.append(await trio.to_thread.run_sync(_read, skill))
@@ -39,6 +49,12 @@ async def read_named_skills(
     for warning in warnings:
         running.note(Warned(message=warning), agent=agent)
     return tuple(parts)
+
+
+def _choice_of(running: RunContext, path: str) -> SkillChoice:
+    """The skills of this agent; the root's before it was started."""
+    found = running.agents.find(path)
+    return (running.request.role if found is None else found.plan.role).skills
 
 
 def _read(skill: Skill) -> SkillInput:

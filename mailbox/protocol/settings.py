@@ -49,6 +49,24 @@ class ToolChoice(Value):
         return ToolChoice(only=only, exclude=tuple(dict.fromkeys((*self.exclude, *other.exclude))))
 
 
+class SkillChoice(Value):
+    """Which skills an agent is told of, by name."""
+
+    only: tuple[str, ...] | None = None  # None: all of the run
+    exclude: tuple[str, ...] = ()
+
+    def allows(self, name: str) -> bool:
+        """True if the skill was not taken away."""
+        return (self.only is None or name in self.only) and name not in self.exclude
+
+    def narrowed(self, other: "SkillChoice") -> "SkillChoice":
+        """The skills that both leave."""
+        only = self.only if other.only is None else other.only
+        if self.only is not None and other.only is not None:
+            only = tuple(name for name in other.only if name in self.only)
+        return SkillChoice(only=only, exclude=tuple(dict.fromkeys((*self.exclude, *other.exclude))))
+
+
 class AgentSettings(Value):
     """Always sent complete, with unchanged values."""
 

@@ -11,7 +11,7 @@ from .items import TokenUsage
 from .limits import Limits, ResourceLimits
 from .mcp import McpServer
 from .rules import RuleSet
-from .settings import PromptSize, SamplingSettings, Summary, ToolChoice, Verbosity
+from .settings import PromptSize, SamplingSettings, SkillChoice, Summary, ToolChoice, Verbosity
 
 
 class ContextOverrides(Value):
@@ -35,6 +35,7 @@ class RoleBrief(Value):
     prompt: PromptSize = ""
     sampling: SamplingSettings = SamplingSettings()
     context: ContextOverrides = ContextOverrides()
+    skills: SkillChoice = SkillChoice()
 
 
 class RoleCard(Value):

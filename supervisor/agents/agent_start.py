@@ -24,6 +24,7 @@ from swarm.mailbox.protocol.limits import opens_tunnels
 from swarm.mailbox.protocol.ops import GatewayMoved
 from swarm.mailbox.protocol.records import AgentSpawned
 from swarm.mailbox.protocol.rules import RuleSet
+from swarm.mailbox.protocol.settings import SkillChoice
 from swarm.mailbox.protocol.spec import (
     AgentSpec,
     ChildCard,
@@ -33,6 +34,7 @@ from swarm.mailbox.protocol.spec import (
     FolderIdentity,
 )
 from swarm.mailbox.proxy_environment import without_proxy_variables
+from swarm.roles.skills.skill_list import skill_lines
 
 from ..approvals.saved_rules import rules_for, send_rules
 from ..journal.journal_reader import read_records
@@ -248,7 +250,7 @@ def build_agent_spec(
             if name in ended
         ),
         user_instructions="" if plan.slotless else request.user_instructions,
-        skills=() if plan.slotless else request.skill_lines,
+        skills=_skill_lines(request, plan),
         hooks=() if plan.slotless else request.hooks,
         session_source=_session_source(running, agent),
         context=with_overrides(
@@ -275,6 +277,16 @@ def _session_source(running: RunContext, agent: Agent) -> Literal["", "startup",
     if agent.has_begun_here:
         return ""
     return "resume" if running.request.resumes else "startup"
+
+
+def _skill_lines(request: RunRequest, plan: AgentPlan) -> tuple[str, ...]:
+    """What the agent is told of skills: those that its role allows; a reviewer knows none."""
+    choice = plan.role.skills
+    if plan.slotless or not request.skill_lines:
+        return ()
+    if choice == SkillChoice():
+        return request.skill_lines
+    return skill_lines([skill for skill in request.skills if choice.allows(skill.name)]).lines
 
 
 def hidden_paths(running: RunContext) -> tuple[str, ...]:

@@ -167,6 +167,7 @@ def child_brief(parent: RoleBrief, role: Role) -> RoleBrief:
         developer_instructions=instructions,
         locked=brief.locked or parent.locked,
         tools=parent.tools.narrowed(brief.tools),
+        skills=parent.skills.narrowed(brief.skills),
     )
 
 

@@ -135,6 +135,10 @@ class RenderedRequest(Value):
     without_thinking: Callable[[], tuple[bytes, ...]] = tuple
     # The body without the schema that holds calls to their form, from now on; () if there is none.
     without_schema: Callable[[], tuple[bytes, ...]] = tuple
+    # The body without the sampling fields that this failure names; () if it names none.
+    without_sampling: Callable[[Failure], tuple[bytes, ...]] = lambda failure: ()
+    # What to say of sampling fields that are left out; each is said once.
+    take_notices: Callable[[], tuple[str, ...]] = tuple
 
 
 class Backend(Protocol):

@@ -13,6 +13,7 @@ from .conversations import Conversation, ConversationOwner
 from .failures import internal_failure
 from .open_providers import OpenProvider
 from .response_relay import AgentConnection
+from .sampling_fields import SamplingFields
 
 _log = logging.getLogger("swarm.gateway")
 _PEER = re.compile(rb"a/(?P<agent>[^/]{1,200})/(?P<epoch>[1-9][0-9]{0,8})\Z")
@@ -31,6 +32,7 @@ class ConversationOpener:
 
     def __init__(self, app: GatewayApp, blobs_dir: Path, redactor: Redactor) -> None:
         self._app, self._blobs_dir, self._redactor = app, blobs_dir, redactor
+        self._fields = SamplingFields()
 
     def open_now(
         self, peer: bytes, op: OpenConversation
@@ -61,7 +63,8 @@ class ConversationOpener:
         except Exception as error:
             return self._refusal(error)
         found = agent_of(peer)
-        conversation = Conversation(ConversationOwner(op.agent_id, op.agent_path, model), store)
+        owner = ConversationOwner(op.agent_id, op.agent_path, model)
+        conversation = Conversation(owner, store, self._fields)
         return AgentConnection(peer, found[1] if found else 0, conversation, provider)
 
     def _refusal(self, error: Exception) -> ConversationRefused:

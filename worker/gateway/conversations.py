@@ -14,8 +14,9 @@ from swarm.mailbox.errors import MalformedMessage
 from swarm.mailbox.protocol.items import AnyItem, CustomToolCall, FunctionCall, Message, decode_item
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleRequest, chain_digest
 
-from .backend import RenderedRequest
+from .backend import Failure, RenderedRequest
 from .request_encoding import HeadKey, ItemStore
+from .sampling_fields import SamplingFields
 
 
 class ConversationOwner(msgspec.Struct, frozen=True):
@@ -29,9 +30,11 @@ class ConversationOwner(msgspec.Struct, frozen=True):
 class Conversation:
     """One agent's items on one wire."""
 
-    def __init__(self, owner: ConversationOwner, store: ItemStore) -> None:
+    def __init__(
+        self, owner: ConversationOwner, store: ItemStore, fields: SamplingFields | None = None
+    ) -> None:
         self.owner = owner
-        self._store = store
+        self._store, self._fields = store, fields or SamplingFields()
         self._digests: list[bytes] = [b""]  # after 0, 1, 2, … items
         self._shapes: list[bytes] = [b""]
 
@@ -85,8 +88,8 @@ class Conversation:
             output_schema=request.output_schema,
             summary=request.summary,
             verbosity=request.verbosity,
+            sampling=self._fields.accepted(owner.model, request.sampling),
             compacts=request.compacts,
-            sampling=request.sampling,
         )
         return RenderedRequest(
             agent_id=owner.agent_id,
@@ -100,10 +103,25 @@ class Conversation:
             items=self._store.items(),
             body=self._store.body(key, owner.agent_id),
             shape=self._shapes[-1],
-            with_partial=partial(self._store.with_partial, key, owner.agent_id),
+            with_partial=partial(self._with_partial, key),
             without_thinking=partial(self._store.without_thinking, key, owner.agent_id),
             without_schema=partial(self._store.without_schema, key, owner.agent_id),
+            without_sampling=partial(self._without_sampling, key),
+            take_notices=partial(self._fields.take_notices, owner.model, request.sampling),
         )
+
+    def _without_sampling(self, key: HeadKey, failure: Failure) -> tuple[bytes, ...]:
+        if not self._fields.refuse(self.owner.model, failure, key.sampling):
+            return ()
+        return self._store.body(self._with_accepted_fields(key), self.owner.agent_id)
+
+    def _with_partial(self, key: HeadKey, text: str) -> tuple[bytes, ...]:
+        return self._store.with_partial(self._with_accepted_fields(key), self.owner.agent_id, text)
+
+    def _with_accepted_fields(self, key: HeadKey) -> HeadKey:
+        """The key without sampling fields that were refused since it was made."""
+        left = self._fields.accepted(self.owner.model, key.sampling)
+        return msgspec.structs.replace(key, sampling=left)
 
 
 def _shape(previous: bytes, item: AnyItem) -> bytes:

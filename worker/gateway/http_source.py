@@ -117,6 +117,8 @@ class HttpSource:
         body = b"".join(request.body)
         refused: Failure | None = None
         is_renewed = False
+        for notice in request.take_notices():
+            yield RequestWaiting(reason=notice, delay_s=0.0)
         while True:
             key = await self._fresh_key()
             headers = _HEADERS | auth_headers(self._provider, self._keys.values)
@@ -143,13 +145,22 @@ class HttpSource:
                 is_renewed = True
                 if await self._keys.refresh_key(self._provider, key):
                     continue
-            body = b"".join(request.without_thinking()) if refuses_thinking(refused) else b""
-            if not body and refuses_schema(refused):
-                body = b"".join(request.without_schema())
-                if body:
-                    yield RequestWaiting(reason=self._unheld(request.model.slug), delay_s=0.0)
+            body, notices = self._without_refused(request, refused, post.body)
+            for notice in notices:
+                yield RequestWaiting(reason=notice, delay_s=0.0)
             if not body:
                 raise SampleError(refused)
+
+    def _without_refused(
+        self, request: RenderedRequest, refused: Failure, sent: bytes
+    ) -> tuple[bytes, tuple[str, ...]]:
+        """The body without what was refused, and what to say; b"": there is no other body."""
+        if refuses_thinking(refused) and (body := b"".join(request.without_thinking())):
+            return body, ()
+        if refuses_schema(refused) and (body := b"".join(request.without_schema())):
+            return body, (self._unheld(request.model.slug),)
+        body = b"".join(request.without_sampling(refused))
+        return b"" if body == sent else body, request.take_notices()
 
     def _unheld(self, slug: str) -> str:
         return (
