@@ -135,6 +135,7 @@ class _JsonServer(Value):
     env: dict[str, str] = {}
     url: str | None = None
     headers: dict[str, str] = {}
+    expand_variables: bool = True
 
 
 class _JsonFile(Value):
@@ -142,7 +143,7 @@ class _JsonFile(Value):
 
 
 def read_mcp_json(data: bytes, path: str) -> dict[str, dict[str, object]]:
-    """The tables that a project's `.mcp.json` stands for. Raises UsageError, naming the file."""
+    """The tables that a `.mcp.json` stands for. Raises UsageError, naming the file."""
     try:
         file = msgspec.json.decode(data, type=_JsonFile)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -165,7 +166,9 @@ def _as_table(name: str, one: _JsonServer, path: str) -> dict[str, object]:
         "url": one.url,
         "http_headers": dict(one.headers),
     }
-    return {key: value for key, value in values.items() if value} | {"expand_variables": True}
+    return {key: value for key, value in values.items() if value} | {
+        "expand_variables": one.expand_variables
+    }
 
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")

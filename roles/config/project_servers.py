@@ -20,7 +20,7 @@ def without_known_servers(layer: Layer, below: Toml) -> Layer:
     kept: Toml = {}
     warnings: list[str] = []
     for name, value in servers.items():
-        place = f"{layer.source}: mcp_servers.{name}"
+        place = f"{layer.source or layer.name}: mcp_servers.{name}"
         if name in known:
             warnings.append(
                 f"{place}: ignored, because your own configuration has a server of this name; "

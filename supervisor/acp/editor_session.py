@@ -11,7 +11,7 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from acp.helpers import update_agent_message_text
+from acp.helpers import update_agent_message_text, update_agent_thought_text
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.ids import new_uuid7
@@ -19,24 +19,27 @@ from swarm.mailbox.protocol.control import EndRun, Recorded
 from swarm.mailbox.protocol.records import RunCompleted
 
 from ..client import Event, LiveRun, RunNotAlive, TurnResult
-from ..client.open_run import run_arguments, start_in_background
+from ..client.open_run import run_arguments, start_with_warnings
 from ..client.turn_tracking import TurnTracker
 from ..journal.journal_reader import last_seq
 from .approval_questions import ApprovalQuestions
 from .editor_client import EditorClient
+from .editor_servers import server_options
 from .session_settings import SessionSettings
 from .session_updates import SessionUpdates
 
-IDLE_TIMEOUT = "30m"  # how long a run waits for an editor that was killed
+# A run waits so long for an editor that was killed.
+_STAY = ("--keep-open", "--idle-timeout=30m")
 _INTERRUPT_AGAIN_S = 0.5
 _CANCELLED = TurnResult(status="interrupted", text="cancelled before it began")
 
 
 class SessionPlace(NamedTuple):
-    """Where a session's agents work: absolute paths of folders."""
+    """Where a session's agents work, and the editor's MCP servers as a `.mcp.json`."""
 
-    cwd: str
+    cwd: str  # absolute, as `add_dirs`
     add_dirs: tuple[str, ...] = ()
+    servers: bytes = b""
 
 
 class EditorSession:
@@ -102,12 +105,11 @@ class EditorSession:
         options = self._settings.run_options()
         options["cwd"], options["images"] = self._place.cwd, images
         options["add_dirs"] = self._place.add_dirs
-        options["options"] = (
-            "--keep-open", f"--idle-timeout={IDLE_TIMEOUT}", f"--run-id={self.session_id}",
-        )  # fmt: skip
         self._waiting[result] = TurnTracker()  # of the run's own first input
         self._updates.hide_input()
-        await start_in_background(run_arguments(options), text, os.environ)
+        with server_options(self._place.servers) as for_servers:
+            options["options"] = (*_STAY, f"--run-id={self.session_id}", *for_servers)
+            await self._start_process(run_arguments(options), text)
         self.has_started_run, self._applied = True, self._settings
         self.follow()
 
@@ -131,9 +133,17 @@ class EditorSession:
                 return
 
     async def _resume(self) -> None:
-        line = ["resume", self.session_id, "--detach", "--keep-open"]
-        await start_in_background([*line, f"--idle-timeout={IDLE_TIMEOUT}"], "", os.environ)
+        with server_options(self._place.servers) as for_servers:
+            line = ["resume", self.session_id, "--detach", *_STAY, *for_servers]
+            await self._start_process(line, "")
         self.has_started_run = True
+
+    async def _start_process(self, arguments: Sequence[str], text: str) -> None:
+        """Start or continue the run, and show what it warns of."""
+        started = await start_with_warnings(arguments, text, os.environ)
+        for warning in started.warnings:
+            shown = update_agent_thought_text(f"Warning: {warning}\n\n")
+            await self._editor.show(self.session_id, shown)
 
     async def change_settings(self, wanted: SessionSettings) -> None:
         """Work with these from the next turn on. Raises SwarmError, and keeps the present ones."""

@@ -44,7 +44,7 @@ class SessionStore:
         run = paths_of_run(self._places, session_id)
         about = await asyncio.to_thread(read_metadata, run)
         settings = await asyncio.to_thread(lambda: settings_of_records(read_records(run)))
-        where = SessionPlace(about.cwd or place.cwd, place.add_dirs)
+        where = place._replace(cwd=about.cwd or place.cwd)
         return self._add(session_id, where, settings)
 
     def _add(

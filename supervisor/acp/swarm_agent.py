@@ -6,12 +6,10 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeAlias
 
 from acp import PROTOCOL_VERSION, RequestError
 from acp.interfaces import Client
 from acp.schema import (
-    AcpMcpServer,
     AgentCapabilities,
     AuthenticateResponse,
     AvailableCommandsUpdate,
@@ -19,12 +17,11 @@ from acp.schema import (
     CloseSessionResponse,
     ConfigOptionUpdate,
     CurrentModeUpdate,
-    HttpMcpServer,
     Implementation,
     InitializeResponse,
     ListSessionsResponse,
     LoadSessionResponse,
-    McpServerStdio,
+    McpCapabilities,
     NewSessionResponse,
     PromptCapabilities,
     PromptResponse,
@@ -36,7 +33,6 @@ from acp.schema import (
     SessionResumeCapabilities,
     SetSessionConfigOptionResponse,
     SetSessionModeResponse,
-    SseMcpServer,
     Usage,
 )
 
@@ -45,6 +41,7 @@ from swarm.mailbox.errors import SwarmError, UsageError
 from ..client import TurnResult
 from ..version import VERSION
 from .editor_client import EditorClient
+from .editor_servers import EditorServer, encode_servers
 from .editor_session import EditorSession, SessionPlace
 from .prompt_blocks import PromptBlock, PromptContent
 from .session_commands import find_command, run_command, shown_commands
@@ -57,7 +54,6 @@ from .session_settings import (
 )
 from .session_store import SessionStore
 
-EditorServer: TypeAlias = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
 _INVALID_PARAMS, _INTERNAL_ERROR = -32602, -32603
 
 
@@ -90,6 +86,7 @@ class SwarmAgent:
             auth_methods=[],
             agent_capabilities=AgentCapabilities(
                 load_session=True,
+                mcp_capabilities=McpCapabilities(http=True, sse=False),
                 prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
                 session_capabilities=SessionCapabilities(
                     list=SessionListCapabilities(),
@@ -261,12 +258,7 @@ class SwarmAgent:
 
 
 def _place(cwd: str, add_dirs: list[str] | None, servers: Sequence[EditorServer]) -> SessionPlace:
-    if servers:
-        raise UsageError(
-            "MCP servers of an editor are not used yet; name them in config.toml (docs/mcp.md) and "
-            "leave them out here"
-        )
-    return SessionPlace(cwd, tuple(add_dirs or ()))
+    return SessionPlace(cwd, tuple(add_dirs or ()), encode_servers(servers))
 
 
 def _response(turn: TurnResult) -> PromptResponse:

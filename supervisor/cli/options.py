@@ -56,6 +56,7 @@ class RunOptions(Value):
     record: str | None = None
     replay: str | None = None
     mcp: tuple[str, ...] = ()
+    mcp_config: str | None = None
     reviews: bool = False  # True for a review of code
 
 
@@ -82,6 +83,10 @@ def stack_options(options: list[Callable[[_F], _F]]) -> Callable[[_F], _F]:
     return decorate
 
 
+mcp_config_option = click.option(
+    "--mcp-config", metavar="FILE", help="Also the MCP servers of FILE, in the form of .mcp.json."
+)
+
 agent_options = stack_options(
     [
         click.option("--role", metavar="NAME", help="Role of the root agent (default: default)."),
@@ -103,6 +108,7 @@ agent_options = stack_options(
             "--mcp", multiple=True, metavar="NAME",
             help="Only this MCP server, even if it is disabled; repeatable.",
         ),
+        mcp_config_option,
         click.option("--strict-config", is_flag=True, help="Unknown keys are errors."),
     ]
 )  # fmt: skip

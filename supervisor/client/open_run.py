@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import NamedTuple, TypedDict, Unpack
 
 import anyio
 
@@ -92,9 +92,23 @@ async def open_run(
                 await run.cancel()
 
 
+class StartedRun(NamedTuple):
+    """A run, and what its start warned of."""
+
+    run: LiveRun
+    warnings: tuple[str, ...]
+
+
 async def start_in_background(
     arguments: Sequence[str], text: str, environment: Mapping[str, str]
 ) -> LiveRun:
+    """As `start_with_warnings`, without the warnings."""
+    return (await start_with_warnings(arguments, text, environment)).run
+
+
+async def start_with_warnings(
+    arguments: Sequence[str], text: str, environment: Mapping[str, str]
+) -> StartedRun:
     """Run a `swarm` command that detaches, with `text` on its stdin; return the run it started.
 
     It is not cancelled before the run's id is known: a run that nobody knows would stay.
@@ -106,12 +120,20 @@ async def start_in_background(
             command, input=text.encode(errors="replace"), check=False, env=dict(environment)
         )
         run_id = done.stdout.decode(errors="replace").strip()
+        stderr = done.stderr.decode(errors="replace").strip()
         if done.returncode or not run_id:
-            words = done.stderr.decode(errors="replace").strip().removeprefix("swarm: ")
+            words = stderr.removeprefix("swarm: ")
             raise RunFailedToStart(
                 words[-_MAX_WORDS:] or "the run did not start", exit_code=done.returncode or 1
             )
-        return LiveRun(paths_of_run(find_user_paths(dict(environment)), run_id))
+        run = LiveRun(paths_of_run(find_user_paths(dict(environment)), run_id))
+        return StartedRun(run, _warnings(stderr[-_MAX_WORDS:]))
     raise RunFailedToStart(
         f"the run did not start within {_START_LIMIT_S:g} s; see `swarm ps`", exit_code=1
     )
+
+
+def _warnings(stderr: str) -> tuple[str, ...]:
+    begin = "swarm: warning: "
+    lines = [line for line in stderr.splitlines() if line.startswith(begin)]
+    return tuple(line.removeprefix(begin) for line in lines)

@@ -1,111 +1,30 @@
-"""`swarm acp` and an editor: the official SDK's client, and lines that no client should send."""
+"""`swarm acp` and an editor: sessions, prompts, questions, servers; the official SDK's client."""
 
-import asyncio
 import base64
-import json
-import os
-import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import acp
 import anyio
 import pytest
 import trio
-from acp.schema import (
-    AllowedOutcome,
-    ClientCapabilities,
-    DeniedOutcome,
-    FileSystemCapabilities,
-    ReadTextFileResponse,
-    RequestPermissionResponse,
+from acp.schema import EnvVariable, McpServerStdio, SseMcpServer
+
+from support.acp_editor import LIMIT_S, Editor, command, connected, play, said, use
+from support.mcp_testbed import PROGRAM as SERVER
+from swarm.mailbox.protocol.ops import ImageInput
+from swarm.mailbox.protocol.records import (
+    AgentSpawned,
+    ApprovalRequested,
+    InputPosted,
+    RunCompleted,
 )
 
-from swarm.mailbox.protocol.ops import ImageInput
-from swarm.mailbox.protocol.records import AgentSpawned, InputPosted, RunCompleted
-
 pytestmark = pytest.mark.live
-LIMIT_S = 90
-PROGRAM = str(Path(sys.executable).parent / "swarm")
 PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360"
     "f8cf500f0003860180b4bb6b400000000049454e44ae426082"
 )
-
-
-class Editor:
-    """A client of the SDK that keeps what it was shown, and gives one answer to every question."""
-
-    def __init__(self, answer: str | None = "once") -> None:
-        self.answer = answer
-        self.is_working = asyncio.Event()  # a tool call has begun
-        self.updates: list[dict[str, Any]] = []
-        self.asked: list[str] = []
-
-    async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
-        self.updates.append(update.model_dump(by_alias=True, exclude_none=True))
-        if self.updates[-1]["sessionUpdate"] == "tool_call":
-            self.is_working.set()
-
-    async def request_permission(self, session_id, tool_call, options, **_):
-        self.asked.append(tool_call.title)
-        if self.answer is None:
-            return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
-        assert self.answer in {option.option_id for option in options}
-        outcome = AllowedOutcome(outcome="selected", option_id=self.answer)
-        return RequestPermissionResponse(outcome=outcome)
-
-    async def read_text_file(self, session_id, path, line=None, limit=None, **_):
-        return ReadTextFileResponse(content=f"not saved yet: {path}")
-
-    def on_connect(self, conn: Any) -> None:
-        pass
-
-    def of(self, kind: str) -> list[dict[str, Any]]:
-        return [one for one in self.updates if one["sessionUpdate"] == kind]
-
-    @property
-    def text(self) -> str:
-        return "".join(one["content"]["text"] for one in self.of("agent_message_chunk"))
-
-
-def use(rig, *turns: dict[str, Any]) -> None:
-    (rig.home / "config.toml").write_text(f'model_provider = "{rig.script(*turns)}"\n')
-
-
-def command(script: str) -> dict[str, Any]:
-    return {
-        "agent": "/root",
-        "calls": [{"name": "exec_command", "arguments": {"cmd": script}}],
-    }
-
-
-def said(text: str, agent: str = "/root") -> dict[str, Any]:
-    return {"agent": agent, "text": text}
-
-
-@asynccontextmanager
-async def connected(rig, editor: Editor) -> AsyncIterator[Any]:
-    """A connection of the SDK to `swarm acp`; the process ends with the block."""
-    async with acp.spawn_agent_process(
-        editor, PROGRAM, "acp", env=rig.environment, cwd=str(rig.work)
-    ) as (connection, _):
-        capabilities = ClientCapabilities(fs=FileSystemCapabilities(read_text_file=True))
-        await connection.initialize(protocol_version=1, client_capabilities=capabilities)
-        yield connection
-
-
-async def play(body: Callable[[], Awaitable[None]]) -> None:
-    """Run an asyncio client in a thread."""
-
-    async def bounded() -> None:
-        with anyio.fail_after(LIMIT_S):
-            await body()
-
-    await trio.to_thread.run_sync(lambda: anyio.run(bounded, backend="asyncio"))
 
 
 async def test_a_session_works_is_listed_loaded_and_goes_on(rig):
@@ -223,6 +142,113 @@ async def test_a_sub_agent_is_a_tool_call_with_its_own_progress(rig):
     assert (told[-1]["status"], "All seen." in str(told[-1]["content"])) == ("completed", True)
 
 
+async def test_servers_of_the_editor_are_used_in_the_sandbox_also_after_the_run_was_continued(rig):
+    (rig.home / "config.toml").write_text(
+        f'model_provider = "{rig.script(*_calls_of_server(rig))}"\n'
+        '[mcp_servers.known]\ncommand = "none-such"\nenabled = false\n'
+    )
+    more = [EnvVariable(name="OWN", value="${HOME} literally")]
+    server = McpServerStdio(name="Odd one", command=sys.executable, args=[SERVER], env=more)
+    known = McpServerStdio(name="known", command=sys.executable, args=[SERVER], env=[])
+    sse = SseMcpServer(type="sse", name="old", url="http://127.0.0.1:1/", headers=[])
+    first, later = Editor(), Editor()
+
+    async def client() -> None:
+        async with connected(rig, first) as connection:
+            with pytest.raises(acp.RequestError, match="'old' speaks sse"):
+                await connection.new_session(cwd=str(rig.work), mcp_servers=[sse])
+            given = [server, known]
+            session = await connection.new_session(cwd=str(rig.work), mcp_servers=given)
+            name = session.session_id
+            for _ in range(2):
+                await connection.prompt(session_id=name, prompt=[acp.text_block("go")])
+        async with connected(rig, later) as connection:
+            await connection.resume_session(
+                cwd=str(rig.work), session_id=name, mcp_servers=[server]
+            )
+            await connection.prompt(session_id=name, prompt=[acp.text_block("again")])
+
+    await play(client)
+    environment, written = first.text.split("\n---\n")
+    assert "${HOME} literally" in environment
+    assert "OSError" in written or "Read-only" in written or "denied" in written
+    assert not (rig.work / "out").exists()
+    assert "mcp_servers.known: ignored" in str(first.of("agent_thought_chunk"))
+    (call, *_) = first.of("tool_call")
+    assert call["title"] == "Odd_one: environment"
+    assert "still here" in later.text
+
+
+def _calls_of_server(rig) -> list[dict[str, Any]]:
+    def ask(tool: str, **arguments: object) -> dict[str, Any]:
+        called = {"name": f"mcp__Odd_one__{tool}", "arguments": arguments}
+        return {"agent": "/root", "calls": [called]}
+
+    return [
+        ask("environment"),
+        said("{last_output}\n---\n"),
+        ask("write", path=f"{rig.work}/out"),
+        said("{last_output}"),
+        ask("echo", text="still here"),
+        said("{last_output}"),
+    ]
+
+
+async def test_a_run_of_a_terminal_is_joined_with_its_question_and_goes_on_without_the_editor(rig):
+    use(rig, command("touch made"), said("made it"))
+    editor = Editor()
+
+    async def client() -> None:
+        async with connected(rig, editor) as connection:
+            await connection.load_session(cwd=str(rig.work), session_id=rig.run_id, mcp_servers=[])
+            with anyio.fail_after(LIMIT_S):
+                while editor.text != "made it":
+                    await editor.has_changed()
+
+    with trio.fail_after(LIMIT_S):
+        words = ("-p", "do it", "-a", "untrusted", "--reviewer", "person", "--keep-open", "--plain")
+        await rig.start("run", *words)
+        await rig.wait(lambda: rig.bodies(ApprovalRequested))
+    await play(client)
+    assert editor.asked == ["touch made"]
+    assert (rig.work / "made").exists()
+    assert not rig.bodies(RunCompleted)
+
+
+async def test_commands_of_a_prompt_are_those_of_the_command_line(rig):
+    patch = "*** Begin Patch\n*** Add File: a.txt\n+hello\n*** End Patch"
+    apply = {"name": "apply_patch", "custom": True, "arguments": patch}
+    use(rig, {"agent": "/root", "calls": [apply]}, said("done"))
+    editor = Editor()
+
+    async def client() -> None:
+        async with connected(rig, editor) as connection:
+            session = await connection.new_session(cwd=str(rig.work), mcp_servers=[])
+            name = session.session_id
+
+            async def ask(words: str) -> str:
+                before = len(editor.text)
+                await connection.prompt(session_id=name, prompt=[acp.text_block(words)])
+                return editor.text[before:]
+
+            with pytest.raises(acp.RequestError, match="needs a run"):
+                await ask("/diff")
+            await ask("Write a.txt.")
+            assert "+hello" in await ask("/diff")
+            assert "/root" in await ask("/agents")
+            await ask("/undo")
+            assert not (rig.work / "a.txt").exists()
+            await ask("/watch")
+            await connection.close_session(session_id=name)
+
+    await play(client)
+    (commands,) = editor.of("available_commands_update")
+    names = [one["name"] for one in commands["availableCommands"]]
+    assert names == ["compact", "diff", "undo", "agents", "watch"]
+    assert editor.terminals[0][-2:] == ["watch", rig.run_id]
+    assert editor.released == ["terminal-1"]
+
+
 async def test_a_cancelled_turn_ends_twice_over_and_the_session_goes_on(rig):
     use(rig, command("sleep 60"), said("gone on"))
     editor = Editor()
@@ -250,114 +276,3 @@ async def test_a_cancelled_turn_ends_twice_over_and_the_session_goes_on(rig):
             assert editor.text == "gone on"
 
     await play(client)
-
-
-class Lines:
-    """`swarm acp` and its lines, one JSON value each."""
-
-    def __init__(self, process: trio.Process) -> None:
-        self.process, self._rest = process, b""
-
-    async def send(self, *lines: bytes) -> None:
-        assert self.process.stdin is not None
-        await self.process.stdin.send_all(b"".join(line + b"\n" for line in lines))
-
-    async def ask(self, number: int, method: str, **params: object) -> dict[str, Any]:
-        request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-        await self.send(json.dumps(request).encode())
-        return await self.reply(number)
-
-    async def reply(self, number: int | None) -> dict[str, Any]:
-        while True:
-            message = json.loads(await self._line())
-            if "method" not in message and message["id"] == number:
-                return message
-
-    async def _line(self) -> bytes:
-        assert self.process.stdout is not None
-        while b"\n" not in self._rest:
-            part = await self.process.stdout.receive_some()
-            assert part, "it ended"
-            self._rest += part
-        line, _, self._rest = self._rest.partition(b"\n")
-        return line
-
-
-async def start(rig) -> Lines:
-    process = await trio.lowlevel.open_process(
-        [PROGRAM, "acp"], stdin=-1, stdout=-1, env=rig.environment, cwd=rig.work
-    )
-    return Lines(rig.adopt(process))
-
-
-async def test_garbage_is_answered_in_words_and_the_next_request_works(rig):
-    with trio.fail_after(LIMIT_S):
-        lines = await start(rig)
-        garbage = [
-            b"{",
-            b"\xff\xfe",
-            b"[1, 2]",
-            b"7",
-            b'{"method": 7}',
-            b'{"id": {}, "method": "x"}',
-        ]
-        await lines.send(b"", *garbage, b"[" * 100_000)
-        for _ in range(len(garbage) + 1):
-            assert (await lines.reply(None))["error"]["code"] in {-32700, -32600}
-        assert "error" in await lines.ask(1, "no/such/method")
-        assert "error" in await lines.ask(2, "session/new", cwd="relative", mcpServers=[])
-        assert "error" in await lines.ask(3, "session/prompt", sessionId="none", prompt=[])
-        assert "error" in await lines.ask(
-            4, "session/load", sessionId="none", cwd="/", mcpServers=[]
-        )
-        assert (
-            "environment" in (await lines.ask(5, "authenticate", methodId="x"))["error"]["message"]
-        )
-        reply = await lines.ask(6, "initialize", protocolVersion=99)
-        assert reply["result"]["protocolVersion"] == 1
-        new = await lines.ask(7, "session/new", cwd=str(rig.work), mcpServers=[])
-        name = new["result"]["sessionId"]
-        big = [{"type": "text", "text": "x" * (50 << 20)}]
-        reply = await lines.ask(8, "session/prompt", sessionId=name, prompt=big)
-        assert "at most 524,288" in reply["error"]["message"]
-        await lines.send(b"x" * (65 << 20))
-        assert "64 MiB" in (await lines.reply(None))["error"]["message"]
-        assert "error" in await lines.ask(9, "session/set_mode", sessionId=name, modeId="root")
-        assert "result" in await lines.ask(10, "session/set_mode", sessionId=name, modeId="ask")
-
-
-@pytest.mark.parametrize("dies", ["closes", "is killed"])
-async def test_an_editor_that_goes_ends_its_runs_and_a_killed_agent_leaves_one_to_load(rig, dies):
-    use(rig, command("sleep 60"), said("gone on"))
-    with trio.fail_after(LIMIT_S):
-        lines = await start(rig)
-        await lines.ask(1, "initialize", protocolVersion=1)
-        new = await lines.ask(2, "session/new", cwd=str(rig.work), mcpServers=[])
-        name = new["result"]["sessionId"]
-        prompt = {"sessionId": name, "prompt": [{"type": "text", "text": "do it"}]}
-        request = {"jsonrpc": "2.0", "id": 3, "method": "session/prompt", "params": prompt}
-        await lines.send(json.dumps(request).encode())
-        await rig.wait_call()
-        if dies == "closes":
-            assert lines.process.stdin is not None
-            await lines.process.stdin.aclose()
-            await rig.wait(lambda: rig.bodies(RunCompleted))
-            await rig.wait_gone()
-            return
-        os.kill(lines.process.pid, signal.SIGKILL)
-        await lines.process.wait()
-        again = await start(rig)
-        await again.ask(1, "initialize", protocolVersion=1)
-        loaded = await again.ask(
-            2, "session/load", sessionId=name, cwd=str(rig.work), mcpServers=[]
-        )
-        assert "result" in loaded
-        await again.send(
-            json.dumps(
-                {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": name}}
-            ).encode()
-        )
-        reply = await again.ask(3, "session/prompt", **prompt)
-        assert reply["result"]["stopReason"] in {"end_turn", "cancelled"}
-        await again.ask(4, "session/close", sessionId=name)
-        await rig.wait(lambda: rig.bodies(RunCompleted))

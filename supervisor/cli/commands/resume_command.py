@@ -23,7 +23,14 @@ from ...run_request import RunRequest
 from ...runs.paths import RunPaths, find_user_paths
 from ...runs.run_metadata import is_run_alive, load_request, read_metadata
 from ..lazy_commands import ColorCommand, OptionValue
-from ..options import APPROVALS, SANDBOXES, keep_open_options, show_options, stack_options
+from ..options import (
+    APPROVALS,
+    SANDBOXES,
+    keep_open_options,
+    mcp_config_option,
+    show_options,
+    stack_options,
+)
 from ..run_choice import (
     all_projects_option,
     choose_run_to_change,
@@ -41,7 +48,7 @@ from ..run_setup.provider_specs import build_providers
 from ..run_setup.request_builder import idle_seconds
 from ..run_setup.reviewer_choice import NO_PERSON_WARNING
 from ..run_setup.run_requirements import apply_requirements_to_saved, find_requirements
-from ..run_setup.run_settings import key_variables, override_layer
+from ..run_setup.run_settings import key_variables, mcp_file_layers, override_layer
 from .run_command import export_openai_base_url, parse_show_options
 
 # They change the root's settings; the others stay as the run recorded them.
@@ -89,6 +96,7 @@ def _check_change(request: RunRequest, change: ChangeSettings | None) -> None:
 @click.option("--budget-requests", type=click.IntRange(min=1), help="Likewise.")
 @click.option("--deadline", metavar="SPAN", help="End it after 90s, 30m, 2h … from now.")
 @click.option("-c", "--config", multiple=True, metavar="KEY=VALUE", help="As for `swarm run`.")
+@mcp_config_option
 @settings_change_options
 @click.option("--accept-plan", is_flag=True, help="End plan mode: the plan is carried out.")
 @keep_open_options
@@ -141,6 +149,7 @@ def rebuild_request(
         raise UsageError(f"{cwd}, where this run worked, is gone")
     override = override_layer(given["config"], cwd)
     layers = find_layers(environment, ConfigQuery(cwd=cwd, flags=override.values))
+    layers = (*layers, *mcp_file_layers(given.get("mcp_config"), layers))
     required = find_requirements(environment)
     config = load_config((*layers, override), requirements=required).config
     keys = take_keys(environment, key_variables(config))

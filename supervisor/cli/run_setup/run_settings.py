@@ -5,17 +5,21 @@ flags.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.safe_open import read_user_file
 from swarm.roles.config.config_loader import LoadedConfig, load_config
 from swarm.roles.config.features import feature_overrides
+from swarm.roles.config.file_reading import FILE_BYTES
 from swarm.roles.config.layer_paths import absolute_paths
+from swarm.roles.config.mcp_table import read_mcp_json
 from swarm.roles.config.merge import Layer, merge_layers, merge_tables, parse_override
+from swarm.roles.config.project_servers import without_known_servers
 from swarm.roles.config.requirements import Requirements
 from swarm.roles.config.schema import Config, Toml
 from swarm.roles.role import Role
@@ -64,6 +68,7 @@ def load_settings(
     required = find_requirements(environment)
     roles = load_roles((*files, override), required)
     role = find_role(roles, options.role or task.front.role or "default")
+    files = (*files, *mcp_file_layers(options.mcp_config, files))
     layers = (*files, role_layer(role), task_layer(task), override, flag_layer(options))
     loaded = load_config(layers, strict=options.strict_config, requirements=required)
     if (model := _review_model(loaded.config, required)) is not None:
@@ -125,6 +130,26 @@ def override_layer(overrides: tuple[str, ...], cwd: Path) -> Layer:
     for raw in overrides:
         values = merge_tables(values, parse_override(raw))
     return Layer(name="-c", values=absolute_paths(values, cwd))
+
+
+def mcp_file_layers(path: str | None, files: Sequence[Layer]) -> tuple[Layer, ...]:
+    """The servers of `--mcp-config FILE`, above the layers of files; no FILE, no layer.
+
+    As those of a project they never replace a server that is configured, and stay in the sandbox.
+    Raises UsageError.
+    """
+    if path is None:
+        return ()
+    name = str(Path(path).absolute())
+    try:
+        data = read_user_file(name, most_bytes=FILE_BYTES)
+    except OSError as error:
+        raise UsageError(f"--mcp-config {name}: {error.strerror}") from error
+    values: Toml = {"mcp_servers": read_mcp_json(data, name)}
+    # without a source: no rules and no roles are read from the folder of such a file
+    values = absolute_paths(values, Path(name).parent)
+    layer = Layer(name=f"--mcp-config {name}", values=values)
+    return (without_known_servers(layer, merge_layers(files).values),)
 
 
 def role_layer(role: Role) -> Layer:
