@@ -126,9 +126,8 @@ class SessionUpdates:
 
     def _recorded(self, record: Record) -> list[Update]:
         match record.body:
-            case AgentSpawned(path=path, epoch=1) as body if path != ROOT_PATH:
-                agent = self._agents[path] = _SubAgent(body)
-                return [agent.start()]
+            case AgentSpawned(path=path) as body if path != ROOT_PATH:
+                return self._spawned(body)
             case AgentEnded() as body:
                 return self._ended(body)
             case ResponseBilled(usd=float() as usd):
@@ -140,6 +139,13 @@ class SessionUpdates:
                 return found.apply(record)
             case _:
                 return []
+
+    def _spawned(self, body: AgentSpawned) -> list[Update]:
+        """A new agent, or one that works again after it had ended; a restart shows nothing."""
+        if body.path in self._agents:
+            return []
+        agent = self._agents[body.path] = _SubAgent(body)
+        return [agent.start() if body.epoch == 1 else agent.go_on()]
 
     def _ended(self, body: AgentEnded) -> list[Update]:
         for path, agent in self._agents.items():
@@ -226,6 +232,9 @@ class _SubAgent:
             session_update="tool_call", tool_call_id=self._id, title=self._title, kind="think",
             status="in_progress",
         )  # fmt: skip
+
+    def go_on(self) -> ToolCallProgress:
+        return _progress(self._id, status="in_progress", content=None)
 
     def apply(self, record: Record) -> list[Update]:
         """Its progress: its task, what it says, and the calls that it begins."""
