@@ -146,7 +146,7 @@ def beside_streaming_agents(keys: int, span_s: float) -> Iterator[Row]:
             shared = share_of_core(pid, span_s)
         run = newest_run(environment).name
         with chat_terminal(environment, cwd, run) as (terminal, _):
-            terminal.read_until(PROMPT)
+            terminal.read_until(b"Esc stops")  # it is attached
             terminal.drain(0.05)
             yield Row.of(
                 f"key to screen, {AGENTS} agents streaming", key_times(terminal, keys), 16, "ms"

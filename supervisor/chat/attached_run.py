@@ -3,6 +3,7 @@
 It follows the run's events until the run has ended. Nothing here waits for the screen.
 """
 
+import asyncio
 from collections.abc import Callable
 
 from rich.text import Text
@@ -88,6 +89,7 @@ class AttachedRun:
                 if isinstance(event, Recorded):
                     self._add(event.record, shown_seq=shown_seq)
                 self._changed()
+                await asyncio.sleep(0)  # a long past must not hold up the keys
         self._end_past()
         self.has_ended = True
         self._changed()

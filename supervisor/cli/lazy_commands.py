@@ -5,6 +5,7 @@
 
 import difflib
 import importlib
+import os
 from typing import Any, NamedTuple, TypeAlias
 
 import click
@@ -129,7 +130,7 @@ COMMAND_GROUPS: dict[str, tuple[str, ...]] = {  # of the short help
         "compact", "rollback", "end", "kill",
     ),
     "review": ("diff", "undo", "review"),
-    "configure": ("config", "models", "roles", "skills", "mcp", "trust", "features"),
+    "configure": ("config", "models", "roles", "skills", "mcp", "hooks", "trust", "features"),
     "machine": (
         "doctor", "sandbox", "explain", "execpolicy", "parse-command", "apply-patch", "completion",
     ),
@@ -142,6 +143,10 @@ class ColorCommand(click.Command):
 
     def __init__(self, *args: OptionValue, **kwargs: OptionValue) -> None:
         super().__init__(*args, **kwargs)
+        if "_SWARM_COMPLETE" in os.environ:  # a shell asks what may stand at the cursor
+            from .shell_choices import complete_known_words
+
+            complete_known_words(self.params)
         self.params.append(
             click.Option(
                 ["--color"],

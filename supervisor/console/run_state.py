@@ -40,7 +40,7 @@ from .safe_text import clean_line
 KEEP_ENDED = 256  # ended agents kept with all their texts; older ones keep only their figures
 LIST_ENDED = 512  # ended agents that are listed; older ones are only counted
 _END_STATES = frozenset(get_args(EndState))
-_DONE, _FAILED = 1, 2
+_OPEN, _DONE, _FAILED = 0, 1, 2
 _DROP_TRIES = 4  # attempts per ended agent to unlist older ones
 _MAX_TASKS = 4096  # limit of tasks for agents without a view
 
@@ -85,7 +85,7 @@ class RunState:
         self._shrunk_paths = deque(agent.path for agent in ended[:-keep_ended])
         self._live = {agent.path for agent in ours if agent.pid}  # paths with a running process
         self._waiting_approvals = {one.agent: one for one in reversed(view.approvals)}  # the oldest
-        self._item_states = bytearray()  # per item: 0 open, else _DONE or _FAILED
+        self._item_states = bytearray()  # per item: _OPEN, _DONE or _FAILED
         self._cached: RunView | None = None
 
     @property
@@ -277,7 +277,7 @@ class RunState:
             case FanOutPlanned(items=items):
                 self._item_states = bytearray(len(items))
             case FanOutItemEnded(index=index, state=state):
-                self._count_item(index, well=state == "completed")
+                self._count_item(index, state)
             case RunCompleted():
                 self._end_root(body)
             case TokenCount() if is_reviewer(record.agent):
@@ -286,14 +286,18 @@ class RunState:
                 pass
         self._change(reduce_run(self._run, body, record.ts))
 
-    def _count_item(self, index: int, *, well: bool) -> None:
-        """A later attempt replaces an earlier one; after a snapshot only the totals are known."""
+    def _count_item(self, index: int, state: str) -> None:
+        """A later attempt replaces an earlier one; after a snapshot only the totals are known.
+
+        An item that was interrupted has not failed: it is open, and a resume begins it again.
+        """
         run = self._run
-        done, failed = run.fan_done + well, run.fan_failed + (not well)
+        now = {"completed": _DONE, "interrupted": _OPEN}.get(state, _FAILED)
+        done, failed = run.fan_done + (now == _DONE), run.fan_failed + (now == _FAILED)
         if 0 <= index < len(self._item_states):
             done -= self._item_states[index] == _DONE
             failed -= self._item_states[index] == _FAILED
-            self._item_states[index] = _DONE if well else _FAILED
+            self._item_states[index] = now
         self._change(replace(run, fan_done=done, fan_failed=failed))
 
     def _suspend_live_agents(self) -> None:

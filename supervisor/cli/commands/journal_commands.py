@@ -148,6 +148,8 @@ def result(run: str, agent: str | None, *, items: bool, as_csv: bool, as_json: b
     status, text, message = about.status, about.result, about.message
     if past.completed is not None:
         status, text, message = past.completed.status, past.completed.result, past.completed.message
+    elif not is_run_alive(here):
+        status, message = "stopped", "its process ended before the run did"
     if agent is not None:
         path = find_agent(here, agent)[0]
         ended = past.agents[path].ended
@@ -158,9 +160,17 @@ def result(run: str, agent: str | None, *, items: bool, as_csv: bool, as_json: b
         print_json({"run": here.folder.name, "agent": agent or "/root", "status": status,
                     "result": text, "message": message})  # fmt: skip
     elif text is None:
-        raise SwarmError(f"there is no answer: {status}{f', {message}' if message else ''}")
+        why = f"{status}, {message}" if message and message != status else status
+        raise SwarmError(f"there is no answer: {why}{_how_it_goes_on(here)}")
     else:
         click.echo(clean_block(text) if sys.stdout.isatty() else text)
+
+
+def _how_it_goes_on(here: RunPaths) -> str:
+    short = short_id(here.folder.name)
+    if is_run_alive(here):
+        return f"; it is not done yet: swarm watch {short}"
+    return f"; `swarm resume {short}` goes on with it"
 
 
 def _print_items(past: RunPast, *, as_csv: bool, as_json: bool) -> None:

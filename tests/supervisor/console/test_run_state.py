@@ -227,6 +227,9 @@ def test_a_fan_out_is_counted_by_its_items_newest_attempts():
     end(2, "crashed")
     view = run.state.view()
     assert (view.fan_total, view.fan_done, view.fan_failed) == (3, 2, 1)
+    end(2, "interrupted", attempt=2)
+    view = run.state.view()
+    assert (view.fan_total, view.fan_done, view.fan_failed) == (3, 2, 0)
 
 
 def test_a_resumed_run_has_no_process_of_its_earlier_life(run):
