@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 
 from acp import AgentSideConnection
@@ -16,14 +17,21 @@ from .swarm_agent import SwarmAgent
 _CLOSE_LIMIT_S = 75.0
 
 
-def serve_editor(models: tuple[str, ...]) -> int:
-    """Serve until the editor closes stdin, or until a signal; end what its sessions run."""
+def serve_editor(find_models: Callable[[], tuple[str, ...]]) -> int:
+    """Serve until the editor closes stdin, or until a signal; end what its sessions run.
+
+    Args:
+        find_models: Names of models to choose from; called once, in a thread.
+    """
     logging.getLogger().setLevel(logging.CRITICAL)  # errors are answered; stderr is for people
-    code = asyncio.run(_serve(models))
+    code = asyncio.run(_serve(find_models))
     os._exit(code)  # a thread may wait in a read of stdin for ever
 
 
-async def _serve(models: tuple[str, ...]) -> int:
+async def _serve(find_models: Callable[[], tuple[str, ...]]) -> int:
+    models = asyncio.create_task(
+        asyncio.to_thread(find_models)
+    )  # while the editor introduces itself
     agents: list[SwarmAgent] = []
 
     def make_agent(client: Client) -> SwarmAgent:

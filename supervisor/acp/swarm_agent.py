@@ -61,12 +61,12 @@ class SwarmAgent:
     """What the SDK calls for each request of the editor; `close` it in the end.
 
     Args:
-        models: Offered as the values of the option `model`.
+        models: The values of the option `model`, once they are known.
         client: The connection to the editor.
     """
 
-    def __init__(self, models: Sequence[str], client: Client) -> None:
-        self._models = tuple(models)
+    def __init__(self, models: asyncio.Task[tuple[str, ...]], client: Client) -> None:
+        self._models = models
         self._editor = EditorClient(client)
         self._sessions = SessionStore(self._editor)
         self._later: set[asyncio.Task[None]] = set()  # updates that follow a reply
@@ -112,13 +112,14 @@ class SwarmAgent:
         mcp_servers: Sequence[EditorServer] = (),
         **_: object,
     ) -> NewSessionResponse:
+        models = await self._models
         with _in_words():
             session = self._sessions.create(_place(cwd, additional_directories, mcp_servers))
         self._announce(session)
         return NewSessionResponse(
             session_id=session.session_id,
             modes=mode_state(session.settings),
-            config_options=config_options(session.settings, self._models),
+            config_options=config_options(session.settings, models),
         )
 
     async def load_session(
@@ -129,6 +130,7 @@ class SwarmAgent:
         additional_directories: list[str] | None = None,
         **_: object,
     ) -> LoadSessionResponse:
+        models = await self._models
         with _in_words():
             place = _place(cwd, additional_directories, mcp_servers)
             session = await self._sessions.reopen(session_id, place)
@@ -137,7 +139,7 @@ class SwarmAgent:
         self._announce(session)
         return LoadSessionResponse(
             modes=mode_state(session.settings),
-            config_options=config_options(session.settings, self._models),
+            config_options=config_options(session.settings, models),
         )
 
     async def resume_session(
@@ -148,6 +150,7 @@ class SwarmAgent:
         mcp_servers: Sequence[EditorServer] = (),
         **_: object,
     ) -> ResumeSessionResponse:
+        models = await self._models
         with _in_words():
             place = _place(cwd, additional_directories, mcp_servers)
             session = await self._sessions.reopen(session_id, place)
@@ -156,7 +159,7 @@ class SwarmAgent:
         self._announce(session)
         return ResumeSessionResponse(
             modes=mode_state(session.settings),
-            config_options=config_options(session.settings, self._models),
+            config_options=config_options(session.settings, models),
         )
 
     async def list_sessions(
@@ -200,10 +203,11 @@ class SwarmAgent:
     async def set_session_mode(
         self, session_id: str, mode_id: str, **_: object
     ) -> SetSessionModeResponse:
+        models = await self._models
         with _in_words():
             session = self._sessions.find(session_id)
             await session.change_settings(with_mode(session.settings, parse_mode(mode_id)))
-        options = config_options(session.settings, self._models)
+        options = config_options(session.settings, models)
         self._show_later(
             session,
             ConfigOptionUpdate(session_update="config_option_update", config_options=options),
@@ -217,6 +221,7 @@ class SwarmAgent:
         value: str | bool,  # noqa: FBT001 - the SDK's
         **_: object,
     ) -> SetSessionConfigOptionResponse:
+        models = await self._models
         with _in_words():
             session = self._sessions.find(session_id)
             before = session.settings
@@ -228,7 +233,7 @@ class SwarmAgent:
                     session_update="current_mode_update", current_mode_id=session.settings.mode
                 ),
             )
-        options = config_options(session.settings, self._models)
+        options = config_options(session.settings, models)
         return SetSessionConfigOptionResponse(config_options=options)
 
     # --- prompts -----------------------------------------------------------------------------

@@ -25,7 +25,7 @@ def acp() -> int:
     # slow to import (pydantic), and needed by this process alone
     from ...acp.acp_server import serve_editor
 
-    return serve_editor(_known_models())
+    return serve_editor(_known_models)
 
 
 def _known_models() -> tuple[str, ...]:
