@@ -101,6 +101,7 @@ def test_a_question_is_answered_where_one_types(play):
         terminal.press("y")
         terminal.wait("It is there.")
         assert (stage.folder / "made").exists()
+        terminal.wait("the turn changed")
         say(terminal, "and the other")
         terminal.wait("y once")
         terminal.press("n")

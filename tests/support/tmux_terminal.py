@@ -77,7 +77,10 @@ def open_tmux(
     columns, rows = size
     socket = folder / "tmux"
     settings = folder / "tmux.conf"
-    settings.write_text("set -g status off\nset -g escape-time 0\nset -g remain-on-exit on\n")
+    settings.write_text(
+        "set -g status off\nset -g escape-time 0\nset -g remain-on-exit on\n"
+        "set -g remain-on-exit-format ''\n"
+    )
     line = shlex.join(["env", "-i", *(f"{k}={v}" for k, v in environment.items()), *argv])
     terminal = TmuxTerminal(socket, size)
     subprocess.run(
