@@ -55,6 +55,7 @@ def test_words_steer_the_turn_and_esc_stops_it_and_keeps_the_agent(play):
         stage.compare("steering", terminal)
         (stage.folder / "go").touch()
         terminal.wait("I have read your other words.")
+        terminal.wait("the turn changed")
         say(terminal, "sleep now")
         terminal.wait("$ sleep 60")
         terminal.press("Escape")

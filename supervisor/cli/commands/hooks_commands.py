@@ -33,7 +33,7 @@ _EDIT_NAMES = ("apply_patch", "Write", "Edit", "MultiEdit", "edit_file")
 
 @click.group("hooks")
 def hooks() -> None:
-    """List, try and switch off hooks: programs that run at points of each agent's session.
+    """List, try and switch off hooks: programs that run in a session.
 
     \b
     Example:
