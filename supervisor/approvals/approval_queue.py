@@ -61,11 +61,18 @@ def open_approval_queue(
     """
     request = running.request
     past = fold_approvals(run_records(running.paths)) if request.resumes else ApprovalsPast()
+    approving = frozenset(hook.hook_id for hook in request.hooks if hook.event in _APPROVING_EVENTS)
+
+    def hooks_for(path: str) -> frozenset[str]:
+        """None for a locked role: that a hook allowed something is the agent's own word."""
+        plan = plan_of(path)
+        return frozenset() if plan is None or plan.role.locked else approving
+
     settings = AskSettings(
         timeout_s=request.approval_timeout_s,
         reviewer=reviewer,
         unix_s=running.entropy.unix_s,
-        hooks=frozenset(hook.hook_id for hook in request.hooks if hook.event in _APPROVING_EVENTS),
+        hooks_for=hooks_for,
     )
 
     def limits_of(path: str) -> Limits | None:

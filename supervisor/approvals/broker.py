@@ -62,7 +62,8 @@ class AskSettings(NamedTuple):
     timeout_s: float | None = None  # for a person; None: until the run's deadline
     reviewer: AutoReviewer | None = None
     unix_s: Callable[[], float] = time.time
-    hooks: frozenset[str] = frozenset()  # ids of hooks that may approve
+    # ids of hooks that may approve for the agent at a path
+    hooks_for: Callable[[str], frozenset[str]] = lambda _path: frozenset()
 
 
 class Broker:
@@ -120,7 +121,7 @@ class Broker:
                 return same.decided
         entry = self._open_approval(agent, request, route)
         try:
-            if self._is_allowed_by_hook(request):
+            if self._is_allowed_by_hook(agent, request):
                 return await self._approve_by_hook(entry)
             return await self._wait(entry)
         finally:
@@ -140,10 +141,10 @@ class Broker:
             return NoReviewer(why="this run has no reviewer")
         return route
 
-    def _is_allowed_by_hook(self, request: ApprovalRequest) -> bool:
+    def _is_allowed_by_hook(self, agent: str, request: ApprovalRequest) -> bool:
         """A hook of this run approves a single action; no question of a model, no lasting right."""
         is_action = not isinstance(request.action, QuestionsAction | PermissionsAction)
-        return is_action and request.allowed_by_hook in self._settings.hooks
+        return is_action and request.allowed_by_hook in self._settings.hooks_for(agent)
 
     async def _approve_by_hook(self, entry: OpenApproval) -> Decided:
         await entry.written.wait()

@@ -61,8 +61,9 @@ class Story:
     """A broker with its answers, and what was sent and saved."""
 
     def __init__(
-        self, *, past: ApprovalsPast | None = None, timeout_s=None, judge=None, **limits
-    ) -> None:
+        self, *, past: ApprovalsPast | None = None, timeout_s=None, judge=None,
+        hooks: frozenset[str] = frozenset(), **limits,
+    ) -> None:  # fmt: skip
         self.finished, self.grants = HeldJournal(), ApprovalGrants()
         self.limits = Limits(**{"reviewer": "person", **limits})
         self.saved: list[ApprovalRequest] = []
@@ -70,7 +71,8 @@ class Story:
         self.save_fails = False
         self.broker = Broker(
             self.finished.put, lambda path: self.limits, self.grants, past or ApprovalsPast(),
-            AskSettings(timeout_s=timeout_s, reviewer=judge),
+            AskSettings(timeout_s=timeout_s, reviewer=judge,
+                        hooks_for=lambda path: hooks if path == ME else frozenset()),
         )  # fmt: skip
         self.answers = ApprovalAnswers(self.broker, self)
         self.spread: list[tuple[int, bool]] = []  # how many prefixes hold, is anybody answered
@@ -396,3 +398,19 @@ async def test_a_resumed_run_goes_on_counting_and_closes_what_was_open():
         await wait_all_tasks_blocked()
         assert story.answers.entries()[0].approval_id == "a8"
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("agent", "hook", "open_after"), [
+    (ME, "guard", 0), (ME, "forged", 1), ("/root/locked", "guard", 1), (ME, "", 1),
+])  # fmt: skip
+async def test_a_hook_approves_for_the_agents_that_it_may_approve_for_and_no_other(
+    agent, hook, open_after
+):
+    story = Story(hooks=frozenset({"guard"}))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(story.ask, "one", asks(allowed_by_hook=hook), agent)
+        await wait_all_tasks_blocked()
+        assert len(story.answers.entries()) == open_after
+        nursery.cancel_scope.cancel()
+    if not open_after:
+        assert story.decided["one"].by == "hook"
