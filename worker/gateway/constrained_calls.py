@@ -52,7 +52,8 @@ _PLACEHOLDERS = {
 }
 _ABOUTS = {  # shorter than for other models, and without what these cannot use
     "exec_command": "Run one shell command in the folder of the project: cat to read a file, "
-    "grep -rn to search all files, grep -rl OLD . | xargs sed -i 's/OLD/NEW/g' to replace a word "
+    "grep -rIn to search all files, find . -name '*.EXT' to list files, "
+    "grep -rIl OLD . | xargs sed -i 's/OLD/NEW/g' to replace a word "
     "everywhere, a test, a program. You see its exit code and output.",
     FINISH: "End the work with your final answer to the user.",
 }
@@ -64,6 +65,8 @@ _HEADER_WITHOUT_USE = ("Chunk ID:", "Wall time:", "Original token count:")
 _NO_OUTPUT = "(no output)"
 _SEARCH = re.compile(r"\b(?:e?grep|rg|find)\b")
 _NOTHING_FOUND = "(nothing was found: read the file itself with cat, or search for another word)"
+_NO_TEST = "(no test ran: there is none yet, so this shows nothing. Write the test first.)"
+_RAN_NO_TEST = re.compile(r"(?m)^(?:Ran 0 tests in |NO TESTS RAN|=+ no tests ran)")
 _THOUGHT = "<what is still missing, and the next step>"
 _to_json = msgspec.json.Encoder().encode
 
@@ -246,6 +249,8 @@ class ConstrainedChatStore(ChatStore):
         text = text_of(output.content)
         if _SEARCH.search(self._call) and text.endswith(_NO_OUTPUT):
             text = text.removesuffix(_NO_OUTPUT) + _NOTHING_FOUND
+        if _RAN_NO_TEST.search(text):
+            text = f"{text.rstrip()}\n{_NO_TEST}"
         is_repeated = self._outputs.pop(self._call, None) == text
         self._outputs[self._call] = text
         if len(self._outputs) > _MOST_OUTPUTS:

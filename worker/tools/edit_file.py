@@ -26,6 +26,7 @@ from .function_tool import FunctionTool, decode_arguments, described
 from .list_dir import list_files
 from .tool_context import ToolContext
 from .tool_interface import Invocation, OnOutput, ToolFailed, ToolResult
+from .word_match import find_words, replace_words
 
 _SHOWN_CHARS = 2_000  # of the file, to a model that copied the text wrongly
 _REPEATED_SHARE = 0.6  # of a file's lines, from which a text without an old one is the whole file
@@ -36,6 +37,7 @@ _IMPORTED = re.compile(r"^(?:from|import)\s+([\w.]+)", re.MULTILINE)
 _WORD = re.compile(r"\w+")
 _NAME = re.compile(r"[A-Za-z_]\w{2,60}")
 _MOST_SEARCHED, _MOST_SEARCHED_BYTES = 60, 64 * 1024  # files that are searched for an old name
+_PLACEHOLDER = re.compile(r"<[a-z]+(?: [a-z]+)+>|old_text|new_text")
 _DEFINED = re.compile(r"^(?:async\s+)?(?:def|class)\s+(\w+)", re.MULTILINE)
 
 
@@ -69,6 +71,8 @@ class EditFileTool(FunctionTool):
 
     async def prepare(self, call: AnyCall) -> Invocation:
         edit = decode_arguments(call, EditFileArguments)
+        if self._is_for_small_model:
+            _refuse_placeholders(edit)
         text = self._read(edit.path)
         if self._is_for_small_model and text is not None and _changes_test(text, edit):
             self._hold_back(edit, text)
@@ -82,6 +86,8 @@ class EditFileTool(FunctionTool):
             return None
         except OSError as error:
             raise ToolFailed(f"{path} cannot be read: {error.strerror or error}") from error
+        if b"\0" in data:
+            raise ToolFailed(f"{path} is no text file: it cannot be edited, and holds no answer")
         return data.decode("utf-8", "replace")
 
     def _hold_back(self, edit: EditFileArguments, text: str) -> None:
@@ -113,6 +119,16 @@ class EditFileTool(FunctionTool):
                 if (code := self._read(name)) is not None:
                     found[name] = code
         return found
+
+
+def _refuse_placeholders(edit: EditFileArguments) -> None:
+    """Raises ToolFailed for the words of the tool's form in place of a text."""
+    for name, text in (("old_text", edit.old_text), ("new_text", edit.new_text)):
+        if _PLACEHOLDER.fullmatch(text.strip()):
+            raise ToolFailed(
+                f"nothing was changed: {name} is only a placeholder. Edit a file if the task asks "
+                "for a change; to answer a question, call finish with the answer"
+            )
 
 
 class _EditInvocation(PatchInvocation):
@@ -278,6 +294,11 @@ def _find_loosely(text: str, edit: EditFileArguments) -> tuple[int, int, str]:
     stripped = [line.strip() for line in lines]
     last = len(lines) - len(wanted)
     places = [at for at in range(last + 1) if stripped[at : at + len(wanted)] == wanted]
+    if not places and (span := find_words(text, edit.old_text)) is not None:
+        start, end = span
+        is_one_line = "\n" not in edit.old_text.strip() and "\n" not in edit.new_text.strip()
+        if is_one_line:  # else the model gives the lines itself
+            return start, end, replace_words(text[start:end], edit.new_text)
     if len(places) != 1:
         where = "nowhere" if not places else f"{len(places)} times"
         raise ToolFailed(f"old_text stands {where} in {edit.path}. {_shown(text)}")

@@ -147,6 +147,35 @@ async def test_an_edit_is_judged_and_shown_like_a_patch(tmp_path):
     assert "+def plus(a, b):" in invocation.detail.changes[0].unified_diff
 
 
+@pytest.mark.parametrize(
+    ("path", "old", "new", "words"),
+    [
+        ("calc.py", "<lines as they are>", "<lines as they are to be>", "old_text is only a place"),
+        ("calc.py", "old_text", "x = 1", "old_text is only a placeholder"),
+        ("calc.py", "def add", "<lines as they are to be>", "new_text is only a placeholder"),
+        ("data.bin", "a", "b", "no text file"),
+    ],
+)
+async def test_placeholders_and_binary_files_are_refused_without_the_files_text(
+    tmp_path, path, old, new, words
+):
+    (tmp_path / "calc.py").write_text(CODE)
+    (tmp_path / "data.bin").write_bytes(b"a\0b")
+    spec = msgspec.structs.replace(FAKE_AGENT_SPEC, cwd=str(tmp_path))
+    tool = EditFileTool(ToolContext(CurrentSpec(spec), Commands()))
+    tool.describe(SMALL)
+    arguments = {"path": path, "old_text": old, "new_text": new}
+    text = msgspec.json.encode(arguments).decode()
+    with pytest.raises(ToolFailed, match=words) as refused:
+        await tool.prepare(FunctionCall(call_id="c", name="edit_file", arguments=text))
+    assert "return" not in str(refused.value)
+
+
+def test_lines_that_a_model_wrote_as_one_are_edited_in_their_layout():
+    old, new = "def add(a, b): return a - b", "def add(a, b): return a + b"
+    assert edited(CODE, old, new) == CODE.replace("a - b", "a + b", 1)
+
+
 TEST = "from calc import add\n\n\ndef test_add():\n    assert add(1, 2) == 3\n"
 
 
