@@ -8,8 +8,8 @@ read. One short thought comes first: without it a small model calls before it ha
 
 The answer is offered only after a call: a small model would answer what it has not looked up.
 Only the arguments that a tool requires are offered: each further one is a chance to be wrong.
-Commands, paths and answers have a longest length, because a model that repeats itself would fill
-the whole response; what reaches it was cut, and is not used.
+Commands, paths, texts and answers have a longest length, because a model that repeats itself would
+fill the whole response; what reaches it was cut, and is not used.
 """
 
 import re
@@ -41,7 +41,9 @@ _SHOWN_CHARS = 400  # of a call that was cut
 _MOST_REPEATS = 2  # then the tool is not offered for one response
 _MOST_OUTPUTS = 20  # that are compared with a new one
 _THOUGHT_CHARS = 200
-_MOST_CHARS = {"cmd": 1_000, "path": 300, "answer": 2_000}  # servers refuse grammars beyond that
+_MOST_CHARS = {  # servers refuse grammars beyond 2,000
+    "cmd": 1_000, "path": 300, "old_text": 2_000, "new_text": 2_000, "answer": 2_000
+}  # fmt: skip
 # Placeholders, because a small model copies a concrete example and works on files of its own.
 _PLACEHOLDERS = {
     "cmd": "<shell command>",
