@@ -164,7 +164,9 @@ async def test_each_answer_has_only_what_is_new(tmp_path):
         last = await testbed.sessions.write(first.session_id, "two\n", 10_000)
         assert last.output == "two\r\ngot two\r\n"
         assert (last.exit_code, last.session_id) == (3, None)
-        with pytest.raises(StdinFailed, match=f"Unknown process id {first.session_id}"):
+        with pytest.raises(
+            StdinFailed, match=f"session_id {first.session_id} is of no running command"
+        ):
             await testbed.sessions.write(first.session_id, "", 250)
 
 

@@ -25,17 +25,22 @@ LONG = {"yield_time_ms": 30_000}  # or the command goes on in the background
 
 
 class Play:
-    """One folder, one script of the model, any number of terminals."""
+    """One folder, one script of the model, any number of terminals.
 
-    def __init__(self, folder: Path, turns: list[dict[str, object]], size: tuple[int, int]) -> None:
-        self.folder, self.size = folder, size
-        script = folder / "script.yaml"
+    All else lies in `home`: what the conversation itself writes is no change of the turn's.
+    """
+
+    def __init__(
+        self, folder: Path, home: Path, turns: list[dict[str, object]], size: tuple[int, int]
+    ) -> None:
+        self.folder, self.home, self.size = folder, home, size
+        script = home / "script.yaml"
         script.write_text(yaml.safe_dump({"turns": turns, "default": {"text": "nothing more"}}))
         self.environment = {
             "PATH": os.environ["PATH"],
-            "HOME": str(folder),
-            "SWARM_HOME": str(folder / "s"),
-            "XDG_RUNTIME_DIR": str(folder),
+            "HOME": str(home),
+            "SWARM_HOME": str(home / "s"),
+            "XDG_RUNTIME_DIR": str(home),
             "TERM": "xterm-256color",
             "LANG": "C.UTF-8",
         }
@@ -43,7 +48,7 @@ class Play:
 
     @contextmanager
     def terminal(self, *words: str, name: str = "one"):
-        inside = self.folder / name
+        inside = self.home / name
         inside.mkdir(exist_ok=True)
         argv = [SWARM, "chat", *(words or self.options)]
         with open_tmux(inside, ["sh", "-c", 'cd "$0" && exec "$@"', str(self.folder), *argv],
@@ -73,7 +78,7 @@ class Play:
         )  # fmt: skip
 
     def run_id(self) -> str:
-        (folder,) = (self.folder / "s" / "state" / "runs").iterdir()
+        (folder,) = (self.home / "s" / "state" / "runs").iterdir()
         return folder.name
 
     def end(self) -> None:
@@ -90,10 +95,13 @@ class Play:
 def play(request):
     plays: list[Play] = []
     # A path of the same length each time: it stands in the captures, and lines are cut at the edge.
-    with tempfile.TemporaryDirectory(prefix="play-", dir="/tmp") as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="play-", dir="/tmp") as folder,
+        tempfile.TemporaryDirectory(prefix="home-", dir="/tmp") as home,
+    ):
 
         def make(*turns):
-            plays.append(Play(Path(folder), list(turns), request.param))
+            plays.append(Play(Path(folder), Path(home), list(turns), request.param))
             return plays[-1]
 
         yield make
