@@ -12,17 +12,18 @@ def main() -> int:
     listing = subprocess.run(
         ["git", "ls-files", "*.py"], capture_output=True, text=True, check=True
     ).stdout
-    worst = 0
+    too_long: list[str] = []
     for name in listing.splitlines():
         path = Path(name)
         if not path.is_file():
             continue
         lines = len(path.read_text(encoding="utf-8").splitlines())
-        if lines > WARN:
-            word = "too long" if lines > FAIL else "long"
-            print(f"{name}: {lines} lines, {word} (limit {FAIL})")
-        worst = max(worst, lines)
-    return int(worst > FAIL)
+        if lines > FAIL:
+            too_long.append(f"{name}: {lines} lines, too long (limit {FAIL}): divide it")
+        elif lines > WARN:
+            print(f"{name}: {lines} lines, long (limit {FAIL})")
+    print(*too_long, sep="\n", end="\n" if too_long else "")
+    return int(bool(too_long))
 
 
 if __name__ == "__main__":

@@ -1,111 +1,21 @@
 """The queue: grants before questions, one answer, and no yes out of silence."""
 
-from collections.abc import Callable
-
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from swarm.mailbox.errors import SwarmError
+from support.broker_story import ME, OTHER, Story, asks, host
 from swarm.mailbox.protocol.approvals import (
     ApprovalGrant,
     ApprovalRequest,
-    CommandAction,
-    NetworkAction,
     PersonQuestion,
     QuestionsAction,
 )
-from swarm.mailbox.protocol.control import Done, Refused, ResolveApproval
-from swarm.mailbox.protocol.limits import Limits
-from swarm.mailbox.protocol.records import ApprovalRequested, ApprovalResolved, GrantGiven, Record
+from swarm.mailbox.protocol.control import Done, Refused
+from swarm.mailbox.protocol.records import ApprovalRequested, ApprovalResolved, GrantGiven
 from swarm.mailbox.protocol.requests import Decided
-from swarm.supervisor.approvals.approval_answers import ApprovalAnswers
-from swarm.supervisor.approvals.approval_grants import ApprovalGrants, ApprovalsPast
+from swarm.supervisor.approvals.approval_grants import ApprovalsPast
 from swarm.supervisor.approvals.approval_limits import MAX_OPEN
-from swarm.supervisor.approvals.approval_types import ReviewVerdict
-from swarm.supervisor.approvals.broker import KEPT_DENIALS, AskSettings, Broker
-
-ME, OTHER = "/root/a", "/root/b"
-
-
-class HeldJournal:
-    """A journal that writes when it is asked to; at once unless it is held."""
-
-    def __init__(self) -> None:
-        self.bodies: list[object] = []
-        self.held: list[Callable[[], None]] | None = None
-
-    def put(self, body, *, agent, then=None) -> None:
-        record = Record(seq=len(self.bodies) + 1, ts=5.0, body=body, agent=agent)
-
-        def write() -> None:
-            self.bodies.append(body)
-            if then is not None:
-                then(record)
-
-        if self.held is None:
-            write()
-        else:
-            self.held.append(write)
-
-    def write_all(self) -> None:
-        held, self.held = self.held or [], None
-        for write in held:
-            write()
-
-    def of(self, kind) -> list:
-        return [body for body in self.bodies if isinstance(body, kind)]
-
-
-class Story:
-    """A broker with its answers, and what was sent and saved."""
-
-    def __init__(
-        self, *, past: ApprovalsPast | None = None, timeout_s=None, judge=None,
-        hooks: frozenset[str] = frozenset(), **limits,
-    ) -> None:  # fmt: skip
-        self.finished, self.grants = HeldJournal(), ApprovalGrants()
-        self.limits = Limits(**{"reviewer": "person", **limits})
-        self.saved: list[ApprovalRequest] = []
-        self.notified: list[tuple[str, str]] = []
-        self.save_fails = False
-        self.broker = Broker(
-            self.finished.put, lambda path: self.limits, self.grants, past or ApprovalsPast(),
-            AskSettings(timeout_s=timeout_s, reviewer=judge,
-                        hooks_for=lambda path: hooks if path == ME else frozenset()),
-        )  # fmt: skip
-        self.answers = ApprovalAnswers(self.broker, self)
-        self.spread: list[tuple[int, bool]] = []  # how many prefixes hold, is anybody answered
-        self.decided: dict[str, Decided] = {}
-
-    async def save_rule(self, request: ApprovalRequest) -> str:
-        if self.save_fails:
-            raise SwarmError("others may write it")
-        self.saved.append(request)
-        return "/home/rules"
-
-    async def spread_rules(self) -> None:
-        self.spread.append((len(self.grants.prefixes), bool(self.decided)))
-
-    def notify_overruled(self, path: str, approval_id: str) -> None:
-        self.notified.append((path, approval_id))
-
-    async def ask(self, name: str, request: ApprovalRequest, agent: str = ME) -> None:
-        self.decided[name] = await self.broker.decide(agent, request)
-
-    async def say(self, approval_id: str = "a1", **more) -> Done | Refused:
-        answer = ResolveApproval(**{"approval_id": approval_id, "approve": True, **more})
-        return await self.answers.resolve(answer)
-
-
-def asks(word: str = "x", **more) -> ApprovalRequest:
-    action = CommandAction(argv=("touch", word), cwd="/w")
-    return ApprovalRequest(**{"action": action, "cause": "escalation", "keys": (word,), **more})
-
-
-def host(name: str = "h") -> ApprovalRequest:
-    action = NetworkAction(host=name, port=443, protocol="https")
-    return ApprovalRequest(action=action, cause="network", keys=(name,))
 
 
 async def test_a_question_is_written_before_it_is_seen_and_its_answer_before_it_is_heard():
@@ -292,82 +202,6 @@ async def test_an_agent_cannot_fill_the_queue():
         await story.ask("one more", asks("more"))
         assert story.decided["one more"].outcome == "unavailable"
         nursery.cancel_scope.cancel()
-
-
-class Judge:
-    """An automatic reviewer that gives its verdict once it may."""
-
-    def __init__(self, verdict: ReviewVerdict) -> None:
-        self.verdict, self.go = verdict, trio.Event()
-        self.asked: list[str] = []
-        self.cancelled = 0
-
-    async def review(self, pending) -> ReviewVerdict:
-        self.asked.append(pending.approval_id)
-        try:
-            await self.go.wait()
-        except trio.Cancelled:
-            self.cancelled += 1
-            raise
-        return self.verdict
-
-
-async def test_the_reviewer_decides_and_a_person_who_is_quicker_ends_the_review():
-    judge = Judge(ReviewVerdict(outcome="denied", text="No: it leaks."))
-    story = Story(reviewer="guardian", judge=judge)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(story.ask, "one", asks())
-        await wait_all_tasks_blocked()
-        await story.say("a1")
-    assert (story.decided["one"].by, judge.cancelled) == ("person", 1)
-    judge.go.set()
-    await story.ask("two", asks())
-    assert story.decided["two"] == Decided(outcome="denied", by="guardian", text="No: it leaks.")
-
-
-async def test_a_person_overrules_the_reviewer_once_for_exactly_that():
-    judge = Judge(ReviewVerdict(outcome="denied", rationale="leaks"))
-    story = Story(reviewer="guardian", judge=judge)
-    judge.go.set()
-    await story.ask("one", asks())
-    (entry,) = story.answers.entries()
-    assert entry.denied == "leaks"
-    assert isinstance(await story.say("a1", scope="session"), Refused)
-    assert isinstance(await story.say("a1"), Done)
-    assert story.notified == [(ME, "a1")]
-    await story.ask("else", asks("y"))
-    await story.ask("again", asks())
-    await story.ask("and again", asks())
-    outcomes = {name: (one.outcome, one.by) for name, one in story.decided.items()}
-    assert outcomes["else"] == ("denied", "guardian")
-    assert outcomes["again"] == ("approved", "grant")
-    assert outcomes["and again"] == ("denied", "guardian")
-    assert [one.used_up for one in story.finished.of(GrantGiven)] == [False, True]
-
-
-async def test_only_the_last_denials_are_kept():
-    judge = Judge(ReviewVerdict(outcome="denied"))
-    story = Story(reviewer="guardian", judge=judge)
-    judge.go.set()
-    for number in range(KEPT_DENIALS + 3):
-        await story.ask("one", asks(f"{number}"))
-    assert len(story.answers.entries()) == KEPT_DENIALS
-
-
-async def test_a_reviewer_that_never_answers_has_failed(autojump_clock):
-    judge = Judge(ReviewVerdict(outcome="approved"))
-    story = Story(reviewer="guardian", judge=judge)
-    await story.ask("one", asks())
-    assert story.decided["one"].outcome == "failed"
-    assert "reviewer failed" in story.decided["one"].text
-
-
-async def test_a_tripped_breaker_ends_the_turn():
-    judge = Judge(ReviewVerdict(outcome="denied", abort_turn=True))
-    story = Story(reviewer="guardian", judge=judge)
-    judge.go.set()
-    await story.ask("one", asks())
-    assert story.decided["one"].outcome == "aborted"
 
 
 async def test_questions_need_an_answer_each_and_ids_may_be_cut():
