@@ -5,6 +5,7 @@ What is typed while the rest is loaded is kept.
 
 import asyncio
 import importlib
+import os
 import signal
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -53,7 +54,7 @@ async def _run(options: ChatOptions, output: TextIO, history: Path | None) -> st
     cwd = Path.cwd()
     where = "".join(sign for sign in str(cwd) if sign.isprintable())
     output.write(f"swarm {VERSION} in {where}\n")
-    screen = ChatScreen(output, history=history, cwd=cwd)
+    screen = ChatScreen(output, history=history, cwd=cwd, environment=dict(os.environ))
     screen.show(ScreenContent(region=([],), status=[("class:dim", "/help · Ctrl-C twice leaves")]))
     application = asyncio.create_task(
         screen.application.run_async(set_exception_handler=False, handle_sigint=False)

@@ -50,13 +50,22 @@ class ScreenContent(NamedTuple):
 class ChatScreen:
     """One per terminal. `events` has what was typed, in order."""
 
-    def __init__(self, output: TextIO, *, history: Path | None, cwd: Path) -> None:
+    def __init__(
+        self,
+        output: TextIO,
+        *,
+        history: Path | None,
+        cwd: Path,
+        environment: Mapping[str, str],
+    ) -> None:
         self.events: asyncio.Queue[ScreenEvent] = asyncio.Queue(_MAX_EVENTS)
         self._content = ScreenContent()
         self._buffer = Buffer(
             multiline=True,
             history=None if history is None else FileHistory(str(history)),
-            completer=ChatCompleter(cwd, choices=lambda: self._content.choices),
+            completer=ChatCompleter(
+                cwd, choices=lambda: self._content.choices, environment=environment
+            ),
             complete_while_typing=True,
             enable_history_search=False,
             tempfile_suffix=".md",

@@ -1,46 +1,68 @@
-"""Completion in the input line: `/` commands at its beginning, `@` files anywhere.
+"""Completion in the input line: `/` commands and their words at its beginning, `@` files anywhere.
 
 The files are git's (tracked, and untracked ones that no rule ignores); outside of git none.
 They are listed in a thread, at most once in a while, so no key waits for them.
 """
 
+import asyncio
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
+from swarm.mailbox.errors import SwarmError
+
+from ..console.safe_text import clean_line
 from .file_mentions import is_mentionable, mention_at, rank_files
+from .recent_runs import list_recent_runs
 from .slash_commands import argument_at, matching_commands
 
 _MOST_FILES, _MOST_BYTES = 50_000, 8 << 20
 _LIST_LIMIT_S, _FRESH_S = 5.0, 10.0
 
 
-class ProjectFiles:
-    """The names of the project's files, as git knows them."""
+_RESUME = "/resume "
 
-    def __init__(self, cwd: Path) -> None:
-        self._cwd = cwd
-        self._files: tuple[str, ...] = ()
-        self._listed_at = -_FRESH_S
+_Known = TypeVar("_Known")
+
+
+class BackgroundLookup(Generic[_Known]):
+    """What a slow search found last. A thread searches again, at most once in 10 s, when asked.
+
+    A search that fails (OSError, SwarmError) leaves the last finding.
+    """
+
+    def __init__(self, search: Callable[[], tuple[_Known, ...]]) -> None:
+        self._search = search
+        self._known: tuple[_Known, ...] = ()
+        self._searched_at = -_FRESH_S
         self._lock = threading.Lock()
 
-    def names(self) -> tuple[str, ...]:
-        """The names known so far; a new look begins if the last one is old."""
-        if time.monotonic() - self._listed_at > _FRESH_S and self._lock.acquire(blocking=False):
-            self._listed_at = time.monotonic()
-            threading.Thread(target=self._look, daemon=True).start()
-        return self._files
+    def known(self) -> tuple[_Known, ...]:
+        """What is known so far; a new search begins if the last one is old."""
+        if self._is_old():
+            threading.Thread(target=self.search_if_old, daemon=True).start()
+        return self._known
 
-    def _look(self) -> None:
+    def search_if_old(self) -> None:
+        """Search in this thread, unless another one does or did so lately."""
+        if not self._is_old() or not self._lock.acquire(blocking=False):
+            return
         try:
-            self._files = list_git_files(self._cwd)
+            self._searched_at = time.monotonic()
+            with suppress(OSError, SwarmError):
+                self._known = self._search()
         finally:
             self._lock.release()
+
+    def _is_old(self) -> bool:
+        return time.monotonic() - self._searched_at > _FRESH_S
 
 
 def list_git_files(cwd: Path) -> tuple[str, ...]:
@@ -65,11 +87,28 @@ class ChatCompleter(Completer):
     """Completes commands, their arguments, and files.
 
     `choices`: words that may follow a command and are known only at the moment, by its name.
+    `/resume` offers the newest runs of this project, with what they are about.
     """
 
-    def __init__(self, cwd: Path, *, choices: Callable[[], Mapping[str, tuple[str, ...]]]) -> None:
-        self._files = ProjectFiles(cwd)
+    def __init__(
+        self,
+        cwd: Path,
+        *,
+        choices: Callable[[], Mapping[str, tuple[str, ...]]],
+        environment: Mapping[str, str],
+    ) -> None:
+        self._files = BackgroundLookup(lambda: list_git_files(cwd))
+        self._runs = BackgroundLookup(lambda: list_recent_runs(environment, cwd))
         self._choices = choices
+
+    async def get_completions_async(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> AsyncGenerator[Completion, None]:
+        """As `get_completions`; the runs are read first if they are asked for. No key waits."""
+        if document.text_before_cursor.startswith(_RESUME):
+            await asyncio.to_thread(self._runs.search_if_old)
+        for one in self.get_completions(document, complete_event):
+            yield one
 
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
@@ -84,10 +123,12 @@ class ChatCompleter(Completer):
                     display_meta=command.short,
                 )
             return
-        argument = argument_at(before, self._choices())
+        runs = dict(self._runs.known()) if before.startswith(_RESUME) else {}
+        argument = argument_at(before, {**self._choices(), "resume": tuple(runs)})
         for word in argument.words:
-            yield Completion(word, start_position=-len(argument.typed))
+            about = clean_line(runs.get(word, ""))
+            yield Completion(word, start_position=-len(argument.typed), display_meta=about)
         typed = mention_at(before)
         if typed is not None:
-            for path in rank_files(self._files.names(), typed):
+            for path in rank_files(self._files.known(), typed):
                 yield Completion(f"@{path}", start_position=-len(typed) - 1, display=path)

@@ -1,8 +1,7 @@
 """Which run a command means: the one that is named, else the newest of this folder's project.
 
-A run belongs to the project in whose folders it works: the nearest folder above with a `.git`, or
-its own folder. A command that was given no run says which one it means, and asks on a terminal
-before it changes anything.
+A command that was given no run says which one it means, and asks on a terminal before it changes
+anything.
 """
 
 import os
@@ -15,17 +14,16 @@ import click
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.ids import short_id
 from swarm.mailbox.protocol.base import Value
-from swarm.roles.guidance import find_project_root
 
 from ..console.number_format import render_age
 from ..console.safe_text import clean_line
 from ..runs.client_errors import RunNotAlive
 from ..runs.paths import RunPaths, UserPaths, find_run, find_user_paths, paths_of_run
-from ..runs.run_metadata import RunMetadata, is_run_alive, read_metadata
+from ..runs.project_runs import project_of, runs_of_project
+from ..runs.run_metadata import is_run_alive, read_metadata
 from .confirmation import can_ask, confirm
 from .lazy_commands import OptionValue
 
-_MARKERS = (".git",)
 _MOST_SHOWN = 9
 
 all_projects_option = click.option(
@@ -103,21 +101,10 @@ def split_agent(run: str | None, agent: str | None) -> tuple[str | None, str | N
     return run, agent
 
 
-def project_of(folder: Path) -> Path:
-    """The root of the project that this folder belongs to."""
-    return find_project_root(Path(os.path.realpath(folder)), _MARKERS)
-
-
 def _runs(places: UserPaths, wanted: RunWanted) -> Iterator[RunPaths]:
     """The runs that may be meant, newest first."""
-    names = sorted((entry.name for entry in places.runs.iterdir()), reverse=True) \
-        if places.runs.is_dir() else []  # fmt: skip
     here = None if wanted.all_projects else project_of(_present_folder())
-    for name in names:
-        run_paths = paths_of_run(places, name)
-        about = _metadata(run_paths)
-        if about is not None and (here is None or project_of(Path(about.cwd)) == here):
-            yield run_paths
+    return (run_paths for run_paths, _ in runs_of_project(places, here))
 
 
 def _present_folder() -> Path:
@@ -125,13 +112,6 @@ def _present_folder() -> Path:
         return Path.cwd()
     except OSError as error:
         raise UsageError("the current folder is gone; name the run") from error
-
-
-def _metadata(run_paths: RunPaths) -> RunMetadata | None:
-    try:
-        return read_metadata(run_paths)
-    except UsageError:
-        return None
 
 
 def _no_run(places: UserPaths, wanted: RunWanted) -> UsageError:

@@ -1,4 +1,4 @@
-"""Shell completion of runs, agents, roles, models, providers and profiles.
+"""Shell completion of runs, agents, roles, models, providers, profiles, features and servers.
 
 Nothing is imported for it until a shell asks, and a failure completes nothing.
 """
@@ -100,6 +100,27 @@ def find_providers(ctx: click.Context) -> Iterator[tuple[str, str]]:
     return ((name, "") for name in sorted(names))
 
 
+def find_features(ctx: click.Context) -> Iterator[tuple[str, str]]:
+    from swarm.roles.config.features import FEATURES
+
+    return ((one.name, one.meaning) for one in FEATURES)
+
+
+def find_mcp_servers(ctx: click.Context) -> Iterator[tuple[str, str]]:
+    from .run_setup.run_settings import load_config_here
+
+    servers = load_config_here(lenient=True).config.mcp_servers
+    return ((name, table.url or table.command or "") for name, table in sorted(servers.items()))
+
+
+def find_named(ctx: click.Context) -> Iterator[tuple[str, str]]:
+    """What the group of commands on the line before deals with: a feature, a server, a role."""
+    group = ctx.parent.info_name if ctx.parent is not None else None
+    finders = {"features": find_features, "mcp": find_mcp_servers, "roles": find_role_names}
+    find = finders.get(group or "")
+    return find(ctx) if find is not None else iter(())
+
+
 KNOWN_WORDS = {  # by the name of an argument or option
     "run": KnownWords(find_run_names),
     "runs": KnownWords(find_run_names),
@@ -108,6 +129,10 @@ KNOWN_WORDS = {  # by the name of an argument or option
     "model": KnownWords(find_models),
     "provider": KnownWords(find_providers),
     "profile": KnownWords(find_profiles),
+    "enable": KnownWords(find_features),
+    "disable": KnownWords(find_features),
+    "mcp": KnownWords(find_mcp_servers),
+    "name": KnownWords(find_named),
 }
 
 

@@ -82,3 +82,23 @@ def test_rights_are_widened_only_after_a_yes(play):
         terminal.wait("y yes · n no")
         terminal.press("y")
         terminal.wait("/root from its next turn on: sandbox workspace-write")
+
+
+def test_resume_offers_the_runs_of_this_project_with_what_they_are_about(play):
+    stage = play(says("/root", "First answer."), says("/root", "Second answer."))
+    with stage.terminal() as terminal:
+        say(terminal, "count the files")
+        terminal.wait("First answer.")
+        terminal.wait("Esc stops", gone=True)
+        say(terminal, "/detach")
+        terminal.wait("comes back")
+    with stage.terminal(name="two") as terminal:
+        terminal.wait("›")
+        terminal.type("/resume ")
+        terminal.wait("at work: count the files")
+        terminal.press("Tab")
+        terminal.wait(f"/resume {stage.run_id()[-8:]}")
+        terminal.press("Enter", "Enter")  # takes the completion, sends the line
+        terminal.wait("First answer.")
+        say(terminal, "more")
+        terminal.wait("Second answer.")

@@ -66,7 +66,7 @@ def list_models(provider: str | None, *, as_json: bool) -> None:
             )
         )
     if not as_json:
-        print_columns(_COLUMNS, rows)
+        print_columns(_COLUMNS, rows, fits=True)
 
 
 def _tokens(count: int | None) -> str:

@@ -151,7 +151,7 @@ def _stat(edits: Sequence[NetChange], store: ContentStore, cwd: str) -> Iterator
         yield f" {one.path:<{width}} | " + (one.words or f"+{one.added} -{one.removed}")
     files = sum(not one.path.endswith("/") for one in counted)
     added, removed = sum(one.added for one in counted), sum(one.removed for one in counted)
-    yield f" {files} file{'' if files == 1 else 's'} changed, +{added} -{removed}"
+    yield f" {_files(files)} changed, +{added} -{removed}"
 
 
 def _warnings(past: FilesPast, edits: Sequence[NetChange], agents: set[str]) -> Iterator[str]:
@@ -199,10 +199,14 @@ def _list(past: FilesPast, agent: str, turns: tuple[str, ...], *, as_json: bool)
             click.echo(f"swarm: {text}", err=True)
 
 
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count} files"
+
+
 def _line(kept: FileSnapshot) -> str:
     taken = kept.taken
     turn = f"  turn {short_id(taken.turn_id)}" if taken.turn_id else ""
-    head = f"{taken.snapshot_id}  {kept.agent}{turn}  {taken.files} files"
+    head = f"{taken.snapshot_id}  {kept.agent}{turn}  {_files(taken.files)}"
     if kept.is_copy:
         size = humanize.naturalsize(taken.size_bytes, binary=True)
         head += f", {size} " + ("removed" if taken.call_id else "taken by an undo")

@@ -15,11 +15,11 @@ from swarm.supervisor.cli.run_choice import (
     RunWanted,
     choose_live_run,
     choose_run,
-    project_of,
     split_agent,
 )
 from swarm.supervisor.runs.client_errors import RunNotAlive
 from swarm.supervisor.runs.paths import find_user_paths, paths_of_run
+from swarm.supervisor.runs.project_runs import project_of
 from swarm.supervisor.runs.run_metadata import RunMetadata, write_metadata
 
 

@@ -29,9 +29,14 @@ def complete(line, tmp_path):
         ("swarm run --role exp", ["explorer"]),
         ("swarm run --profile fa", ["fast"]),
         ("swarm show no-such", []),
+        ("swarm features enable multi_a", ["multi_agent"]),
+        ("swarm run --enable multi_a", ["multi_agent"]),
+        ("swarm mcp get do", ["docs"]),
+        ("swarm roles explain exp", ["explorer"]),
         ("swarm show no-such /ro", []),
     ],
 )
 def test_known_words_are_completed(line, found, tmp_path):
     (tmp_path / "fast.config.toml").write_text("")
+    (tmp_path / "config.toml").write_text('[mcp_servers.docs]\ncommand = "docs-server"\n')
     assert complete(line, tmp_path) == found
