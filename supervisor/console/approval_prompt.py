@@ -4,6 +4,7 @@ A key answers a question only if the question was already visible for `KEYS_IGNO
 when it appeared is ignored. Text of a model is cleaned before it is drawn.
 """
 
+import textwrap
 from typing import Literal
 
 from msgspec.structs import replace
@@ -22,6 +23,7 @@ from .safe_text import clean_line
 
 KEYS_IGNORED_S = 0.4  # keys are ignored for this long after a question appears
 _MOST_TEXT = 2_000
+_LEAST_WIDTH = 20
 _KINDS = {
     "command": "wants to run a command",
     "patch": "wants to change files",
@@ -248,5 +250,7 @@ def foot_lines(state: PromptState, *, width: int) -> list[str]:
         if lines and len(lines[-1]) + len(part) + 3 <= width:
             lines[-1] += f" · {part}"
         else:
-            lines.append(f"  {part}")
+            lines += textwrap.wrap(
+                part, max(width, _LEAST_WIDTH), initial_indent="  ", subsequent_indent="    "
+            )
     return lines

@@ -67,7 +67,8 @@ def propose_prefix(
         asked: The model's own `prefix_rule`.
         needs_asking: Whether the heuristic (no rule) would ask about a command.
 
-    A command that a rule matches gets no proposal that its rule would defeat.
+    A command that a rule matches gets no proposal that its rule would defeat, and a line of several
+    commands none that would leave it to be asked about again.
     """
     by_rule = any(match.decision != "allow" for one in facts.commands for match in one.rules)
     if by_rule or not facts.shell_is_known:
@@ -80,14 +81,22 @@ def propose_prefix(
     waiting = [one for one in facts.commands if not one.rules]
     first = next((one for one in waiting if needs_asking(one)), None)
     chosen = first or next(iter(waiting), None)
-    return chosen.words if chosen is not None and _is_rememberable(chosen.words) else ()
+    if chosen is None or not _is_rememberable(chosen.words):
+        return ()
+    return chosen.words if _settles(facts, chosen.words, needs_asking) else ()
 
 
 def _settles(
     facts: CommandFacts, asked: Words, needs_asking: Callable[[PolicyCommand], bool]
 ) -> bool:
-    """Whether a rule that allows `asked` would leave nothing to ask about this command."""
-    return all(one.words[: len(asked)] == asked or not needs_asking(one) for one in facts.commands)
+    """Whether a rule that allows `asked` would leave nothing to ask about this command.
+
+    Commands with rules are allowed by them here.
+    """
+    return all(
+        one.rules or one.words[: len(asked)] == asked or not needs_asking(one)
+        for one in facts.commands
+    )
 
 
 def _is_rememberable(prefix: Words) -> bool:

@@ -27,10 +27,10 @@ from swarm.supervisor.console.approval_prompt import (
 )
 
 
-def pending(name="a1", *, reviewer="person", **more) -> PendingApproval:
+def pending(name="a1", *, agent="/root/a", reviewer="person", **more) -> PendingApproval:
     action = CommandAction(argv=("rm", "-rf", "build"), cwd="/w", script="rm -rf build")
     request = ApprovalRequest(**{"action": action, "cause": "dangerous", "keys": ("k",), **more})
-    return PendingApproval(approval_id=name, agent="/root/a", request=request, reviewer=reviewer)
+    return PendingApproval(approval_id=name, agent=agent, request=request, reviewer=reviewer)
 
 
 HOST = pending(
@@ -146,6 +146,26 @@ def test_the_panel_tells_what_would_be_lost_and_which_rule_is_saved():
         "a always: saves a rule for `rm`", "x no, and end its turn",
     ):  # fmt: skip
         assert words in text
+
+
+def test_the_keys_fit_the_screen_also_with_a_long_rule():
+    state = asked(pending(proposed_prefix=("git", "commit", "--message", "x" * 200)), ONCE)
+    for width in (40, 80):
+        lines = foot_lines(state, width=width)
+        assert max(len(line) for line in lines) <= width
+        assert "a always: saves a rule for `git commit" in " ".join(" ".join(lines).split())
+
+
+def test_the_question_of_the_selected_agent_comes_first_unless_one_answers_already():
+    mine, other = pending("a1", agent="/root/a"), pending("a2", agent="/root/b")
+    state = asked(mine)
+    chosen = update_queue(state, (mine, other), now=9.0, first="/root/b")
+    assert [one.approval_id for one in chosen.queue] == ["a2", "a1"]
+    assert chosen.ready_at == 9.0 + KEYS_IGNORED_S
+    begun, _ = press(state, ["d", "w"])
+    kept = update_queue(begun, (mine, other), now=9.0, first="/root/b")
+    assert [one.approval_id for one in kept.queue] == ["a1", "a2"]
+    assert kept.typed == "w"
 
 
 def test_a_long_command_is_shown_beyond_its_head_and_what_is_missing_is_counted():
