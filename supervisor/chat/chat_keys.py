@@ -4,14 +4,17 @@ While a question is open and the line is empty, letters and digits answer it
 (console/approval_prompt.py).
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
+from pathlib import Path
 
 from prompt_toolkit.application import get_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.filters import Condition, Filter, is_searching
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
+
+from swarm.mailbox.errors import SwarmError
 
 from .pasted_text import PastedTexts
 from .screen_events import Answered, Gesture, Gestured, ScreenEvent, Submitted
@@ -33,6 +36,7 @@ class KeyTargets:
         emit: Takes events, in order.
         is_answering: True if characters answer a question now.
         is_typing_answer: True if all keys belong to a text that answers one.
+        take_image: Stores the clipboard's picture. Raises SwarmError with words for the person.
     """
 
     def __init__(
@@ -42,8 +46,9 @@ class KeyTargets:
         emit: Callable[[ScreenEvent], None],
         is_answering: Callable[[], bool],
         is_typing_answer: Callable[[], bool],
+        take_image: Callable[[], Awaitable[Path]],
     ) -> None:
-        self.buffer, self.emit = buffer, emit
+        self.buffer, self.emit, self._take_image = buffer, emit, take_image
         self.is_answering, self.is_typing_answer = is_answering, is_typing_answer
         self.pastes = PastedTexts()
         self.notice = ""
@@ -101,6 +106,17 @@ class KeyTargets:
         self.buffer.insert_text(taken.inline)
         self.emit(Gestured("pasted"))
 
+    async def paste_image(self) -> None:
+        """Ctrl-V: name the clipboard's picture in the line."""
+        try:
+            path = await self._take_image()
+        except SwarmError as error:
+            self.notice = str(error)
+        else:
+            self.notice = ""
+            self.buffer.insert_text(f"@{path} ")
+        self.emit(Gestured("pasted"))
+
 
 def make_key_bindings(targets: KeyTargets) -> KeyBindings:
     """The bindings above prompt_toolkit's own (Emacs) ones."""
@@ -114,6 +130,7 @@ def make_key_bindings(targets: KeyTargets) -> KeyBindings:
     _bind(keys, ("c-j",), free, lambda: buffer.insert_text("\n"))
     _bind(keys, ("escape", "enter"), free, lambda: buffer.insert_text("\n"))
     _bind(keys, ("c-x", "c-e"), free, lambda: _edit(buffer))
+    _bind(keys, ("c-v",), free, lambda: _in_background(targets.paste_image()))
     _bind(keys, ("c-l",), free, lambda: get_app().renderer.clear())
     for key, gesture in _GESTURES.items():
         _bind(keys, (key,), free, partial(targets.emit, Gestured(gesture)))
@@ -148,3 +165,7 @@ def _bind_answers(keys: KeyBindings, targets: KeyTargets, free: Filter) -> None:
 
 def _edit(buffer: Buffer) -> None:
     buffer.open_in_editor()
+
+
+def _in_background(work: Coroutine[object, object, None]) -> None:
+    get_app().create_background_task(work)

@@ -6,6 +6,7 @@ is loaded. One task owns it.
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
@@ -76,6 +77,7 @@ class ChatScreen:
             emit=self._emit,
             is_answering=self._is_answering,
             is_typing_answer=lambda: self._content.typing_answer,
+            take_image=partial(_take_image, environment),
         )
         frames = open_frame_output(output)
         self._size = frames.get_size
@@ -196,3 +198,9 @@ class ChatScreen:
             shown += [("", "\n")] if shown else []
             shown += [(style, f"  {one.display_text}"), ("class:dim", about)]
         return shown
+
+
+async def _take_image(environment: Mapping[str, str]) -> Path:
+    from .clipboard_image import paste_clipboard_image  # no start waits for its imports
+
+    return await paste_clipboard_image(environment)

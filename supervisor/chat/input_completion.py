@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -20,7 +21,6 @@ from swarm.mailbox.errors import SwarmError
 
 from ..console.safe_text import clean_line
 from .file_mentions import is_mentionable, mention_at, rank_files
-from .recent_runs import list_recent_runs
 from .slash_commands import argument_at, matching_commands
 
 _MOST_FILES, _MOST_BYTES = 50_000, 8 << 20
@@ -83,6 +83,12 @@ def list_git_files(cwd: Path) -> tuple[str, ...]:
     return tuple(sorted({name for name in names[:_MOST_FILES] if is_mentionable(name)}))
 
 
+def _list_runs(environment: Mapping[str, str], cwd: Path) -> tuple[tuple[str, str], ...]:
+    from .recent_runs import list_recent_runs  # no start waits for its imports
+
+    return list_recent_runs(environment, cwd)
+
+
 class ChatCompleter(Completer):
     """Completes commands, their arguments, and files.
 
@@ -98,7 +104,7 @@ class ChatCompleter(Completer):
         environment: Mapping[str, str],
     ) -> None:
         self._files = BackgroundLookup(lambda: list_git_files(cwd))
-        self._runs = BackgroundLookup(lambda: list_recent_runs(environment, cwd))
+        self._runs = BackgroundLookup(partial(_list_runs, environment, cwd))
         self._choices = choices
 
     async def get_completions_async(
