@@ -13,6 +13,11 @@ SUMMARY_START, SUMMARY_END = "<compacted_history>", "</compacted_history>"
 SPAWNED_START, SPAWNED_END = "<spawned_agent_context>", "</spawned_agent_context>"
 STATE_START, STATE_END = "<kept_state>", "</kept_state>"
 SKILL_START, SKILL_END = "<skill>", "</skill>"
+# Parts of a developer message; never of a user's.
+PERMISSIONS_START, PERMISSIONS_END = "<permissions instructions>", "</permissions instructions>"
+TEAM_START, TEAM_END = "<team>", "</team>"
+SKILLS_START, SKILLS_END = "<skills_instructions>", "</skills_instructions>"
+OVERVIEW_START = "Files of the project in "  # what a small model is shown beside a task
 CONTEXT_STARTS = (
     ENVIRONMENT_START,
     ABORTED_START,
@@ -22,7 +27,7 @@ CONTEXT_STARTS = (
     SPAWNED_START,
     "<user_instructions>",
     SKILL_START,
-    "<permissions instructions>",
+    PERMISSIONS_START,
 )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from swarm.mailbox.path_rules import is_explicitly_denied, is_within, may_read
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.context_sizes import TextSize
 from swarm.mailbox.protocol.limits import ProfilePolicy, SandboxPolicy
 from swarm.mailbox.safe_open import (
     READ_FLAGS,
@@ -36,6 +37,7 @@ class Guidance(Value):
     left_bytes: int = 0  # of the budget, for folders below
     # Warnings about files that lead outside the project or are denied.
     refused: tuple[str, ...] = ()
+    files: tuple[TextSize, ...] = ()  # what the text is made of, in order
 
 
 class GuidanceRules(Value):
@@ -60,7 +62,7 @@ def load_guidance(cwd: Path, *, config_folder: Path, rules: GuidanceRules) -> Gu
         config_folder: Holds the person's own AGENTS.md, which the budget does not limit.
         rules: Byte budget of all project files together (0: none are read), and file names.
     """
-    personal = _read_personal(config_folder)
+    personal, files = _read_personal(config_folder)
     parts: list[str] = []
     warnings: list[str] = []
     refused: list[str] = []
@@ -87,6 +89,7 @@ def load_guidance(cwd: Path, *, config_folder: Path, rules: GuidanceRules) -> Gu
                 f"{path} is cut after {left:,} bytes: {_budget_text(rules.limit_bytes)}"
             )
         parts.append(data[:left].decode("utf-8", "replace"))
+        files.append(TextSize(name=str(path), size_bytes=len(data[:left])))
         left -= len(data)
     project = "\n\n".join(parts)
     text = _SEPARATOR.join(part for part in (personal, project) if part)
@@ -95,6 +98,7 @@ def load_guidance(cwd: Path, *, config_folder: Path, rules: GuidanceRules) -> Gu
         warnings=(*refused, *warnings),
         left_bytes=max(0, left),
         refused=tuple(refused),
+        files=tuple(files),
     )
 
 
@@ -188,7 +192,7 @@ def _budget_text(limit_bytes: int) -> str:
     return f"project_doc_max_bytes is {limit_bytes:,}; raise it or shorten the files"
 
 
-def _read_personal(folder: Path) -> str:
+def _read_personal(folder: Path) -> tuple[str, list[TextSize]]:
     for name in _NAMES:
         path = folder / name
         try:
@@ -197,8 +201,8 @@ def _read_personal(folder: Path) -> str:
         except OSError:
             continue
         if text:
-            return text
-    return ""
+            return text, [TextSize(name=str(path), size_bytes=len(text.encode()))]
+    return "", []
 
 
 def _project_folders(cwd: Path, rules: GuidanceRules) -> Iterator[tuple[Path, Path]]:

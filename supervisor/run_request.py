@@ -6,6 +6,7 @@ import msgspec
 
 from swarm.mailbox.key_wiping import is_credential_name
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.context_sizes import TextSize
 from swarm.mailbox.protocol.control import ChangeSettings
 from swarm.mailbox.protocol.hooks import Hook
 from swarm.mailbox.protocol.limits import (
@@ -137,6 +138,7 @@ class RunRequest(Value):
     resources: ResourceLimits = ResourceLimits()  # for each agent's commands
     rules: RuleSet = RuleSet()  # from every `.rules` file that applies here
     user_instructions: str = ""
+    guidance_files: tuple[TextSize, ...] = ()  # those files, in this order
     skills: tuple[Skill, ...] = ()  # enabled ones, in the order of the list
     skill_lines: tuple[str, ...] = ()  # what models are told of them
     hooks: tuple[Hook, ...] = ()  # of every agent, in the order in which results are combined

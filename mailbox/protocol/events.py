@@ -12,6 +12,7 @@ import msgspec
 from .base import Tagged, Value
 from .changes import CompactionInfo as CompactionInfo
 from .changes import FileChange as FileChange
+from .context_sizes import HeadSizes
 from .hooks import HookRan as HookRan
 from .items import TokenUsage
 from .parsed_command import ParsedCommand
@@ -198,6 +199,7 @@ class TokenCount(Tagged):
     total: TokenUsage  # of this agent since its first start
     context_tokens: int = 0
     context_window: int = 0
+    head: HeadSizes | None = None  # of that request; None: as in the count before
 
 
 class ProviderFallback(Tagged):

@@ -6,6 +6,7 @@ import msgspec
 
 from .approvals import ExtraPermissions
 from .base import Tagged, Value
+from .context_sizes import TextSize
 from .hooks import Hook
 from .items import TokenUsage
 from .limits import Limits, ResourceLimits
@@ -131,6 +132,7 @@ class AgentSpec(Tagged):
     interrupted_calls: tuple[str, ...] = ()
     ended_calls: tuple[EndedCall, ...] = ()
     user_instructions: str = ""  # the joined AGENTS.md files
+    guidance_files: tuple[TextSize, ...] = ()  # those files, in this order
     skills: tuple[str, ...] = ()  # one line each, in the order of the list
     # False: no child can ever start in this run (`max_agents` is 1). Together with `depth` and
     # `limits.max_depth` it decides whether the agent gets the team tools.

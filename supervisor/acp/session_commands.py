@@ -20,19 +20,20 @@ _COMPACT_LIMIT_S = 60.0
 
 
 class SessionCommand(NamedTuple):
-    """`twin`: the command line's command that does it, which gets the run."""
+    """`twin`: the command line that does it."""
 
     name: str
     about: str
-    twin: str = ""
+    twin: tuple[str, ...] = ()  # words of the command line; the run follows the first
     needs_terminal: bool = False
 
 
 _COMMANDS = (
     SessionCommand("compact", "Shorten the conversation."),
-    SessionCommand("diff", "What the agents changed in files.", twin="diff"),
-    SessionCommand("undo", "Put the files back as they were before the agents.", twin="undo"),
-    SessionCommand("agents", "All agents: role, state, tokens, cost.", twin="show"),
+    SessionCommand("diff", "What the agents changed in files.", twin=("diff",)),
+    SessionCommand("undo", "Put the files back as they were before the agents.", twin=("undo",)),
+    SessionCommand("agents", "All agents: role, state, tokens, cost.", twin=("show",)),
+    SessionCommand("context", "What the requests are made of.", twin=("show", "--context")),
     SessionCommand("watch", "The live tree of agents, in a terminal here.", needs_terminal=True),
 )
 
@@ -61,7 +62,7 @@ async def run_command(
     if command.needs_terminal:
         await _watch(session, editor)
     elif command.twin:
-        words = [command.twin, short_id(run.run_id)]
+        words = [command.twin[0], short_id(run.run_id), *command.twin[1:]]
         done = await run_twin(words, environment=os.environ, columns=_COLUMNS, cwd=session.cwd)
         if done.exit_code:
             raise SwarmError(done.words or done.text or f"`swarm {' '.join(words)}` failed")

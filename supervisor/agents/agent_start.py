@@ -250,6 +250,7 @@ def build_agent_spec(
             if name in ended
         ),
         user_instructions="" if plan.slotless else request.user_instructions,
+        guidance_files=() if plan.slotless else request.guidance_files,
         skills=_skill_lines(request, plan),
         hooks=() if plan.slotless else request.hooks,
         session_source=_session_source(running, agent),

@@ -221,6 +221,8 @@ def twin_arguments(call: SlashCall, run: str, agent: AgentView | None) -> list[s
     match call.name:
         case "agents":
             return ["show", run]
+        case "context":
+            return ["show", run, path, "--context"]
         case "approvals" | "fork":
             return [call.name, run]
         case "diff" | "undo":

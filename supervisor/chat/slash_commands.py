@@ -11,8 +11,8 @@ from swarm.mailbox.errors import UsageError
 
 CommandName = Literal[
     "help", "agents", "model", "effort", "plan", "accept", "approvals", "permissions", "status",
-    "diff", "undo", "rollback", "fork", "compact", "review", "tools", "skills", "mcp", "init",
-    "name", "new", "resume", "detach", "quit",
+    "diff", "undo", "rollback", "fork", "compact", "context", "review", "tools", "skills", "mcp",
+    "init", "name", "new", "resume", "detach", "quit",
 ]  # fmt: skip
 
 
@@ -60,6 +60,7 @@ SLASH_COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("rollback", "[TURNS]", "forget the last turns; files stay", 1),
     SlashCommand("fork", "", "a new run with this history; /resume opens it"),
     SlashCommand("compact", "", "shorten the agent's history"),
+    SlashCommand("context", "", "what the agent's requests are made of, and what is left"),
     SlashCommand("review", "[TEXT]", "a child reviews the changes", -1),
     SlashCommand("tools", "", "what the agent's role says and may use"),
     SlashCommand("skills", "", "the skills that agents have here"),

@@ -45,7 +45,9 @@ LAZY_COMMANDS: dict[str, LazyCommand] = {
         "run_list_commands", "List runs: id, state, agents, tokens, cost, age, size and task."
     ),
     "watch": LazyCommand("watch_command", "Watch a run: the live tree of its agents."),
-    "show": LazyCommand("journal_commands", "Show a run's tree, or one agent's transcript."),
+    "show": LazyCommand(
+        "journal_commands", "Show a run's tree, or one agent's transcript or context."
+    ),
     "log": LazyCommand("journal_commands", "Print every record of a run in order."),
     "result": LazyCommand(
         "journal_commands", "Print the final answer of a run, an agent or all items."

@@ -16,6 +16,7 @@ from swarm.mailbox.entropy import SYSTEM_ENTROPY, EntropySources
 from swarm.mailbox.envelope import MAX_MESSAGE_BYTES
 from swarm.mailbox.errors import MessageTooLarge
 from swarm.mailbox.protocol.changes import CompactionInfo
+from swarm.mailbox.protocol.context_sizes import TextSize
 from swarm.mailbox.protocol.events import (
     ContextReplaced,
     ItemCompleted,
@@ -35,6 +36,7 @@ from swarm.mailbox.protocol.ops import Mail, UserInput
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleFailed, ToolSpec
 from swarm.mailbox.protocol.settings import AgentSettings
 from swarm.mailbox.protocol.spec import AgentSpec
+from swarm.roles.guidance import Guidance
 from swarm.roles.login_shell import find_shell, shell_name
 
 from ..current_spec import CurrentSpec
@@ -87,7 +89,7 @@ class AgentState:
         self.known_context = KnownContext()
         self._guidance = GuidanceWatch(current, ())
         self._overview = ProjectOverview(current)
-        self._guidance_text = spec.user_instructions
+        self._chain = Guidance(text=spec.user_instructions, files=spec.guidance_files)
         self._is_first_context = spec.epoch == 1  # the spec's AGENTS.md texts are current
         self._item_count = 0
         self._last_output_event: PendingEvent | None = None  # perhaps not posted yet
@@ -107,6 +109,11 @@ class AgentState:
     def spec(self) -> AgentSpec:
         """The agent's spec with the settings that hold now."""
         return self._current.spec
+
+    @property
+    def guidance_files(self) -> tuple[TextSize, ...]:
+        """The files of the AGENTS.md text of the working directory, as it was told last."""
+        return self._chain.files
 
     def tool_specs(self, model: ModelInfo) -> tuple[ToolSpec, ...]:
         """Return the tool specs for this model; computed once per model."""
@@ -217,7 +224,7 @@ class AgentState:
     def record_context(self, turn: Turn, model: ModelInfo) -> None:
         """Record the context that the model does not know yet or that has changed."""
         if self._guidance.is_enabled and not self._is_first_context:
-            self._guidance_text = self._guidance.read_chain()
+            self._chain = self._guidance.read_chain()
         self._is_first_context = False
         items, self.known_context = self.build_context(model)
         for item in items:
@@ -237,7 +244,7 @@ class AgentState:
             older_subagents=max(0, len(self.team.children) - context_blocks.MAX_SUBAGENTS),
         )
         known = KnownContext() if from_scratch else self.known_context
-        spec = msgspec.structs.replace(self.spec, user_instructions=self._guidance_text)
+        spec = msgspec.structs.replace(self.spec, user_instructions=self._chain.text)
         return context_items(spec, place=place, model=model, known=known)
 
     def agent_labels(self) -> tuple[str, ...]:

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from heapq import merge
 
 import click
+import msgspec
 
 from swarm.mailbox.errors import SwarmError, UsageError
-from swarm.mailbox.ids import short_id
+from swarm.mailbox.ids import ROOT_PATH, short_id
 from swarm.mailbox.protocol.records import Record, encode_record
 
 from ...console.log_lines import LogFilter, log_line, matches_filter
@@ -26,26 +27,32 @@ from ..lazy_commands import ColorCommand
 from ..printing import print_columns, print_json
 
 _FOLLOW_S = 0.3
+_CONTEXT_COLUMNS = 80
 
 
 @click.command("show", cls=ColorCommand)
 @click.argument("run")
 @click.argument("agent", required=False)
+@click.option("--context", is_flag=True, help="What its newest request was made of, in tokens.")
 @click.option("--json", "as_json", is_flag=True, help="The tree as one object, or records.")
 @click.pass_obj
-def show(color: ColorChoice, run: str, agent: str | None, as_json: bool) -> None:
-    """Show a run's tree, or one agent's transcript.
+def show(color: ColorChoice, run: str, agent: str | None, context: bool, as_json: bool) -> None:
+    """Show a run's tree, or one agent's transcript or context.
 
-    AGENT is a path (/root/scout) or its last step.
+    AGENT is a path (/root/scout) or its last step; with --context it may be left out: the root.
 
     \b
-    Example:
+    Examples:
       swarm show 4f21c0aa /root
+      swarm show 4f21c0aa scout --context
     """
-    from .watch_command import load_run_view, print_tree
-
     here = resolve_run(run)
     read_metadata(here)
+    if context:
+        _show_context(here, agent or ROOT_PATH, color, as_json=as_json)
+        return
+    from .watch_command import load_run_view, print_tree
+
     if agent is None:
         view = load_run_view(here)
         print_json(view) if as_json else print_tree(view, color)
@@ -60,6 +67,26 @@ def show(color: ColorChoice, run: str, agent: str | None, as_json: bool) -> None
 
     console = make_console(sys.stdout, environment=os.environ, color=color)
     for line in transcript_lines(agent_records(here, agent_id, path), path):
+        console.print(line, soft_wrap=True)
+
+
+def _show_context(here: RunPaths, agent: str, color: ColorChoice, *, as_json: bool) -> None:
+    from ...context_report.context_fold import fold_context
+
+    path, agent_id = find_agent(here, agent)
+    report = fold_context(agent_records(here, agent_id, path), agent=path)
+    if as_json:
+        fields = msgspec.structs.asdict(report)
+        parts = [msgspec.structs.asdict(part) for part in report.parts]
+        sums = {"used_tokens": report.used_tokens, "left_tokens": report.left_tokens}
+        print_json({**fields, **sums, "parts": parts})  # defaults too: scripts read them
+        return
+    from ...console.context_page import context_lines
+    from ...console.theme import glyphs_for, make_console
+
+    console = make_console(sys.stdout, environment=os.environ, color=color)
+    glyphs = glyphs_for(console.encoding)
+    for line in context_lines(report, width=min(console.width, _CONTEXT_COLUMNS), glyphs=glyphs):
         console.print(line, soft_wrap=True)
 
 

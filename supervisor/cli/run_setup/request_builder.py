@@ -26,7 +26,7 @@ from swarm.mailbox.protocol.spec import ShellEnvironmentPolicy
 from swarm.roles.config.features import resolve_features
 from swarm.roles.config.quantities import parse_duration, resource_limits
 from swarm.roles.config.schema import AgentsTable
-from swarm.roles.guidance import load_guidance
+from swarm.roles.guidance import Guidance, load_guidance
 from swarm.roles.narrow import (
     narrow_approval,
     narrow_budget,
@@ -183,7 +183,8 @@ def build_request(
         ),
         resources=resource_limits(config.limits, ram_bytes=memory_bytes()),
         rules=rules.rules,
-        user_instructions=guidance,
+        user_instructions=guidance.text,
+        guidance_files=guidance.files,
         skills=skills.skills,
         skill_lines=skills.lines,
         hooks=hooks.hooks,
@@ -329,11 +330,13 @@ def _prompt_with_context(
     return f"{settings.task.body}\n\n{render_excerpts(read, limit_bytes=CONTEXT_BYTES)}"
 
 
-def _guidance(cwd: Path, settings: RunSettings, sandbox: SandboxPolicy, warnings: list[str]) -> str:
+def _guidance(
+    cwd: Path, settings: RunSettings, sandbox: SandboxPolicy, warnings: list[str]
+) -> Guidance:
     rules = msgspec.structs.replace(guidance_rules(settings.config), sandbox=sandbox)
     guidance = load_guidance(cwd, config_folder=Path(settings.config_folder), rules=rules)
     warnings += guidance.warnings
-    return guidance.text
+    return guidance
 
 
 def _catalogues(settings: RunSettings) -> tuple[str, ...]:

@@ -14,10 +14,16 @@ from swarm.mailbox.context_markers import (
     ENVIRONMENT_END,
     ENVIRONMENT_START,
     GUIDANCE_START,
+    PERMISSIONS_END,
+    PERMISSIONS_START,
     SKILL_END,
     SKILL_START,
+    SKILLS_END,
+    SKILLS_START,
     SPAWNED_END,
     SPAWNED_START,
+    TEAM_END,
+    TEAM_START,
 )
 from swarm.mailbox.ids import ROOT_PATH, AgentPath, parent_path
 from swarm.mailbox.path_rules import denies_reading
@@ -65,9 +71,6 @@ _MAIL_TYPES = {
     "message": "MESSAGE",
     "final_answer": "FINAL_ANSWER",
 }
-PERMISSIONS_START, PERMISSIONS_END = "<permissions instructions>", "</permissions instructions>"
-TEAM_START, TEAM_END = "<team>", "</team>"
-SKILLS_START, SKILLS_END = "<skills_instructions>", "</skills_instructions>"
 RESULT_KNOWN = "(wait_agent has given you this answer already)"
 
 # Children named in the environment block; without a limit each turn could name a thousand.

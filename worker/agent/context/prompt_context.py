@@ -6,14 +6,18 @@ permissions, date or working directory is appended before the next user message.
 
 from collections.abc import Iterable
 
-from swarm.mailbox.context_markers import ENVIRONMENT_START, GUIDANCE_START, SPAWNED_START
+from swarm.mailbox.context_markers import (
+    ENVIRONMENT_START,
+    GUIDANCE_START,
+    PERMISSIONS_START,
+    SPAWNED_START,
+)
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.items import AnyItem, InputText, Message, text_message
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import AgentSpec
 
 from .context_blocks import (
-    PERMISSIONS_START,
     EnvironmentFacts,
     base_instructions,
     environment_text,

@@ -5,6 +5,7 @@ No item is measured twice: its estimate is added when the item is recorded.
 
 import msgspec
 
+from swarm.mailbox.protocol.context_sizes import HeadSizes
 from swarm.mailbox.protocol.events import TokenCount
 from swarm.mailbox.protocol.items import (
     AnyItem,
@@ -74,14 +75,17 @@ class TokenMeter:
         self._ratio = 1.0
         self._window_at_response = 0  # the window at the last response, as the server counted it
         self._since = 0  # estimates of items recorded after it
+        self._head: HeadSizes | None = None  # of the running request
+        self._reported_head: HeadSizes | None = None
 
     def add_item(self, tokens: int) -> None:
         """Add the estimate of an item that joined the history."""
         self._items += tokens
         self._since += tokens
 
-    def note_request(self) -> None:
-        """Note that a request with all items is sent."""
+    def note_request(self, head: HeadSizes | None = None) -> None:
+        """Note that a request with all items and this head is sent."""
+        self._head = head or self._head
         self._request_tokens = self.head_tokens + self._items
 
     def add_response(self, usage: TokenUsage | None) -> None:
@@ -109,12 +113,15 @@ class TokenMeter:
         """
         last, self._unreported = self._unreported, TokenUsage()
         window = None if model is None else usable_window(model)
+        head = None if self._head == self._reported_head else self._head
+        self._reported_head = self._head
         return TokenCount(
             turn_id=turn_id,
             last=last,
             total=self.total,
             context_tokens=self.context_tokens,
             context_window=window or 0,
+            head=head,
         )
 
     def start_over(self, tokens: int) -> None:

@@ -47,12 +47,12 @@ class GuidanceWatch:
         """False: this agent gets no AGENTS.md texts."""
         return self._current.spec.context.guidance_bytes > 0
 
-    def read_chain(self) -> str:
+    def read_chain(self) -> Guidance:
         """Read the current chain. Takes a few system calls."""
         read = self._load()
         self.warnings += [one for one in read.refused if one not in self._refused]
         self._refused.update(read.refused)
-        return read.text
+        return read
 
     def find_new_guidance(self, details: Iterable[AnyCallDetail]) -> list[FolderGuidance]:
         """Return the files of subfolders that these calls work in, outer ones first, each once."""

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from swarm.mailbox.context_markers import OVERVIEW_START
 from swarm.mailbox.path_rules import may_read
 from swarm.mailbox.protocol.limits import ProfilePolicy
 
@@ -43,7 +44,7 @@ class ProjectOverview:
             self._is_listed = True
             listed = "\n".join(map(show_name, names)) or "(none)"
             more = "\n(and more)" if len(names) >= _MOST_NAMES else ""
-            parts.append(f"Files of the project in {root}:\n{listed}{more}")
+            parts.append(f"{OVERVIEW_START}{root}:\n{listed}{more}")
         texts: dict[str, str] = {}
         for name in find_named_files(task[:_MOST_TASK_CHARS], names):
             if (text := self._read(root, name)) is None:

@@ -13,6 +13,7 @@ from typing import assert_never
 import msgspec
 import trio
 
+from swarm.mailbox.protocol.context_sizes import HeadSizes
 from swarm.mailbox.protocol.events import ReasoningArrived, TextArrived, Waiting
 from swarm.mailbox.protocol.items import (
     AnyCall,
@@ -39,6 +40,7 @@ from swarm.mailbox.protocol.sampling import (
 
 from ...tools.tool_interface import ABORTED_CALL, ToolResult
 from ..agent_state import AgentState
+from ..context.request_head import measure_head
 from ..sampler import SampleParameters, SampleStreamEvent, SamplingError
 from .next_step import ResponseSummary
 from .turn_state import PendingCall, Turn
@@ -120,7 +122,7 @@ class SampleAttempt:
         """
         failed: SampleFailed | None = None
         async with trio.open_nursery() as self._calls:
-            self._state.meter.note_request()
+            self._state.meter.note_request(self._measure(question))
             try:
                 completed = await self._state.sampler.sample(question, self._on_event)
             except SamplingError as trouble:
@@ -134,6 +136,15 @@ class SampleAttempt:
                 self._emit_token_count()
         self._state.record_outputs(self._turn)
         return failed
+
+    def _measure(self, question: SampleParameters) -> HeadSizes:
+        return measure_head(
+            question.instructions,
+            question.tools,
+            schema=question.output_schema,
+            role=self._state.spec.role,
+            guidance_files=self._state.guidance_files,
+        )
 
     def _complete(self, completed: SampleCompleted) -> None:
         state, turn = self._state, self._turn

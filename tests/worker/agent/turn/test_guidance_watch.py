@@ -165,11 +165,11 @@ async def test_what_was_picked_up_survives_a_compaction(tree, autojump_clock):
 def test_a_file_that_becomes_a_link_out_of_the_project_is_told_no_more_and_that_is_said_once(tree):
     watch = GuidanceWatch(current_spec(tree), ())
     (tree / "AGENTS.md").write_text("mine")
-    assert watch.read_chain() == "mine"
+    assert watch.read_chain().text == "mine"
     (tree.parent / "secret").write_text("secret")
     (tree / "AGENTS.md").unlink()
     (tree / "AGENTS.md").symlink_to("../secret")
-    assert (watch.read_chain(), watch.read_chain()) == ("", "")
+    assert (watch.read_chain().text, watch.read_chain().text) == ("", "")
     assert [("leads out of" in one) for one in watch.warnings] == [True]
 
 
@@ -179,4 +179,4 @@ def test_a_link_in_the_place_of_the_project_itself_changes_nothing_of_where_it_i
     (tree.parent / "elsewhere" / "AGENTS.md").write_text("secret")
     tree.rename(tree.with_name("moved"))
     tree.symlink_to("elsewhere")
-    assert watch.read_chain() == ""
+    assert watch.read_chain().text == ""

@@ -1,0 +1,1 @@
+"""What an agent's newest request was made of, from the journal."""
