@@ -59,7 +59,7 @@ def _choice_of(running: RunContext, path: str) -> SkillChoice:
 
 def _read(skill: Skill) -> SkillInput:
     data = read_whole(open_canonical(skill.path, READ_FLAGS), most_bytes=SKILL_BYTES)
-    if skill.scope == "repo" and hashlib.sha256(data).hexdigest() != skill.digest:
+    if skill.scope in ("repo", "plugin") and hashlib.sha256(data).hexdigest() != skill.digest:
         raise UsageError("it has changed since the run began, and that content was not trusted")
     text = data[:_TEXT_BYTES].decode("utf-8", "replace")
     if len(data) > _TEXT_BYTES:

@@ -43,6 +43,8 @@ class Hook(Value):
     folder: str = ""  # of the project that brings it; "" = the person's own
     managed: bool = False
     scripts: tuple[HookScript, ...] = ()
+    plugin: str = ""  # the folder of the plugin that brings it
+    plugin_data: str = ""  # the plugin's own folder for what it keeps
 
 
 class HookRan(Tagged):

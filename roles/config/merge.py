@@ -11,6 +11,7 @@ from typing import TypeGuard
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 
+from ..plugins.plugin_parts import PluginParts
 from .key_positions import KeyPath
 from .schema import Toml
 
@@ -28,6 +29,7 @@ class Layer(Value):
     warnings: tuple[str, ...] = ()  # about its folder, or about removed keys
     files: dict[str, bytes] | None = None  # of a project: all its files by path, read once
     project_folder: str = ""  # of a project: the folder that holds `.swarm`
+    plugin: PluginParts | None = None  # of a plugin: what it brings beside its values
 
 
 class ValueOrigin(Value):

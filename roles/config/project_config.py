@@ -43,7 +43,7 @@ DENIED_KEYS = (
     # which programs are started, and who reviews
     "notify", "auto_review", "zsh_path", "js_repl_node_path", "js_repl_node_module_dirs",
     # which layers and projects count
-    "profile", "profiles", "projects", "project_root_markers",
+    "profile", "profiles", "projects", "project_root_markers", "marketplaces",
 )  # fmt: skip
 
 
@@ -55,6 +55,9 @@ class ProjectFolder(Value):
     files: dict[str, bytes] = {}  # by absolute path, or as the configuration names it
     digest: str = ""
     problem: str = ""  # why it could not be read completely; such a folder cannot be trusted
+    # of a plugin: what a person is shown, for its files are read by its own loader
+    title: str = ""
+    described: tuple[str, ...] = ()
 
     @property
     def config_file(self) -> Path:

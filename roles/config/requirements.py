@@ -73,6 +73,8 @@ class Requirements(Value):
     deny_read: tuple[str, ...] = ()
     mcp_servers: dict[str, McpIdentity] | None = None  # None: any
     managed_hooks_only: bool = False
+    plugins: tuple[str, ...] | None = None  # ids; None: any
+    plugin_marketplaces: tuple[str, ...] | None = None  # sources; None: any
     reviewer_policy: str | None = None
     pins: Toml = {}
     places: dict[str, str] = {}

@@ -121,6 +121,8 @@ class RequirementsFile(Value, forbid_unknown_fields=True):
     permissions: _Permissions | None = None
     guardian_policy_config: str | None = None
     allow_managed_hooks_only: bool | None = None
+    allowed_plugins: tuple[str, ...] | None = None
+    allowed_plugin_marketplaces: tuple[str, ...] | None = None
     pins: Toml | None = None
 
 
@@ -173,6 +175,8 @@ def _translate(file: RequirementsFile, layer: Layer) -> Requirements:
         profiles=file.allowed_permission_profiles,
         web_search=file.allowed_web_search_modes,
         features=file.features or file.feature_requirements or {},
+        plugins=file.allowed_plugins,
+        plugin_marketplaces=file.allowed_plugin_marketplaces,
         prefix_rules=_prefix_rules(file.rules, layer),
         network=_network(file.experimental_network, layer),
         deny_read=deny_read,
@@ -313,4 +317,6 @@ _FIELDS = {
     "permissions": "deny_read",
     "guardian_policy_config": "reviewer_policy",
     "pins": "pins",
+    "allowed_plugins": "plugins",
+    "allowed_plugin_marketplaces": "plugin_marketplaces",
 }

@@ -247,6 +247,12 @@ class SkillConfig(Value):
     enabled: bool = True
 
 
+class PluginTable(Value):
+    """`[plugins."PLUGIN@MARKETPLACE"]`."""
+
+    enabled: bool | None = None
+
+
 class SkillsTable(Value):
     """`[skills]`."""
 
@@ -297,6 +303,8 @@ class Config(ModelKeys):
     # swarm's own; overrides the profile's table when enabled
     network: NetworkTable = NetworkTable()
     skills: SkillsTable = SkillsTable()
+    # of the person's own layers; a project's only selects and restricts
+    plugins: dict[str, PluginTable] = {}
     # Codex's shape; every layer's hooks run (`hooks/hook_file.py` reads each layer's own table)
     hooks: Toml = {}
     mcp_servers: dict[str, McpServerTable] = {}
@@ -333,7 +341,7 @@ _CODEX = """
     forced_login_method cli_auth_credentials_store mcp_oauth_credentials_store
     mcp_oauth_callback_port mcp_oauth_callback_url history sqlite_home log_dir analytics
     feedback check_for_update_on_startup otel apps
-    plugins marketplaces notice file_opener hide_agent_reasoning show_raw_agent_reasoning
+    marketplaces notice file_opener hide_agent_reasoning show_raw_agent_reasoning
     disable_paste_burst tui experimental_use_unified_exec_tool
     experimental_use_freeform_apply_patch profiles projects windows
 """

@@ -8,7 +8,11 @@ import os
 import shlex
 from collections.abc import Iterator
 
+from swarm.mailbox.protocol.hooks import Hook
+
 PROJECT_VARIABLES = ("CLAUDE_PROJECT_DIR", "SWARM_PROJECT_DIR")
+ROOT_VARIABLES = ("CLAUDE_PLUGIN_ROOT", "PLUGIN_ROOT", "SWARM_PLUGIN_ROOT")
+DATA_VARIABLES = ("CLAUDE_PLUGIN_DATA", "PLUGIN_DATA", "SWARM_PLUGIN_DATA")
 _STARTERS = (
     "sh bash dash zsh ksh fish python python3 node deno bun ruby perl php lua Rscript pwsh uv "
     "uvx npx tsx ts-node env exec nice timeout run time command source . xargs"
@@ -16,6 +20,15 @@ _STARTERS = (
 _INTERPRETERS = frozenset(_STARTERS.split())
 _OPERATORS = frozenset(";|&()")
 _MAX_SCRIPTS = 20
+
+
+def hook_variables(hook: Hook, folder: str) -> dict[str, str]:
+    """The variables of a hook's command: the project's folder, and its plugin's folders."""
+    variables: dict[str, str] = dict.fromkeys(PROJECT_VARIABLES, folder)
+    if hook.plugin:
+        variables |= dict.fromkeys(ROOT_VARIABLES, hook.plugin)
+        variables |= dict.fromkeys(DATA_VARIABLES, hook.plugin_data)
+    return variables
 
 
 def named_scripts(command: str, folder: str) -> tuple[str, ...]:

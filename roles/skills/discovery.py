@@ -29,6 +29,7 @@ class SkillFile(Value):
     data: bytes = b""
     sidecar: bytes = b""
     problem: str = ""
+    prefix: str = ""  # the plugin that brings it
 
 
 class FoundSkills(Value):
@@ -51,13 +52,17 @@ def personal_roots(
 def read_root(root: Path, scope: SkillScope) -> Iterator[SkillFile]:
     """Read every SKILL.md below a person's or the machine's folder; links are followed."""
     for place in skill_folders(root, follow_links=True):
-        path = os.path.realpath(place / SKILL_FILE)
-        try:
-            data = read_bounded(Path(path), limit_bytes=SKILL_BYTES)
-        except (UsageError, OSError) as error:
-            yield SkillFile(path=path, scope=scope, problem=str(error))
-            continue
-        yield SkillFile(path=path, scope=scope, data=data, sidecar=_sidecar(place))
+        yield read_skill_file(place, scope)
+
+
+def read_skill_file(folder: Path, scope: SkillScope, *, prefix: str = "") -> SkillFile:
+    """Read the SKILL.md of a folder and its sidecar."""
+    path = os.path.realpath(folder / SKILL_FILE)
+    try:
+        data = read_bounded(Path(path), limit_bytes=SKILL_BYTES)
+    except (UsageError, OSError) as error:
+        return SkillFile(path=path, scope=scope, problem=str(error))
+    return SkillFile(path=path, scope=scope, data=data, sidecar=_sidecar(folder), prefix=prefix)
 
 
 def has_skill_folder(folder: Path) -> bool:
@@ -155,12 +160,20 @@ def parse_skills(files: Iterable[SkillFile]) -> FoundSkills:
             if file.problem:
                 raise UsageError(file.problem)
             found[file.path] = parse_skill(
-                file.data, path=file.path, scope=file.scope, sidecar=file.sidecar
+                file.data,
+                path=file.path,
+                scope=file.scope,
+                sidecar=file.sidecar,
+                prefix=file.prefix,
             )
         except UsageError as error:
             text = str(error)
             where = "" if text.startswith(file.path) else f"{file.path}: "
             warnings.append(f"{where}{text}; this skill is left out")
-    ranks = {"repo": 0, "user": 1, "admin": 2}
-    ordered = sorted(found.values(), key=lambda one: (ranks[one.scope], one.name, one.path))
-    return FoundSkills(skills=tuple(ordered), warnings=tuple(warnings))
+    return FoundSkills(skills=in_order(found.values()), warnings=tuple(warnings))
+
+
+def in_order(skills: Iterable[Skill]) -> tuple[Skill, ...]:
+    """The order of the list: a repository's skills first."""
+    ranks = {"repo": 0, "user": 1, "plugin": 2, "admin": 3}
+    return tuple(sorted(skills, key=lambda one: (ranks[one.scope], one.name, one.path)))

@@ -25,7 +25,7 @@ _FORMAT_KEYS = frozenset(
 )
 _FORMAT_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
-SkillScope = Literal["repo", "user", "admin"]
+SkillScope = Literal["repo", "user", "plugin", "admin"]
 _Fields = dict[str, object]
 
 
@@ -45,11 +45,19 @@ class Skill(Value):
         return str(PurePath(self.path).parent)
 
 
-def parse_skill(data: bytes, *, path: str, scope: SkillScope, sidecar: bytes = b"") -> Skill:
-    """Return the skill in this SKILL.md. Raises UsageError: the text says what is wrong with it."""
+def parse_skill(
+    data: bytes, *, path: str, scope: SkillScope, sidecar: bytes = b"", prefix: str = ""
+) -> Skill:
+    """Return the skill in this SKILL.md. `prefix`: the plugin that brings it.
+
+    Raises UsageError: the text says what is wrong with it.
+    """
     fields = read_front_matter(data)
     default = PurePath(path).parent.name or "skill"
     name = _one_line(fields.get("name"), "name", most_chars=_NAME_CHARS) or default
+    name = f"{prefix}:{name}" if prefix else name
+    if len(name) > _NAME_CHARS:
+        raise UsageError(f"invalid name: exceeds maximum length of {_NAME_CHARS} characters")
     if not re.fullmatch(r"[\w:.-]{1,64}", name):
         raise UsageError("invalid name: letters, digits, `-`, `_`, `.` and `:` only")
     description = _one_line(fields.get("description"), "description", most_chars=_DESCRIPTION_CHARS)

@@ -10,7 +10,7 @@ from pathlib import Path
 from swarm.mailbox.protocol.hooks import Hook
 from swarm.roles.hooks.hook_input import HookSession, ToolUse, encode_input
 from swarm.roles.hooks.hook_output import HookEnd
-from swarm.roles.hooks.hook_scripts import PROJECT_VARIABLES
+from swarm.roles.hooks.hook_scripts import hook_variables
 
 from ..runs.paths import find_user_paths
 from .sandboxed_script import SANDBOX_ARGV
@@ -50,7 +50,7 @@ def try_hook(hook: Hook, cwd: Path, payload: bytes) -> HookEnd:
     masks = [word for path in find_user_paths(dict(os.environ)).hidden for word in ("--hide", path)]
     network = ["--network"] if hook.network else []
     argv = [*SANDBOX_ARGV, "-s", "read-only", *network, "-C", folder, *masks]
-    environment = {**os.environ, **dict.fromkeys(PROJECT_VARIABLES, folder)}
+    environment = {**os.environ, **hook_variables(hook, folder)}
     with (
         tempfile.TemporaryFile() as stdin,
         tempfile.TemporaryFile() as stdout,

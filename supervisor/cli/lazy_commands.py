@@ -101,6 +101,9 @@ LAZY_COMMANDS: dict[str, LazyCommand] = {
     "hooks": LazyCommand(
         "hooks_commands", "List, try and switch off hooks: programs that run in a session."
     ),
+    "plugin": LazyCommand(
+        "plugin_commands", "Add, list, show and switch plugins: skills, hooks, servers in one."
+    ),
     "config": LazyCommand(
         "config_commands", "Show and change the configuration, with the origin of each value."
     ),
@@ -132,7 +135,9 @@ COMMAND_GROUPS: dict[str, tuple[str, ...]] = {  # of the short help
         "compact", "rollback", "end", "kill",
     ),
     "review": ("diff", "undo", "review"),
-    "configure": ("config", "models", "roles", "skills", "mcp", "hooks", "trust", "features"),
+    "configure": (
+        "config", "models", "roles", "skills", "mcp", "hooks", "plugin", "trust", "features",
+    ),
     "machine": (
         "doctor", "sandbox", "explain", "execpolicy", "parse-command", "apply-patch", "completion",
     ),

@@ -57,6 +57,8 @@ def plan_command(
         sockets = allowed_sockets(spec.limits.unix_sockets)
     if spec.ca_bundle:
         read = (*read, spec.ca_bundle)
+    # its hooks must find their scripts, wherever the person's configuration lies
+    read = (*read, *{hook.plugin: "" for hook in spec.hooks if hook.plugin})
     plan = plan_sandbox(
         _with_network(spec, policy, extra),
         cwd=cwd,

@@ -17,7 +17,7 @@ from swarm.mailbox.protocol.approvals import ExtraPermissions
 from swarm.mailbox.protocol.hooks import Hook
 from swarm.mailbox.protocol.limits import SandboxPolicy
 from swarm.mailbox.proxy_environment import without_proxy_variables
-from swarm.roles.hooks.hook_scripts import PROJECT_VARIABLES
+from swarm.roles.hooks.hook_scripts import hook_variables
 from swarm.roles.login_shell import find_shell
 
 from ..current_spec import CurrentSpec
@@ -171,7 +171,7 @@ class ExecSessions:
             argv=self.shell_argv(hook.command),
             cwd=folder,
             policy=spec.limits.sandbox,
-            environment=dict.fromkeys(PROJECT_VARIABLES, folder),
+            environment=hook_variables(hook, folder),
         )
         endpoint = spec.proxy_endpoint if hook.network else ""
         return await start_command(

@@ -21,6 +21,7 @@ from swarm.mailbox.protocol.limits import (
 from swarm.roles.config.config_loader import read_layers
 from swarm.roles.config.merge import Layer, merge_layers
 from swarm.roles.config.project_config import ProjectFolder, project_layers
+from swarm.roles.config.requirements import Requirements
 from swarm.roles.config.schema import Toml
 from swarm.roles.config.trust import (
     TrustStore,
@@ -28,8 +29,11 @@ from swarm.roles.config.trust import (
     read_trust,
     save_trust_decision,
 )
+from swarm.roles.plugins.plugin_store import PluginStore
 
 from ...runs.paths import find_user_paths
+from .plugin_layers import FoundPlugins, find_plugins, named_plugins, plugin_layers
+from .run_requirements import find_requirements
 
 AskTrust = Callable[[Sequence[ProjectFolder]], bool | None]  # None: no answer, so nothing is saved
 
@@ -61,22 +65,49 @@ def find_layers(
         config_folder=places.config, profile=wanted.profile, system_folders=places.system
     )
     below = merge_layers([*low, Layer(name="-c", values=wanted.flags)]).values
-    decide = _TrustCheck(places.config, below, ask)
-    return (
-        *low,
-        *project_layers(wanted.cwd, below, config_folder=places.config, decide=decide),
-    )
+    decide = _TrustCheck(places.config, below, ask, _has_plugins(environment, places.config))
+    projects = project_layers(wanted.cwd, below, config_folder=places.config, decide=decide)
+    return (*decide.plugin_layers(projects), *low, *projects)
+
+
+def _has_plugins(environment: Mapping[str, str], config_folder: Path) -> Requirements | None:
+    """The requirements, if there may be a plugin; None: there is none."""
+    exists = PluginStore(config_folder).folder.is_dir()
+    return find_requirements(environment) if exists else None
 
 
 class _TrustCheck:
     """Decides whether each project folder counts, by the trust store or by asking."""
 
-    def __init__(self, config_folder: Path, below: Toml, ask: AskTrust | None) -> None:
+    def __init__(
+        self,
+        config_folder: Path,
+        below: Toml,
+        ask: AskTrust | None,
+        required: Requirements | None,
+    ) -> None:
+        """`required`: the administrator's requirements; None: there are no plugins."""
         self._folder, self._below, self._ask = config_folder, below, ask
+        self._required, self._found = required, FoundPlugins()
+        self._was_called = False
+
+    def plugin_layers(self, projects: Sequence[Layer]) -> tuple[Layer, ...]:
+        """The layers of the plugins that count, after all decisions."""
+        if not self._was_called:
+            self(())
+        if self._found == FoundPlugins():
+            return ()
+        return plugin_layers(self._found, read_trust(self._folder), self._below, projects)
 
     def __call__(self, folders: Sequence[ProjectFolder]) -> Sequence[str]:
+        """One question for all folders, and for the plugins that may count here."""
+        self._was_called = True
+        if self._required is not None:
+            named = named_plugins(folders)
+            self._found = find_plugins(self._folder, self._below, self._required, also=named)
         store = read_trust(self._folder)
-        new = [one for one in folders if not self._ignored_reason(one, store)[1]]
+        every = (*(one.folder for one in self._found.plugins), *folders)
+        new = [one for one in every if not self._ignored_reason(one, store)[1]]
         if new and self._ask is not None and not store.problem:
             answer = self._ask(new)
             if answer is not None:

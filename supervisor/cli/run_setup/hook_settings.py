@@ -13,6 +13,8 @@ from swarm.roles.config.merge import Layer
 from swarm.roles.hooks.hook_file import HookFile, disabled_hooks, read_hook_json, read_hook_table
 from swarm.roles.hooks.project_hooks import project_hooks
 
+from .plugin_layers import PLUGIN_LAYERS
+
 HOOK_FILE = "hooks.json"
 _MOST_HOOKS = 500
 MANAGED_LAYER = "system"
@@ -63,6 +65,9 @@ def _sources(loaded: LoadedConfig, config_folder: Path) -> list[HookFile]:
     own_file_read = False
     for layer in loaded.layers:
         if layer.ignored:
+            continue
+        if layer.name.startswith(PLUGIN_LAYERS):
+            parts += [HookFile(hooks=layer.plugin.hooks)] if layer.plugin is not None else []
             continue
         if layer.name == "project":
             parts.append(_of_project(layer))

@@ -9,6 +9,7 @@ from swarm.roles.config.schema import SkillConfig
 from swarm.roles.skills.discovery import (
     FoundSkills,
     SkillFile,
+    in_order,
     parse_skills,
     personal_roots,
     project_skills,
@@ -64,7 +65,11 @@ def _find(loaded: LoadedConfig, config_folder: Path) -> FoundSkills:
         if layer.files and not layer.ignored:
             files += project_skills(layer.files)
     found = parse_skills(files)
-    return FoundSkills(skills=found.skills, warnings=(*warnings, *found.warnings))
+    plugins = [layer.plugin for layer in loaded.layers if layer.plugin is not None]
+    brought = [skill for one in plugins for skill in one.skills]
+    return FoundSkills(
+        skills=in_order((*found.skills, *brought)), warnings=(*warnings, *found.warnings)
+    )
 
 
 def _rule(entry: SkillConfig) -> SkillRule:

@@ -58,6 +58,9 @@ def describe_projects(folders: Sequence[ProjectFolder]) -> list[str]:
     """Lines for all folders, the outermost first."""
     lines: list[str] = []
     for one in folders:
+        if one.title:
+            lines += [one.title, *(f"    {line}" for line in one.described)]
+            continue
         has_config = any(not name.startswith("../") for name in one.files_by_name())
         place = Path(one.folder, PROJECT_FOLDER) if has_config or one.problem else one.folder
         lines.append(clean_line(str(place), limit=400))
@@ -147,7 +150,14 @@ def _value(value: object) -> str:
 
 
 def describe_file_count(folders: Sequence[ProjectFolder]) -> str:
-    """`3 files in 2 folders`."""
+    """`3 files in 2 folders, 1 plugin`."""
     files = sum(len(one.files) for one in folders)
-    places = len(folders)
-    return f"{files} file{'' if files == 1 else 's'} in {places} folder{'' if places == 1 else 's'}"
+    plugins = sum(1 for one in folders if one.title)
+    places = len(folders) - plugins
+    parts = [f"{files} {_plural('file', files)} in {places} {_plural('folder', places)}"]
+    parts += [f"{plugins} {_plural('plugin', plugins)}"] if plugins else []
+    return ", ".join(parts if places else parts[1:] or parts)
+
+
+def _plural(word: str, count: int) -> str:
+    return word if count == 1 else f"{word}s"

@@ -1,0 +1,1 @@
+"""Plugins as they come and go: fetching, checking, installing, updating, removing. Runs nothing."""
