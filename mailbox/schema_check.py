@@ -1,21 +1,64 @@
-"""Checks text against a JSON schema, for agents and for their callers. No I/O."""
+"""Checks values against JSON schemas, which may come from models and servers. No I/O.
+
+A schema never makes this process read a file or ask a server: `$ref` reaches only what lies in the
+schema itself.
+"""
+
+from typing import Protocol
 
 import msgspec
 
 
-def find_schema_violation(text: str, schema: dict[str, object]) -> str | None:
-    """Why `text` is not JSON that fits `schema`, with the place of the first error; else None."""
-    from jsonschema_rs import ValidationError, validator_for  # 6 MB, rarely needed
+class SchemaUnusable(ValueError):
+    """The schema is none, or refers to something outside of itself."""
+
+
+class SchemaValidator(Protocol):
+    """Checks one value after the other."""
+
+    def __call__(self, value: object, /) -> None:
+        """Raises jsonschema_rs.ValidationError."""
+        ...
+
+
+def open_validator(schema: dict[str, object], *, linear: bool = False) -> SchemaValidator:
+    """A check against this schema. Raises SchemaUnusable.
+
+    Args:
+        linear: Its patterns match in linear time; one that looks ahead or back is unusable.
+    """
+    from jsonschema_rs import FancyRegexOptions, RegexOptions, validator_for  # 6 MB, rarely needed
+
+    patterns = RegexOptions() if linear else FancyRegexOptions()
 
     try:
-        value = msgspec.json.decode(text.encode())
+        return validator_for(schema, offline=True, pattern_options=patterns).validate
+    except Exception as error:  # its error classes have no useful common base
+        raise SchemaUnusable(str(error).split("\n", 1)[0]) from error
+
+
+def find_violation(value: object, check: SchemaValidator) -> str | None:
+    """The place and the text of the first error; None: the value fits."""
+    from jsonschema_rs import ValidationError
+
+    try:
+        check(value)
+    except ValidationError as error:
+        where = "/".join(str(step) for step in error.instance_path) or "the top"
+        return f"at {where}: {error.message}"
+    except (ValueError, RecursionError) as error:
+        return f"at the top: {error}"
+    return None
+
+
+def find_schema_violation(text: str, schema: dict[str, object]) -> str | None:
+    """Why `text` is not JSON that fits `schema`, with the place of the first error; else None."""
+    try:
+        value: object = msgspec.json.decode(text.encode())
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         return f"the answer is not JSON: {error}"
     try:
-        validator_for(schema).validate(value)
-    except ValidationError as error:
-        where = "/".join(str(step) for step in error.instance_path) or "the top"
-        return f"the answer does not fit the output schema at {where}: {error.message}"
-    except ValueError as error:
+        violation = find_violation(value, open_validator(schema))
+    except SchemaUnusable as error:
         return f"the output schema itself is not usable: {error}"
-    return None
+    return None if violation is None else f"the answer does not fit the output schema {violation}"

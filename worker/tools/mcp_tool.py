@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal, cast
 
 import msgspec
@@ -29,6 +29,12 @@ from swarm.mailbox.protocol.mcp import (
 )
 from swarm.mailbox.protocol.requests import RequestRefused, StoreBlob
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
+from swarm.mailbox.schema_check import (
+    SchemaUnusable,
+    SchemaValidator,
+    find_violation,
+    open_validator,
+)
 
 from ..agent.reporter import Reporter
 from ..current_spec import CurrentSpec
@@ -141,7 +147,7 @@ class McpServerTool:
         self.name, self.parallel = tool.name, tool.parallel
         self.aborted_text = ABORTED_CALL
         self._client, self._tool, self._is_described = client, tool, is_described
-        self._validate: Callable[[object], None] | None = None
+        self._check: SchemaValidator | None = None
 
     def describe(self, model: ModelInfo) -> ToolSpec | None:
         self._client.note_model(model)
@@ -173,23 +179,22 @@ class McpServerTool:
         return msgspec.json.encode(value)
 
     def _check_schema(self, value: object) -> None:
-        from jsonschema_rs import ValidationError, validator_for  # 6 MB, for users of MCP only
-
-        if self._validate is None:
-            try:
-                self._validate = validator_for(msgspec.json.decode(self._tool.parameters)).validate
-            except ValueError:  # the server's schema is none: the server checks its arguments
-                self._validate = _accept_all
-        try:
-            self._validate(value)
-        except ValidationError as error:
-            where = "/".join(str(step) for step in error.instance_path) or "the top"
-            raise ToolFailed(
-                f"err: the arguments do not fit the tool's schema at {where}: {error.message:.500}"
-            ) from error
+        if self._check is None:
+            self._check = _open_check(self._tool.parameters)
+        if (violation := find_violation(value, self._check)) is not None:
+            text = f"err: the arguments do not fit the tool's schema {violation:.600}"
+            raise ToolFailed(text)
 
 
-def _accept_all(value: object) -> None:
+def _open_check(schema: bytes) -> SchemaValidator:
+    """A check against a server's schema; one that is none accepts everything."""
+    try:
+        return open_validator(msgspec.json.decode(schema, type=dict[str, object]), linear=True)
+    except (SchemaUnusable, msgspec.DecodeError):
+        return _accept_all
+
+
+def _accept_all(value: object, /) -> None:
     return
 
 
