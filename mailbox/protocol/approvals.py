@@ -84,6 +84,10 @@ class McpToolAction(Tagged, tag="mcp_tool"):
     description: str = ""
     annotations: McpAnnotations = McpAnnotations()
     source: str = ""  # where the server is configured
+    schema: str = ""  # of the arguments
+    digest: str = ""  # of all that the server says of the tool
+    open_world: bool = True  # its results may hold what strangers wrote
+    changed: tuple[str, ...] = ()  # what is different from when it was approved, line by line
 
 
 class PermissionsAction(Tagged, tag="permissions"):

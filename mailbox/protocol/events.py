@@ -189,6 +189,7 @@ class CallEnded(Tagged):
     output: str = ""  # aggregated output, cut to 10,000 bytes
     session_id: int | None = None  # of a command that keeps running
     changes: tuple[FileChange, ...] = ()  # what a patch did
+    untrusted: bool = False  # the model has read what strangers may have written
 
 
 class TokenCount(Tagged):

@@ -4,7 +4,7 @@ import msgspec
 
 from .base import Tagged, Value
 from .events import Goodbye, Heartbeat, Hello, Warned
-from .mcp import McpOutcome, McpTools
+from .mcp import McpOutcome, McpQuestion, McpTools
 from .ops import Shutdown
 from .spec import HubSpec
 
@@ -31,6 +31,15 @@ class CallTool(Tagged):
     arguments: bytes  # a JSON object
 
 
+class AskServers(Tagged):
+    """Ask servers for resources or prompts. The reply is `ToolCalled`."""
+
+    request: int
+    agent: str  # id of the agent
+    servers: tuple[str, ...]
+    question: McpQuestion
+
+
 class CancelCall(Tagged):
     """Nobody waits for this request any more. It still gets its reply."""
 
@@ -53,6 +62,13 @@ class ToolCalled(Tagged):
     outcome: McpOutcome
 
 
+class CallProgressed(Tagged):
+    """Transient: what a server says of a running call. Bounded by the hub, at most one a second."""
+
+    request: int
+    text: str
+
+
 class ServerLogged(Tagged):
     """What a server wrote to its standard error, or sent as log messages. Bounded by the hub."""
 
@@ -68,10 +84,13 @@ class HubOrder(Value):
     server: str = ""
     tool: str = ""
     arguments: bytes = b"{}"
+    question: McpQuestion | None = None  # in place of a tool
 
 
-AnyHubEvent = Hello | Heartbeat | Goodbye | Warned | ToolsListed | ToolCalled | ServerLogged
-AnyHubOp = Shutdown | ListTools | CallTool | CancelCall | ReleaseAgent
+AnyHubEvent = (
+    Hello | Heartbeat | Goodbye | Warned | ToolsListed | ToolCalled | CallProgressed | ServerLogged
+)
+AnyHubOp = Shutdown | ListTools | CallTool | AskServers | CancelCall | ReleaseAgent
 
 encode_hub_event = msgspec.msgpack.Encoder().encode
 decode_hub_event = msgspec.msgpack.Decoder(AnyHubEvent).decode

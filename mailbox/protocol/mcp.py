@@ -14,6 +14,7 @@ ApprovalMode = Literal["auto", "prompt", "approve"]
 class McpToolApproval(Value):
     tool: str  # the server's own name
     mode: ApprovalMode
+    digest: str = ""  # it holds only while the tool is described as this says; "" = always
 
 
 class McpServer(Value):
@@ -44,6 +45,8 @@ class McpServer(Value):
     per_agent: bool = False  # each agent gets a process of its own
     idle_s: float = 300.0
     source: str = ""  # where it is configured, for people
+    # What its results hold comes from elsewhere; None: as each tool says of itself.
+    open_world: bool | None = None
 
 
 class McpAnnotations(Value):
@@ -68,6 +71,9 @@ class McpTool(Value):
     parallel: bool = False
     source: str = ""  # where its server is configured
     digest: str = ""  # of all that the server says of it: an approval holds for exactly this
+    output_schema: bytes = b""  # JSON schema of structured results; empty: there is none
+    open_world: bool = True  # its results may hold what strangers wrote
+    has_changed: bool = False  # it was approved for always, as something else
 
 
 class McpFailure(Value):
@@ -96,6 +102,48 @@ class CallMcpTool(Tagged):
     server: str
     tool: str
     arguments: bytes = b"{}"  # a JSON object
+    keep_over_bytes: int = 0  # text beyond it is stored, to be read on; 0: none is
+
+
+class ListMcpResources(Tagged):
+    """The resources of one server or of all that the agent may use. The reply is `McpOutcome`."""
+
+    server: str = ""  # "" = all
+    cursor: str = ""  # where the list of one server goes on
+    templates: bool = False  # templates of addresses instead
+
+
+class ReadMcpResource(Tagged):
+    """Read a resource. The reply is `McpOutcome`."""
+
+    server: str
+    uri: str
+    keep_over_bytes: int = 0  # as in `CallMcpTool`
+
+
+class ReadMcpResult(Tagged):
+    """Read on in a text that was stored. The reply is `McpOutcome` with one piece of it."""
+
+    address: str
+    offset: int = 0  # in bytes
+    limit_bytes: int = 16_384
+
+
+class ListMcpPrompts(Tagged):
+    """The prompts of one server. The reply is `McpOutcome`."""
+
+    server: str
+
+
+class GetMcpPrompt(Tagged):
+    """The messages of a prompt. The reply is `McpOutcome`."""
+
+    server: str
+    name: str
+    words: tuple[str, ...] = ()  # its arguments: `NAME=VALUE`, or values in the declared order
+
+
+McpQuestion = ListMcpResources | ReadMcpResource | ListMcpPrompts | GetMcpPrompt
 
 
 class McpTools(Tagged):
@@ -106,6 +154,7 @@ class McpTools(Tagged):
 
     tools: tuple[McpTool, ...] = ()
     failures: tuple[McpFailure, ...] = ()
+    resources: tuple[str, ...] = ()  # those of the servers that have resources
 
 
 class McpText(Tagged, tag="text"):
@@ -132,3 +181,6 @@ class McpOutcome(Tagged):
     is_error: bool = False
     message: str = ""  # unless completed: why
     duration_s: float = 0.0
+    is_structured: bool = False  # its one text is the whole structured content, as JSON
+    address: str = ""  # under which its whole text is stored; "" = it is not
+    size_bytes: int = 0  # of the text that is stored

@@ -6,9 +6,12 @@ from .approvals import ApprovalOutcome, ApprovalRequest, DecidedBy, ExtraPermiss
 from .base import Tagged, Value
 from .mcp import (
     CallMcpTool,
+    ListMcpResources,
     ListMcpTools,
     McpOutcome,
     McpTools,
+    ReadMcpResource,
+    ReadMcpResult,
 )
 
 
@@ -137,7 +140,7 @@ class ReportJobResult(Tagged):
 
 # Requests that involve no other agent.
 NonTeamRequest = StoreBlob | GetEnvironment | KeepFiles | WatchFiles | ListChanges
-McpRequest = ListMcpTools | CallMcpTool
+McpRequest = ListMcpTools | CallMcpTool | ListMcpResources | ReadMcpResource | ReadMcpResult
 AnyRequest = (
     NonTeamRequest
     | McpRequest

@@ -1,7 +1,7 @@
 """`[mcp_servers.NAME]` as values, the rules between its keys, and the shape of `.mcp.json`. Pure.
 
-The keys are Codex's. `sandbox`, `writable_roots`, `network`, `per_agent`, `idle_sec` and
-`expand_variables` are swarm's own.
+The keys are Codex's. `sandbox`, `writable_roots`, `network`, `per_agent`, `idle_sec`, `open_world`,
+`expand_variables` and a tool's `approved_as` are swarm's own.
 """
 
 import re
@@ -33,6 +33,7 @@ class McpToolTable(Value):
     """`[mcp_servers.NAME.tools.TOOL]`."""
 
     approval_mode: ApprovalMode | None = None
+    approved_as: str = ""  # `approval_mode` holds only while the tool is described as this hash
 
 
 class McpServerTable(Value):
@@ -65,6 +66,7 @@ class McpServerTable(Value):
     network: bool = False
     per_agent: bool = False
     idle_sec: float = 300.0
+    open_world: bool | None = None  # its results hold what strangers wrote; None: as its tools say
     expand_variables: bool = False  # `${VAR}` and `${VAR:-text}` are replaced, as in `.mcp.json`
 
     @property

@@ -9,7 +9,7 @@ import msgspec
 from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.key_wiping import take_keys
 from swarm.mailbox.protocol.hub import HubOrder
-from swarm.mailbox.protocol.mcp import McpOutcome, McpTools
+from swarm.mailbox.protocol.mcp import McpOutcome, McpQuestion, McpTools
 from swarm.mailbox.protocol.spec import HubSpec
 from swarm.mailbox.remove_tree import remove_tree
 from swarm.roles.role import Role
@@ -26,7 +26,13 @@ from .run_setup.run_settings import find_cwd, key_variables, load_config_here
 _PROGRAM = ("-P", "-m", "swarm.worker.hub.hub_cli")
 
 
-def ask_hub(names: tuple[str, ...], *, tool: str = "", arguments: bytes = b"{}") -> bytes:
+def ask_hub(
+    names: tuple[str, ...],
+    *,
+    tool: str = "",
+    arguments: bytes = b"{}",
+    question: McpQuestion | None = None,
+) -> bytes:
     """One request to these servers, or to all that are enabled; the reply as MessagePack.
 
     Raises UsageError for an unknown server, SwarmError if the hub's process fails.
@@ -35,7 +41,14 @@ def ask_hub(names: tuple[str, ...], *, tool: str = "", arguments: bytes = b"{}")
 
     folder = tempfile.mkdtemp(prefix="swarm-mcp-")
     try:
-        order = _order(names, folder, tool=tool, arguments=arguments)
+        order = _order(names, folder)
+        order = msgspec.structs.replace(
+            order,
+            server=names[0] if tool or question is not None else "",
+            tool=tool,
+            arguments=arguments,
+            question=question,
+        )
         done = subprocess.run(
             [sys.executable, *_PROGRAM], input=msgspec.msgpack.encode(order),
             stdout=subprocess.PIPE, check=False,
@@ -58,7 +71,13 @@ def call_server_tool(server: str, tool: str, arguments: bytes) -> McpOutcome:
     return msgspec.msgpack.decode(reply, type=McpOutcome)
 
 
-def _order(names: tuple[str, ...], folder: str, *, tool: str, arguments: bytes) -> HubOrder:
+def ask_server(server: str, question: McpQuestion) -> McpOutcome:
+    """Ask one server for resources or prompts. Raises as `ask_hub`."""
+    reply = ask_hub((server,), question=question)
+    return msgspec.msgpack.decode(reply, type=McpOutcome)
+
+
+def _order(names: tuple[str, ...], folder: str) -> HubOrder:
     loaded = load_config_here()
     for name in names:
         if name not in loaded.config.mcp_servers:
@@ -91,10 +110,4 @@ def _order(names: tuple[str, ...], folder: str, *, tool: str, arguments: bytes) 
         sandbox_required=loaded.requirements.sandbox_required,
     )  # fmt: skip
     credentials = collect_credentials(built.settings, built.literals, own, keys, environment)
-    return HubOrder(
-        spec=spec,
-        credentials=credentials,
-        server=names[0] if tool else "",
-        tool=tool,
-        arguments=arguments,
-    )
+    return HubOrder(spec=spec, credentials=credentials)

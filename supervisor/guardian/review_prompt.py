@@ -260,6 +260,7 @@ def _mcp_tool_call(action: McpToolAction) -> dict[str, Json]:
             "idempotentHint": said.idempotent,
             "openWorldHint": said.open_world,
         },
+        "results_may_hold_what_strangers_wrote": action.open_world,
     }
 
 

@@ -6,6 +6,7 @@ is never sent twice.
 """
 
 import logging
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello, Warned
 from swarm.mailbox.protocol.hub import (
     AnyHubEvent,
     AnyHubOp,
+    AskServers,
+    CallProgressed,
     CallTool,
     CancelCall,
     ListTools,
@@ -26,7 +29,15 @@ from swarm.mailbox.protocol.hub import (
     decode_hub_event,
     encode_hub_op,
 )
-from swarm.mailbox.protocol.mcp import CallMcpTool, McpFailure, McpOutcome, McpServer, McpTools
+from swarm.mailbox.protocol.mcp import (
+    CallMcpTool,
+    ListMcpResources,
+    McpFailure,
+    McpOutcome,
+    McpServer,
+    McpTools,
+    ReadMcpResource,
+)
 from swarm.mailbox.protocol.spec import HubSpec
 
 from ..agents.agent_start import hidden_folders, hidden_paths
@@ -38,6 +49,7 @@ from ..runs.paths import make_private_folder
 from .log_files import ServerLogFiles
 
 MARGIN_S = 30.0  # on top of a server's own limits: the hub gives up first
+MAX_PROGRESS = 200  # characters of one line
 _MAX_STARTS = 4  # of hubs, for one listing
 _HUB_GONE = (
     "the process that is connected to MCP servers died while the call ran. It may or may not have "
@@ -45,12 +57,15 @@ _HUB_GONE = (
 )
 _log = logging.getLogger("swarm.mcp")
 _Reply = McpTools | McpOutcome
+OnProgress = Callable[[str], None]
+"""Takes a line about a running call, of a server and so untrusted; never waits."""
 
 
 class _OpenRequest:
     """A request that the hub works on."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_progress: OnProgress) -> None:
+        self.on_progress = on_progress
         self.answered = trio.Event()
         self.reply: _Reply | None = None  # None: the hub died
 
@@ -145,6 +160,9 @@ class HubManager:
                 self._answer(number, reply)
             case ToolCalled(request=number, outcome=reply):
                 self._answer(number, reply)
+            case CallProgressed(request=number, text=line):
+                if (request := self._open.get(number)) is not None:
+                    request.on_progress(line[:MAX_PROGRESS])
             case ServerLogged(server=name, text=text):
                 if name in self.servers:
                     self._logs.append(name, text)
@@ -180,7 +198,9 @@ class HubManager:
                 break
         return McpTools(failures=tuple(McpFailure(server=one, reason=why) for one in names))
 
-    async def call(self, agent_id: str, request: CallMcpTool) -> McpOutcome:
+    async def call(
+        self, agent_id: str, request: CallMcpTool, on_progress: OnProgress
+    ) -> McpOutcome:
         """Call a tool, at most once. Cancelling it tells the server."""
         server, number = self.servers[request.server], next(self._numbers)
         order = CallTool(
@@ -191,8 +211,28 @@ class HubManager:
             arguments=request.arguments,
         )
         limit_s = 2 * server.tool_timeout_s + server.startup_timeout_s + MARGIN_S
+        return await self._outcome(number, order, limit_s=limit_s, on_progress=on_progress)
+
+    async def ask(
+        self, agent_id: str, names: tuple[str, ...], question: ListMcpResources | ReadMcpResource
+    ) -> McpOutcome:
+        """Ask these servers about resources, at most once. Cancelling it tells them."""
+        number = next(self._numbers)
+        order = AskServers(request=number, agent=agent_id, servers=names, question=question)
+        servers = [self.servers[name] for name in names]
+        limits = [one.tool_timeout_s + one.startup_timeout_s for one in servers]
+        return await self._outcome(number, order, limit_s=max(limits, default=0.0) + MARGIN_S)
+
+    async def _outcome(
+        self,
+        number: int,
+        order: AnyHubOp,
+        *,
+        limit_s: float,
+        on_progress: OnProgress | None = None,
+    ) -> McpOutcome:
         with trio.move_on_after(limit_s):
-            reply = await self._ask(number, order)
+            reply = await self._ask(number, order, on_progress)
             if isinstance(reply, McpOutcome):
                 return reply
             if self._failure:
@@ -200,14 +240,16 @@ class HubManager:
             return McpOutcome(state="interrupted", message=_HUB_GONE)
         return McpOutcome(state="timed_out", message=f"no answer within {limit_s:g} s")
 
-    async def _ask(self, number: int, order: AnyHubOp) -> _Reply | None:
+    async def _ask(
+        self, number: int, order: AnyHubOp, on_progress: OnProgress | None = None
+    ) -> _Reply | None:
         """The hub's reply; None if it died, or if there is none."""
         while not self.process.identity:
             if self._failure:
                 return None
             self._needed.set()
             await self._changed.wait()
-        request = self._open[number] = _OpenRequest()
+        request = self._open[number] = _OpenRequest(on_progress or _show_nothing)
         try:
             await self.process.send(encode_hub_op(order))
             await request.answered.wait()
@@ -238,3 +280,7 @@ class HubManager:
 
     def _warn(self, message: str) -> None:
         self._run.note(Warned(message=message))
+
+
+def _show_nothing(line: str) -> None:
+    return

@@ -3,23 +3,35 @@
 A call ends with the turn and the process that made it.
 """
 
+from functools import partial
+
 import msgspec
 import trio
 
 from swarm.mailbox.errors import PeerGone
-from swarm.mailbox.protocol.events import Warned
+from swarm.mailbox.protocol.control import TransientEvent
+from swarm.mailbox.protocol.events import Waiting, Warned
 from swarm.mailbox.protocol.limits import McpAccess
-from swarm.mailbox.protocol.mcp import ListMcpTools, McpTools
+from swarm.mailbox.protocol.mcp import (
+    CallMcpTool,
+    ListMcpResources,
+    ListMcpTools,
+    McpTools,
+    ReadMcpResource,
+    ReadMcpResult,
+)
 from swarm.mailbox.protocol.ops import Answer
 from swarm.mailbox.protocol.requests import AnyReply, McpRequest, RequestRefused
 
 from ..agents.agent_record import Agent
 from ..run_context import RunContext
 from .hub_manager import HubManager
+from .stored_results import StoredResults
 
 MAX_SERVED = 64  # requests of one agent at once
 MAX_ARGUMENT_BYTES = 1 << 20
 MAX_QUERY_CHARS = 1_000
+MAX_ADDRESS = 4_000  # characters of a resource's address or a cursor
 _Process = tuple[str, int]  # path, epoch: a new process numbers its requests from the start
 
 
@@ -29,6 +41,7 @@ class McpEndpoint:
     def __init__(self, running: RunContext, hub: HubManager, nursery: trio.Nursery) -> None:
         self._run, self._hub, self._nursery = running, hub, nursery
         self._served: dict[_Process, dict[int, trio.CancelScope]] = {}  # by request id
+        self._stored = StoredResults(running.paths.mcp_results, running.journal.redactor)
         self._told: set[tuple[str, str]] = set()  # failures that were warned of
 
     def serve(self, agent: Agent, request_id: int, request: McpRequest) -> None:
@@ -71,12 +84,51 @@ class McpEndpoint:
             found = await self._hub.list_tools(agent.plan.agent_id, tuple(access), query=query)
             self._warn_of_failures(found)
             return visible_tools(found, access)
+        match request:
+            case ReadMcpResult():
+                return await self._stored.read(request)
+            case ListMcpResources() | ReadMcpResource():
+                return await self._ask(agent, request, access)
+            case CallMcpTool():
+                return await self._call(agent, request, access)
+
+    async def _call(
+        self, agent: Agent, request: CallMcpTool, access: dict[str, McpAccess]
+    ) -> AnyReply:
         if not may_call(access.get(request.server), request.tool):
             text = f"this agent has no MCP tool `{request.tool}` of `{request.server}`"
             return RequestRefused(message=text)
         if len(request.arguments) > MAX_ARGUMENT_BYTES:
             return RequestRefused(message="the arguments are over 1 MiB")
-        return await self._hub.call(agent.plan.agent_id, request)
+        show = partial(self._show_progress, agent, request.server)
+        outcome = await self._hub.call(agent.plan.agent_id, request, show)
+        return await self._stored.keep(outcome, over_bytes=request.keep_over_bytes)
+
+    async def _ask(
+        self,
+        agent: Agent,
+        request: ListMcpResources | ReadMcpResource,
+        access: dict[str, McpAccess],
+    ) -> AnyReply:
+        readable = tuple(name for name, one in access.items() if may_read(one))
+        names = (request.server,) if request.server else readable
+        if request.server and request.server not in readable:
+            known = ", ".join(sorted(readable)) or "none"
+            text = f"this agent reads no resources of `{request.server:.100}`; servers: {known}"
+            return RequestRefused(message=text)
+        if isinstance(request, ListMcpResources):
+            if len(request.cursor) > MAX_ADDRESS:
+                return RequestRefused(message="the cursor is too long")
+            return await self._hub.ask(agent.plan.agent_id, names, request)
+        if not 0 < len(request.uri) <= MAX_ADDRESS:
+            return RequestRefused(message=f"a uri has 1 to {MAX_ADDRESS:,} characters")
+        outcome = await self._hub.ask(agent.plan.agent_id, names, request)
+        return await self._stored.keep(outcome, over_bytes=request.keep_over_bytes)
+
+    def _show_progress(self, agent: Agent, server: str, line: str) -> None:
+        """What a server says of a running call is what its agent does now."""
+        event = Waiting(reason=f"MCP server {server}: {line}")
+        self._run.broadcast.publish_transient(TransientEvent(agent=agent.path, event=event))
 
     def _warn_of_failures(self, found: McpTools) -> None:
         """Tell people once of each reason why tools are missing."""
@@ -107,9 +159,15 @@ class McpEndpoint:
 def visible_tools(found: McpTools, access: dict[str, McpAccess]) -> McpTools:
     """What of these tools the agent may call."""
     kept = (one for one in found.tools if may_call(access.get(one.server), one.tool))
-    return msgspec.structs.replace(found, tools=tuple(kept))
+    readable = (name for name in found.resources if may_read(access.get(name)))
+    return msgspec.structs.replace(found, tools=tuple(kept), resources=tuple(readable))
 
 
 def may_call(access: McpAccess | None, tool: str) -> bool:
     """True if these limits name the server, and do not leave the tool out."""
     return access is not None and (access.tools is None or tool in access.tools)
+
+
+def may_read(access: McpAccess | None) -> bool:
+    """True if these limits name the server whole: who may use a few tools reads no resources."""
+    return access is not None and access.tools is None

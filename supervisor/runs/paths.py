@@ -113,6 +113,11 @@ class RunPaths(msgspec.Struct, frozen=True, kw_only=True):
         return self.folder / "mcp"
 
     @property
+    def mcp_results(self) -> Path:
+        """Long results of MCP tools, by address."""
+        return self.folder / "mcp_results"
+
+    @property
     def tmp(self) -> Path:
         return self.folder / "tmp"
 

@@ -6,14 +6,15 @@ from pathlib import Path
 
 LIMIT_S = 60
 PROGRAM = str(Path(__file__).parent / "mcp_server_program.py")
+OFFERS = str(Path(__file__).parent / "mcp_offers_program.py")
 BESIDE = Path(sys.executable).parent
 
 
-def configure(rig, *words, name="odd", more=""):
+def configure(rig, *words, name="odd", more="", program=PROGRAM):
     """Configure the program as a server; it may write its marks."""
     marks = rig.folder / "marks"
     marks.mkdir(exist_ok=True)
-    arguments = json.dumps([PROGRAM, *words])
+    arguments = json.dumps([program, *words])
     with (rig.home / "config.toml").open("a") as file:
         file.write(
             f'[mcp_servers.{name}]\ncommand = "{sys.executable}"\nargs = {arguments}\n'

@@ -21,12 +21,20 @@ IMAGE_KINDS = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 def convert_result(result: mcp_types.CallToolResult, *, duration_s: float) -> McpOutcome:
     """The outcome of a call that the server answered."""
+    is_structured = False
     if any(isinstance(part, mcp_types.ImageContent) for part in result.content):
         parts = _parts(result.content)
     else:
-        parts = (McpText(text=cut_text(_text(result), MAX_TEXT_BYTES)),)
+        text = _text(result)
+        cut = cut_text(text, MAX_TEXT_BYTES)
+        parts = (McpText(text=cut),)
+        is_structured = cut == text and result.structured_content is not None
     return McpOutcome(
-        state="completed", parts=parts, is_error=bool(result.is_error), duration_s=duration_s
+        state="completed",
+        parts=parts,
+        is_error=bool(result.is_error),
+        duration_s=duration_s,
+        is_structured=is_structured,
     )
 
 
@@ -42,8 +50,8 @@ def cut_text(text: str, limit_bytes: int) -> str:
 
 def _text(result: mcp_types.CallToolResult) -> str:
     if result.structured_content is not None:
-        return _json(result.structured_content)
-    return _json([_plain(part) for part in result.content])
+        return encode_json(result.structured_content)
+    return encode_json([_plain(part) for part in result.content])
 
 
 def _plain(part: mcp_types.ContentBlock) -> dict[str, object]:
@@ -70,7 +78,7 @@ def _parts(content: Sequence[mcp_types.ContentBlock]) -> tuple[McpPart, ...]:
             images -= len(image.data)
             found.append(image)
             continue
-        text = part.text if isinstance(part, mcp_types.TextContent) else _json(_plain(part))
+        text = part.text if isinstance(part, mcp_types.TextContent) else encode_json(_plain(part))
         if texts > 0:
             cut = cut_text(text, texts)
             texts -= len(cut)
@@ -89,7 +97,8 @@ def _decoded(part: mcp_types.ImageContent, room: int) -> McpImage | None:
     return McpImage(data=data, mime=part.mime_type)
 
 
-def _json(value: object) -> str:
+def encode_json(value: object) -> str:
+    """The JSON of a value, or a text that says that it has none."""
     try:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, UnicodeError, RecursionError):

@@ -11,13 +11,14 @@ from typing import cast
 import msgspec
 import trio
 
-from swarm.mailbox.protocol.hub import HubOrder
+from swarm.mailbox.protocol.hub import AskServers, HubOrder
 from swarm.mailbox.protocol.mcp import McpFailure, McpOutcome, McpTool, McpTools
 
 from ..exec.launcher_client import LauncherLink, fork_launcher, open_launcher
 from .hub_process import server_opener, with_names
 from .server_logs import ServerLogs
-from .server_pool import ServerPool
+from .server_pool import PooledCall, ServerPool
+from .server_questions import ask_servers
 from .server_session import ServerFailed, SessionContext
 
 _AGENT = "person"
@@ -27,15 +28,25 @@ async def _serve(order: HubOrder, link: LauncherLink) -> McpTools | McpOutcome:
     async with open_launcher(link) as launcher, trio.open_nursery() as nursery:
         context = SessionContext(order.spec, order.credentials, launcher, ServerLogs())
         opener = server_opener(context)
-        pool = ServerPool(order.spec.servers, opener, nursery)
+        servers = order.spec.servers
+        pool = ServerPool(servers, opener, nursery)
         reply: McpTools | McpOutcome
         if order.tool:
             arguments = cast("dict[str, object]", msgspec.json.decode(order.arguments))
-            reply = await pool.call(order.server, _AGENT, order.tool, arguments)
+            use = PooledCall(order.tool, arguments, _show_progress)
+            reply = await pool.call(order.server, _AGENT, use)
+        elif order.question is not None:
+            names = (order.server,) if order.server else tuple(one.name for one in servers)
+            asked = AskServers(request=0, agent=_AGENT, servers=names, question=order.question)
+            reply = await ask_servers(pool, asked)
         else:
-            reply = await _list(pool, tuple(one.name for one in order.spec.servers))
+            reply = await _list(pool, tuple(one.name for one in servers))
         nursery.cancel_scope.cancel()
     return reply
+
+
+def _show_progress(line: str) -> None:
+    return  # the answer is all that is printed
 
 
 async def _list(pool: ServerPool, names: tuple[str, ...]) -> McpTools:
@@ -46,7 +57,8 @@ async def _list(pool: ServerPool, names: tuple[str, ...]) -> McpTools:
             found += await pool.list_tools(name, _AGENT)
         except ServerFailed as error:
             failures.append(McpFailure(server=name, reason=str(error)))
-    return McpTools(tools=with_names(found), failures=tuple(failures))
+    resources = pool.with_resources(names, _AGENT)
+    return McpTools(tools=with_names(found), failures=tuple(failures), resources=resources)
 
 
 def main() -> int:

@@ -7,8 +7,9 @@ sent each. Each request is a task; a cancelled one is told to its server.
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import assert_never, cast
 
 import msgspec
@@ -20,6 +21,8 @@ from swarm.mailbox.protocol.base import PROTOCOL_VERSION
 from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello
 from swarm.mailbox.protocol.hub import (
     AnyHubEvent,
+    AskServers,
+    CallProgressed,
     CallTool,
     CancelCall,
     ListTools,
@@ -35,8 +38,10 @@ from swarm.mailbox.protocol.spec import HubSpec
 
 from ..exec.launcher_client import LauncherLink, open_launcher
 from ..process.lifeline import watch_lifeline
+from .call_progress import ProgressLimit
 from .server_logs import ServerLogs
-from .server_pool import OpenServer, ServerPool
+from .server_pool import OpenServer, PooledCall, ServerPool
+from .server_questions import ask_servers
 from .server_session import (
     LiveServer,
     ServerFailed,
@@ -161,6 +166,8 @@ class HubProcess:
                     nursery.start_soon(self._serve_list, pool, order)
                 case CallTool():
                     nursery.start_soon(self._serve_call, pool, order)
+                case AskServers():
+                    nursery.start_soon(self._serve_question, pool, order)
                 case CancelCall(request=request):
                     if (scope := self._running.get(request)) is not None:
                         scope.cancel()
@@ -186,26 +193,44 @@ class HubProcess:
         named = with_names(found)
         if order.query:
             named = await trio.to_thread.run_sync(_search, order.query, named)
-        tools = McpTools(tools=keep_small(named), failures=tuple(failures))
+        tools = McpTools(
+            tools=keep_small(named),
+            failures=tuple(failures),
+            resources=pool.with_resources(order.servers, order.agent),
+        )
         await self._post(ToolsListed(request=order.request, tools=tools))
 
     async def _serve_call(self, pool: ServerPool, order: CallTool) -> None:
+        def tell(line: str) -> None:
+            told = CallProgressed(request=order.request, text=line)
+            self._supervisor.send_transient(encode_hub_event(told))
+
+        async def call() -> McpOutcome:
+            arguments = cast("dict[str, object]", msgspec.json.decode(order.arguments))
+            use = PooledCall(order.tool, arguments, ProgressLimit(tell).note)
+            return await pool.call(order.server, order.agent, use)
+
+        await self._serve(order.request, call)
+
+    async def _serve_question(self, pool: ServerPool, order: AskServers) -> None:
+        await self._serve(order.request, partial(ask_servers, pool, order))
+
+    async def _serve(self, request: int, work: Callable[[], Awaitable[McpOutcome]]) -> None:
         outcome = McpOutcome(state="interrupted", message="the call was cancelled")
         if len(self._running) >= MAX_RUNNING:
             text = f"{MAX_RUNNING} calls of MCP tools run already; try again later"
             outcome = McpOutcome(state="failed", message=text)
         else:
             with trio.CancelScope() as scope:
-                self._running[order.request] = scope
+                self._running[request] = scope
                 try:
-                    arguments = cast("dict[str, object]", msgspec.json.decode(order.arguments))
-                    outcome = await pool.call(order.server, order.agent, order.tool, arguments)
+                    outcome = await work()
                 finally:
-                    del self._running[order.request]
+                    del self._running[request]
         self._answered += 1
         for piece in self._logs.take():  # what the server wrote of this call comes before its end
             await self._post(piece)
-        await self._post(ToolCalled(request=order.request, outcome=outcome))
+        await self._post(ToolCalled(request=request, outcome=outcome))
 
     async def _send_heartbeats(self) -> None:
         while True:

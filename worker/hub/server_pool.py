@@ -7,13 +7,14 @@ its server ended is interrupted; it is repeated once if the tool says that this 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from itertools import count
-from typing import cast
+from typing import NamedTuple, cast
 
 import trio
 
 from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.protocol.mcp import McpOutcome, McpServer, McpTool
+from swarm.mailbox.protocol.mcp import McpOutcome, McpQuestion, McpServer, McpTool
 
+from .call_progress import OnProgress
 from .server_session import CallInterrupted, LiveServer, ServerFailed
 
 MAX_FAILURES = 5  # in a row; then it is not started again for a while
@@ -22,6 +23,14 @@ _LOOK_AGAIN_S = 60.0
 
 OpenServer = Callable[[McpServer, str], AbstractAsyncContextManager[LiveServer]]
 """Connects to a server; the text names this connection. Raises SwarmError."""
+
+
+class PooledCall(NamedTuple):
+    """One call of a tool. `on_progress` gets lines about it while it runs."""
+
+    tool: str
+    arguments: Mapping[str, object]
+    on_progress: OnProgress
 
 
 class PooledServer:
@@ -39,6 +48,7 @@ class PooledServer:
         self._reason = ""
         self._scope = trio.CancelScope()
         self.starts = 0
+        self.has_resources = False  # when it was last connected
 
     async def connect(self, nursery: trio.Nursery) -> LiveServer:
         """The connection, made now if there is none. Raises ServerFailed."""
@@ -76,7 +86,7 @@ class PooledServer:
             with trio.CancelScope() as self._scope:
                 async with self._open(self.server, self.label) as live:
                     self._live, is_made = live, True
-                    self._last_tools = live.tools
+                    self._last_tools, self.has_resources = live.tools, live.has_resources
                     task_status.started()
                     reason = await live.wait_ended()
                     self._live = None
@@ -164,34 +174,51 @@ class ServerPool:
         pooled = self._pooled.get(self._key(name, agent))
         return await self.list_tools(name, agent) if pooled is None else await pooled.known_tools()
 
-    async def call(
-        self, name: str, agent: str, tool: str, arguments: Mapping[str, object]
-    ) -> McpOutcome:
+    def with_resources(self, names: tuple[str, ...], agent: str) -> tuple[str, ...]:
+        """Those of the servers that had resources when they were last connected."""
+        found = ((name, self._pooled.get(self._key(name, agent))) for name in names)
+        return tuple(name for name, one in found if one is not None and one.has_resources)
+
+    async def ask(self, name: str, agent: str, question: McpQuestion) -> McpOutcome:
+        """Ask for resources or prompts; every end but cancellation is an outcome."""
+        server = self._servers.get(name)
+        limit_s = 0.0 if server is None else server.tool_timeout_s
+        try:
+            async with self._used(name, agent) as (pooled, live):
+                with trio.fail_after(limit_s):
+                    outcome = await live.ask(question)
+                pooled.note_success()
+                return outcome
+        except trio.TooSlowError:
+            text = f"no answer within {limit_s:g} s (tool_timeout_sec)"
+            return McpOutcome(state="timed_out", message=text)
+        except ServerFailed as error:
+            return McpOutcome(state="failed", message=str(error))
+
+    async def call(self, name: str, agent: str, call: PooledCall) -> McpOutcome:
         """Call a tool; every end but cancellation is an outcome."""
         started = trio.current_time()
         server = self._servers.get(name)
         limit_s = 0.0 if server is None else server.tool_timeout_s
         outcome = McpOutcome(state="failed", message=f"there is no server `{name}`")
         for _ in range(2):
-            outcome, may_repeat = await self._call_once(name, agent, tool, arguments)
+            outcome, may_repeat = await self._call_once(name, agent, call)
             if not may_repeat or trio.current_time() - started > limit_s:
                 break
         return outcome
 
-    async def _call_once(
-        self, name: str, agent: str, tool: str, arguments: Mapping[str, object]
-    ) -> tuple[McpOutcome, bool]:
+    async def _call_once(self, name: str, agent: str, call: PooledCall) -> tuple[McpOutcome, bool]:
         """The outcome, and whether the call may be repeated."""
         known: McpTool | None = None
         limit_s = self._servers[name].tool_timeout_s if name in self._servers else 0.0
         try:
             async with self._used(name, agent) as (pooled, live):
                 tools = await live.current_tools()
-                known = next((one for one in tools if one.tool == tool), None)
+                known = next((one for one in tools if one.tool == call.tool), None)
                 if known is None:
-                    raise ServerFailed(f"the server has no enabled tool `{tool}`")
+                    raise ServerFailed(f"the server has no enabled tool `{call.tool}`")
                 with trio.fail_after(limit_s):
-                    outcome = await live.call(tool, arguments)
+                    outcome = await live.call(call.tool, call.arguments, call.on_progress)
                 pooled.note_success()
                 return outcome, False
         except trio.TooSlowError:

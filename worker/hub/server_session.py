@@ -5,11 +5,11 @@ in the process that all servers share.
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import httpx2
 import mcp_types
@@ -22,16 +22,19 @@ from pydantic import FileUrl
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.mcp import (
-    ApprovalMode,
     McpAnnotations,
     McpOutcome,
+    McpQuestion,
     McpServer,
     McpTool,
 )
 from swarm.mailbox.protocol.spec import HubSpec
 
 from ..exec.launcher_client import LauncherClient
+from .call_progress import OnProgress, clean_line, describe_progress
 from .call_result import convert_result
+from .prompt_arguments import PromptMisused
+from .server_content import answer_question
 from .server_logs import ServerLogs
 from .server_process import open_server_process, server_environment
 from .stdio_transport import StdioTransport, Streams
@@ -42,6 +45,7 @@ _MAX_PAGES = 50
 _HTTP_TIMEOUT_S = 30.0
 _END_LIMIT_S = 0.5
 _CONNECTION_CLOSED = mcp_types.CONNECTION_CLOSED
+_Answer = TypeVar("_Answer")
 _CLIENT = mcp_types.Implementation(name="swarm-mcp-client", version="1")
 
 
@@ -69,6 +73,7 @@ class _Session(ClientSession):
         self._server, self._logs = server, context.logs
         self._root = Path(server.cwd or context.spec.cwd)
         self.is_list_stale = False  # the server has said that its tools have changed
+        self._listeners: list[OnProgress] = []  # of the calls that run
         super().__init__(
             streams.reader,
             streams.writer,
@@ -86,9 +91,21 @@ class _Session(ClientSession):
         if isinstance(message, mcp_types.ToolListChangedNotification):
             self.is_list_stale = True
 
+    @contextmanager
+    def log_shown(self, listen: OnProgress) -> Iterator[None]:
+        """Within the block the server's log messages are also given to `listen`."""
+        self._listeners.append(listen)
+        try:
+            yield
+        finally:
+            self._listeners.remove(listen)
+
     async def _keep_log(self, params: mcp_types.LoggingMessageNotificationParams) -> None:
         text = params.data if isinstance(params.data, str) else repr(params.data)
         self._logs.add(self._server.name, f"[{params.level}] {text:.4000}\n".encode())
+        if params.level != "debug":
+            for listen in self._listeners:
+                listen(clean_line(text))
 
     async def validate_tool_result(self, name: str, result: mcp_types.CallToolResult) -> None:
         return
@@ -98,6 +115,7 @@ class LiveServer(Protocol):
     """A connected server."""
 
     tools: tuple[McpTool, ...]
+    has_resources: bool
 
     async def wait_ended(self) -> str:
         """Return when the connection can no longer be used: why."""
@@ -107,8 +125,14 @@ class LiveServer(Protocol):
         """The tools, listed again if the server has said that they changed. Raises ServerFailed."""
         ...
 
-    async def call(self, tool: str, arguments: Mapping[str, object]) -> McpOutcome:
+    async def call(
+        self, tool: str, arguments: Mapping[str, object], on_progress: OnProgress
+    ) -> McpOutcome:
         """Call a tool; cancelling tells the server. Raises ServerFailed, CallInterrupted."""
+        ...
+
+    async def ask(self, question: McpQuestion) -> McpOutcome:
+        """Ask for resources or prompts. Raises ServerFailed, CallInterrupted."""
         ...
 
 
@@ -119,6 +143,7 @@ class ServerSession:
         self._session, self._server = session, server
         self._listing = trio.Lock()
         self.tools: tuple[McpTool, ...] = ()
+        self.has_resources = False
         self.ended = trio.Event()
         self.fault = ""
 
@@ -126,7 +151,9 @@ class ServerSession:
         """Negotiate the protocol, then list the tools. Raises ServerFailed."""
         try:
             await self._negotiate()
-            self.tools = await self._list_tools()
+            able = self._session.server_capabilities
+            self.has_resources = able is not None and able.resources is not None
+            self.tools = await self._first_tools(can_list=able is None or able.tools is not None)
         except (MCPError, RuntimeError, ValueError, httpx2.HTTPError) as error:
             raise ServerFailed(_why(error)) from error
 
@@ -136,6 +163,15 @@ class ServerSession:
             await self._session.discover()
         except (MCPError, RuntimeError, ValueError):
             await self._session.initialize()
+
+    async def _first_tools(self, *, can_list: bool) -> tuple[McpTool, ...]:
+        """A server that says that it has no tools is asked all the same: some forget to say it."""
+        try:
+            return await self._list_tools()
+        except MCPError:
+            if can_list:
+                raise
+            return ()
 
     async def current_tools(self) -> tuple[McpTool, ...]:
         async with self._listing:
@@ -175,10 +211,33 @@ class ServerSession:
         self.fault = self.fault or fault
         self.ended.set()
 
-    async def call(self, tool: str, arguments: Mapping[str, object]) -> McpOutcome:
+    async def call(
+        self, tool: str, arguments: Mapping[str, object], on_progress: OnProgress
+    ) -> McpOutcome:
         started = trio.current_time()
+
+        async def note(progress: float, total: float | None, message: str | None) -> None:
+            on_progress(describe_progress(progress, total, message))
+
+        with self._session.log_shown(on_progress):
+            result = await self._answered(
+                partial(
+                    self._session.call_tool, tool, dict(arguments) or None, progress_callback=note
+                )
+            )
+        return convert_result(result, duration_s=trio.current_time() - started)
+
+    async def ask(self, question: McpQuestion) -> McpOutcome:
+        started = trio.current_time()
+        outcome = await self._answered(
+            partial(answer_question, self._session, self._server.name, question)
+        )
+        return msgspec.structs.replace(outcome, duration_s=trio.current_time() - started)
+
+    async def _answered(self, send: Callable[[], Awaitable[_Answer]]) -> _Answer:
+        """The answer to one request. Raises ServerFailed, CallInterrupted."""
         try:
-            result = await self._session.call_tool(tool, dict(arguments) or None)
+            return await send()
         except MCPError as error:
             if error.code == _CONNECTION_CLOSED:
                 with trio.move_on_after(_END_LIMIT_S):  # its reason is known a moment later
@@ -190,9 +249,10 @@ class ServerSession:
         except httpx2.HTTPError as error:
             self.end(str(error))
             raise CallInterrupted(f"the connection to the server failed: {error}") from error
+        except PromptMisused as error:
+            raise ServerFailed(str(error)) from error
         except (RuntimeError, ValueError) as error:
             raise ServerFailed(_why(error)) from error
-        return convert_result(result, duration_s=trio.current_time() - started)
 
 
 @asynccontextmanager
@@ -264,7 +324,6 @@ def is_enabled(tool: str, server: McpServer) -> bool:
 def describe_tool(tool: mcp_types.Tool, server: McpServer) -> McpTool:
     """The tool, cleaned; its `name` is given later, when all tools of an agent are known."""
     hints = tool.annotations or mcp_types.ToolAnnotations()
-    own: list[ApprovalMode] = [one.mode for one in server.tool_approvals if one.tool == tool.name]
     found = McpTool(
         server=server.name,
         tool=tool.name,
@@ -277,12 +336,21 @@ def describe_tool(tool: mcp_types.Tool, server: McpServer) -> McpTool:
             idempotent=hints.idempotent_hint,
             open_world=hints.open_world_hint,
         ),
-        approval=own[0] if own else server.approval,
-        parallel=server.parallel,
-        source=server.source,
+        output_schema=b"" if tool.output_schema is None else clean_schema(tool.output_schema),
     )
     digest = hashlib.sha256(msgspec.json.encode(found, order="sorted")).hexdigest()[:32]
-    return msgspec.structs.replace(found, digest=digest)
+    open_world = hints.open_world_hint is not False
+    own = next((one for one in server.tool_approvals if one.tool == tool.name), None)
+    has_changed = own is not None and own.digest not in ("", digest)
+    return msgspec.structs.replace(
+        found,
+        approval=server.approval if own is None or has_changed else own.mode,
+        parallel=server.parallel,
+        source=server.source,
+        digest=digest,
+        open_world=open_world if server.open_world is None else server.open_world,
+        has_changed=has_changed,
+    )
 
 
 def _why(error: Exception) -> str:

@@ -1,45 +1,36 @@
 """Tools of MCP servers: offered under their own schemas, judged like commands, run by the hub."""
 
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal, cast
+from typing import cast
 
 import msgspec
 import trio
 
 from swarm.mailbox.protocol.approvals import McpToolAction
 from swarm.mailbox.protocol.events import AnyCallDetail, McpCall, Warned
-from swarm.mailbox.protocol.items import (
-    AnyCall,
-    ContentPart,
-    FunctionCall,
-    InputImage,
-    InputText,
-)
+from swarm.mailbox.protocol.items import AnyCall, FunctionCall
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.mcp import (
     CallMcpTool,
+    ListMcpResources,
     ListMcpTools,
-    McpImage,
     McpOutcome,
-    McpText,
     McpTool,
     McpTools,
+    ReadMcpResource,
+    ReadMcpResult,
 )
-from swarm.mailbox.protocol.requests import RequestRefused, StoreBlob
+from swarm.mailbox.protocol.requests import RequestRefused
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
-from swarm.mailbox.schema_check import (
-    SchemaUnusable,
-    SchemaValidator,
-    find_violation,
-    open_validator,
-)
+from swarm.mailbox.schema_check import SchemaValidator, find_violation
 
 from ..agent.reporter import Reporter
 from ..current_spec import CurrentSpec
 from ..policy.command_decision import Ask, PolicyDecision, Run
 from ..policy.mcp_decision import decide_mcp_call, session_keys
+from .mcp_resources import ReadMcpResultTool, resource_tools
+from .mcp_results import McpResults, StructuredCheck, open_schema_check
 from .tool_interface import (
     ABORTED_CALL,
     Invocation,
@@ -51,7 +42,7 @@ from .tool_interface import (
 )
 from .tool_search import CallMcpToolTool, ToolSearchTool, should_defer
 
-STORE_LIMIT_S = 30.0
+CHANGED_SINCE_ALWAYS = "you allowed this tool for always; its server describes it differently now"
 _DETAIL_CHARS = 2_000
 _SHOWN_CHARS = 400
 
@@ -62,16 +53,12 @@ class McpClient:
     def __init__(self, current: CurrentSpec, reporter: Reporter) -> None:
         self._current, self._reporter = current, reporter
         self._known: dict[str, Tool] = {}
-        self.takes_images = True  # the model that is used now
+        self.results = McpResults(reporter)
 
     @property
     def limits(self) -> Limits:
         """The limits that hold now."""
         return self._current.spec.limits
-
-    def note_model(self, model: ModelInfo) -> None:
-        """The tools are described to this model: results are made for it."""
-        self.takes_images = model.image_input
 
     async def load_tools(self) -> tuple[Tool, ...]:
         """The tools of the servers that this agent may use; none if they are not there in time."""
@@ -83,7 +70,7 @@ class McpClient:
             async with self._reporter.shown_wait("starts MCP servers", after_s=0.5):
                 reply = await self._reporter.request(ListMcpTools())
         if isinstance(reply, McpTools):
-            return self._offer(reply.tools)
+            return (*self._offer(reply.tools), *self._readers(reply))
         why = reply.message if isinstance(reply, RequestRefused) else f"no answer in {limit_s:g} s"
         self._reporter.emit(Warned(message=f"this agent has no MCP tools: {why}"))
         return ()
@@ -101,6 +88,12 @@ class McpClient:
         search = ToolSearchTool(counts, self._search, self._note_found)
         return search, CallMcpToolTool(self._known.get), *every
 
+    def _readers(self, found: McpTools) -> tuple[Tool, ...]:
+        """What reads resources and long results, where there may be any."""
+        resources = resource_tools(self.call, self.results) if found.resources else ()
+        stored = (ReadMcpResultTool(self.call, self.results),)
+        return (*resources, *(stored if found.tools or resources else ()))
+
     async def _search(self, query: str) -> tuple[McpTool, ...]:
         async with self._reporter.shown_wait("searches MCP tools", after_s=2.0):
             reply = await self._reporter.request(ListMcpTools(query=query))
@@ -114,26 +107,18 @@ class McpClient:
         for one in tools:
             self._known[one.name] = McpServerTool(self, one, is_described=False)
 
-    async def call(self, request: CallMcpTool) -> McpOutcome:
+    async def call(
+        self, request: CallMcpTool | ListMcpResources | ReadMcpResource | ReadMcpResult
+    ) -> McpOutcome:
         """Raises ToolFailed if the supervisor refuses."""
-        async with self._reporter.shown_wait(f"MCP server {request.server}", after_s=2.0):
+        where = "result" if isinstance(request, ReadMcpResult) else f"server {request.server}"
+        async with self._reporter.shown_wait(f"MCP {where}".rstrip(), after_s=2.0):
             reply = await self._reporter.request(request)
         if isinstance(reply, McpOutcome):
             return reply
         if isinstance(reply, RequestRefused):
             raise ToolFailed(reply.message)
         raise ToolFailed("the supervisor gave no answer to the call")
-
-    async def store(self, image: McpImage) -> ContentPart:
-        """The image's address in the run's folder; a text where it could not be stored."""
-        digest = hashlib.sha256(image.data).hexdigest()
-        reply: object = None
-        with trio.move_on_after(STORE_LIMIT_S):
-            reply = await self._reporter.request(StoreBlob(sha256=digest, data=image.data))
-        if reply is None or isinstance(reply, RequestRefused):
-            why = "no answer" if reply is None else reply.message
-            return InputText(text=f"[an image could not be stored: {why}]")
-        return InputImage(image_url=f"blob:{digest};{image.mime}")
 
 
 class McpServerTool:
@@ -148,9 +133,10 @@ class McpServerTool:
         self.aborted_text = ABORTED_CALL
         self._client, self._tool, self._is_described = client, tool, is_described
         self._check: SchemaValidator | None = None
+        self._is_opened = False
 
     def describe(self, model: ModelInfo) -> ToolSpec | None:
-        self._client.note_model(model)
+        self._client.results.note_model(model)
         if not self._is_described:
             return None
         return ToolSpec(
@@ -179,23 +165,12 @@ class McpServerTool:
         return msgspec.json.encode(value)
 
     def _check_schema(self, value: object) -> None:
+        if not self._is_opened:
+            self._check, self._is_opened = open_schema_check(self._tool.parameters), True
         if self._check is None:
-            self._check = _open_check(self._tool.parameters)
+            return  # the server's schema is none: the server checks its arguments
         if (violation := find_violation(value, self._check)) is not None:
-            text = f"err: the arguments do not fit the tool's schema {violation:.600}"
-            raise ToolFailed(text)
-
-
-def _open_check(schema: bytes) -> SchemaValidator:
-    """A check against a server's schema; one that is none accepts everything."""
-    try:
-        return open_validator(msgspec.json.decode(schema, type=dict[str, object]), linear=True)
-    except (SchemaUnusable, msgspec.DecodeError):
-        return _accept_all
-
-
-def _accept_all(value: object, /) -> None:
-    return
+            raise ToolFailed(f"err: the arguments do not fit the tool's schema {violation:.600}")
 
 
 class _McpInvocation:
@@ -224,32 +199,23 @@ class _McpInvocation:
             description=self._tool.description,
             annotations=self._tool.annotations,
             source=self._tool.source,
+            schema=self._tool.parameters.decode(),
+            digest=self._tool.digest,
+            open_world=self._tool.open_world,
+            changed=(CHANGED_SINCE_ALWAYS,) if self._tool.has_changed else (),
         )
         return Proposal(action=action, keys=session_keys(self._tool))
 
     async def run(self, verdict: Run, listen: OnOutput) -> ToolResult:
+        results = self._client.results
         outcome = await self._client.call(
             CallMcpTool(
                 call_id=self._call_id,
                 server=self._tool.server,
                 tool=self._tool.tool,
                 arguments=self._arguments,
+                keep_over_bytes=results.limit_bytes,
             )
         )
-        if outcome.state != "completed":
-            return ToolResult(content=f"tool call error: {outcome.message}", status="failed")
-        parts = [await self._as_content(part) for part in outcome.parts]
-        head = f"Wall time: {outcome.duration_s:.4f} seconds\nOutput:"
-        status: Literal["completed", "failed"] = "failed" if outcome.is_error else "completed"
-        texts = [part.text for part in parts if isinstance(part, InputText)]
-        if len(texts) == len(parts):
-            text = "\n".join(texts)
-            return ToolResult(content=f"{head}\n{text}", status=status, shown=text)
-        return ToolResult(content=(InputText(text=head), *parts), status=status)
-
-    async def _as_content(self, part: McpText | McpImage) -> ContentPart:
-        if isinstance(part, McpText):
-            return InputText(text=part.text)
-        if not self._client.takes_images:
-            return InputText(text=f"[an image ({part.mime}): this model reads none]")
-        return await self._client.store(part)
+        fault = StructuredCheck(self._tool.output_schema).find_fault(outcome)
+        return await results.make(outcome, open_world=self._tool.open_world, fault=fault)

@@ -290,6 +290,7 @@ class Orchestrator:
                 output=truncate_middle(_shown(outcome), budget_bytes=SHOWN_BYTES, unit="chars"),
                 session_id=outcome.session_id,
                 changes=outcome.changes,
+                untrusted=outcome.untrusted,
             )
         )
 

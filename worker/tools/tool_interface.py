@@ -42,6 +42,7 @@ class ToolResult(Value):
     shown: str = ""  # the output as people see it; "" = the content's text
     denied: bool = False  # it looks as if the sandbox stopped it
     ends_turn: bool = False  # the approver refused and ended the turn
+    untrusted: bool = False  # strangers may have written what it holds
 
     @property
     def text(self) -> str:

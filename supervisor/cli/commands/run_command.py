@@ -17,6 +17,7 @@ from ...console.terminal import ColorChoice, is_terminal
 from ...runs.paths import UserPaths, find_user_paths, paths_of_run
 from ...task_file import MAX_TASK_BYTES, read_task
 from ..lazy_commands import ColorCommand, OptionValue
+from ..mcp_prompts import expand_prompt_call
 from ..options import (
     RunOptions,
     ShowOptions,
@@ -107,7 +108,10 @@ def prepare_run(options: RunOptions, environment: dict[str, str]) -> PreparedReq
     Raises UsageError before anything is started.
     """
     task = read_task(
-        options.task, prompt=options.prompt, prompt_file=options.prompt_file, read_stdin=read_stdin
+        options.task,
+        prompt=None if options.prompt is None else expand_prompt_call(options.prompt),
+        prompt_file=options.prompt_file,
+        read_stdin=read_stdin,
     )
     answering = find_answer_location(environment, on_terminal=_on_terminal())
     ask = ask_project_trust if answering == "terminal" else None

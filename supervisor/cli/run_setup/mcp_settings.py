@@ -122,12 +122,13 @@ def build_server(
         per_agent=table.per_agent,
         idle_s=table.idle_sec,
         source=place,
+        open_world=table.open_world,
     )
 
 
 def _tool_approvals(table: McpServerTable) -> tuple[McpToolApproval, ...]:
     return tuple(
-        McpToolApproval(tool=tool, mode=one.approval_mode)
+        McpToolApproval(tool=tool, mode=one.approval_mode, digest=one.approved_as)
         for tool, one in table.tools.items()
         if one.approval_mode is not None
     )

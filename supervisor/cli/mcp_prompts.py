@@ -1,0 +1,114 @@
+"""Prompts of MCP servers as a person's words: `/SERVER:PROMPT WORDS…` → text with its origin.
+
+The text is the server's. It is sent because a person asked for exactly this prompt, and it says
+whose it is, so that neither a model nor a reviewer takes it for what the person wrote.
+"""
+
+import re
+import shlex
+from typing import NamedTuple
+
+import msgspec
+
+from swarm.mailbox.errors import SwarmError, UsageError
+from swarm.mailbox.protocol.mcp import GetMcpPrompt, ListMcpPrompts, McpOutcome, McpText
+
+from ..console.safe_text import clean_block, clean_line
+
+_CALL = re.compile(r"/([A-Za-z0-9_-]{1,64}):([^\s/:]{1,200})(?:\s+(.*))?\Z", re.DOTALL)
+
+
+class PromptCall(NamedTuple):
+    """`/SERVER:PROMPT WORDS…` as typed."""
+
+    server: str
+    prompt: str
+    words: tuple[str, ...] = ()
+
+
+class PromptArgument(msgspec.Struct, frozen=True):
+    name: str
+    description: str = ""
+    required: bool = False
+
+
+class PromptEntry(msgspec.Struct, frozen=True):
+    """A prompt as its server describes it."""
+
+    name: str
+    description: str = ""
+    arguments: tuple[PromptArgument, ...] = ()
+
+
+class _Prompts(msgspec.Struct, frozen=True):
+    prompts: tuple[PromptEntry, ...] = ()
+
+
+class _Message(msgspec.Struct, frozen=True):
+    role: str
+    text: str
+
+
+class _Messages(msgspec.Struct, frozen=True):
+    messages: tuple[_Message, ...] = ()
+
+
+def parse_prompt_call(text: str) -> PromptCall | None:
+    """The prompt that a text calls; None if it is other words, as after a leading blank. Pure.
+
+    Raises UsageError for words whose quotes do not end.
+    """
+    found = _CALL.match(text.rstrip())
+    if found is None:
+        return None
+    try:
+        words = tuple(shlex.split(found[3] or ""))
+    except ValueError as error:
+        raise UsageError(f"/{found[1]}:{found[2]}: {error}") from error
+    return PromptCall(found[1], found[2], words)
+
+
+def expand_prompt_call(text: str) -> str:
+    """The words that a text stands for: a server's prompt, or itself. Raises SwarmError."""
+    call = parse_prompt_call(text)
+    return text if call is None else fetch_prompt(call)
+
+
+def list_prompts(server: str) -> tuple[PromptEntry, ...]:
+    """The prompts of a server, which is started for it. Raises SwarmError."""
+    outcome = _ask(server, ListMcpPrompts(server=server))
+    return msgspec.json.decode(_text(outcome), type=_Prompts).prompts
+
+
+def fetch_prompt(call: PromptCall) -> str:
+    """The words that the prompt stands for. Raises SwarmError with words for the person."""
+    question = GetMcpPrompt(server=call.server, name=call.prompt, words=call.words)
+    found = msgspec.json.decode(_text(_ask(call.server, question)), type=_Messages)
+    return render_prompt(call, tuple((one.role, one.text) for one in found.messages))
+
+
+def render_prompt(call: PromptCall, messages: tuple[tuple[str, str], ...]) -> str:
+    """The messages under a line that says where they come from. Pure. Raises UsageError."""
+    texts = [
+        clean_block(text) if role == "user" else f"({clean_line(role)}:) {clean_block(text)}"
+        for role, text in messages
+        if text.strip()
+    ]
+    if not texts:
+        raise UsageError(f"the prompt `{call.prompt}` of `{call.server}` is empty")
+    name = clean_line(call.prompt)
+    head = f"[Text of the prompt `{name}` of the MCP server `{call.server}`, sent by the person]"
+    return "\n\n".join([head, *texts])
+
+
+def _ask(server: str, question: ListMcpPrompts | GetMcpPrompt) -> McpOutcome:
+    from .mcp_process import ask_server  # loads what only a use of servers needs
+
+    outcome = ask_server(server, question)
+    if outcome.state != "completed":
+        raise SwarmError(f"{server}: {clean_line(outcome.message, limit=600)}")
+    return outcome
+
+
+def _text(outcome: McpOutcome) -> str:
+    return "".join(one.text for one in outcome.parts if isinstance(one, McpText))
