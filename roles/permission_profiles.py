@@ -35,6 +35,7 @@ from swarm.mailbox.protocol.limits import (
 from .config.merge import Layer, as_table, is_table, merge_tables
 from .config.schema import Access as Word
 from .config.schema import NetworkTable, PermissionProfile, Toml
+from .config.validation_words import explain_conversion
 
 # Folders that system programs need to start. Source: Codex; /proc is an addition.
 _MINIMAL = (
@@ -111,7 +112,7 @@ def resolve_profile(name: str, tables: Toml, context: ProfileContext) -> Resolve
     try:
         table = msgspec.convert(raw, PermissionProfile)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{place}: {error}") from error
+        raise UsageError(f"{place}.{explain_conversion(error, PermissionProfile)}") from error
     reader = _ProfileReader(place, context, table)
     policy = reader.policy(name)
     has_network = "network" in raw

@@ -130,6 +130,11 @@ class Role(Value):
     warnings: tuple[str, ...] = ()  # keys of its file that have no effect
     source: str = "built-in"
 
+    @property
+    def is_agent_file(self) -> bool:
+        """True for a role that a Markdown file of another agent describes."""
+        return self.source.endswith(".md")
+
     def brief(self) -> RoleBrief:
         """The part that the agent's process needs.
 

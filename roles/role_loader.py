@@ -6,7 +6,7 @@ setting that cannot be enforced is faulty.
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -16,12 +16,14 @@ from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.spec import RoleCard
 
+from .agent_files.agent_roles import layer_agent_files, model_aliases, read_agent_roles
 from .config.file_reading import decode_text, parse_toml, read_bounded
 from .config.layer_check import check_tools, explain_error
 from .config.layer_paths import absolute_paths
-from .config.merge import Layer, as_table
+from .config.merge import Layer, as_table, is_table
 from .config.requirements import NO_REQUIREMENTS, Requirements, role_refusal
 from .config.schema import AgentsTable, RoleTable
+from .markdown.markdown_discovery import FoundMarkdown
 from .role import Role, RoleFile, fill_missing, merge_sampling, role_from_file
 from .role_layer import obeyed_keys
 
@@ -63,41 +65,93 @@ class UnusableRole(UsageError):
     """A role file is invalid, or sets something that cannot be enforced."""
 
 
-def load_roles(layers: Sequence[Layer], required: Requirements = NO_REQUIREMENTS) -> Roles:
+def load_roles(
+    layers: Sequence[Layer],
+    required: Requirements = NO_REQUIREMENTS,
+    *,
+    of_plugins: Sequence[FoundMarkdown] = (),
+) -> Roles:
     """Built-in roles, then those of each layer, lowest first; a higher layer's role wins.
 
-    A layer's declared roles (`[agents.NAME]`) come before the files in `agents/` beside it. A role
-    that the requirements do not allow cannot be used.
+    A layer's declared roles (`[agents.NAME]`) come before the files in `agents/` beside it, those
+    before Markdown files. A role that the requirements do not allow cannot be used.
+
+    Args:
+        of_plugins: Agent files of plugins, whose names begin with the plugin's.
     """
-    known = {role.name: role for role in _built_in()}
-    broken: dict[str, str] = {}
-    warnings: list[str] = []
+    loading = _Loading({role.name: role for role in _built_in()}, model_aliases(layers))
+    loading.add_files(of_plugins, "plugins")
     for layer in layers:
-        if layer.ignored:
-            continue
+        if not layer.ignored:
+            seen = loading.add_layer(layer)
+            loading.add_files(layer_agent_files(layer), layer.source, seen)
+    return apply_role_requirements(loading.result(), required)
+
+
+class _Loading:
+    """Roles while they are loaded. `known`: those of lower layers."""
+
+    def __init__(self, known: dict[str, Role], aliases: Mapping[str, str]) -> None:
+        self._known, self._aliases = known, aliases
+        self._broken: dict[str, str] = {}
+        self._faults: dict[str, str] = {}  # of Markdown files: they hide no role of their name
+        self._warnings: list[str] = []
+
+    def add_layer(self, layer: Layer) -> set[str]:
+        """Add the roles of TOML; return their names."""
         seen: set[str] = set()
-        for name, role in _layer_roles(layer, known):
+        for name, role in _layer_roles(layer, self._known):
             if name in seen:
-                warnings.append(f"duplicate agent role name `{name}` in {layer.source}")
+                self._warnings.append(f"duplicate agent role name `{name}` in {layer.source}")
                 continue
             seen.add(name)
             if isinstance(role, str):
-                broken[name] = role
-                continue
-            low = known.get(name)
-            role = fill_missing(role, low) if low is not None else role
-            if not role.description:
-                broken[name] = f"{role.source}: agent role `{name}` must define a description"
+                self._broken[name] = role
             else:
-                known[name] = role
-                broken.pop(name, None)
-                warnings += role.warnings
-    for name in broken:
-        known.pop(name, None)  # a broken role must not fall back to the built-in role of that name
-    warnings += [f"ignoring malformed agent role definition: {why}" for why in broken.values()]
-    return apply_role_requirements(
-        Roles(known=known, broken=broken, warnings=tuple(warnings)), required
-    )
+                self._add(name, role)
+        return seen
+
+    def add_files(
+        self, files: Iterable[FoundMarkdown], source: str, seen: Collection[str] = ()
+    ) -> None:
+        """Add the roles of Markdown files, but those whose name the same layer has already."""
+        read = read_agent_roles(files, self._aliases)
+        self._faults |= read.faults
+        names = set(seen)
+        for role in read.roles:
+            if role.name in names:
+                where = source if role.name in seen else role.source
+                self._warnings.append(f"duplicate agent role name `{role.name}` in {where}")
+                continue
+            names.add(role.name)
+            self._add(role.name, role)
+
+    def _add(self, name: str, role: Role) -> None:
+        low = self._known.get(name)
+        role = fill_missing(role, low) if low is not None else role
+        if not role.description:
+            self._broken[name] = f"{role.source}: agent role `{name}` must define a description"
+            return
+        self._known[name] = role
+        self._broken.pop(name, None)
+        self._warnings += () if role.is_agent_file else role.warnings
+
+    def result(self) -> Roles:
+        """All that was added; a broken role does not fall back to the built-in of that name."""
+        known = {name: role for name, role in self._known.items() if name not in self._broken}
+        faults = {name: why for name, why in self._faults.items() if name not in known}
+        whys = [*self._broken.values(), *self._faults.values()]
+        noted = [name for name, role in known.items() if role.is_agent_file and role.warnings]
+        if noted:
+            self._warnings.append(
+                f"agent files: not all that they say holds here: {', '.join(sorted(noted))}; "
+                "`swarm roles list` says what, with file and line"
+            )
+        malformed = [f"ignoring malformed agent role definition: {why}" for why in whys]
+        return Roles(
+            known=known, broken=faults | self._broken,
+            warnings=tuple(dict.fromkeys((*self._warnings, *malformed))),
+        )  # fmt: skip
 
 
 def apply_review_model(roles: Roles, model: str | None) -> Roles:
@@ -198,14 +252,14 @@ def _layer_roles(layer: Layer, known: Mapping[str, Role]) -> Iterator[tuple[str,
     read = _reader(layer)
     declared: set[Path] = set()
     for name, table in as_table(layer.values.get("agents")).items():
-        if name in AgentsTable.__struct_fields__ or not isinstance(table, dict):
+        if name in AgentsTable.__struct_fields__ or not is_table(table):
             continue
         try:
-            given = msgspec.convert(table, RoleTable)
+            given = _role_table(layer, name, table)
             if given.config_file is not None:
                 declared.add(Path(given.config_file))
             role = _read_declared_role(layer, name, given, read, known.get(name))
-        except (UsageError, msgspec.ValidationError) as error:
+        except UsageError as error:
             yield name, str(error)
         else:
             sets = role if given.config_file is not None else given
@@ -219,6 +273,13 @@ def _layer_roles(layer: Layer, known: Mapping[str, Role]) -> Iterator[tuple[str,
             yield path.stem, str(error)
         else:
             yield role.name, _check_project_role(role, role) if layer.files is not None else role
+
+
+def _role_table(layer: Layer, name: str, table: object) -> RoleTable:
+    try:
+        return msgspec.convert(table, RoleTable)
+    except msgspec.ValidationError as error:
+        raise UnusableRole(explain_error(layer, error, ("agents", name), kind=RoleTable)) from error
 
 
 def _check_project_role(role: Role, sets: Role | RoleTable) -> Role | str:
@@ -296,7 +357,7 @@ def _decode(path: Path, read: _ReadFile) -> tuple[RoleFile, tuple[str, ...]]:
     try:
         file = msgspec.convert(obeyed, RoleFile)
     except msgspec.ValidationError as error:
-        raise UnusableRole(explain_error(layer, error)) from error
+        raise UnusableRole(explain_error(layer, error, kind=RoleFile)) from error
     check_tools(layer, (), file)
     return file, warnings
 

@@ -31,6 +31,7 @@ from swarm.mailbox.protocol.spec import (
     RoleBrief,
     ShellEnvironmentPolicy,
 )
+from swarm.roles.commands.command_file import PromptCommand
 from swarm.roles.role_loader import Roles
 from swarm.roles.skills.skill_file import Skill
 
@@ -140,6 +141,7 @@ class RunRequest(Value):
     user_instructions: str = ""
     guidance_files: tuple[TextSize, ...] = ()  # those files, in this order
     skills: tuple[Skill, ...] = ()  # enabled ones, in the order of the list
+    commands: tuple[PromptCommand, ...] = ()  # command files; a person calls them by /name
     skill_lines: tuple[str, ...] = ()  # what models are told of them
     hooks: tuple[Hook, ...] = ()  # of every agent, in the order in which results are combined
     summary: Summary = "auto"

@@ -10,7 +10,7 @@ import trio
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.ids import ROOT_PATH
 from swarm.mailbox.protocol.events import Warned
-from swarm.mailbox.protocol.ops import ImageInput, TextInput, UserInput, UserInputPart
+from swarm.mailbox.protocol.ops import ImageInput, UserInput, UserInputPart
 from swarm.mailbox.protocol.records import AgentEnded, InputPosted, RunCompleted, SettingsChanged
 from swarm.mailbox.protocol.settings import AgentSettings
 
@@ -38,8 +38,8 @@ from .run_limits import run_limits
 from .run_shutdown import RunShutdown, StopStatus
 from .runs.image_blobs import store_image
 from .runs.run_status import as_interrupted, run_result
-from .skill_mentions import read_named_skills
 from .team.team_service import TeamService
+from .typed_input import first_parts
 
 NOTHING_TO_DO = (
     "nothing was left to do: the work of this run had ended before; `swarm resume RUN -p TEXT` "
@@ -242,8 +242,7 @@ class TaskWorkload:
         await self._agents.spawn(root, memory=memory)
         if text is not None:
             images = await self._store_images(self._run.request.next_images)
-            skills = await read_named_skills(self._run, text, agent=ROOT_PATH)
-            parts = (*images, TextInput(text=text), *skills)
+            parts = (*images, *await first_parts(self._run, text))
             await self._agents.send_input(root, self._make_input(*parts))
         elif isinstance(verdict, WorkEnded):
             self._agents.end_work(root, verdict.state, verdict.message)
@@ -271,8 +270,7 @@ class TaskWorkload:
     async def _first_input(self, body: str) -> UserInput:
         request = self._run.request
         images = await self._store_images(request.images)
-        skills = await read_named_skills(self._run, request.prompt, agent=ROOT_PATH)
-        return self._make_input(*images, TextInput(text=body), *skills)
+        return self._make_input(*images, *await first_parts(self._run, body, spoken=request.prompt))
 
     async def _store_images(self, images: tuple[str, ...]) -> list[UserInputPart]:
         parts: list[UserInputPart] = []

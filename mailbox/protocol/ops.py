@@ -28,7 +28,16 @@ class SkillInput(Tagged, tag="skill"):
     text: str
 
 
-UserInputPart = TextInput | ImageInput | SkillInput
+class CommandInput(Tagged, tag="command"):
+    """The command file whose text stands beside it, and the lines that the agent then runs."""
+
+    name: str
+    path: str
+    typed: str  # the line that the person wrote
+    lines: tuple[str, ...] = ()
+
+
+UserInputPart = TextInput | ImageInput | SkillInput | CommandInput
 
 
 class UserInput(Tagged):

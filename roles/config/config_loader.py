@@ -21,6 +21,7 @@ from .merge import Layer, MergedConfig, ValueOrigin, merge_layers
 from .requirements import NO_REQUIREMENTS, Requirements, apply_requirements
 from .requirements import REQUIREMENTS_FILE as REQUIREMENTS
 from .schema import Config
+from .validation_words import explain_conversion
 
 SYSTEM_FOLDER = Path("/etc/swarm")
 
@@ -170,7 +171,8 @@ def _typed(merged: MergedConfig) -> Config:
     try:
         return msgspec.convert(merged.values, Config)
     except msgspec.ValidationError as error:
-        raise UsageError(f"the configuration as a whole: {error}") from error
+        why = explain_conversion(error, Config)
+        raise UsageError(f"the configuration as a whole: {why}") from error
 
 
 def _place_finder(layers: Sequence[Layer], merged: MergedConfig) -> Callable[[KeyPath], str]:

@@ -179,7 +179,7 @@ def unknown_keys(layer: Layer) -> Iterator[str]:
 
 def _unknown_agent_keys(layer: Layer, agents: Toml) -> Iterator[str]:
     for name, table in agents.items():
-        if is_table(table):
+        if is_table(table) and name not in AgentsTable.__struct_fields__:
             yield from _unknown_in(layer, ("agents", name), table, RoleTable)
         elif name not in AgentsTable.__struct_fields__ and (
             f"agents.{name}" not in CODEX_INNER_KEYS

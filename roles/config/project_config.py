@@ -16,6 +16,7 @@ from swarm.mailbox.protocol.base import Value
 
 from ..guidance import find_project_root
 from ..hooks.project_hooks import has_hook_file, read_hook_files, read_scripts
+from ..markdown.markdown_discovery import has_markdown_folder, read_project_markdown
 from ..skills.discovery import has_skill_folder, read_project_skills
 from .file_reading import FILE_BYTES, decode_text, folder_warnings, parse_toml, read_bounded
 from .layer_check import find_key_position
@@ -124,7 +125,8 @@ def read_project_folders(
         inner = folder / PROJECT_FOLDER
         is_project = os.path.realpath(inner) != own
         reads_config = is_project and (_is_folder(inner) or os.path.lexists(folder / MCP_FILE))
-        if not (reads_config or has_skill_folder(folder) or has_hook_file(folder)):
+        parts = (has_skill_folder, has_hook_file, has_markdown_folder)
+        if not reads_config and not any(has_part(folder) for has_part in parts):
             continue
         one = _read_folder(folder, str(root), limit_bytes=left, reads_config=reads_config)
         if len(found) == MAX_FOLDERS:
@@ -152,6 +154,7 @@ def _read_folder(folder: Path, root: str, *, limit_bytes: int, reads_config: boo
     try:
         files.update(read_project_skills(folder))
         files.update(read_hook_files(folder))
+        files.update(read_project_markdown(folder))
         for path, limit in _config_files(folder / PROJECT_FOLDER) if reads_config else ():
             files[str(path)] = read_bounded(path, limit_bytes=limit)
         for name in _referenced(folder / PROJECT_FOLDER, files):

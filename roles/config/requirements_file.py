@@ -137,7 +137,7 @@ def read_requirements_file(path: Path, data: bytes) -> Requirements:
     try:
         file = msgspec.convert(layer.values, RequirementsFile)
     except msgspec.ValidationError as error:
-        raise UsageError(explain_error(layer, error)) from error
+        raise UsageError(explain_error(layer, error, kind=RequirementsFile)) from error
     found = _translate(file, layer)
     paths = [(key,) for key in layer.values] + [path for path, _ in leaves(layer.values)]
     places = {

@@ -101,6 +101,8 @@ class AgentsTable(Value):
     wake_parents: bool = True  # swarm's own: a child's end starts a turn of its idle parent
     # swarm's own: further providers that a spawn or a person's change may name
     providers: tuple[str, ...] = ()
+    # swarm's own: models for the words of agent files (`sonnet`, `opus`, `haiku`)
+    model_aliases: dict[str, str] = {}
 
     @property
     def children(self) -> int | None:

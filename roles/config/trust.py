@@ -24,6 +24,8 @@ from .schema import Toml
 TRUST_FILE = "trusted.json"
 _MAX_BYTES = 4 << 20
 _MAX_DIGESTS = 16  # contents per folder, so that switching between branches does not ask each time
+_FILE_DIGEST_CHARS = 16  # to say what changed; the whole content's hash decides
+_MOST_NAMED = 10
 TrustState = Literal["trusted", "declined", "unknown"]
 
 
@@ -35,10 +37,26 @@ _UpdateStore = Callable[["TrustStore"], "TrustStore"]
 
 
 class FolderTrust(Value):
-    """The decided contents of one folder, by digest, the newest last."""
+    """The decided contents of one folder, by digest, the newest last.
+
+    `files`: the files that were trusted last, each with the beginning of its content's hash.
+    """
 
     trusted: tuple[str, ...] = ()
     declined: tuple[str, ...] = ()
+    files: dict[str, str] = {}
+
+
+class FileChanges(Value):
+    """Files that differ from what was trusted last, by their names relative to `.swarm`."""
+
+    changed: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        parts = (("changed", self.changed), ("new", self.new), ("gone", self.gone))
+        return "; ".join(f"{word}: {_names(names)}" for word, names in parts if names)
 
 
 class TrustStore(Value):
@@ -59,6 +77,33 @@ class TrustStore(Value):
             if one.digest in seen.declined:
                 return "declined"
         return "unknown"
+
+    def changes(self, one: ProjectFolder) -> FileChanges | None:
+        """What differs from the content that was trusted last; None if none was."""
+        for key in _trust_keys(one):
+            before = self.folders.get(key, FolderTrust()).files
+            if before:
+                now = _file_digests(one)
+                return FileChanges(
+                    changed=tuple(n for n in now if n in before and now[n] != before[n]),
+                    new=tuple(name for name in now if name not in before),
+                    gone=tuple(name for name in before if name not in now),
+                )
+        return None
+
+
+def _file_digests(one: ProjectFolder) -> dict[str, str]:
+    import hashlib  # most folders have no project configuration
+
+    return {
+        name: hashlib.sha256(data).hexdigest()[:_FILE_DIGEST_CHARS]
+        for name, data in one.files_by_name().items()
+    }
+
+
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def read_trust(config_folder: Path) -> TrustStore:
@@ -98,7 +143,8 @@ def save_trust_decision(
                 yes = (*yes, one.digest)[-_MAX_DIGESTS:]
             else:
                 no = (*no, one.digest)[-_MAX_DIGESTS:]
-            known[one.folder] = FolderTrust(trusted=yes, declined=no)
+            files = _file_digests(one) if trusted else seen.files
+            known[one.folder] = FolderTrust(trusted=yes, declined=no, files=files)
         return TrustStore(folders=known)
 
     _update_store(config_folder, change)

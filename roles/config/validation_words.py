@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 _EXPECTED = re.compile(r"Expected `([^`]+)`(.*?)(?:, got `([^`]+)`)?$")
+_AT = re.compile(r" - at `\$\.?([^`]*)`")
 _KINDS = {
     "int": "a whole number",
     "float": "a number",
@@ -38,9 +39,19 @@ def explain_mismatch(text: str, steps: Sequence[str], kind: type) -> str:
         return f"must be {' or '.join(wanted)}{found[2]}{but}"
     if text.startswith("Invalid enum value"):
         value = text.removeprefix("Invalid enum value").strip()
-        known = [str(one) for one in choices_at(kind, steps)]
+        known = [str(one) for one in choices_at(kind, steps) if one != ""]
         return f"{value} is not known; there are {', '.join(known)}" if known else text
     return text
+
+
+def explain_conversion(error: msgspec.ValidationError, kind: type) -> str:
+    """`KEY: what is wrong`, for a value that has no file of its own."""
+    text = str(error)
+    found = _AT.search(text)
+    place = (found[1] if found else "").replace("[...]", ".*")
+    inner = [re.sub(r"\[\d+\]", "", step) for step in place.split(".") if step]
+    sentence = explain_mismatch(text[: found.start()] if found else text, inner, kind)
+    return f"{'.'.join(inner)}: {sentence}" if inner else sentence
 
 
 def choices_at(kind: type, steps: Sequence[str]) -> tuple[str | int, ...]:

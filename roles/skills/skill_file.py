@@ -91,7 +91,7 @@ def read_front_matter(data: bytes) -> _Fields:
     front = "\n".join(lines[1:end])
     if len(front) > _FRONT_BYTES:
         raise UsageError(f"front matter larger than {_FRONT_BYTES >> 10} KiB")
-    return _yaml_table(front, first_line=2)
+    return yaml_table(front, first_line=2)
 
 
 def instructions_of(data: bytes) -> str:
@@ -168,15 +168,15 @@ def _may_be_listed(sidecar: bytes) -> bool:
     if not sidecar or len(sidecar) > _FRONT_BYTES:
         return True
     try:
-        policy = _yaml_table(sidecar.decode("utf-8"), first_line=1).get("policy")
+        policy = yaml_table(sidecar.decode("utf-8"), first_line=1).get("policy")
     except (UsageError, UnicodeDecodeError):
         return True
     table = cast("_Fields", policy) if isinstance(policy, dict) else {}
     return table.get("allow_implicit_invocation") is not False
 
 
-def _yaml_table(text: str, *, first_line: int) -> _Fields:
-    """A YAML mapping with text keys. Raises UsageError with the line."""
+def yaml_table(text: str, *, first_line: int) -> _Fields:
+    """A YAML mapping with text keys, without aliases. Raises UsageError with the line."""
     import yaml  # 15 ms, and most projects have no skills
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

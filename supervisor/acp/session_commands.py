@@ -4,12 +4,19 @@ import os
 import sys
 from typing import NamedTuple
 
-from acp.schema import AvailableCommand, TerminalToolCallContent, ToolCallStart
+from acp.schema import (
+    AvailableCommand,
+    AvailableCommandInput,
+    TerminalToolCallContent,
+    ToolCallStart,
+    UnstructuredCommandInput,
+)
 
 from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.ids import new_uuid7, short_id
 from swarm.mailbox.protocol.control import CompactAgent, Done
 
+from ..chat.own_commands import read_own_commands
 from ..chat.twin_commands import run_twin
 from .call_description import fenced_text
 from .editor_client import EditorClient
@@ -44,6 +51,22 @@ def shown_commands(editor: EditorClient) -> list[AvailableCommand]:
         AvailableCommand(name=one.name, description=one.about)
         for one in _COMMANDS
         if editor.has_terminals or not one.needs_terminal
+    ]
+
+
+async def folder_commands(cwd: str) -> list[AvailableCommand]:
+    """The command files of a session's folder; a prompt that calls one goes to the agent."""
+    taken = {one.name for one in _COMMANDS}
+    return [
+        AvailableCommand(
+            name=one.name,
+            description=one.short,
+            input=None
+            if not one.arguments
+            else AvailableCommandInput(root=UnstructuredCommandInput(hint=one.arguments)),
+        )
+        for one in await read_own_commands(os.environ, cwd=cwd, skills=False)
+        if one.name not in taken
     ]
 
 

@@ -44,7 +44,7 @@ from .editor_client import EditorClient
 from .editor_servers import EditorServer, encode_servers
 from .editor_session import EditorSession, SessionPlace
 from .prompt_blocks import PromptBlock, PromptContent
-from .session_commands import find_command, run_command, shown_commands
+from .session_commands import find_command, folder_commands, run_command, shown_commands
 from .session_settings import (
     config_options,
     mode_state,
@@ -183,13 +183,25 @@ class SwarmAgent:
             available_commands=shown_commands(self._editor),
         )
         self._show_later(session, update)
+        self._keep(asyncio.create_task(self._announce_files(session)))
+
+    async def _announce_files(self, session: EditorSession) -> None:
+        """Tell the command files of the session's folder, too; reading them takes a moment."""
+        if of_folder := await folder_commands(session.cwd):
+            update = AvailableCommandsUpdate(
+                session_update="available_commands_update",
+                available_commands=[*shown_commands(self._editor), *of_folder],
+            )
+            await self._editor.show(session.session_id, update)
 
     def _show_later(
         self,
         session: EditorSession,
         update: AvailableCommandsUpdate | ConfigOptionUpdate | CurrentModeUpdate,
     ) -> None:
-        telling = asyncio.create_task(self._editor.show(session.session_id, update))
+        self._keep(asyncio.create_task(self._editor.show(session.session_id, update)))
+
+    def _keep(self, telling: asyncio.Task[None]) -> None:
         self._later.add(telling)
         telling.add_done_callback(self._told)
 

@@ -33,7 +33,13 @@ from .chat_frame import PLAN_NOTICE
 from .chat_transcript import TranscriptPart
 from .confirmation_panel import ConfirmationPanel
 from .current_run import CurrentRun
-from .slash_commands import SLASH_COMMANDS, SlashCall
+from .slash_commands import (
+    BUILT_IN_NAMES,
+    SLASH_COMMANDS,
+    OwnCommand,
+    SlashCall,
+    SlashCommand,
+)
 from .status_page import mcp_lines, status_lines
 from .twin_commands import TwinOutput, run_twin
 
@@ -70,6 +76,7 @@ class ChatCommands:
         confirmation: Asks the person for a yes.
         environment: Of its twins.
         width: Columns of the terminal.
+        own: The command files and skills that are known so far.
     """
 
     def __init__(
@@ -80,9 +87,10 @@ class ChatCommands:
         confirmation: ConfirmationPanel,
         environment: Mapping[str, str],
         width: Callable[[], int],
+        own: Callable[[], Sequence[OwnCommand]],
     ) -> None:
         self._current, self._print, self._confirmation = current, print_parts, confirmation
-        self._environment, self._width = environment, width
+        self._environment, self._width, self._own = environment, width, own
         self._always: dict[str, Callable[[], Awaitable[None]]] = {  # also without a run
             "init": lambda: current.send(_INIT),
             "skills": lambda: self._twin(["skills", "list"]),
@@ -96,7 +104,7 @@ class ChatCommands:
         Raises SwarmError with words for the person.
         """
         if call.name == "help":
-            self._print(help_lines())
+            self._print(help_lines(self._own()))
         elif call.name == "plan":
             await self._plan(call)
         elif call.name in self._always and not call.words:
@@ -243,12 +251,17 @@ def twin_arguments(call: SlashCall, run: str, agent: AgentView | None) -> list[s
             raise UsageError(f"/{call.name} needs a word more; /help says which")
 
 
-def help_lines() -> list[TranscriptPart]:
-    """The commands and keys. Pure."""
+def help_lines(own: Sequence[OwnCommand] = ()) -> list[TranscriptPart]:
+    """The commands and keys, and what the folder brings. Pure."""
     lines: list[TranscriptPart] = [Text(), Text("commands", style=HEAD)]
-    for command in SLASH_COMMANDS:
-        name = f"/{command.name} {command.arguments}".rstrip()
-        lines.append(Text.assemble((f"  {name:<35}", BUSY), (command.short, PLAIN)))
+    usable = [one for one in own if one.name not in BUILT_IN_NAMES]
+    groups: tuple[Sequence[SlashCommand | OwnCommand], ...] = (SLASH_COMMANDS, usable)
+    for group in groups:
+        if group is usable and usable:
+            lines += [Text(), Text("of this folder, and your own", style=HEAD)]
+        for command in group:
+            name = f"/{command.name} {command.arguments}".rstrip()
+            lines.append(Text.assemble((f"  {name:<35}", BUSY), (command.short, PLAIN)))
     lines += [Text(), Text("keys", style=HEAD)]
     lines += [Text.assemble((f"  {key:<26}", BUSY), (text, PLAIN)) for key, text in KEYS_HELP]
     return lines

@@ -11,6 +11,7 @@ from .chat_screen import ScreenContent
 from .current_run import CurrentRun
 from .fragments import to_fragments
 from .live_region import LiveContent, TreeSize, status_line
+from .slash_commands import OwnCommand
 from .words_to_send import is_busy
 
 PLAN_NOTICE = "plan mode: /accept carries the plan out; words change it; /plan off leaves it"
@@ -21,7 +22,7 @@ class FrameFacts(NamedTuple):
 
     `panel`, `panel_foot`: the conversation's own question, instead of those of agents.
     `transcript`: the last lines of the selected agent's, for Ctrl-T. `notices`: for the person.
-    `has_text`: something stands in the input line.
+    `has_text`: something stands in the input line. `own`: the folder's commands and skills.
     """
 
     size: TreeSize = "small"
@@ -30,6 +31,7 @@ class FrameFacts(NamedTuple):
     transcript: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
     has_text: bool = False
+    own: tuple[OwnCommand, ...] = ()
 
 
 def live_content(current: CurrentRun, facts: FrameFacts, *, width: int) -> LiveContent:
@@ -94,6 +96,7 @@ def screen_content(
         answering=asks or current.question.is_open,
         typing_answer=not asks and current.question.is_typing,
         choices=argument_choices(current),
+        own=facts.own,
     )
 
 

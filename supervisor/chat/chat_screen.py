@@ -31,6 +31,7 @@ from .chat_keys import KeyTargets, make_key_bindings
 from .inline_terminal import InlineApplication, open_frame_output
 from .input_completion import ChatCompleter
 from .screen_events import Gestured, ScreenEvent
+from .slash_commands import OwnCommand
 
 _INPUT_ROWS, _COMPLETION_ROWS = 8, 5
 _MAX_EVENTS = 1_000
@@ -46,6 +47,7 @@ class ScreenContent(NamedTuple):
     answering: bool = False  # keys answer the open question while the input line is empty
     typing_answer: bool = False  # also keys that are no letters, and while the line has text
     choices: Mapping[str, tuple[str, ...]] = {}  # words that may follow commands, known only now
+    own: tuple[OwnCommand, ...] = ()  # command files and skills that may be called by /name
 
 
 class ChatScreen:
@@ -65,7 +67,10 @@ class ChatScreen:
             multiline=True,
             history=None if history is None else FileHistory(str(history)),
             completer=ChatCompleter(
-                cwd, choices=lambda: self._content.choices, environment=environment
+                cwd,
+                choices=lambda: self._content.choices,
+                own=lambda: self._content.own,
+                environment=environment,
             ),
             complete_while_typing=True,
             enable_history_search=False,

@@ -12,7 +12,7 @@ from typing import Literal
 
 from rich.text import Text
 
-from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.errors import SwarmError, UsageError
 
 from ..client.live_run import LiveRun
 from ..console.safe_text import clean_line
@@ -25,9 +25,10 @@ from .chat_transcript import TranscriptPart
 from .confirmation_panel import ConfirmationPanel
 from .current_run import CurrentRun
 from .live_region import TreeSize, render_live_region
+from .own_commands import read_own_commands
 from .run_launch import RunLauncher
 from .screen_events import Answered, Gesture, Gestured, Submitted
-from .slash_commands import SlashCall, parse_slash
+from .slash_commands import OwnCommand, SlashCall, parse_slash
 from .transcript_printer import TranscriptPrinter
 from .words_to_send import is_busy
 
@@ -71,7 +72,9 @@ class ChatSession:
             confirmation=self._confirmation,
             environment=environment,
             width=lambda: screen.room()[0],
+            own=lambda: self._own,
         )
+        self._environment, self._own = environment, tuple[OwnCommand, ...]()
         self._page = AgentPage()
         self._size: TreeSize = "small"
         self._may_leave = False  # Ctrl-C was the last that was typed
@@ -102,6 +105,7 @@ class ChatSession:
             self._current.attach(run)
         if words.strip():
             self._begin(self._submit(words))
+        self._begin(self._read_own())
         tasks = [asyncio.create_task(self._take_events()), asyncio.create_task(self._draw())]
         for task in tasks:
             task.add_done_callback(self._pass_failure)
@@ -170,11 +174,22 @@ class ChatSession:
                 pass  # the next frame shows what it means
 
     async def _submit(self, text: str) -> None:
-        call = parse_slash(text)
+        try:
+            call = parse_slash(text, self._own_names())
+        except UsageError:  # a file may have come meanwhile
+            await self._read_own()
+            call = parse_slash(text, self._own_names())
         if call is not None:
             await self._command(call)
         else:
             await self._current.send(text.strip())
+
+    def _own_names(self) -> frozenset[str]:
+        return frozenset(one.name for one in self._own)
+
+    async def _read_own(self) -> None:
+        self._own = await read_own_commands(self._environment)
+        self._changed.set()
 
     async def _command(self, call: SlashCall) -> None:
         match call.name:
@@ -265,4 +280,5 @@ class ChatSession:
             transcript=page,
             notices=tuple(text for text in notices if text),
             has_text=self._screen.has_text,
+            own=self._own,
         )

@@ -26,7 +26,7 @@ from swarm.mailbox.protocol.events import (
     Warned,
 )
 from swarm.mailbox.protocol.items import Message, text_of
-from swarm.mailbox.protocol.ops import ImageInput, TextInput
+from swarm.mailbox.protocol.ops import CommandInput, ImageInput, TextInput
 from swarm.mailbox.protocol.records import (
     AgentEnded,
     AgentSpawned,
@@ -139,7 +139,8 @@ class ChatTranscript:
 
 
 def _words(body: InputPosted) -> Iterator[TranscriptPart]:
-    texts = [part.text for part in body.parts if isinstance(part, TextInput)]
+    called = [part.typed for part in body.parts if isinstance(part, CommandInput)]
+    texts = called or [part.text for part in body.parts if isinstance(part, TextInput)]
     pictures = [part.name for part in body.parts if isinstance(part, ImageInput)]
     yield Text()
     for index, line in enumerate(_head("\n".join(texts), _INPUT_LINES)):

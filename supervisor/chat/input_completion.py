@@ -8,7 +8,7 @@ import asyncio
 import subprocess
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from swarm.mailbox.errors import SwarmError
 
 from ..console.safe_text import clean_line
 from .file_mentions import is_mentionable, mention_at, rank_files
-from .slash_commands import argument_at, matching_commands
+from .slash_commands import OwnCommand, argument_at, matching_commands
 
 _MOST_FILES, _MOST_BYTES = 50_000, 8 << 20
 _LIST_LIMIT_S, _FRESH_S = 5.0, 10.0
@@ -94,6 +94,7 @@ class ChatCompleter(Completer):
 
     `choices`: words that may follow a command and are known only at the moment, by its name.
     `/resume` offers the newest runs of this project, with what they are about.
+    `own`: the command files and skills that are known so far.
     """
 
     def __init__(
@@ -101,11 +102,12 @@ class ChatCompleter(Completer):
         cwd: Path,
         *,
         choices: Callable[[], Mapping[str, tuple[str, ...]]],
+        own: Callable[[], Sequence[OwnCommand]],
         environment: Mapping[str, str],
     ) -> None:
         self._files = BackgroundLookup(lambda: list_git_files(cwd))
         self._runs = BackgroundLookup(partial(_list_runs, environment, cwd))
-        self._choices = choices
+        self._choices, self._own = choices, own
 
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
@@ -121,7 +123,7 @@ class ChatCompleter(Completer):
     ) -> Iterable[Completion]:
         before = document.text_before_cursor
         if before.startswith("/") and not any(blank in before for blank in " \n"):
-            for command in matching_commands(before[1:]):
+            for command in matching_commands(before[1:], self._own()):
                 yield Completion(
                     f"/{command.name}",
                     start_position=-len(before),

@@ -4,7 +4,7 @@ Only what can be done is listed: a command appears here when its capability exis
 """
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from swarm.mailbox.errors import UsageError
@@ -74,6 +74,15 @@ SLASH_COMMANDS: tuple[SlashCommand, ...] = (
 )
 _BY_NAME: dict[str, SlashCommand] = {one.name: one for one in SLASH_COMMANDS}
 _OTHER_NAMES = {"exit": "quit", "clear": "new", "agent": "agents", "cost": "status"}
+BUILT_IN_NAMES = frozenset({*_BY_NAME, *_OTHER_NAMES})
+
+
+class OwnCommand(NamedTuple):
+    """A command file or a skill that is called by its name; the line is words for the agent."""
+
+    name: str
+    arguments: str
+    short: str
 
 
 class SlashCall(NamedTuple):
@@ -83,11 +92,12 @@ class SlashCall(NamedTuple):
     words: tuple[str, ...] = ()
 
 
-def parse_slash(line: str) -> SlashCall | None:
+def parse_slash(line: str, own: Collection[str] = ()) -> SlashCall | None:
     """The command that a line calls; None if the line is words for the agent.
 
     A first word with a second slash (`/etc/hosts is wrong`) is a path, and a line that begins with
-    a blank is always words. Raises UsageError for an unknown command or too many arguments.
+    a blank is always words. `own`: names of command files and skills; such a line is words, too.
+    Raises UsageError for an unknown command or too many arguments.
     """
     if not line.startswith("/") or "\n" in line.strip():
         return None
@@ -95,8 +105,10 @@ def parse_slash(line: str) -> SlashCall | None:
     if not head or "/" in head:
         return None
     command = _BY_NAME.get(_OTHER_NAMES.get(head, head))
+    if command is None and (head in own or head.removeprefix("prompts:") in own):
+        return None
     if command is None:
-        near = difflib.get_close_matches(head, list(_BY_NAME), n=1)
+        near = difflib.get_close_matches(head, [*_BY_NAME, *own], n=1)
         hint = f"did you mean /{near[0]}?" if near else "/help lists all."
         raise UsageError(f"no command /{head}; {hint} A blank before it sends the line as words")
     if command.most_words < 0:
@@ -108,10 +120,17 @@ def parse_slash(line: str) -> SlashCall | None:
     return SlashCall(command.name, words)
 
 
-def matching_commands(typed: str) -> list[SlashCommand]:
-    """The commands whose names begin with what follows the slash, then those that hold it."""
-    first = [one for one in SLASH_COMMANDS if one.name.startswith(typed)]
-    return first + [one for one in SLASH_COMMANDS if typed in one.name and one not in first]
+def matching_commands(
+    typed: str, own: Sequence[OwnCommand] = ()
+) -> list[SlashCommand | OwnCommand]:
+    """The commands whose names begin with what follows the slash, then those that hold it.
+
+    A command file of a built-in name is left out: the built-in one is meant.
+    """
+    usable = [one for one in own if one.name not in BUILT_IN_NAMES]
+    known: list[SlashCommand | OwnCommand] = [*SLASH_COMMANDS, *usable]
+    first = [one for one in known if one.name.startswith(typed)]
+    return first + [one for one in known if typed in one.name and one not in first]
 
 
 class ArgumentAt(NamedTuple):

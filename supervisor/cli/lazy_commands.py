@@ -98,6 +98,9 @@ LAZY_COMMANDS: dict[str, LazyCommand] = {
     "skills": LazyCommand(
         "skills_commands", "List, show, check and make skills: folders with a SKILL.md."
     ),
+    "commands": LazyCommand(
+        "command_file_commands", "List and show command files: prompts that you call by /NAME."
+    ),
     "hooks": LazyCommand(
         "hooks_commands", "List, try and switch off hooks: programs that run in a session."
     ),

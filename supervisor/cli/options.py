@@ -57,6 +57,7 @@ class RunOptions(Value):
     replay: str | None = None
     mcp: tuple[str, ...] = ()
     mcp_config: str | None = None
+    trust_once: bool = False
     reviews: bool = False  # True for a review of code
 
 
@@ -86,6 +87,11 @@ def stack_options(options: list[Callable[[_F], _F]]) -> Callable[[_F], _F]:
 mcp_config_option = click.option(
     "--mcp-config", metavar="FILE", help="Also the MCP servers of FILE, in the form of .mcp.json."
 )
+
+trust_once_option = click.option(
+    "--trust-once", is_flag=True,
+    help="Use this project's configuration as it is now, for this run alone; for CI.",
+)  # fmt: skip
 
 agent_options = stack_options(
     [

@@ -5,11 +5,11 @@ import trio
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.ids import ROOT_PATH
 from swarm.mailbox.protocol.control import Refused, SendText
-from swarm.mailbox.protocol.ops import ImageInput, TextInput, UserInput, UserInputPart
+from swarm.mailbox.protocol.ops import ImageInput, UserInput, UserInputPart
 
 from ..run_context import RunContext
 from ..runs.image_blobs import store_image
-from ..skill_mentions import read_named_skills
+from ..typed_input import typed_parts
 
 _MAX_ID_CHARS = 64
 _MAX_IMAGES = 16
@@ -29,9 +29,12 @@ async def make_input(running: RunContext, path: str, request: SendText) -> UserI
         except UsageError as error:
             return Refused(message=str(error), exit_code=2)
         parts.append(ImageInput(image_url=url, name=name))
-    skills = await read_named_skills(running, request.text, agent=path)
+    try:
+        typed = await typed_parts(running, request.text, agent=path)
+    except UsageError as error:
+        return Refused(message=str(error), exit_code=2)
     return UserInput(
         input_id=input_id or running.entropy.new_id(),
-        parts=(*parts, TextInput(text=request.text), *skills),
+        parts=(*parts, *typed),
         output_schema=running.request.answer_schema if path == ROOT_PATH else None,
     )

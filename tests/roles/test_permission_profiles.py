@@ -87,7 +87,7 @@ def test_an_entry_holds_at_its_place_and_where_a_link_leads(place, files, path, 
         ({"glob_scan_max_depth": 0}, "glob_scan_max_depth must be at least 1"),
         ({"glob_scan_max_depth": "read"}, "glob_scan_max_depth must be at least 1"),
         ({"/data": 3}, "needs read, write or deny"),
-        ({"/data": "exec"}, "permissions.p: Invalid enum value 'exec'"),
+        ({"/data": "exec"}, "permissions.p.filesystem.*: 'exec' is not known; there are "),
         ({":project_roots": "deny"}, "could not read the working folder"),
     ],
 )  # fmt: skip

@@ -50,13 +50,15 @@ def test_a_role_file_is_found_beside_the_configuration(layer):
         (GOOD.replace("scout", "bad") + "tools = ['exec_comand']", "line 4, tools: there is no "
          "tool `exec_comand`; did you mean `exec_command`. The tools: "),
         (GOOD.replace("scout", "bad") + "temperature = 3", "line 4, temperature"),
-        (GOOD.replace("scout", "bad") + "sandbox_mode = 'none'", "Invalid enum value"),
+        (GOOD.replace("scout", "bad") + "sandbox_mode = 'none'",
+         "'none' is not known; there are danger-full-access, read-only, workspace-write"),
         (GOOD.replace("scout", "bad") + "nickname_candidates = ['a', 'a']", "duplicates"),
         (GOOD.replace("scout", "bad") + "nickname_candidates = ['a/b']", "ASCII letters"),
         (GOOD.replace("scout", "bad") + "nickname_candidates = [' ']", "blank names"),
         (GOOD.replace("scout", "bad") + "model_instructions_file = 'gone.md'", "failed to read"),
         (GOOD.replace("scout", "bad") + "prompt_file = '../../x'", "built-in roles"),
-        (GOOD.replace("scout", "bad") + "prompt = 'tiny'", "line 4, prompt: Invalid enum"),
+        (GOOD.replace("scout", "bad") + "prompt = 'tiny'", "line 4, prompt: 'tiny' is not known; "
+         "there are full, short"),
         ("name = ", "not valid TOML"),
     ],
 )  # fmt: skip

@@ -200,15 +200,24 @@ class AgentState:
         return f"{self.spec.agent_id[-8:]}-{self.spec.epoch}-{self._item_count}"
 
     def record(
-        self, turn_id: str, item: AnyItem, *, source: Source, item_id: str | None = None
+        self,
+        turn_id: str,
+        item: AnyItem,
+        *,
+        source: Source,
+        item_id: str | None = None,
+        is_output: bool = False,
     ) -> None:
-        """Append an item to the history and emit it, in one step; encodes the item once."""
+        """Append an item to the history and emit it, in one step; encodes the item once.
+
+        `is_output`: it holds what a call brought, so that the next request waits for the journal.
+        """
         raw = self.history.append(item)
         self.meter.add_item(estimate_item(item, encoded_bytes=len(bytes(raw))))
         event = ItemCompleted(
             turn_id=turn_id, item=raw, item_id=item_id or self.new_item_id(), source=source
         )
-        if source == "tool":
+        if source == "tool" or is_output:
             self._last_output_event = self.reporter.emit_tracked(event)
         else:
             self.reporter.emit(event)
@@ -315,6 +324,7 @@ class AgentState:
         message = context_blocks.user_message(user_input.parts)
         self._record_overview(turn, text_of(message.content))
         self.record(turn.turn_id, message, source="user", item_id=user_input.input_id)
+        turn.note_commands(user_input)
 
     def _record_overview(self, turn: Turn, task: str) -> None:
         """Record what a small model is shown of the project beside a task."""

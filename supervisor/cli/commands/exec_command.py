@@ -20,7 +20,7 @@ from ...runs.run_list import list_runs
 from ...task_file import MAX_TASK_BYTES, decode_task
 from ..codex_arguments import ExecWords, append_stdin, parse_words, split_unknown, stdin_use
 from ..lazy_commands import ColorCommand, OptionValue
-from ..options import SANDBOXES, RunOptions, ShowOptions
+from ..options import SANDBOXES, RunOptions, ShowOptions, trust_once_option
 from ..run_execution import start_run
 from ..run_setup.request_parts import load_schema
 from ..run_setup.run_settings import find_cwd, load_config_here
@@ -77,6 +77,7 @@ class CodexCommand(ColorCommand):
 @click.option("-i", "--image", multiple=True, metavar="FILE", help="An image with the prompt.")
 @click.option("--output-schema", metavar="FILE", help="JSON schema that the answer must fit.")
 @click.option("-o", "--output-last-message", metavar="FILE", help="Write the answer to FILE.")
+@trust_once_option
 @click.option("--ephemeral", is_flag=True, help="Keep nothing after the end.")
 @click.option("--last", is_flag=True, help="With resume: the newest session of this folder.")
 @click.option("--all", "everywhere", is_flag=True, help="With --last: of any folder.")
@@ -179,6 +180,7 @@ def _fresh(environment: dict[str, str], given: dict[str, OptionValue], prompt: s
         strict_config=given["strict_config"], sandbox=sandbox,
         approval="on-request" if asks else "never", reviewer="guardian" if asks else "nobody",
         output_schema=given["output_schema"], ephemeral=given["ephemeral"],
+        trust_once=given["trust_once"],
     )  # fmt: skip
     prepared = prepare_run(options, environment)
     for warning in prepared.warnings:

@@ -1,5 +1,7 @@
 """`swarm roles list|explain`: which roles there are, and what a role would do to a run here."""
 
+from collections.abc import Sequence
+
 import click
 import msgspec
 
@@ -10,8 +12,10 @@ from swarm.roles.narrow import narrow_limits
 from swarm.roles.role import Role, with_run_settings
 from swarm.roles.role_loader import Roles, find_role, load_roles
 
+from ...console.safe_text import clean_line
 from ..lazy_commands import ColorCommand
 from ..printing import print_columns, print_json
+from ..run_setup.mcp_settings import check_role_servers
 from ..run_setup.run_settings import find_cwd, load_config_here
 from ..run_setup.sandbox_choice import resolve_run_sandbox
 
@@ -28,7 +32,13 @@ def roles() -> None:
 
 def _load() -> tuple[Roles, LoadedConfig]:
     loaded = load_config_here()
-    return load_roles(loaded.layers, loaded.requirements), loaded
+    known = load_roles(loaded.layers, loaded.requirements)
+    return check_role_servers(known, loaded.config), loaded
+
+
+def _say(warnings: Sequence[str]) -> None:
+    for warning in warnings:
+        click.echo(f"swarm: warning: {clean_line(warning, limit=400)}", err=True)
 
 
 @roles.command("list", cls=ColorCommand)
@@ -40,7 +50,8 @@ def list_roles(*, as_json: bool) -> None:
     Example:
       swarm roles list
     """
-    known, _ = _load()
+    known, loaded = _load()
+    _say((*loaded.warnings, *(why for role in known.known.values() for why in role.warnings)))
     if as_json:
         for name in sorted(known.known):
             print_json({"name": name, "usable": True, **_fields(known.known[name])})
@@ -67,6 +78,7 @@ def _fields(role: Role) -> dict[str, object]:
         "tools": msgspec.to_builtins(role.tools),
         "prompt": role.prompt,
         "sampling": msgspec.to_builtins(role.sampling),
+        "warnings": role.warnings,
     }
 
 
@@ -83,6 +95,7 @@ def explain_role(name: str, *, as_json: bool) -> None:
     known, loaded = _load()
     config = loaded.config
     role = with_run_settings(find_role(known, name), config)
+    _say(role.warnings)
     left = config.tool_choice.narrowed(role.tools)
     role = msgspec.structs.replace(role, tools=left)
     sandbox = resolve_run_sandbox(loaded, cwd=str(find_cwd(None))).policy

@@ -25,6 +25,7 @@ from ..options import (
     keep_open_options,
     limit_options,
     show_options,
+    trust_once_option,
 )
 from ..run_execution import start_run
 from ..run_notifier import split_command
@@ -59,6 +60,7 @@ from .trust_command import ask_project_trust, ask_task_trust
 )
 @keep_open_options
 @show_options
+@trust_once_option
 @click.option("--ephemeral", is_flag=True, help="Keep nothing after the end.")
 @click.option("--record", metavar="FILE", help="Save all model traffic of the tree.")
 @click.option("--replay", metavar="FILE", help="Run the whole tree from such a file.")

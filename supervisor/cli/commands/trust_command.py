@@ -40,7 +40,8 @@ def ask_project_trust(folders: Sequence[ProjectFolder]) -> bool | None:
         f"({describe_file_count(folders)}):\n",
         err=True,
     )
-    for line in describe_projects(folders):
+    store = read_trust(find_user_paths(dict(os.environ)).config)
+    for line in describe_projects(folders, store):
         click.echo(line, err=True)
     click.echo(
         "\nWithout trust the run starts without it. A change of these files is asked about again.",
@@ -107,7 +108,7 @@ def _trust(config_folder: Path, system: Sequence[Path], cwd: Path, *, yes: bool)
         raise UsageError(f"this cannot be trusted: {problems[0]}")
     store = read_trust(config_folder)
     new = [one for one in folders if store.trust_state(one) != "trusted"]
-    for line in describe_projects(new):
+    for line in describe_projects(new, store):
         click.echo(line)
     if not new:
         click.echo(f"{cwd}: trusted already ({describe_file_count(folders)})")

@@ -31,6 +31,7 @@ from swarm.roles.config.trust import (
 )
 from swarm.roles.plugins.plugin_store import PluginStore
 
+from ...console.safe_text import clean_line
 from ...runs.paths import find_user_paths
 from .plugin_layers import FoundPlugins, find_plugins, named_plugins, plugin_layers
 from .run_requirements import find_requirements
@@ -44,6 +45,7 @@ class ConfigQuery(Value):
     cwd: Path
     profile: str | None = None
     flags: Toml = {}  # `-c`: it may set the markers of the project's root
+    trust_once: bool = False  # what nobody decided about counts, and nothing is remembered
 
 
 def find_layers(
@@ -65,7 +67,8 @@ def find_layers(
         config_folder=places.config, profile=wanted.profile, system_folders=places.system
     )
     below = merge_layers([*low, Layer(name="-c", values=wanted.flags)]).values
-    decide = _TrustCheck(places.config, below, ask, _has_plugins(environment, places.config))
+    required = _has_plugins(environment, places.config)
+    decide = _TrustCheck(places.config, below, ask, required, once=wanted.trust_once)
     projects = project_layers(wanted.cwd, below, config_folder=places.config, decide=decide)
     return (*decide.plugin_layers(projects), *low, *projects)
 
@@ -85,9 +88,11 @@ class _TrustCheck:
         below: Toml,
         ask: AskTrust | None,
         required: Requirements | None,
+        *,
+        once: bool,
     ) -> None:
         """`required`: the administrator's requirements; None: there are no plugins."""
-        self._folder, self._below, self._ask = config_folder, below, ask
+        self._folder, self._below, self._ask, self._once = config_folder, below, ask, once
         self._required, self._found = required, FoundPlugins()
         self._was_called = False
 
@@ -108,7 +113,7 @@ class _TrustCheck:
         store = read_trust(self._folder)
         every = (*(one.folder for one in self._found.plugins), *folders)
         new = [one for one in every if not self._ignored_reason(one, store)[1]]
-        if new and self._ask is not None and not store.problem:
+        if new and self._ask is not None and not self._once and not store.problem:
             answer = self._ask(new)
             if answer is not None:
                 save_trust_decision(self._folder, new, trusted=answer)
@@ -128,14 +133,21 @@ class _TrustCheck:
         match store.trust_state(one):
             case "trusted":
                 return "", True
+            case "declined" | "unknown" if self._once:
+                return "", True
             case "declined":
                 return f"this project's configuration is ignored, as you said; {_HINT}", True
             case "unknown":
-                why = f" ({store.problem})" if store.problem else ""
-                return (
-                    f"this project's configuration is not trusted and ignored{why}; {_HINT}",
-                    False,
-                )
+                return f"this project's configuration is {_unknown(one, store)}; {_HINT}", False
+
+
+def _unknown(one: ProjectFolder, store: TrustStore) -> str:
+    """Why content that nobody decided about does not count; it names what changed."""
+    if store.problem:
+        return f"not trusted and ignored ({store.problem})"
+    if changes := store.changes(one):
+        return f"not trusted any more and ignored, since it changed ({clean_line(str(changes))})"
+    return "not trusted and ignored"
 
 
 def writable_config_warning(config_folder: str, sandbox: SandboxPolicy, cwd: str) -> str | None:

@@ -241,24 +241,36 @@ def collect_credentials(
 
 
 def check_role_servers(roles: Roles, config: Config) -> Roles:
-    """The roles without those that name a server which is not configured."""
-    broken = dict(roles.broken)
+    """The roles without those that name a server which is not configured.
+
+    A role of an agent file only loses that server: such files are written for other programs.
+    """
+    broken, known = dict(roles.broken), dict(roles.known)
+    notes: list[str] = []
     for name, role in roles.known.items():
         named = (*(role.mcp_servers or ()), *role.without_servers)
         wanted = (*named, *(one.server for one in role.mcp_tools))
-        for server in wanted:
-            if server not in config.mcp_servers:
-                broken[name] = (
-                    f"{role.source}: mcp_servers: {unknown_server(server, config.mcp_servers)}"
-                )
-    known = {name: role for name, role in roles.known.items() if name not in broken}
-    new = tuple(
-        f"ignoring malformed agent role definition: {why}"
-        for name, why in broken.items()
-        if name not in roles.broken
-    )
+        missing = [server for server in dict.fromkeys(wanted) if server not in config.mcp_servers]
+        whys = [f"{role.source}: mcp_servers: {unknown_server(one, config.mcp_servers)}"
+                for one in missing]  # fmt: skip
+        if whys and role.is_agent_file:
+            known[name] = _without_servers(role, missing, whys)
+        elif whys:
+            broken[name] = whys[-1]
+            del known[name]
+            notes.append(f"ignoring malformed agent role definition: {whys[-1]}")
     return msgspec.structs.replace(
-        roles, known=known, broken=broken, warnings=(*roles.warnings, *new)
+        roles, known=known, broken=broken, warnings=(*roles.warnings, *notes)
+    )
+
+
+def _without_servers(role: Role, missing: Sequence[str], whys: Sequence[str]) -> Role:
+    servers = role.mcp_servers
+    return msgspec.structs.replace(
+        role,
+        mcp_servers=servers and tuple(one for one in servers if one not in missing),
+        mcp_tools=tuple(one for one in role.mcp_tools if one.server not in missing),
+        warnings=(*role.warnings, *whys),
     )
 
 

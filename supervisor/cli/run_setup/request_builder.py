@@ -23,6 +23,7 @@ from swarm.mailbox.protocol.limits import (
     opens_tunnels,
 )
 from swarm.mailbox.protocol.spec import ShellEnvironmentPolicy
+from swarm.roles.commands.command_expansion import expand_call, find_call
 from swarm.roles.config.features import resolve_features
 from swarm.roles.config.quantities import parse_duration, resource_limits
 from swarm.roles.config.schema import AgentsTable
@@ -47,6 +48,7 @@ from ...fan_out.glob_search import find_paths
 from ...run_request import FanOut, RunRequest
 from ...runs.image_blobs import check_image
 from ..options import RunOptions
+from .command_settings import find_run_commands
 from .config_layers import writable_config_warning
 from .hook_settings import find_run_hooks
 from .mcp_settings import build_mcp, check_role_servers
@@ -141,7 +143,10 @@ def build_request(
     warnings += rules.warnings
     skills = find_run_skills(settings.loaded, Path(settings.config_folder))
     hooks = find_run_hooks(settings.loaded, Path(settings.config_folder))
-    warnings += (*skills.warnings, *hooks.warnings)
+    commands = find_run_commands(settings.loaded, Path(settings.config_folder))
+    warnings += (*skills.warnings, *hooks.warnings, *commands.warnings)
+    if (call := find_call(settings.task.body, commands.commands)) is not None:
+        expand_call(call)  # what is wrong with it is said before anything starts
     request = RunRequest(
         task=settings.task.name,
         prompt=_prompt_with_context(settings, cwd, sandbox, warnings),
@@ -186,6 +191,7 @@ def build_request(
         user_instructions=guidance.text,
         guidance_files=guidance.files,
         skills=skills.skills,
+        commands=commands.commands,
         skill_lines=skills.lines,
         hooks=hooks.hooks,
         context=context_rules(settings_without_role(settings.loaded), Path(settings.config_folder)),

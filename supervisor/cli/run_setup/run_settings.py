@@ -63,7 +63,9 @@ def load_settings(
     folder = find_user_paths(dict(environment)).config
     switches = feature_overrides(options.enable, options.disable)
     override = override_layer((*options.config, *switches), cwd)
-    wanted = ConfigQuery(cwd=cwd, profile=options.profile, flags=override.values)
+    wanted = ConfigQuery(
+        cwd=cwd, profile=options.profile, flags=override.values, trust_once=options.trust_once
+    )
     files = find_layers(environment, wanted, ask=ask)
     required = find_requirements(environment)
     roles = load_roles((*files, override), required)

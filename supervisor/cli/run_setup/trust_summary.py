@@ -5,14 +5,17 @@ reach beyond the project or let agents do more are marked, explained and listed 
 long file cannot hide them.
 """
 
+import os
 import tomllib
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.hooks import HookForm
+from swarm.mailbox.safe_open import scan_folder
 from swarm.roles.config.key_positions import KeyPath
 from swarm.roles.config.merge import leaves
 from swarm.roles.config.project_config import (
@@ -22,14 +25,17 @@ from swarm.roles.config.project_config import (
     ProjectFolder,
 )
 from swarm.roles.config.schema import Toml
+from swarm.roles.config.trust import TrustStore
 from swarm.roles.hooks.hook_file import read_hook_json
 from swarm.roles.hooks.project_hooks import hook_form
-from swarm.roles.skills.skill_file import SKILL_FILE, instructions_of, parse_skill
+from swarm.roles.skills.skill_file import SKILL_FILE
 
 from ...console.safe_text import clean_line
+from .trust_markdown import MARK, markdown_lines
 
 _MOST_LINES = 40  # per file
-_MARK = "!"
+_MOST_SCRIPTS = 20
+_NOTHING = TrustStore()
 _COMMAND_CHARS = 2_000  # of a hook: all of it is shown, in nearly every case
 _MCP_NAME = f"../{MCP_FILE}"
 _MEANINGS: dict[str, str] = {
@@ -54,8 +60,8 @@ _VALUES: dict[tuple[str, object], str] = {
 }
 
 
-def describe_projects(folders: Sequence[ProjectFolder]) -> list[str]:
-    """Lines for all folders, the outermost first."""
+def describe_projects(folders: Sequence[ProjectFolder], store: TrustStore = _NOTHING) -> list[str]:
+    """Lines for all folders, the outermost first; what changed since `store` trusted it first."""
     lines: list[str] = []
     for one in folders:
         if one.title:
@@ -64,51 +70,55 @@ def describe_projects(folders: Sequence[ProjectFolder]) -> list[str]:
         has_config = any(not name.startswith("../") for name in one.files_by_name())
         place = Path(one.folder, PROJECT_FOLDER) if has_config or one.problem else one.folder
         lines.append(clean_line(str(place), limit=400))
+        if changes := store.changes(one):
+            lines.append(f"    since you trusted it: {clean_line(str(changes), limit=2_000)}")
         if one.problem:
             lines.append(f"    {clean_line(one.problem)}")
         for name, data in one.files_by_name().items():
             lines.append(f"    {clean_line(name, limit=200)}")
-            shown = sorted(_file_lines(name, data), key=lambda line: line[:1] != _MARK)
+            shown = sorted(
+                _file_lines(name, data, _skill_files(one, name)), key=lambda line: line[:1] != MARK
+            )
             lines += [f"      {line}" for line in shown[:_MOST_LINES]]
             if len(shown) > _MOST_LINES:
                 lines.append(f"        … {len(shown) - _MOST_LINES} lines more: read the file")
     return lines
 
 
-def _file_lines(name: str, data: bytes) -> Iterator[str]:
+def _skill_files(one: ProjectFolder, name: str) -> tuple[str, ...]:
+    """The names of the files below `scripts/` of the skill that this file is; at most 20."""
+    if Path(name).name != SKILL_FILE:
+        return ()
+    place = Path(one.folder, PROJECT_FOLDER, name).parent / "scripts"
+    try:
+        with scan_folder(os.path.normpath(place)) as entries:
+            return tuple(sorted(entry.name for entry in islice(entries, _MOST_SCRIPTS)))
+    except OSError:
+        return ()
+
+
+def _file_lines(name: str, data: bytes, scripts: tuple[str, ...] = ()) -> Iterator[str]:
     text = data.decode("utf-8", "replace")
-    if name.startswith("../") and name.endswith(f"/{SKILL_FILE}"):
-        yield from _skill_lines(name, data)
+    if (lines := markdown_lines(name, data, scripts)) is not None:
+        yield from lines
         return
     if name == _MCP_NAME:
-        yield f"{_MARK} names programs that are started, in the sandbox"
+        yield f"{MARK} names programs that are started, in the sandbox"
     if (form := hook_form(name)) is not None:
         yield from _hook_lines(name, data, form)
         return
     if not name.endswith(".toml"):
         if name.startswith("../") and name != _MCP_NAME:
-            yield f"{_MARK} a hook starts this file"
+            yield f"{MARK} a hook starts this file"
         yield from _plain_lines(text)
         return
     try:
         values: Toml = tomllib.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
-        yield f"{_MARK} not valid TOML: {clean_line(str(error))}"
+        yield f"{MARK} not valid TOML: {clean_line(str(error))}"
         return
     for path, value in leaves(values):
         yield _key_line(path, value, own=name == "config.toml")
-
-
-def _skill_lines(name: str, data: bytes) -> Iterator[str]:
-    """What a skill says that it is for; its instructions are read by models that use it."""
-    try:
-        skill = parse_skill(data, path=name, scope="repo")
-    except UsageError as error:
-        yield f"  no usable skill: {clean_line(str(error))}"
-        return
-    size = instructions_of(data).count("\n") + 1
-    yield f"{_MARK} skill {skill.name}: {clean_line(skill.description, limit=240)}"
-    yield f"  {size} lines of instructions for models"
 
 
 def _hook_lines(name: str, data: bytes, form: HookForm) -> Iterator[str]:
@@ -116,13 +126,13 @@ def _hook_lines(name: str, data: bytes, form: HookForm) -> Iterator[str]:
     try:
         read = read_hook_json(data, name, form=form)
     except UsageError as error:
-        yield f"{_MARK} no usable hooks: {clean_line(str(error))}"
+        yield f"{MARK} no usable hooks: {clean_line(str(error))}"
         return
     for hook in read.hooks:
         when = f"{hook.event} {hook.matcher}".strip()
         reach = ", WITH network" if hook.network else ""
         command = clean_line(hook.command, limit=_COMMAND_CHARS)
-        yield f"{_MARK} hook, {clean_line(when, limit=80)}{reach}, runs: {command}"
+        yield f"{MARK} hook, {clean_line(when, limit=80)}{reach}, runs: {command}"
     for warning in read.warnings:
         yield f"  {clean_line(warning)}"
 
@@ -139,7 +149,7 @@ def _key_line(path: KeyPath, value: object, *, own: bool) -> str:
         return f"  {shown}   (ignored: a project may not set it)"
     meaning = _VALUES.get((path[0], value) if isinstance(value, str) else ("", ""))
     meaning = meaning or _MEANINGS.get(path[0], "")
-    return f"{_MARK} {shown}   <- {meaning}" if meaning else f"  {shown}"
+    return f"{MARK} {shown}   <- {meaning}" if meaning else f"  {shown}"
 
 
 def _value(value: object) -> str:

@@ -44,7 +44,14 @@ from swarm.mailbox.protocol.limits import (
     ReadOnly,
     WorkspaceWrite,
 )
-from swarm.mailbox.protocol.ops import ImageInput, Mail, SkillInput, TextInput, UserInputPart
+from swarm.mailbox.protocol.ops import (
+    CommandInput,
+    ImageInput,
+    Mail,
+    SkillInput,
+    TextInput,
+    UserInputPart,
+)
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.settings import PromptSize, ToolChoice
 from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
@@ -317,13 +324,21 @@ def skill_messages(parts: tuple[UserInputPart, ...]) -> list[Message]:
     ]
 
 
+def command_output_message(command: str, line: str, number: int, text: str) -> Message:
+    """Return what the model reads of a line that a command file had run."""
+    fence = "`" * (1 + max((len(run) for run in re.findall("`{3,}", text)), default=2))
+    return text_message(
+        "user", f"Output {number} of /{command}, of the command `{line}`:\n{fence}\n{text}\n{fence}"
+    )
+
+
 def user_message(parts: tuple[UserInputPart, ...]) -> Message:
     """Return a person's text and images as a message; tags around each image name it."""
     content: list[ContentPart] = []
     for part in parts:
         match part:
-            case SkillInput():
-                pass  # a message of its own
+            case SkillInput() | CommandInput():
+                pass  # messages of their own
             case TextInput(text=text):
                 content.append(InputText(text=text))
             case ImageInput(image_url=url, name=name):

@@ -26,6 +26,7 @@ from ..context import context_blocks
 from ..context.prompt_context import instructions_for
 from ..provider_fallback import retries_here, with_fallbacks_tried
 from ..sampler import SampleParameters, SamplingError, plan_retry
+from .command_lines import run_command_lines
 from .history_compaction import HistoryCompactor
 from .inbox import TurnOpening
 from .next_step import FinishTurn, ResponseSummary, SampleAgain, next_step
@@ -126,6 +127,7 @@ async def _sample_response(
         await state.pause.wait_ended()
         await check_inputs(state, turn)
         state.record_pending(turn)
+        await run_command_lines(state, turn)
         attempt = SampleAttempt(state, turn)
         failed = await attempt.run(
             SampleParameters(

@@ -13,7 +13,7 @@ from swarm.mailbox.protocol.items import (
     FunctionCallOutput,
     TokenUsage,
 )
-from swarm.mailbox.protocol.ops import UserInput
+from swarm.mailbox.protocol.ops import CommandInput, UserInput
 from swarm.mailbox.protocol.sampling import ModelInfo
 
 from ...tools.tool_interface import ToolResult
@@ -75,6 +75,7 @@ class Turn:
         self.commands_ended = False  # when it was aborted
         self.continuations = 0  # how often Stop hooks have continued it
         self.schema_repairs = 0  # how often an answer that does not fit its schema was sent back
+        self.commands: list[CommandInput] = []  # called by its input; their lines are not run yet
         self.repetition = RepetitionDetector()
         self.repetition_verdict = RepetitionVerdict.FINE  # of its latest response's calls
 
@@ -83,6 +84,10 @@ class Turn:
         self.is_open = False
         self.abort_reason, self.unread_inputs = reason, unread
         self.scope.cancel()
+
+    def note_commands(self, given: UserInput) -> None:
+        """Remember the command files that recorded input has called."""
+        self.commands += [part for part in given.parts if isinstance(part, CommandInput)]
 
     def check_repetition(self) -> None:
         """The present response's calls have ended: check whether they only repeat earlier ones."""

@@ -1,0 +1,1 @@
+"""Agent files: roles written as Markdown, in the form that other agents read too."""

@@ -1,0 +1,1 @@
+"""Command files: prompts that a person calls by `/name`."""

@@ -1,0 +1,1 @@
+"""Markdown files with a front matter that people keep for agents: read, found, bounded."""

@@ -1,0 +1,142 @@
+"""Finds Markdown files of commands and agents below the folders that hold them; bounded.
+
+Those of a project are read with its configuration (`config/project_config.py`), never through a
+link, so that they count only when their exact content was trusted.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.safe_open import READ_FLAGS, open_canonical, read_start
+
+from ..config.file_reading import read_bounded
+
+COMMAND_FOLDERS = (".agents/commands", ".claude/commands", ".codex/prompts")
+AGENT_FOLDERS = (".claude/agents", ".swarm/agents")
+PROJECT_FOLDERS = (*COMMAND_FOLDERS, *AGENT_FOLDERS)
+OWN_COMMAND_FOLDERS = ("commands", "prompts")  # beside the person's configuration
+OWN_AGENT_FOLDERS = ("agents",)
+FILE_BYTES = 64 << 10
+_MAX_LEVELS = 4
+_MAX_FILES = 500  # per folder
+_MAX_ENTRIES = 5_000
+_SUFFIX = ".md"
+
+MarkdownScope = Literal["project", "user", "plugin"]
+
+
+class FoundMarkdown(Value):
+    """One file as it was read. `root` is the folder below which its name is told.
+
+    `prefix`: stands before its name with a colon; that of a plugin. `problem`: why it could not be
+    read.
+    """
+
+    path: str
+    root: str
+    scope: MarkdownScope
+    data: bytes = b""
+    prefix: str = ""
+    problem: str = ""
+
+    @property
+    def name(self) -> str:
+        """`folder:name`, without the suffix; with the prefix of a plugin."""
+        inner = os.path.relpath(self.path, self.root).removesuffix(_SUFFIX)
+        return ":".join(filter(None, (self.prefix, *Path(inner).parts)))
+
+
+def has_markdown_folder(folder: Path) -> bool:
+    """True if a project may keep such files here. Those of a home are the person's own."""
+    return folder != Path.home() and any((folder / name).is_dir() for name in PROJECT_FOLDERS)
+
+
+def read_project_markdown(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """(path, content) of each file in a project's folder. `folder` is canonical.
+
+    Raises UsageError if there are too many or one is too large, OSError if one cannot be read.
+    """
+    if not has_markdown_folder(folder):
+        return
+    for root in (folder / name for name in PROJECT_FOLDERS):
+        if os.path.realpath(root) != str(root):
+            continue  # a link on the way may lead anywhere
+        for path in _files_below(root, follow_links=False):
+            data = read_start(open_canonical(str(path), READ_FLAGS), most_bytes=FILE_BYTES + 1)
+            if len(data) > FILE_BYTES:
+                raise UsageError(f"{path}: larger than {FILE_BYTES >> 10} KiB")
+            yield str(path), data
+
+
+def project_markdown(
+    folder: str, files: Mapping[str, bytes], roots: Iterable[str]
+) -> Iterator[FoundMarkdown]:
+    """The files among those of a trusted project folder, sorted; they are not read again."""
+    for name in roots:
+        root = str(Path(folder, name))
+        for path in sorted(files):
+            if path.startswith(f"{root}{os.sep}") and path.endswith(_SUFFIX):
+                yield FoundMarkdown(path=path, root=root, scope="project", data=files[path])
+
+
+def read_markdown_folder(
+    root: Path, *, scope: MarkdownScope = "user", prefix: str = ""
+) -> Iterator[FoundMarkdown]:
+    """The files below a folder of the person's or of an installed plugin; links are followed."""
+    try:
+        paths = list(_files_below(root, follow_links=scope == "user"))
+    except UsageError as error:
+        yield FoundMarkdown(path=str(root), root=str(root), scope=scope, problem=str(error))
+        return
+    for path in paths:
+        found = FoundMarkdown(path=str(path), root=str(root), scope=scope, prefix=prefix)
+        try:
+            data = read_bounded(path, limit_bytes=FILE_BYTES)
+        except (UsageError, OSError) as error:
+            yield _replace(found, problem=str(error))
+        else:
+            yield _replace(found, data=data)
+
+
+def _replace(found: FoundMarkdown, *, data: bytes = b"", problem: str = "") -> FoundMarkdown:
+    return FoundMarkdown(
+        path=found.path, root=found.root, scope=found.scope, prefix=found.prefix, data=data,
+        problem=problem,
+    )  # fmt: skip
+
+
+def _files_below(root: Path, *, follow_links: bool) -> Iterator[Path]:
+    """Paths of the Markdown files, sorted by level and name; hidden ones are left out."""
+    level, seen, count, files = [root], set[str](), 0, 0
+    for _ in range(_MAX_LEVELS):
+        below: list[Path] = []
+        for folder in level:
+            real = os.path.realpath(folder)
+            if real in seen:
+                continue  # links in a loop
+            seen.add(real)
+            for entry in _entries(folder):
+                count += 1
+                if count > _MAX_ENTRIES:
+                    raise UsageError(f"{root}: more than {_MAX_ENTRIES} entries")
+                if entry.is_dir(follow_symlinks=follow_links):
+                    below.append(folder / entry.name)
+                elif entry.name.endswith(_SUFFIX) and entry.is_file(follow_symlinks=follow_links):
+                    files += 1
+                    if files > _MAX_FILES:
+                        raise UsageError(f"{root}: more than {_MAX_FILES} files")
+                    yield folder / entry.name
+        level = below
+
+
+def _entries(folder: Path) -> list["os.DirEntry[str]"]:
+    try:
+        with os.scandir(folder) as entries:
+            shown = [entry for entry in entries if not entry.name.startswith(".")]
+    except OSError:
+        return []  # not there, or not readable: it gives nothing
+    return sorted(shown, key=lambda entry: entry.name)
