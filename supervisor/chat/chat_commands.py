@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 from rich.style import Style
@@ -41,9 +42,9 @@ from .slash_commands import (
     SlashCommand,
 )
 from .status_page import mcp_lines, status_lines
-from .twin_commands import TwinOutput, run_twin
+from .twin_commands import TWIN_LIMIT_S, TwinOutput, run_twin
 
-_INIT = (Path(__file__).parent / "init_prompt.md").read_text(encoding="utf-8").strip()
+_INIT_LIMIT_S = 660.0  # longer than the deadline of the run that looks at the project
 
 _SANDBOXES: dict[str, SandboxMode] = {
     "read-only": "read-only", "workspace-write": "workspace-write",
@@ -92,7 +93,7 @@ class ChatCommands:
         self._current, self._print, self._confirmation = current, print_parts, confirmation
         self._environment, self._width, self._own = environment, width, own
         self._always: dict[str, Callable[[], Awaitable[None]]] = {  # also without a run
-            "init": lambda: current.send(_INIT),
+            "init": self._init,
             "skills": lambda: self._twin(["skills", "list"]),
             "model": lambda: self._twin(["models", "list"]),
             "resume": lambda: self._twin(["ps", "--limit", "10"]),
@@ -172,6 +173,23 @@ class ChatCommands:
                 return
             await self._request(run, msgspec.structs.replace(request, widen=True))
 
+    async def _init(self) -> None:
+        """Show a draft of AGENTS.md, and write exactly this draft after a yes."""
+        attached = self._current.attached
+        where = [] if attached is None else ["-C", attached.view().cwd]
+        self._lines(["  an explorer looks at the project; this may take some minutes"])
+        with TemporaryDirectory(prefix="swarm-init-") as folder:
+            draft = Path(folder) / "AGENTS.md"
+            words = ["init", *where, "--save-draft", str(draft)]
+            shown = await self._run_twin(words, limit_s=_INIT_LIMIT_S)
+            self._print(twin_parts(["init"], shown, diff=True))
+            if shown.exit_code or not draft.exists():
+                return
+            if await self._confirmation.ask("Write AGENTS.md as shown above?"):
+                await self._twin(["init", *where, "--draft", str(draft), "--yes"], diff=True)
+            else:
+                self._lines(["  nothing was written"])
+
     async def _undo(self, call: SlashCall, run: str, agent: AgentView | None) -> None:
         """Show what would be taken back, and do it after a yes."""
         twin = twin_arguments(call, run, agent)
@@ -198,8 +216,10 @@ class ChatCommands:
     async def _twin(self, arguments: list[str], *, diff: bool = False) -> None:
         self._print(twin_parts(arguments, await self._run_twin(arguments), diff=diff))
 
-    async def _run_twin(self, arguments: list[str]) -> TwinOutput:
-        return await run_twin(arguments, environment=self._environment, columns=self._width())
+    async def _run_twin(self, arguments: list[str], *, limit_s: float = TWIN_LIMIT_S) -> TwinOutput:
+        return await run_twin(
+            arguments, environment=self._environment, columns=self._width(), limit_s=limit_s
+        )
 
 
 def twin_parts(

@@ -65,7 +65,7 @@ SLASH_COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("tools", "", "what the agent's role says and may use"),
     SlashCommand("skills", "", "the skills that agents have here"),
     SlashCommand("mcp", "", "the MCP servers that the agent may use, and its calls"),
-    SlashCommand("init", "", "let the agent write AGENTS.md for this project"),
+    SlashCommand("init", "", "draft AGENTS.md for this project; shown before it is written"),
     SlashCommand("name", "NAME", "give the run a name, to find it again", 1),
     SlashCommand("new", "", "another conversation; this run goes on"),
     SlashCommand("resume", "[RUN]", "open another run; alone: list them", 1),

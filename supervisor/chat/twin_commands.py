@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..console.safe_text import clean_block
 
-_LIMIT_S = 60.0
+TWIN_LIMIT_S = 60.0
 _MOST_BYTES = 256 << 10
 _PREFIX = "swarm: "
 
@@ -30,8 +30,9 @@ async def run_twin(
     environment: Mapping[str, str],
     columns: int,
     cwd: str | None = None,
+    limit_s: float = TWIN_LIMIT_S,
 ) -> TwinOutput:
-    """Run one command to its end, at most a minute. Never raises for what it does."""
+    """Run one command to its end, at most `limit_s` seconds. Never raises for what it does."""
     # -P: nothing of the present folder is imported
     command = [sys.executable, "-P", "-m", "swarm.supervisor.cli.entry", *arguments]
     process = await asyncio.create_subprocess_exec(
@@ -44,11 +45,11 @@ async def run_twin(
         start_new_session=True,  # Ctrl-C on the terminal is meant for the conversation
     )
     try:
-        out, err = await asyncio.wait_for(process.communicate(), _LIMIT_S)
+        out, err = await asyncio.wait_for(process.communicate(), limit_s)
     except TimeoutError:
         process.kill()
         await process.wait()
-        return TwinOutput(1, "", f"`swarm {arguments[0]}` took longer than {_LIMIT_S:g} s")
+        return TwinOutput(1, "", f"`swarm {arguments[0]}` took longer than {limit_s:g} s")
     return TwinOutput(process.returncode or 0, _text(out), _text(err))
 
 

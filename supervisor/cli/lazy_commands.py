@@ -91,6 +91,7 @@ LAZY_COMMANDS: dict[str, LazyCommand] = {
     ),
     "rm": LazyCommand("run_list_commands", "Delete runs that have ended."),
     "prune": LazyCommand("run_list_commands", "Delete old runs and keep the newest."),
+    "init": LazyCommand("init_command", "Draft AGENTS.md for a project, and show it first."),
     "models": LazyCommand(
         "models_commands", "List known models, download model files, try a model."
     ),
