@@ -255,6 +255,16 @@ class PluginTable(Value):
     enabled: bool | None = None
 
 
+class MarketplaceTable(Value):
+    """`[marketplaces.NAME]`."""
+
+    source_type: Literal["git", "local", "archive"] = "local"
+    source: str = ""
+    ref: str | None = None
+    last_updated: str | None = None
+    last_revision: str | None = None
+
+
 class SkillsTable(Value):
     """`[skills]`."""
 
@@ -307,6 +317,7 @@ class Config(ModelKeys):
     skills: SkillsTable = SkillsTable()
     # of the person's own layers; a project's only selects and restricts
     plugins: dict[str, PluginTable] = {}
+    marketplaces: dict[str, MarketplaceTable] = {}
     # Codex's shape; every layer's hooks run (`hooks/hook_file.py` reads each layer's own table)
     hooks: Toml = {}
     mcp_servers: dict[str, McpServerTable] = {}
@@ -343,7 +354,7 @@ _CODEX = """
     forced_login_method cli_auth_credentials_store mcp_oauth_credentials_store
     mcp_oauth_callback_port mcp_oauth_callback_url history sqlite_home log_dir analytics
     feedback check_for_update_on_startup otel apps
-    marketplaces notice file_opener hide_agent_reasoning show_raw_agent_reasoning
+    notice file_opener hide_agent_reasoning show_raw_agent_reasoning
     disable_paste_burst tui experimental_use_unified_exec_tool
     experimental_use_freeform_apply_patch profiles projects windows
 """

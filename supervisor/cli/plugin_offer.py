@@ -14,7 +14,7 @@ from swarm.roles.config.toml_edit import ConfigEdit
 from swarm.roles.config.trust import save_trust_decision
 from swarm.roles.plugins.plugin_id import PluginId, parse_plugin_id, version_key
 from swarm.roles.plugins.plugin_parts import changed_files
-from swarm.roles.plugins.plugin_store import PluginStore
+from swarm.roles.plugins.plugin_store import LockedPlugin, PluginStore
 
 from ..console.safe_text import clean_line
 from ..console.terminal import is_ci, is_terminal
@@ -58,9 +58,15 @@ def installed_plugin(store: PluginStore, text: str) -> InstalledPlugin:
 
 def check_allowed(one: InstalledPlugin) -> None:
     """Raises UsageError if the requirements do not allow the plugin."""
-    why = refused_plugin(str(one.plugin_id), one.locked, find_requirements(os.environ))
+    check_id_allowed(one.plugin_id, one.locked.marketplace_source or one.locked.source)
+
+
+def check_id_allowed(plugin_id: PluginId, source: str) -> None:
+    """Raises UsageError if the requirements do not allow this plugin from this source."""
+    locked = LockedPlugin(version="", folder="", digest="", marketplace_source=source)
+    why = refused_plugin(str(plugin_id), locked, find_requirements(os.environ))
     if why is not None:
-        raise UsageError(f"the plugin {one.plugin_id} cannot be used: {why}")
+        raise UsageError(f"the plugin {plugin_id} cannot be used: {why}")
 
 
 def offer_plugin(store: PluginStore, staged: StagedPlugin, *, yes: bool, enable: bool) -> None:

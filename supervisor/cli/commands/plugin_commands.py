@@ -25,7 +25,8 @@ from ..run_setup.plugin_layers import InstalledPlugin, read_installed
 from ..run_setup.plugin_summary import describe_plugin, plugin_title
 from ..run_setup.run_settings import load_config_here
 from .config_edit_commands import edit_user_config
-from .plugin_add_command import add
+from .plugin_add_command import add, update
+from .plugin_marketplace_commands import marketplace
 
 _YES = click.option("-y", "--yes", is_flag=True, help="Trust without a question; for scripts.")
 _JSON = click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
@@ -177,4 +178,5 @@ def disable(name: str) -> None:
     click.echo(f"Disabled plugin `{one.plugin_id}`.")
 
 
-plugin.add_command(add)
+for command in (add, update, marketplace):
+    plugin.add_command(command)
