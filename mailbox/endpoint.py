@@ -308,21 +308,24 @@ class ReliableEndpoint:
 
     def _ack_later(self, peer: bytes) -> None:
         if not self._acks_deferred:
-            self._deferred_until = self._ack_wait_scope.deadline = trio.current_time() + ACK_DELAY_S
+            self._defer_acks_until(trio.current_time() + ACK_DELAY_S)
         self._acks_deferred[peer] = None
+
+    def _defer_acks_until(self, deadline: float) -> None:
+        self._deferred_until = self._ack_wait_scope.deadline = deadline
 
     def _clear_ack_due(self, peer: bytes) -> None:
         self._acks_due.pop(peer, None)
         if peer in self._acks_deferred:
             del self._acks_deferred[peer]
             if not self._acks_deferred:
-                self._deferred_until = self._ack_wait_scope.deadline = math.inf
+                self._defer_acks_until(math.inf)
 
     def _flush_deferred_acks(self) -> None:
         """Make the deferred acks due now."""
         self._acks_due |= self._acks_deferred
         self._acks_deferred.clear()
-        self._deferred_until = self._ack_wait_scope.deadline = math.inf
+        self._defer_acks_until(math.inf)
 
     def send_due_acks(self) -> None:
         """Send the acks that no envelope has carried yet."""

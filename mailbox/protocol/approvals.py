@@ -8,6 +8,7 @@ from typing import Literal
 
 from .base import Tagged, Value
 from .changes import FileChange
+from .elicitation import ElicitationAction
 from .mcp import McpAnnotations
 from .parsed_command import ParsedCommand
 
@@ -26,6 +27,7 @@ Cause = Literal[
     "question",  # the model asks a person something
     "mcp_tool",  # it would call a tool of an MCP server
     "hook",  # a hook wants it to be asked about
+    "elicitation",  # an MCP server asks a person something
 ]
 
 
@@ -121,6 +123,7 @@ AnyAction = (
     | McpToolAction
     | PermissionsAction
     | QuestionsAction
+    | ElicitationAction
 )
 
 

@@ -3,6 +3,7 @@
 import msgspec
 
 from .base import Tagged, Value
+from .elicitation import ElicitationAction, ElicitationAnswer
 from .events import Goodbye, Heartbeat, Hello, Warned
 from .mcp import McpOutcome, McpQuestion, McpTools
 from .ops import Shutdown
@@ -76,6 +77,32 @@ class ServerLogged(Tagged):
     text: str
 
 
+class PersonAsked(Tagged):
+    """A server asks a person something during calls. The reply is `PersonAnswered`.
+
+    The question belongs to the first of `requests`; a server may leave open for which of its calls
+    it asks, so the others are those that may be meant too.
+    """
+
+    question: int  # unique in one process of the hub
+    requests: tuple[int, ...]  # `CallTool.request`
+    action: ElicitationAction
+
+
+class QuestionWithdrawn(Tagged):
+    """Nobody waits for the answer any more."""
+
+    question: int
+
+
+class PersonAnswered(Tagged):
+    """A person's answer to a server's question; `content` is a JSON object."""
+
+    question: int
+    answer: ElicitationAnswer
+    content: bytes = b"{}"
+
+
 class HubOrder(Value):
     """What `swarm mcp` asks of the hub's code, outside of a run; "" as `tool`: list the tools."""
 
@@ -85,12 +112,23 @@ class HubOrder(Value):
     tool: str = ""
     arguments: bytes = b"{}"
     question: McpQuestion | None = None  # in place of a tool
+    # to a form that the server asks for during the call, by field; None: it is declined
+    answers: dict[str, tuple[str, ...]] | None = None
 
 
 AnyHubEvent = (
-    Hello | Heartbeat | Goodbye | Warned | ToolsListed | ToolCalled | CallProgressed | ServerLogged
+    Hello
+    | Heartbeat
+    | Goodbye
+    | Warned
+    | ToolsListed
+    | ToolCalled
+    | CallProgressed
+    | ServerLogged
+    | PersonAsked
+    | QuestionWithdrawn
 )
-AnyHubOp = Shutdown | ListTools | CallTool | AskServers | CancelCall | ReleaseAgent
+AnyHubOp = Shutdown | ListTools | CallTool | AskServers | CancelCall | ReleaseAgent | PersonAnswered
 
 encode_hub_event = msgspec.msgpack.Encoder().encode
 decode_hub_event = msgspec.msgpack.Decoder(AnyHubEvent).decode

@@ -4,17 +4,32 @@ import asyncio
 from contextlib import suppress
 from typing import Protocol
 
-from acp.schema import PermissionOption, RequestPermissionResponse, ToolCallUpdate
+from acp.schema import (
+    AcceptElicitationResponse,
+    CancelElicitationResponse,
+    DeclineElicitationResponse,
+    PermissionOption,
+    RequestPermissionResponse,
+    ToolCallUpdate,
+)
+from msgspec.structs import replace
 
 from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.form_values import form_schema
 from swarm.mailbox.protocol.approvals import ApprovalRequest, QuestionsAction
 from swarm.mailbox.protocol.control import ResolveApproval
+from swarm.mailbox.protocol.elicitation import ElicitationAction
 from swarm.mailbox.protocol.records import ApprovalRequested, ApprovalResolved, Record
 
 from ..client import LiveRun
+from ..console.elicitation_description import elicitation_lines, may_skip, questions_of
 from .permission_requests import (
+    SKIPPED,
     approval_answer,
     chosen_label,
+    field_options,
+    filled_form,
+    page_options,
     permission_call,
     permission_options,
     question_call,
@@ -28,6 +43,13 @@ class AsksPermission(Protocol):
     async def ask(
         self, session_id: str, call: ToolCallUpdate, options: list[PermissionOption]
     ) -> RequestPermissionResponse: ...
+
+    @property
+    def shows_forms(self) -> bool: ...
+
+    async def fill_in(
+        self, session_id: str, message: str, schema: dict[str, object]
+    ) -> AcceptElicitationResponse | DeclineElicitationResponse | CancelElicitationResponse: ...
 
 
 class ApprovalQuestions:
@@ -71,6 +93,8 @@ class ApprovalQuestions:
         with suppress(SwarmError):
             if isinstance(request.action, QuestionsAction):
                 answer = await self._ask_questions(approval_id, request.action)
+            elif isinstance(request.action, ElicitationAction):
+                answer = await self._ask_form(approval_id, agent, request)
             else:
                 call = permission_call(agent, request, approval_id)
                 chosen = await self._choose(call, permission_options(request))
@@ -83,6 +107,33 @@ class ApprovalQuestions:
         for question in action.questions:
             call = question_call(question, approval_id)
             label = chosen_label(question, await self._choose(call, question_options(question)))
+            if label is None:
+                return ResolveApproval(approval_id=approval_id, approve=False)
+            answers[question.id] = (label,)
+        return ResolveApproval(approval_id=approval_id, approve=True, answers=answers)
+
+    async def _ask_form(
+        self, approval_id: str, agent: str, request: ApprovalRequest
+    ) -> ResolveApproval:
+        """A server's form, as one where the editor shows forms, else field by field."""
+        action = request.action
+        assert isinstance(action, ElicitationAction)
+        if not action.fields:
+            call = permission_call(agent, request, approval_id)
+            return approval_answer(approval_id, await self._choose(call, page_options(action)))
+        if self._editor.shows_forms:
+            message = "\n".join(elicitation_lines(replace(action, fields=())))
+            schema = form_schema(action.fields)
+            filled = await self._editor.fill_in(self._run.run_id, message, schema)
+            return filled_form(approval_id, action, filled)
+        answers: dict[str, tuple[str, ...]] = {}
+        for question in questions_of(action):
+            call = question_call(question, approval_id)
+            options = field_options(question, can_skip=may_skip(action, question.id))
+            chosen = await self._choose(call, options) if options else None
+            if chosen == SKIPPED:
+                continue
+            label = chosen_label(question, chosen)
             if label is None:
                 return ResolveApproval(approval_id=approval_id, approve=False)
             answers[question.id] = (label,)

@@ -6,10 +6,15 @@ from typing import TypeAlias
 from acp import RequestError
 from acp.interfaces import Client
 from acp.schema import (
+    AcceptElicitationResponse,
     AvailableCommandsUpdate,
+    CancelElicitationResponse,
     ClientCapabilities,
     ConfigOptionUpdate,
     CurrentModeUpdate,
+    DeclineElicitationResponse,
+    ElicitationFormSessionMode,
+    OtherElicitationResponse,
     PermissionOption,
     RequestPermissionResponse,
     ToolCallUpdate,
@@ -29,7 +34,7 @@ class EditorClient:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._reads_files = self._has_terminals = False
+        self._reads_files = self._has_terminals = self._shows_forms = False
 
     def learn(self, abilities: ClientCapabilities | None) -> None:
         """Take over what the editor says that it can do."""
@@ -37,10 +42,31 @@ class EditorClient:
             return
         self._reads_files = bool(abilities.fs is not None and abilities.fs.read_text_file)
         self._has_terminals = bool(abilities.terminal)
+        forms = abilities.elicitation
+        self._shows_forms = forms is not None and forms.form is not None
 
     @property
     def has_terminals(self) -> bool:
         return self._has_terminals
+
+    @property
+    def shows_forms(self) -> bool:
+        return self._shows_forms
+
+    async def fill_in(
+        self, session_id: str, message: str, schema: dict[str, object]
+    ) -> AcceptElicitationResponse | DeclineElicitationResponse | CancelElicitationResponse:
+        """Show a form and wait for its answer. Raises SwarmError without one."""
+        mode = ElicitationFormSessionMode.model_validate(
+            {"sessionId": session_id, "requestedSchema": schema}
+        )
+        try:
+            response = await self._client.create_elicitation(message=message, mode=mode)
+        except _FAULTS as error:
+            raise SwarmError(f"the editor did not answer: {error}") from error
+        if isinstance(response, OtherElicitationResponse):
+            raise SwarmError("the editor gave an answer that is not known")
+        return response
 
     async def show(self, session_id: str, update: AnyUpdate) -> None:
         """Raises ConnectionError if the editor has gone."""

@@ -1,10 +1,18 @@
 """Approvals as `session/request_permission`: the question, the answers, what each covers. Pure."""
 
 from acp.helpers import text_block, tool_content
-from acp.schema import PermissionOption, ToolCallUpdate
+from acp.schema import (
+    AcceptElicitationResponse,
+    CancelElicitationResponse,
+    DeclineElicitationResponse,
+    PermissionOption,
+    ToolCallUpdate,
+)
 
+from swarm.mailbox.form_values import FormAnswerRefused, as_typed, form_content
 from swarm.mailbox.protocol.approvals import ApprovalRequest, PersonQuestion
 from swarm.mailbox.protocol.control import ResolveApproval
+from swarm.mailbox.protocol.elicitation import ElicitationAction
 
 from ..console.approval_description import (
     approval_detail_lines,
@@ -13,6 +21,7 @@ from ..console.approval_description import (
     describe_cause,
 )
 
+SKIPPED = "skip"
 _KINDS = {"command": "execute", "patch": "edit", "network": "fetch"}  # by the action's tag
 
 
@@ -67,6 +76,48 @@ def question_options(question: PersonQuestion) -> list[PermissionOption]:
         PermissionOption(option_id=f"{number}", name=option.label, kind="allow_once")
         for number, option in enumerate(question.options)
     ]
+
+
+def field_options(question: PersonQuestion, *, can_skip: bool) -> list[PermissionOption]:
+    """The answers to a field of a form; () if it needs a text that nobody can type here."""
+    options = question_options(question)
+    if can_skip:
+        name = "Keep the default, or leave it out"
+        options.append(PermissionOption(option_id=SKIPPED, name=name, kind="allow_once"))
+    if options:
+        options.append(PermissionOption(option_id="deny", name="Decline", kind="reject_once"))
+    return options
+
+
+def page_options(action: ElicitationAction) -> list[PermissionOption]:
+    """The answers to a server that wants a page opened, or only a yes."""
+    yes = f"Yes, I open {action.host} myself" if action.url else "Yes"
+    return [
+        PermissionOption(option_id="once", name=yes, kind="allow_once"),
+        PermissionOption(option_id="deny", name="Decline", kind="reject_once"),
+        PermissionOption(option_id="abort", name="Dismiss", kind="reject_once"),
+    ]
+
+
+def filled_form(
+    approval_id: str,
+    action: ElicitationAction,
+    filled: AcceptElicitationResponse | DeclineElicitationResponse | CancelElicitationResponse,
+) -> ResolveApproval:
+    """What the answer to a form means; what does not fit the form is a no."""
+    match filled:
+        case AcceptElicitationResponse():
+            content: dict[str, object] = dict(filled.content or {})
+            answers = as_typed(content)
+            try:
+                form_content(action.fields, answers)
+            except FormAnswerRefused as error:
+                return ResolveApproval(approval_id=approval_id, approve=False, reason=str(error))
+            return ResolveApproval(approval_id=approval_id, approve=True, answers=answers)
+        case DeclineElicitationResponse():
+            return ResolveApproval(approval_id=approval_id, approve=False)
+        case CancelElicitationResponse():
+            return ResolveApproval(approval_id=approval_id, approve=False, abort=True)
 
 
 def question_call(question: PersonQuestion, approval_id: str) -> ToolCallUpdate:

@@ -9,6 +9,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.form_values import FormAnswerRefused, form_content
 from swarm.mailbox.protocol.approvals import (
     ApprovalGrant,
     ApprovalRequest,
@@ -16,6 +17,7 @@ from swarm.mailbox.protocol.approvals import (
     QuestionsAction,
 )
 from swarm.mailbox.protocol.control import AnyControlReply, Done, Refused, ResolveApproval
+from swarm.mailbox.protocol.elicitation import ElicitationAction
 from swarm.mailbox.protocol.requests import Decided
 
 from ..console.reduce_run import shrink_request
@@ -27,6 +29,7 @@ from .refusal_texts import aborted_text, denied_text
 
 _MAX_REASON = 2_000
 _MAX_ANSWER = 8_000
+_MAX_CHOSEN = 100
 
 
 class AnswerEffects(Protocol):
@@ -96,6 +99,8 @@ class ApprovalAnswers:
             return await self._deny(entry, answer)
         if isinstance(entry.request.action, QuestionsAction):
             return await self._reply(entry, entry.request.action, answer)
+        if isinstance(entry.request.action, ElicitationAction):
+            return await self._fill_in(entry, entry.request.action, answer)
         grant_id = self._broker.next_grant_id()
         grant = make_grant(grant_id, entry.agent, entry.request, answer.scope)
         if isinstance(grant, str):
@@ -129,14 +134,17 @@ class ApprovalAnswers:
 
     async def _deny(self, entry: OpenApproval, answer: ResolveApproval) -> AnyControlReply:
         reason = cut_text(answer.reason.strip(), _MAX_REASON)
-        if answer.abort:
+        is_form = isinstance(entry.request.action, ElicitationAction)
+        if answer.abort and is_form:
+            decided = Decided(outcome="aborted", by="person", text=reason or "dismissed")
+        elif answer.abort:
             text = aborted_text(entry.request, reason)
             decided = Decided(outcome="aborted", by="person", text=text)
         else:
             text = denied_text(entry.request, reason)
             decided = Decided(outcome="denied", by="person", text=text)
         await self._resolve_and_wait(entry, decided)
-        ended = "; its turn ends" if answer.abort else ""
+        ended = "; its turn ends" if answer.abort and not is_form else ""
         return Done(message=f"denied {entry.approval_id} of {entry.agent}{ended}")
 
     async def _reply(
@@ -165,6 +173,26 @@ class ApprovalAnswers:
             entry, Decided(outcome="approved", by="person", answers=answers)
         )
         return Done(message=f"answered {entry.approval_id} of {entry.agent}")
+
+    async def _fill_in(
+        self, entry: OpenApproval, action: ElicitationAction, answer: ResolveApproval
+    ) -> AnyControlReply:
+        """Answer an MCP server's form, or agree to open its page."""
+        name = entry.approval_id
+        if answer.scope != "once":
+            why = "an answer to a server's question is for that question alone"
+            return Refused(message=f"{name}: {why}", exit_code=2)
+        answers = {
+            field: tuple(cut_text(text, _MAX_ANSWER) for text in texts[:_MAX_CHOSEN])
+            for field, texts in answer.answers.items()
+        }
+        try:
+            form_content(action.fields, answers)
+        except FormAnswerRefused as error:
+            return Refused(message=f"{name}: {error}; --answer FIELD=TEXT", exit_code=2)
+        decided = Decided(outcome="approved", by="person", answers=answers)
+        await self._resolve_and_wait(entry, decided)
+        return Done(message=f"answered {name} of {entry.agent}: sent to {action.server}")
 
     async def _resolve_and_wait(self, entry: OpenApproval, decided: Decided) -> None:
         self._broker.resolve(entry, decided)

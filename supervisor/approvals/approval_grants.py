@@ -24,6 +24,7 @@ from swarm.mailbox.protocol.approvals import (
     Scope,
 )
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.elicitation import ElicitationAction
 from swarm.mailbox.protocol.records import ApprovalRequested, ApprovalResolved, GrantGiven, Record
 
 _SHELLS = frozenset({"sh", "bash", "zsh", "dash"})
@@ -198,7 +199,7 @@ def make_grant(
     action = request.action
     if scope == "once":
         return None
-    if isinstance(action, QuestionsAction):
+    if isinstance(action, QuestionsAction | ElicitationAction):
         return "an answer to a question is for that question alone"
     whole_run = scope == "always" or isinstance(action, NetworkAction)
     path, below = (ROOT_PATH, True) if whole_run else (agent, scope == "subtree")

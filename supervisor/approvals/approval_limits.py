@@ -19,6 +19,7 @@ from swarm.mailbox.protocol.approvals import (
     QuestionOption,
     QuestionsAction,
 )
+from swarm.mailbox.protocol.elicitation import ElicitationAction, FormChoice, FormField
 
 MAX_OPEN = 64  # requests of one agent at once
 MAX_OPEN_IN_RUN = 256  # the run's snapshot holds them all and is limited in size
@@ -29,6 +30,7 @@ _WORDS = 400
 _MAX_FILES = 500
 _MAX_PATHS = 64
 _MAX_QUESTIONS, _MAX_OPTIONS = 3, 12
+_MAX_FIELDS, _MAX_CHOICES, _URL = 30, 100, 2_000
 
 
 def cut_text(text: str, limit: int) -> str:
@@ -80,6 +82,8 @@ def _cut_action(action: AnyAction) -> AnyAction:
         case QuestionsAction(questions=questions):
             kept = tuple(_cut_question(one) for one in questions[:_MAX_QUESTIONS])
             return replace(action, questions=kept)
+        case ElicitationAction():
+            return _cut_elicitation(action)
 
 
 def _cut_words(argv: tuple[str, ...]) -> tuple[str, ...]:
@@ -131,6 +135,30 @@ def _cut_question(question: PersonQuestion) -> PersonQuestion:
         header=cut_text(question.header, 40),
         question=cut_text(question.question, _REASON),
         options=options,
+    )
+
+
+def _cut_elicitation(action: ElicitationAction) -> ElicitationAction:
+    """The hub has bounded it already; this holds for whatever it sends."""
+    return replace(
+        action,
+        message=cut_text(action.message, _REASON),
+        url=cut_text(action.url, _URL),
+        tool=cut_text(action.tool, _WORDS),
+        fields=tuple(_cut_field(one) for one in action.fields[:_MAX_FIELDS]),
+    )
+
+
+def _cut_field(field: FormField) -> FormField:
+    choices = tuple(
+        FormChoice(value=cut_text(one.value, _WORDS), title=cut_text(one.title, _WORDS))
+        for one in field.choices[:_MAX_CHOICES]
+    )
+    return replace(
+        field,
+        title=cut_text(field.title, _WORDS),
+        description=cut_text(field.description, _WORDS),
+        choices=choices,
     )
 
 

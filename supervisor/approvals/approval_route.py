@@ -10,6 +10,7 @@ from typing import Literal
 
 from swarm.mailbox.protocol.approvals import ApprovalRequest, PermissionsAction, QuestionsAction
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.elicitation import ElicitationAction
 from swarm.mailbox.protocol.limits import Limits
 
 
@@ -36,7 +37,7 @@ def choose_route(request: ApprovalRequest, limits: Limits) -> ApprovalRoute:
             return NoReviewer(why="nobody can be asked in this run")
         case "guardian":
             pass
-    if isinstance(request.action, QuestionsAction):
+    if isinstance(request.action, QuestionsAction | ElicitationAction):
         return NoReviewer(why="only a person could answer, and this run is watched by a reviewer")
     if limits.approval != "on-request":
         return NoReviewer(
@@ -55,6 +56,10 @@ def _closed_by_granular(request: ApprovalRequest, limits: Limits) -> NoReviewer 
         if granular.request_permissions:
             return None
         return NoReviewer(why="AskForApproval::Granular.request_permissions is false")
+    if isinstance(request.action, ElicitationAction):
+        if granular.mcp_elicitations:
+            return None
+        return NoReviewer(why="AskForApproval::Granular.mcp_elicitations is false")
     if request.cause == "rule":
         if granular.rules:
             return None

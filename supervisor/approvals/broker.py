@@ -20,6 +20,7 @@ from swarm.mailbox.protocol.approvals import (
     QuestionsAction,
     Scope,
 )
+from swarm.mailbox.protocol.elicitation import ElicitationAction
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.records import (
     AnyRecordBody,
@@ -143,7 +144,9 @@ class Broker:
 
     def _is_allowed_by_hook(self, agent: str, request: ApprovalRequest) -> bool:
         """A hook of this run approves a single action; no question of a model, no lasting right."""
-        is_action = not isinstance(request.action, QuestionsAction | PermissionsAction)
+        is_action = not isinstance(
+            request.action, QuestionsAction | PermissionsAction | ElicitationAction
+        )
         return is_action and request.allowed_by_hook in self._settings.hooks_for(agent)
 
     async def _approve_by_hook(self, entry: OpenApproval) -> Decided:

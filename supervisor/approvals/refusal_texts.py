@@ -15,6 +15,7 @@ from swarm.mailbox.protocol.approvals import (
     PermissionsAction,
     QuestionsAction,
 )
+from swarm.mailbox.protocol.elicitation import ElicitationAction
 
 _NO_OTHER_WAY = (
     "Do not try to reach the same by other means. Find a way that needs no approval, or say in "
@@ -37,6 +38,8 @@ def subject_of(action: AnyAction) -> str:
             return "permissions"
         case QuestionsAction():
             return "questions"
+        case ElicitationAction():
+            return "a question of an MCP server"
 
 
 def denied_text(request: ApprovalRequest, reason: str) -> str:
@@ -60,6 +63,8 @@ def timed_out_text(request: ApprovalRequest, seconds: float) -> str:
 
 def unavailable_text(request: ApprovalRequest, why: str) -> str:
     """Nobody can be asked."""
+    if isinstance(request.action, ElicitationAction):
+        return why
     if isinstance(request.action, QuestionsAction):
         return (
             "request_user_input was cancelled before receiving a response: "
@@ -80,6 +85,8 @@ def withdrawn_text(request: ApprovalRequest) -> str:
     """The agent is gone or its turn is over; only people read this."""
     if isinstance(request.action, QuestionsAction):
         return "request_user_input was cancelled before receiving a response"
+    if isinstance(request.action, ElicitationAction):
+        return "the question of the MCP server was withdrawn: its call has ended"
     return f"{subject_of(request.action)} not approved: the question was withdrawn"
 
 

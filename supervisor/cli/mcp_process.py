@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from typing import NamedTuple
 
 import msgspec
 
@@ -26,11 +27,19 @@ from .run_setup.run_settings import find_cwd, key_variables, load_config_here
 _PROGRAM = ("-P", "-m", "swarm.worker.hub.hub_cli")
 
 
+class ServerCall(NamedTuple):
+    """A call that a person typed; `answers` as in `HubOrder`."""
+
+    server: str
+    tool: str
+    arguments: bytes = b"{}"
+    answers: dict[str, tuple[str, ...]] | None = None
+
+
 def ask_hub(
     names: tuple[str, ...],
     *,
-    tool: str = "",
-    arguments: bytes = b"{}",
+    call: ServerCall | None = None,
     question: McpQuestion | None = None,
 ) -> bytes:
     """One request to these servers, or to all that are enabled; the reply as MessagePack.
@@ -42,13 +51,10 @@ def ask_hub(
     folder = tempfile.mkdtemp(prefix="swarm-mcp-")
     try:
         order = _order(names, folder)
-        order = msgspec.structs.replace(
-            order,
-            server=names[0] if tool or question is not None else "",
-            tool=tool,
-            arguments=arguments,
-            question=question,
-        )
+        if call is not None:
+            order = msgspec.structs.replace(order, **call._asdict())
+        elif question is not None:
+            order = msgspec.structs.replace(order, server=names[0], question=question)
         done = subprocess.run(
             [sys.executable, *_PROGRAM], input=msgspec.msgpack.encode(order),
             stdout=subprocess.PIPE, check=False,
@@ -65,9 +71,9 @@ def list_server_tools(names: tuple[str, ...]) -> McpTools:
     return msgspec.msgpack.decode(ask_hub(names), type=McpTools)
 
 
-def call_server_tool(server: str, tool: str, arguments: bytes) -> McpOutcome:
+def call_server_tool(call: ServerCall) -> McpOutcome:
     """Call a tool once. Raises as `ask_hub`."""
-    reply = ask_hub((server,), tool=tool, arguments=arguments)
+    reply = ask_hub((call.server,), call=call)
     return msgspec.msgpack.decode(reply, type=McpOutcome)
 
 

@@ -22,8 +22,10 @@ from swarm.mailbox.protocol.approvals import (
     PermissionsAction,
     QuestionsAction,
 )
+from swarm.mailbox.protocol.elicitation import ElicitationAction
 from swarm.mailbox.protocol.records import ApprovalRequested, ApprovalResolved, GrantGiven, Reviewed
 
+from .elicitation_description import describe_elicitation, elicitation_lines
 from .number_format import render_count, render_span, render_usd
 from .record_description import describe_changes, describe_meanings
 from .safe_text import clean_block, clean_line, first_line
@@ -40,6 +42,7 @@ _CAUSES = {
     "commit": "it would write the repository's own data",
     "network": "it would reach a host that is not allowed yet",
     "question": "the model asks",
+    "elicitation": "an MCP server asks a person",
     "hook": "a hook wants it to be asked about",
     "mcp_tool": "it would call a tool of an MCP server that may change something or reach out",
 }
@@ -63,6 +66,8 @@ def action_kind(action: AnyAction) -> str:
             return "permissions"
         case QuestionsAction():
             return "questions"
+        case ElicitationAction():
+            return "elicitation"
         case _:
             assert_never(action)
 
@@ -81,6 +86,8 @@ def describe_action(action: AnyAction) -> str:
             text = describe_permissions(permissions)
         case QuestionsAction(questions=questions):
             text = "; ".join(one.question for one in questions)
+        case ElicitationAction():
+            text = describe_elicitation(action)
         case _:
             assert_never(action)
     return clean_line(text, limit=200)
@@ -96,7 +103,7 @@ def describe_permissions(permissions: ExtraPermissions) -> str:
 
 def can_grant_repeatedly(request: ApprovalRequest) -> bool:
     """True if an approval can be granted for longer than once."""
-    if isinstance(request.action, QuestionsAction):
+    if isinstance(request.action, QuestionsAction | ElicitationAction):
         return False
     own_right = isinstance(request.action, PermissionsAction) or request.cause == "commit"
     return own_right or bool(request.keys)
@@ -112,7 +119,8 @@ def describe_pending(pending: PendingApproval) -> str:
     kind, what = action_kind(pending.request.action), describe_action(pending.request.action)
     if pending.reviewer == "guardian":
         return clean_line(f"reviewed now: {what}")
-    head = "needs an answer" if kind == "questions" else "needs approval"
+    is_question = kind in ("questions", "elicitation")
+    head = "needs an answer" if is_question else "needs approval"
     return clean_line(f"{head} {pending.approval_id}: {what}")
 
 
@@ -126,6 +134,8 @@ def approval_detail_lines(request: ApprovalRequest, *, most: int = _MOST_LINES) 
     action = request.action
     if isinstance(action, QuestionsAction):
         return _question_lines(action)
+    if isinstance(action, ElicitationAction):
+        return elicitation_lines(action)
     lines = [f"why: {describe_cause(request)}", *_preview_lines(request)]
     body: list[str] = []
     if isinstance(action, CommandAction):
@@ -262,6 +272,9 @@ def approval_request_lines(body: ApprovalRequested, *, run: str) -> list[str]:
     lines = [f"needs approval {name}: {kind}: {what}", *approval_detail_lines(body.request)]
     if kind == "questions":
         return [*lines, f"answer: swarm approve {run} {name} --answer QUESTION=TEXT"]
+    if isinstance(body.request.action, ElicitationAction) and body.request.action.fields:
+        lines.append(f"answer: swarm approve {run} {name} --answer FIELD=TEXT")
+        return [*lines, f"or: swarm deny {run} {name}"]
     lines.append(f"answer: swarm approve {run} {name}")
     return [*lines, f"or: swarm deny {run} {name} --reason TEXT"]
 

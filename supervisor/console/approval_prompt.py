@@ -9,9 +9,10 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from swarm.mailbox.protocol.approvals import PendingApproval, PersonQuestion, QuestionsAction
+from swarm.mailbox.protocol.approvals import AnyAction, PendingApproval, PersonQuestion
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.control import ResolveApproval
+from swarm.mailbox.protocol.elicitation import ElicitationAction
 
 from .approval_description import (
     action_kind,
@@ -19,6 +20,7 @@ from .approval_description import (
     can_grant_repeatedly,
     describe_action,
 )
+from .elicitation_description import elicitation_lines, may_skip, questions_of
 from .safe_text import clean_line
 
 KEYS_IGNORED_S = 0.4  # keys are ignored for this long after a question appears
@@ -30,6 +32,8 @@ _KINDS = {
     "network": "wants to reach a host",
     "permissions": "wants more rights",
     "questions": "asks you",
+    "elicitation": "uses an MCP server that asks you",
+    "mcp_tool_call": "wants to call a tool of an MCP server",
 }
 Mode = Literal["keys", "reason", "text"]
 _ANSWERS = {  # key → the answer, without its id
@@ -95,7 +99,7 @@ def handle_key(state: PromptState, key: str, *, now: float) -> PromptStep:
         return PromptStep(state=state)
     if state.mode != "keys":
         return _edit_text(state, pending, key)
-    if isinstance(pending.request.action, QuestionsAction):
+    if questions_of(pending.request.action):
         return _choose(state, pending, pending.request.action, key)
     return _decide(state, pending, key)
 
@@ -127,13 +131,13 @@ def _submit_text(state: PromptState, pending: PendingApproval) -> PromptStep:
         answer = ResolveApproval(approval_id=pending.approval_id, approve=False, reason=text)
         return _send(state, answer)
     action = pending.request.action
-    if not text or not isinstance(action, QuestionsAction):
+    if not text or not questions_of(action):
         return PromptStep(state=replace(state, mode="keys", typed=""))
     return _answer(state, pending, action, text)
 
 
 def _choose(
-    state: PromptState, pending: PendingApproval, action: QuestionsAction, key: str
+    state: PromptState, pending: PendingApproval, action: AnyAction, key: str
 ) -> PromptStep:
     question = unanswered_question(state, action)
     if question is None:
@@ -141,6 +145,8 @@ def _choose(
     if key.isascii() and key.isdigit() and 1 <= int(key) <= len(question.options):
         return _answer(state, pending, action, question.options[int(key) - 1].label)
     match key:
+        case "k" if may_skip(action, question.id):
+            return _answer(state, pending, action, "")
         case "o":
             return PromptStep(state=replace(state, mode="text", typed=""))
         case "n" | "x":
@@ -150,13 +156,13 @@ def _choose(
 
 
 def _answer(
-    state: PromptState, pending: PendingApproval, action: QuestionsAction, text: str
+    state: PromptState, pending: PendingApproval, action: AnyAction, text: str
 ) -> PromptStep:
-    """Add one answer; the last one sends all answers."""
+    """Add one answer, "" for a field's default; the last one sends all answers."""
     question = unanswered_question(state, action)
     if question is None:
         return PromptStep(state=state)
-    answers = {**state.answers, question.id: (text,)}
+    answers = {**state.answers, question.id: (text,) if text else ()}
     state = replace(state, answers=answers, mode="keys", typed="")
     if unanswered_question(state, action) is not None:
         return PromptStep(state=state)
@@ -177,9 +183,9 @@ def apply_reply(state: PromptState, approval_id: str, text: str, *, refused: boo
     return replace(state, sent="" if refused else state.sent, answers=fresh, notice=text)
 
 
-def unanswered_question(state: PromptState, action: QuestionsAction) -> PersonQuestion | None:
-    """The first of the model's questions without an answer."""
-    return next((one for one in action.questions if one.id not in state.answers), None)
+def unanswered_question(state: PromptState, action: AnyAction) -> PersonQuestion | None:
+    """The first question, or field, without an answer."""
+    return next((one for one in questions_of(action) if one.id not in state.answers), None)
 
 
 def available_keys(pending: PendingApproval) -> list[tuple[str, str]]:
@@ -188,6 +194,8 @@ def available_keys(pending: PendingApproval) -> list[tuple[str, str]]:
     kind = action_kind(request.action)
     if kind == "questions":
         return [("o", "other answer"), ("n", "no answer"), ("x", "end its turn")]
+    if isinstance(request.action, ElicitationAction):
+        return _form_keys(request.action)
     keys = [("y", "once")]
     if kind == "network":
         keys += [("s", "for all agents of this run")]
@@ -198,6 +206,13 @@ def available_keys(pending: PendingApproval) -> list[tuple[str, str]]:
         rule = clean_line(" ".join(request.proposed_prefix), limit=60)
         keys.append(("a", f"always: saves a rule for `{rule}`"))
     return [*keys, ("n", "no"), ("d", "no, because …"), ("x", "no, and end its turn")]
+
+
+def _form_keys(action: ElicitationAction) -> list[tuple[str, str]]:
+    ends = [("n", "decline"), ("x", "dismiss it")]
+    if not action.fields:
+        return [("y", "yes, I open it" if action.url else "yes"), *ends]
+    return [("o", "type the answer"), ("k", "keep the default, or leave it out"), *ends]
 
 
 def panel_lines(state: PromptState) -> list[str]:
@@ -211,7 +226,11 @@ def panel_lines(state: PromptState) -> list[str]:
     more = len(state.queue) - 1
     behind = f" ({more} more {'waits' if more == 1 else 'wait'})" if more else ""
     lines = [f"{pending.approval_id} {who} {_KINDS[kind]}{behind}"]
-    if isinstance(request.action, QuestionsAction):
+    if isinstance(request.action, ElicitationAction):  # its fields come one after the other
+        about = elicitation_lines(replace(request.action, fields=()))
+        lines += [f"  {line}" for line in about]
+        lines += _question_lines(state, request.action)
+    elif questions_of(request.action):
         lines += _question_lines(state, request.action)
     else:
         lines += [f"  {describe_action(request.action)}"]
@@ -221,7 +240,7 @@ def panel_lines(state: PromptState) -> list[str]:
     return lines
 
 
-def _question_lines(state: PromptState, action: QuestionsAction) -> list[str]:
+def _question_lines(state: PromptState, action: AnyAction) -> list[str]:
     question = unanswered_question(state, action)
     if question is None:
         return []

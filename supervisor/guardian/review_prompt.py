@@ -26,6 +26,7 @@ from swarm.mailbox.protocol.approvals import (
 )
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.changes import FileChange
+from swarm.mailbox.protocol.elicitation import ElicitationAction
 
 from .review_transcript import (
     EMPTY,
@@ -72,6 +73,7 @@ _CAUSES: dict[Cause, str] = {
     "commit": "it would write the repository's own data",
     "network": "it would reach a host that is not allowed yet",
     "question": "a question to the user",
+    "elicitation": "a question of an MCP server to the user",
     "hook": "a hook of the person or the project wants it to be asked about",
     "mcp_tool": "it would call a tool of an MCP server that may change something or reach out",
 }
@@ -216,6 +218,8 @@ def action_object(request: ApprovalRequest) -> dict[str, Json]:
                 "permissions": _permissions(permissions),
             }
             return {**asked, "reason": request.reason} if request.reason else asked
+        case ElicitationAction():
+            raise NotReviewable("a question of an MCP server can only be answered by the user")
         case QuestionsAction():
             raise NotReviewable("a question to the user can only be answered by the user")
         case _:

@@ -6,7 +6,8 @@ is never sent twice.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -22,6 +23,9 @@ from swarm.mailbox.protocol.hub import (
     CallTool,
     CancelCall,
     ListTools,
+    PersonAnswered,
+    PersonAsked,
+    QuestionWithdrawn,
     ReleaseAgent,
     ServerLogged,
     ToolCalled,
@@ -39,7 +43,9 @@ from swarm.mailbox.protocol.mcp import (
     ReadMcpResource,
 )
 from swarm.mailbox.protocol.spec import HubSpec
+from swarm.mailbox.resting_limit import RestingLimit
 
+from ..agents.agent_record import Agent
 from ..agents.agent_start import hidden_folders, hidden_paths
 from ..processes.child_spec import ChildSpec
 from ..processes.process_types import Child, ProcessEnd, SpawnError
@@ -51,6 +57,7 @@ from .log_files import ServerLogFiles
 MARGIN_S = 30.0  # on top of a server's own limits: the hub gives up first
 MAX_PROGRESS = 200  # characters of one line
 _MAX_STARTS = 4  # of hubs, for one listing
+_MAX_QUESTIONS = 256  # of servers, and withdrawals, that nobody has taken yet
 _HUB_GONE = (
     "the process that is connected to MCP servers died while the call ran. It may or may not have "
     "had its effect; look before you repeat it"
@@ -74,8 +81,20 @@ class _OpenRequest:
         self.answered.set()
 
 
+class OpenCall:
+    """A call of an agent that the hub works on. Its limit rests while a person is asked."""
+
+    def __init__(self, agent: Agent, request: CallMcpTool, *, limit_s: float) -> None:
+        self.agent, self.server, self.call_id = agent, request.server, request.call_id
+        self.limit = RestingLimit(limit_s)
+        self.ended = trio.Event()
+
+
 class HubManager:
-    """Owns the hub's process, if the run needs one."""
+    """Owns the hub's process, if the run needs one.
+
+    `questions` yields what servers ask people, and None when the hub has died.
+    """
 
     def __init__(self, running: RunContext, *, first_epoch: int) -> None:
         self._run, self._epoch = running, first_epoch
@@ -91,6 +110,12 @@ class HubManager:
         self._logs = ServerLogFiles(running.paths.mcp_logs, running.journal.redactor)
         self._failure = ""  # why there will be no hub any more
         self._open: dict[int, _OpenRequest] = {}
+        self._calls: dict[int, OpenCall] = {}
+        asked: tuple[
+            trio.MemorySendChannel[PersonAsked | QuestionWithdrawn | None],
+            trio.MemoryReceiveChannel[PersonAsked | QuestionWithdrawn | None],
+        ] = trio.open_memory_channel(_MAX_QUESTIONS)
+        self._asked, self.questions = asked
         self._numbers = count(1)
 
     async def run(self) -> None:
@@ -128,6 +153,7 @@ class HubManager:
 
     def _on_end(self) -> None:
         self.process.dismiss()
+        self._pass_on(None)
         opened, self._open = self._open, {}
         for request in opened.values():
             request.answer(None)
@@ -166,10 +192,18 @@ class HubManager:
             case ServerLogged(server=name, text=text):
                 if name in self.servers:
                     self._logs.append(name, text)
+            case PersonAsked() | QuestionWithdrawn():
+                self._pass_on(event)
             case Warned():
                 self._warn(event.message)
             case Hello() | Heartbeat() | Goodbye():
                 return
+
+    def _pass_on(self, event: PersonAsked | QuestionWithdrawn | None) -> None:
+        try:
+            self._asked.send_nowait(event)
+        except trio.WouldBlock:
+            self._warn("MCP servers ask too much at once: a question of one of them is lost")
 
     def _answer(self, number: int, reply: _Reply) -> None:
         if (request := self._open.pop(number, None)) is not None:
@@ -198,20 +232,23 @@ class HubManager:
                 break
         return McpTools(failures=tuple(McpFailure(server=one, reason=why) for one in names))
 
-    async def call(
-        self, agent_id: str, request: CallMcpTool, on_progress: OnProgress
-    ) -> McpOutcome:
+    async def call(self, agent: Agent, request: CallMcpTool, on_progress: OnProgress) -> McpOutcome:
         """Call a tool, at most once. Cancelling it tells the server."""
         server, number = self.servers[request.server], next(self._numbers)
         order = CallTool(
             request=number,
-            agent=agent_id,
+            agent=agent.plan.agent_id,
             server=request.server,
             tool=request.tool,
             arguments=request.arguments,
         )
         limit_s = 2 * server.tool_timeout_s + server.startup_timeout_s + MARGIN_S
-        return await self._outcome(number, order, limit_s=limit_s, on_progress=on_progress)
+        open_call = self._calls[number] = OpenCall(agent, request, limit_s=limit_s)
+        try:
+            return await self._outcome(number, order, open_call.limit, on_progress)
+        finally:
+            del self._calls[number]
+            open_call.ended.set()
 
     async def ask(
         self, agent_id: str, names: tuple[str, ...], question: ListMcpResources | ReadMcpResource
@@ -221,24 +258,24 @@ class HubManager:
         order = AskServers(request=number, agent=agent_id, servers=names, question=question)
         servers = [self.servers[name] for name in names]
         limits = [one.tool_timeout_s + one.startup_timeout_s for one in servers]
-        return await self._outcome(number, order, limit_s=max(limits, default=0.0) + MARGIN_S)
+        limit = RestingLimit(max(limits, default=0.0) + MARGIN_S)
+        return await self._outcome(number, order, limit)
 
     async def _outcome(
         self,
         number: int,
         order: AnyHubOp,
-        *,
-        limit_s: float,
+        limit: RestingLimit,
         on_progress: OnProgress | None = None,
     ) -> McpOutcome:
-        with trio.move_on_after(limit_s):
+        with limit.scope:
             reply = await self._ask(number, order, on_progress)
             if isinstance(reply, McpOutcome):
                 return reply
             if self._failure:
                 return McpOutcome(state="failed", message=self._failure)
             return McpOutcome(state="interrupted", message=_HUB_GONE)
-        return McpOutcome(state="timed_out", message=f"no answer within {limit_s:g} s")
+        return McpOutcome(state="timed_out", message=f"no answer within {limit.limit_s:g} s")
 
     async def _ask(
         self, number: int, order: AnyHubOp, on_progress: OnProgress | None = None
@@ -260,6 +297,23 @@ class HubManager:
             raise
         finally:
             self._open.pop(number, None)
+
+    def open_calls(self, numbers: tuple[int, ...]) -> tuple[OpenCall, ...]:
+        """Those of these calls that still run."""
+        return tuple(self._calls[one] for one in numbers if one in self._calls)
+
+    @contextmanager
+    def resting(self, calls: tuple[OpenCall, ...]) -> Iterator[None]:
+        """The limits of these calls do not count within the block."""
+        with ExitStack() as limits:
+            for one in calls:
+                limits.enter_context(one.limit.resting())
+            yield
+
+    async def send_answer(self, answer: PersonAnswered) -> None:
+        """Tell the hub; one that has died asked for nothing."""
+        if self.process.identity:
+            await self.process.send(encode_hub_op(answer))
 
     async def release_agent(self, agent_id: str) -> None:
         """The agent's process has ended: servers that are its own end, too."""

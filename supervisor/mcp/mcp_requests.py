@@ -101,7 +101,7 @@ class McpEndpoint:
         if len(request.arguments) > MAX_ARGUMENT_BYTES:
             return RequestRefused(message="the arguments are over 1 MiB")
         show = partial(self._show_progress, agent, request.server)
-        outcome = await self._hub.call(agent.plan.agent_id, request, show)
+        outcome = await self._hub.call(agent, request, show)
         return await self._stored.keep(outcome, over_bytes=request.keep_over_bytes)
 
     async def _ask(

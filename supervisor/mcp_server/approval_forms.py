@@ -5,9 +5,11 @@ An answer holds once or for the session. `always` would write rule files, which 
 
 from collections.abc import Mapping
 
+from swarm.mailbox.form_values import FormAnswerRefused, as_typed, form_content, form_schema
 from swarm.mailbox.protocol.approvals import PendingApproval, PersonQuestion, QuestionsAction
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.control import ResolveApproval
+from swarm.mailbox.protocol.elicitation import ElicitationAction
 
 from ..console.approval_description import (
     approval_detail_lines,
@@ -35,7 +37,7 @@ def approval_form(pending: PendingApproval) -> ApprovalForm:
     """The form for one pending approval."""
     request = pending.request
     lines = [f"{pending.agent} wants: {describe_action(request.action)}"]
-    if isinstance(request.action, QuestionsAction):
+    if isinstance(request.action, QuestionsAction | ElicitationAction):
         lines = [f"{pending.agent} asks:"]
     lines += approval_detail_lines(request)
     return ApprovalForm(message="\n".join(lines), schema=_schema(pending))
@@ -46,6 +48,8 @@ def _schema(pending: PendingApproval) -> dict[str, object]:
     if isinstance(action, QuestionsAction):
         asked = {one.id: _question_field(one) for one in action.questions}
         return {"type": "object", "properties": asked, "required": list(asked)}
+    if isinstance(action, ElicitationAction) and action.fields:
+        return form_schema(action.fields)
     names = [name for name in _TITLES if name != "approve_session"
              or can_grant_repeatedly(pending.request)]  # fmt: skip
     field = {
@@ -76,6 +80,8 @@ def form_answer(
     if not accepted:
         return ResolveApproval(approval_id=wanted, approve=False, reason="the person declined")
     action = pending.request.action
+    if isinstance(action, ElicitationAction) and action.fields:
+        return checked_answer(wanted, action, content)
     if not isinstance(action, QuestionsAction):
         return decided(pending, str(content.get("decision", "")))
     answers: dict[str, tuple[str, ...]] = {}
@@ -85,6 +91,18 @@ def form_answer(
             return ResolveApproval(approval_id=wanted, approve=False, reason="left unanswered")
         answers[question.id] = (_label(question, answer),)
     return ResolveApproval(approval_id=wanted, approve=True, answers=answers)
+
+
+def checked_answer(
+    approval_id: str, action: ElicitationAction, content: Mapping[str, object]
+) -> ResolveApproval:
+    """The answer to a server's form; what does not fit the form is a no."""
+    answers = as_typed(content)
+    try:
+        form_content(action.fields, answers)
+    except FormAnswerRefused as error:
+        return ResolveApproval(approval_id=approval_id, approve=False, reason=str(error))
+    return ResolveApproval(approval_id=approval_id, approve=True, answers=answers)
 
 
 def _label(question: PersonQuestion, answer: str) -> str:

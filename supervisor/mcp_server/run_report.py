@@ -7,9 +7,11 @@ from swarm.mailbox.ids import short_id
 from swarm.mailbox.protocol.approvals import PendingApproval, QuestionsAction
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.control import AgentView, RunView
+from swarm.mailbox.protocol.elicitation import ElicitationAction
 
 from ..client import TurnResult
 from ..console.approval_description import approval_detail_lines, describe_action, describe_cause
+from ..console.elicitation_description import questions_of
 from ..console.safe_text import clean_block, clean_line
 from ..runs.run_list import RunSummary
 
@@ -99,10 +101,8 @@ def _doing(agent: AgentView) -> str:
 
 def report_approval(pending: PendingApproval) -> ApprovalReport:
     action = pending.request.action
-    asks = isinstance(action, QuestionsAction)
-    questions = (
-        tuple(one.id for one in action.questions) if isinstance(action, QuestionsAction) else ()
-    )
+    asks = isinstance(action, QuestionsAction | ElicitationAction)
+    questions = tuple(one.id for one in questions_of(action))
     details = approval_detail_lines(pending.request)
     return ApprovalReport(
         id=pending.approval_id, agent=pending.agent, action=describe_action(action),

@@ -6,15 +6,19 @@ the reply as MessagePack. Servers start, run in the sandbox and end as they do i
 
 import logging
 import sys
+from collections.abc import Mapping
 from typing import cast
 
 import msgspec
 import trio
 
+from swarm.mailbox.form_values import FormAnswerRefused, form_content
+from swarm.mailbox.protocol.elicitation import ElicitationAction
 from swarm.mailbox.protocol.hub import AskServers, HubOrder
 from swarm.mailbox.protocol.mcp import McpFailure, McpOutcome, McpTool, McpTools
 
 from ..exec.launcher_client import LauncherLink, fork_launcher, open_launcher
+from .call_questions import PersonReply
 from .hub_process import server_opener, with_names
 from .server_logs import ServerLogs
 from .server_pool import PooledCall, ServerPool
@@ -24,9 +28,34 @@ from .server_session import ServerFailed, SessionContext
 _AGENT = "person"
 
 
+class GivenAnswers:
+    """An `AsksPerson` whose person has answered in advance, or has not: then all is declined."""
+
+    def __init__(self, answers: Mapping[str, tuple[str, ...]] | None) -> None:
+        self._answers = answers
+
+    async def ask(self, requests: tuple[int, ...], action: ElicitationAction) -> PersonReply:
+        """What was not named has its default; no web page is agreed to."""
+        if self._answers is None or action.url:
+            return _declined(action, "give --answer FIELD=TEXT, or --answer-defaults")
+        try:
+            content = form_content(action.fields, self._answers)
+        except FormAnswerRefused as error:
+            return _declined(action, str(error))
+        return PersonReply("accept", msgspec.json.encode(content))
+
+
+def _declined(action: ElicitationAction, why: str) -> PersonReply:
+    names = ", ".join(one.name for one in action.fields)
+    what = action.url or f"a form ({names})"
+    sys.stderr.write(f"swarm: {action.server} asked for {what}: declined: {why}\n")
+    return PersonReply("decline")
+
+
 async def _serve(order: HubOrder, link: LauncherLink) -> McpTools | McpOutcome:
     async with open_launcher(link) as launcher, trio.open_nursery() as nursery:
-        context = SessionContext(order.spec, order.credentials, launcher, ServerLogs())
+        answers = GivenAnswers(order.answers)
+        context = SessionContext(order.spec, order.credentials, launcher, ServerLogs(), answers)
         opener = server_opener(context)
         servers = order.spec.servers
         pool = ServerPool(servers, opener, nursery)

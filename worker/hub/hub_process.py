@@ -26,6 +26,7 @@ from swarm.mailbox.protocol.hub import (
     CallTool,
     CancelCall,
     ListTools,
+    PersonAnswered,
     ReleaseAgent,
     ToolCalled,
     ToolsListed,
@@ -39,6 +40,7 @@ from swarm.mailbox.protocol.spec import HubSpec
 from ..exec.launcher_client import LauncherLink, open_launcher
 from ..process.lifeline import watch_lifeline
 from .call_progress import ProgressLimit
+from .person_questions import PersonQuestions
 from .server_logs import ServerLogs
 from .server_pool import OpenServer, PooledCall, ServerPool
 from .server_questions import ask_servers
@@ -86,9 +88,9 @@ async def _run(
             open_dealer(spec.endpoint, spec.identity, epoch=spec.epoch) as supervisor,
             open_launcher(link) as launcher,
         ):
-            logs = ServerLogs()
-            opener = server_opener(SessionContext(spec, credentials, launcher, logs))
-            await HubProcess(spec, supervisor, opener, logs).run()
+            logs, questions = ServerLogs(), PersonQuestions(supervisor)
+            opener = server_opener(SessionContext(spec, credentials, launcher, logs, questions))
+            await HubProcess(spec, supervisor, opener, logs, questions).run()
         nursery.cancel_scope.cancel()
     return 0
 
@@ -117,10 +119,15 @@ class HubProcess:
     """
 
     def __init__(
-        self, spec: HubSpec, supervisor: Mailbox, open_server: OpenServer, logs: ServerLogs
+        self,
+        spec: HubSpec,
+        supervisor: Mailbox,
+        open_server: OpenServer,
+        logs: ServerLogs,
+        questions: PersonQuestions,
     ) -> None:
         self._spec, self._supervisor, self._open = spec, supervisor, open_server
-        self._logs = logs
+        self._logs, self._questions = logs, questions
         self._running: dict[int, trio.CancelScope] = {}
         self._work = trio.CancelScope()
         self._grace_s = _GOODBYE_LIMIT_S
@@ -173,6 +180,8 @@ class HubProcess:
                         scope.cancel()
                 case ReleaseAgent(agent=agent):
                     pool.release_agent(agent)
+                case PersonAnswered():
+                    self._questions.take_answer(order)
                 case _:
                     assert_never(order)
 
@@ -207,7 +216,7 @@ class HubProcess:
 
         async def call() -> McpOutcome:
             arguments = cast("dict[str, object]", msgspec.json.decode(order.arguments))
-            use = PooledCall(order.tool, arguments, ProgressLimit(tell).note)
+            use = PooledCall(order.tool, arguments, ProgressLimit(tell).note, order.request)
             return await pool.call(order.server, order.agent, use)
 
         await self._serve(order.request, call)

@@ -15,6 +15,7 @@ from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.mcp import McpOutcome, McpQuestion, McpServer, McpTool
 
 from .call_progress import OnProgress
+from .running_call import RunningCall
 from .server_session import CallInterrupted, LiveServer, ServerFailed
 
 MAX_FAILURES = 5  # in a row; then it is not started again for a while
@@ -31,6 +32,7 @@ class PooledCall(NamedTuple):
     tool: str
     arguments: Mapping[str, object]
     on_progress: OnProgress
+    request: int = 0  # the supervisor's number of it
 
 
 class PooledServer:
@@ -211,19 +213,19 @@ class ServerPool:
         """The outcome, and whether the call may be repeated."""
         known: McpTool | None = None
         limit_s = self._servers[name].tool_timeout_s if name in self._servers else 0.0
+        text = f"no answer within {limit_s:g} s (tool_timeout_sec); the server was told to stop"
+        outcome = McpOutcome(state="timed_out", message=text)
         try:
             async with self._used(name, agent) as (pooled, live):
                 tools = await live.current_tools()
                 known = next((one for one in tools if one.tool == call.tool), None)
                 if known is None:
                     raise ServerFailed(f"the server has no enabled tool `{call.tool}`")
-                with trio.fail_after(limit_s):
-                    outcome = await live.call(call.tool, call.arguments, call.on_progress)
-                pooled.note_success()
+                running = RunningCall(call.request, call.tool, limit_s=limit_s)
+                with running.limit.scope:
+                    outcome = await live.call(running, call.arguments, call.on_progress)
+                    pooled.note_success()
                 return outcome, False
-        except trio.TooSlowError:
-            text = f"no answer within {limit_s:g} s (tool_timeout_sec); the server was told to stop"
-            return McpOutcome(state="timed_out", message=text), False
         except CallInterrupted as error:
             repeats = known is not None and known.annotations.idempotent is True
             text = (

@@ -15,7 +15,7 @@ import httpx2
 import mcp_types
 import msgspec
 import trio
-from mcp.client.session import ClientSession
+from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from pydantic import FileUrl
@@ -32,8 +32,11 @@ from swarm.mailbox.protocol.spec import HubSpec
 
 from ..exec.launcher_client import LauncherClient
 from .call_progress import OnProgress, clean_line, describe_progress
+from .call_questions import AsksPerson, CallQuestions
 from .call_result import convert_result
+from .call_rounds import CallRounds, PageRequired
 from .prompt_arguments import PromptMisused
+from .running_call import RunningCall
 from .server_content import answer_question
 from .server_logs import ServerLogs
 from .server_process import open_server_process, server_environment
@@ -64,6 +67,7 @@ class SessionContext(NamedTuple):
     credentials: Mapping[str, str]
     launcher: LauncherClient
     logs: ServerLogs
+    person: AsksPerson
 
 
 class _Session(ClientSession):
@@ -74,6 +78,7 @@ class _Session(ClientSession):
         self._root = Path(server.cwd or context.spec.cwd)
         self.is_list_stale = False  # the server has said that its tools have changed
         self._listeners: list[OnProgress] = []  # of the calls that run
+        self.questions = CallQuestions(server, context.person)
         super().__init__(
             streams.reader,
             streams.writer,
@@ -81,11 +86,17 @@ class _Session(ClientSession):
             logging_callback=self._keep_log,
             message_handler=self._note_change,
             list_roots_callback=None if server.url else self._give_roots,
+            elicitation_callback=self._elicit,
         )
 
     async def _give_roots(self, context: object) -> mcp_types.ListRootsResult:
         """The folder of a stdio server; one on another machine has no use for it."""
         return mcp_types.ListRootsResult(roots=[mcp_types.Root(uri=FileUrl(self._root.as_uri()))])
+
+    async def _elicit(
+        self, context: ClientRequestContext, params: mcp_types.ElicitRequestParams
+    ) -> mcp_types.ElicitResult | mcp_types.ErrorData:
+        return await self.questions.elicit(params)
 
     async def _note_change(self, message: object) -> None:
         if isinstance(message, mcp_types.ToolListChangedNotification):
@@ -126,7 +137,7 @@ class LiveServer(Protocol):
         ...
 
     async def call(
-        self, tool: str, arguments: Mapping[str, object], on_progress: OnProgress
+        self, call: RunningCall, arguments: Mapping[str, object], on_progress: OnProgress
     ) -> McpOutcome:
         """Call a tool; cancelling tells the server. Raises ServerFailed, CallInterrupted."""
         ...
@@ -212,19 +223,24 @@ class ServerSession:
         self.ended.set()
 
     async def call(
-        self, tool: str, arguments: Mapping[str, object], on_progress: OnProgress
+        self, call: RunningCall, arguments: Mapping[str, object], on_progress: OnProgress
     ) -> McpOutcome:
         started = trio.current_time()
 
         async def note(progress: float, total: float | None, message: str | None) -> None:
             on_progress(describe_progress(progress, total, message))
 
-        with self._session.log_shown(on_progress):
-            result = await self._answered(
-                partial(
-                    self._session.call_tool, tool, dict(arguments) or None, progress_callback=note
-                )
-            )
+        session = self._session
+        send = partial(
+            session.call_tool,
+            call.tool,
+            dict(arguments) or None,
+            progress_callback=note,
+            allow_input_required=True,
+        )
+        rounds = CallRounds(session, session.questions)
+        with session.log_shown(on_progress):
+            result = await self._answered(partial(rounds.complete, call, send))
         return convert_result(result, duration_s=trio.current_time() - started)
 
     async def ask(self, question: McpQuestion) -> McpOutcome:
@@ -249,7 +265,7 @@ class ServerSession:
         except httpx2.HTTPError as error:
             self.end(str(error))
             raise CallInterrupted(f"the connection to the server failed: {error}") from error
-        except PromptMisused as error:
+        except (PromptMisused, PageRequired) as error:
             raise ServerFailed(str(error)) from error
         except (RuntimeError, ValueError) as error:
             raise ServerFailed(_why(error)) from error

@@ -19,7 +19,7 @@ from .server_process import ServerProcess
 
 MAX_LINE_BYTES = 32 << 20
 MAX_GARBAGE_LINES = 1_000
-MAX_NOTIFICATIONS = 5_000  # within `_WINDOW_S`
+MAX_NOTIFICATIONS = 5_000  # and requests, within `_WINDOW_S`
 _WINDOW_S = 5.0
 _ANSWER_ID = re.compile(rb'"id"\s*:\s*([0-9]{1,15})\b')
 _HEAD_BYTES = 256
@@ -70,7 +70,7 @@ class LineReader:
             message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValueError:
             return self._read_garbage(line)
-        if isinstance(message, mcp_types.JSONRPCNotification):
+        if isinstance(message, mcp_types.JSONRPCNotification | mcp_types.JSONRPCRequest):
             self._count_notification(now)
         return SessionMessage(message)
 

@@ -15,6 +15,7 @@ from swarm.mailbox.errors import UsageError
 from swarm.mailbox.ids import short_id
 from swarm.mailbox.protocol.approvals import PendingApproval, Scope
 from swarm.mailbox.protocol.control import Approvals, Done, ListApprovals, ResolveApproval
+from swarm.mailbox.protocol.elicitation import ElicitationAction
 
 from ...console.approval_description import (
     action_kind,
@@ -36,8 +37,8 @@ from ..run_choice import (
     take_run_wanted,
     yes_option,
 )
+from ..typed_answers import MAX_CHARS, parse_answers
 
-_MAX_WORDS = 8_000
 _MAX_DETAIL_LINES = 100  # of a script or a diff; `--json` has everything that the run reports
 
 
@@ -86,7 +87,7 @@ def approvals(run: str | None, *, last: bool, as_json: bool, all_projects: bool)
 @click.option("--always", is_flag=True, help="Save the proposed rule in your rules/default.rules.")
 @click.option(
     "--answer", "answers", multiple=True, metavar="QUESTION=TEXT",
-    help="To a model's question, by its id; repeat for several.",
+    help="To a question or a form's field, by its name; repeat for several.",
 )  # fmt: skip
 @all_projects_option
 @yes_option
@@ -115,7 +116,7 @@ def approve(
     here, approval_id = _find_approval(wanted, approval, last=last)
     scope = msgspec.convert(chosen[0] if chosen else "once", Scope)
     _send_resolution(here, ResolveApproval(
-        approval_id=approval_id, approve=True, scope=scope, answers=_answers(answers)
+        approval_id=approval_id, approve=True, scope=scope, answers=parse_answers(answers)
     ))  # fmt: skip
 
 
@@ -124,7 +125,7 @@ def approve(
 @click.argument("approval", metavar="ID", required=False)
 @click.option("--last", is_flag=True, help="The newest run; then only ID is given.")
 @click.option("--reason", default="", metavar="TEXT", help="Told to the agent.")
-@click.option("--abort", is_flag=True, help="End the agent's turn too.")
+@click.option("--abort", is_flag=True, help="End the agent's turn too; dismiss a server's form.")
 @all_projects_option
 @yes_option
 def deny(
@@ -145,8 +146,8 @@ def deny(
     Example:
       swarm deny 4f21c0aa a3 --reason "Use the test database."
     """
-    if len(reason) > _MAX_WORDS:
-        raise UsageError(f"the reason is over {_MAX_WORDS} characters")
+    if len(reason) > MAX_CHARS:
+        raise UsageError(f"the reason is over {MAX_CHARS} characters")
     wanted = take_run_wanted(run, given)
     here, approval_id = _find_approval(wanted, approval, last=last)
     _send_resolution(here, ResolveApproval(
@@ -182,19 +183,6 @@ def _send_resolution(here: RunPaths, request: ResolveApproval) -> None:
         click.echo(clean_line(reply.message), err=True)
 
 
-def _answers(given: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """`QUESTION=TEXT` with the question's id; several texts for one question are all kept."""
-    found: dict[str, tuple[str, ...]] = {}
-    for one in given:
-        name, equals, text = one.partition("=")
-        if not equals or not name.strip() or not text.strip():
-            raise UsageError(f"--answer {one!r}: say QUESTION=TEXT")
-        if len(text) > _MAX_WORDS:
-            raise UsageError(f"--answer {name}: over {_MAX_WORDS} characters")
-        found[name.strip()] = (*found.get(name.strip(), ()), text.strip())
-    return found
-
-
 def _approval_lines(entry: PendingApproval) -> list[str]:
     request = entry.request
     age = render_age(time.time() - entry.asked_at) if entry.asked_at else ""
@@ -215,6 +203,10 @@ def _answer_options(entry: PendingApproval) -> str:
     request = entry.request
     if action_kind(request.action) == "questions":
         return "answer with --answer QUESTION=TEXT"
+    if isinstance(request.action, ElicitationAction):
+        if not request.action.fields:
+            return "`swarm approve` agrees, `swarm deny` declines"
+        return "answer with --answer FIELD=TEXT; a field with a default needs none"
     more: list[str] = []
     if can_grant_repeatedly(request):
         more += ["--session", "--subtree"]

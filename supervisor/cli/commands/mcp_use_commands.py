@@ -22,6 +22,7 @@ from ...runs.paths import find_run, find_user_paths, paths_of_run
 from ..lazy_commands import ColorCommand
 from ..printing import print_columns, print_json
 from ..run_setup.run_settings import load_config_here
+from ..typed_answers import parse_answers
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
 _MAX_LOG_BYTES = 2 << 20
@@ -55,15 +56,30 @@ def list_tools(name: str | None, *, as_json: bool) -> int:
 @click.argument("server")
 @click.argument("tool")
 @click.argument("arguments", default="{}")
+@click.option(
+    "--answer", "answers", multiple=True, metavar="FIELD=TEXT",
+    help="If the server asks for a form: the answer to a field; repeat for several.",
+)  # fmt: skip
+@click.option("--answer-defaults", is_flag=True, help="Answer its forms with their defaults.")
 @_JSON
-def call_tool(server: str, tool: str, arguments: str, *, as_json: bool) -> int:
+def call_tool(
+    server: str,
+    tool: str,
+    arguments: str,
+    *,
+    answers: tuple[str, ...],
+    answer_defaults: bool,
+    as_json: bool,
+) -> int:
     """Call a tool once, as an agent would, but without an approval; exit code 1 if it failed.
+
+    What the server asks meanwhile is declined, unless an answer is given here.
 
     \b
     Example:
       swarm mcp call time get_current_time '{"timezone": "UTC"}'
     """
-    from ..mcp_process import call_server_tool
+    from ..mcp_process import ServerCall, call_server_tool
 
     try:
         given: object = msgspec.json.decode(arguments)
@@ -71,7 +87,8 @@ def call_tool(server: str, tool: str, arguments: str, *, as_json: bool) -> int:
         raise UsageError(f"the arguments are no JSON: {error}") from error
     if not isinstance(given, dict):
         raise UsageError("the arguments must be a JSON object")
-    outcome = call_server_tool(server, tool, arguments.encode())
+    typed = parse_answers(answers) if answers or answer_defaults else None
+    outcome = call_server_tool(ServerCall(server, tool, arguments.encode(), typed))
     if as_json:
         print_json(msgspec.to_builtins(outcome))
     elif outcome.state != "completed":
