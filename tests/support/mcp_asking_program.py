@@ -1,6 +1,7 @@
 """An MCP server over stdio, written without any SDK, that asks the person things. Run as a program.
 
-Tools: `ask` (sends `elicitation/create` with its argument `params`, gives back the answer),
+Tools: `ask` (sends `elicitation/create` with its argument `params`, or for a form of
+`fields` fields; gives back the answer),
 `ask_often` (asks `times` times; counts the answers by kind), `page_first` (needs a
 page to be opened before it can be called) and `done` (says that page `id` is done). Marks as
 `mcp_server_program.py`.
@@ -24,6 +25,14 @@ FORM = {
         "required": ["name", "colour"],
     },
 }
+
+
+def form_of(fields: int | None) -> dict[str, Any]:
+    """A form of so many fields; without a number the usual one."""
+    if fields is None:
+        return FORM
+    named = {f"f{at}": {"type": "string"} for at in range(fields)}
+    return {"message": "all", "requestedSchema": {"type": "object", "properties": named}}
 
 
 def mark(text: str) -> None:
@@ -54,7 +63,7 @@ def call(name: str, given: dict[str, Any]) -> Any:
     mark(f"call {name}")
     match name:
         case "ask":
-            return ask("q", given.get("params") or FORM)
+            return ask("q", given.get("params") or form_of(given.get("fields")))
         case "ask_often":
             counts: dict[str, int] = {}
             for at in range(given["times"]):
