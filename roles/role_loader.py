@@ -65,22 +65,13 @@ class UnusableRole(UsageError):
     """A role file is invalid, or sets something that cannot be enforced."""
 
 
-def load_roles(
-    layers: Sequence[Layer],
-    required: Requirements = NO_REQUIREMENTS,
-    *,
-    of_plugins: Sequence[FoundMarkdown] = (),
-) -> Roles:
+def load_roles(layers: Sequence[Layer], required: Requirements = NO_REQUIREMENTS) -> Roles:
     """Built-in roles, then those of each layer, lowest first; a higher layer's role wins.
 
     A layer's declared roles (`[agents.NAME]`) come before the files in `agents/` beside it, those
     before Markdown files. A role that the requirements do not allow cannot be used.
-
-    Args:
-        of_plugins: Agent files of plugins, whose names begin with the plugin's.
     """
     loading = _Loading({role.name: role for role in _built_in()}, model_aliases(layers))
-    loading.add_files(of_plugins, "plugins")
     for layer in layers:
         if not layer.ignored:
             seen = loading.add_layer(layer)

@@ -1,4 +1,4 @@
-"""The roles of agent files in a layer of the configuration, and in the folders of plugins."""
+"""The roles of agent files in a layer: a project's, a plugin's, the person's."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -14,6 +14,7 @@ from ..markdown.markdown_discovery import (
     project_markdown,
     read_markdown_folder,
 )
+from ..plugins.plugin_markdown import plugin_markdown
 from ..role import Role
 from .agent_file import read_agent_file
 
@@ -38,7 +39,10 @@ def model_aliases(layers: Iterable[Layer]) -> dict[str, str]:
 
 
 def layer_agent_files(layer: Layer) -> Iterator[FoundMarkdown]:
-    """The agent files of a layer: a trusted project's as they were read, or the person's own."""
+    """The agent files of a layer: a trusted project's as they were read, a plugin's, one's own."""
+    if layer.plugin is not None:
+        yield from plugin_markdown(layer.plugin, "agents")
+        return
     if layer.files is not None:
         if layer.project_folder:
             yield from project_markdown(layer.project_folder, layer.files, AGENT_FOLDERS)

@@ -11,7 +11,7 @@ from typing import Literal
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.safe_open import READ_FLAGS, open_canonical, read_start
+from swarm.mailbox.safe_open import READ_FLAGS, open_canonical, read_start, read_whole
 
 from ..config.file_reading import read_bounded
 
@@ -83,30 +83,36 @@ def project_markdown(
                 yield FoundMarkdown(path=path, root=root, scope="project", data=files[path])
 
 
-def read_markdown_folder(
-    root: Path, *, scope: MarkdownScope = "user", prefix: str = ""
-) -> Iterator[FoundMarkdown]:
-    """The files below a folder of the person's or of an installed plugin; links are followed."""
+def read_markdown_folder(root: Path) -> Iterator[FoundMarkdown]:
+    """The files below a folder of the person's; links are followed."""
     try:
-        paths = list(_files_below(root, follow_links=scope == "user"))
+        paths = list(_files_below(root, follow_links=True))
     except UsageError as error:
-        yield FoundMarkdown(path=str(root), root=str(root), scope=scope, problem=str(error))
+        yield FoundMarkdown(path=str(root), root=str(root), scope="user", problem=str(error))
         return
     for path in paths:
-        found = FoundMarkdown(path=str(path), root=str(root), scope=scope, prefix=prefix)
         try:
-            data = read_bounded(path, limit_bytes=FILE_BYTES)
+            data, problem = read_bounded(path, limit_bytes=FILE_BYTES), ""
         except (UsageError, OSError) as error:
-            yield _replace(found, problem=str(error))
-        else:
-            yield _replace(found, data=data)
+            data, problem = b"", str(error)
+        yield FoundMarkdown(
+            path=str(path), root=str(root), scope="user", data=data, problem=problem
+        )
 
 
-def _replace(found: FoundMarkdown, *, data: bytes = b"", problem: str = "") -> FoundMarkdown:
-    return FoundMarkdown(
-        path=found.path, root=found.root, scope=found.scope, prefix=found.prefix, data=data,
-        problem=problem,
-    )  # fmt: skip
+def read_markdown_files(paths: Iterable[str], *, root: str, prefix: str) -> Iterator[FoundMarkdown]:
+    """These files of a plugin, never through a link. `prefix`: the plugin's name."""
+    for path in paths:
+        data, problem = b"", ""
+        try:
+            if not path.endswith(_SUFFIX):
+                raise UsageError("only Markdown files are read here")
+            data = read_whole(open_canonical(path, READ_FLAGS), most_bytes=FILE_BYTES)
+        except (UsageError, OSError) as error:
+            problem = str(error)
+        yield FoundMarkdown(
+            path=path, root=root, scope="plugin", data=data, prefix=prefix, problem=problem
+        )
 
 
 def _files_below(root: Path, *, follow_links: bool) -> Iterator[Path]:

@@ -1,6 +1,6 @@
 """The command files of a run: of trusted projects, of the person, and of plugins."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from swarm.roles.commands.command_file import FoundCommands, parse_commands
@@ -12,22 +12,25 @@ from swarm.roles.markdown.markdown_discovery import (
     project_markdown,
     read_markdown_folder,
 )
+from swarm.roles.plugins.plugin_markdown import plugin_markdown
 
 from ...chat.slash_commands import BUILT_IN_NAMES
 
 
-def find_run_commands(
-    loaded: LoadedConfig, config_folder: Path, *, of_plugins: Sequence[FoundMarkdown] = ()
-) -> FoundCommands:
-    """All commands that count here. The nearest folder of the project wins, then the person's.
+def find_run_commands(loaded: LoadedConfig, config_folder: Path) -> FoundCommands:
+    """All commands that count here.
 
-    Args:
-        loaded: The layers; an untrusted project's gives nothing.
-        config_folder: The person's own folder.
-        of_plugins: Command files of plugins, whose names begin with the plugin's.
+    The nearest folder of the project wins, then the person's. The names of a plugin's commands
+    begin with its own.
     """
-    files = (*_of_projects(loaded), *_of_person(config_folder), *of_plugins)
+    files = (*_of_projects(loaded), *_of_person(config_folder), *_of_plugins(loaded))
     return parse_commands(files, taken=BUILT_IN_NAMES)
+
+
+def _of_plugins(loaded: LoadedConfig) -> Iterator[FoundMarkdown]:
+    for layer in loaded.layers:
+        if layer.plugin is not None and not layer.ignored:
+            yield from plugin_markdown(layer.plugin, "commands")
 
 
 def _of_projects(loaded: LoadedConfig) -> Iterator[FoundMarkdown]:

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 
 from swarm.roles.config.layer_paths import is_list
 from swarm.roles.config.merge import as_table
+from swarm.roles.plugins.plugin_markdown import plugin_markdown
 from swarm.roles.plugins.plugin_parts import BYTES_PER_TOKEN, PluginParts
 
 from ...console.safe_text import clean_line
+from .trust_markdown import agent_lines, command_lines
 
 _COMMAND_CHARS = 2_000
 _MOST_NAMES = 12
@@ -57,9 +59,10 @@ def _reading(parts: PluginParts) -> Iterator[str]:
         yield f"! skill {skill.name} ({tokens:,} tokens when it is read): {about}"
     if parts.listed_tokens:
         yield f"  its skills cost up to {parts.listed_tokens:,} tokens in each request"
-    for what, paths in (("command", parts.commands), ("agent", parts.agents)):
-        names = [path.removeprefix(f"{parts.root}/") for path in paths]
-        yield from _names(f"{what}s", names)
+    for found in plugin_markdown(parts, "commands"):
+        yield from command_lines(found)
+    for found in plugin_markdown(parts, "agents"):
+        yield from agent_lines(found)
     yield from _names("programs, which its hooks, servers and skills may start", parts.programs)
 
 

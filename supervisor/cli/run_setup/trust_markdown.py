@@ -31,7 +31,7 @@ def markdown_lines(name: str, data: bytes, scripts: tuple[str, ...] = ()) -> lis
     """
     if name.startswith("../") and name.endswith(f"/{SKILL_FILE}"):
         return list(_skill_lines(name, data, scripts))
-    for folders, describe in ((COMMAND_FOLDERS, _command_lines), (AGENT_FOLDERS, _agent_lines)):
+    for folders, describe in ((COMMAND_FOLDERS, command_lines), (AGENT_FOLDERS, agent_lines)):
         for folder in folders:
             root = (
                 folder.removeprefix(".swarm/") if folder.startswith(".swarm/") else f"../{folder}"
@@ -57,7 +57,7 @@ def _skill_lines(name: str, data: bytes, scripts: tuple[str, ...]) -> Iterator[s
         yield f"{MARK} its files, which models may start in their sandbox: {shown}"
 
 
-def _command_lines(found: FoundMarkdown) -> Iterator[str]:
+def command_lines(found: FoundMarkdown) -> Iterator[str]:
     """A command with each line that it has an agent run."""
     try:
         command = parse_command(found)
@@ -71,7 +71,7 @@ def _command_lines(found: FoundMarkdown) -> Iterator[str]:
         yield f"{MARK} command /{command.name} has the agent run: {shown}"
 
 
-def _agent_lines(found: FoundMarkdown) -> Iterator[str]:
+def agent_lines(found: FoundMarkdown) -> Iterator[str]:
     """A role with what its agents are told and may use."""
     try:
         role = read_agent_file(found, {})

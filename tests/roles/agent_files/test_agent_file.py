@@ -12,6 +12,8 @@ from swarm.roles.agent_files.agent_file import read_agent_file
 from swarm.roles.config.merge import Layer
 from swarm.roles.markdown.markdown_discovery import FoundMarkdown
 from swarm.roles.narrow import narrow_limits
+from swarm.roles.plugins.plugin_manifest import PluginManifest
+from swarm.roles.plugins.plugin_parts import PluginParts
 from swarm.roles.role import Role
 from swarm.roles.role_loader import load_roles
 
@@ -139,12 +141,18 @@ def test_a_projects_files_are_roles_and_a_faulty_one_hides_no_other(tmp_path: Pa
 
 
 def test_the_persons_own_files_and_those_of_plugins_are_roles(tmp_path: Path):
-    (tmp_path / "agents").mkdir()
-    text = "---\nname: mine\ndescription: Mine.\n---\nDo.\n"
-    (tmp_path / "agents" / "mine.md").write_text(text)
-    plugin = FoundMarkdown(
-        path="/k/agents/mine.md", root="/k/agents", scope="plugin", prefix="kit", data=text.encode()
+    for place in ("own/agents", "kit/agents"):
+        (tmp_path / place).mkdir(parents=True)
+        text = "---\nname: mine\ndescription: Mine.\n---\nDo.\n"
+        (tmp_path / place / "mine.md").write_text(text)
+    parts = PluginParts(
+        plugin_id="kit@market",
+        root=str(tmp_path / "kit"),
+        digest="1",
+        manifest=PluginManifest(name="kit", path="plugin.json", agents=("agents",)),
+        agents=(str(tmp_path / "kit/agents/mine.md"), str(tmp_path / "kit/agents/gone.md")),
     )
-    layer = Layer(name="user", source=str(tmp_path / "config.toml"))
-    roles = load_roles([layer], of_plugins=[plugin])
+    own = Layer(name="user", source=str(tmp_path / "own" / "config.toml"))
+    roles = load_roles([Layer(name="plugin kit", plugin=parts), own])
     assert {"mine", "kit:mine"} <= roles.known.keys()
+    assert any("gone.md" in text for text in roles.warnings)
