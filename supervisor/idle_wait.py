@@ -2,18 +2,28 @@
 
 A kept-open run waits after every end of its root. Any other run waits only if a person interrupted
 the root by itself: the agent stays, and the person says how it goes on. While the run waits, no
-agent has a process, except a root whose commands still run in the background.
+agent has a process, except a root whose commands still run in the background, and one whose hooks
+want to know of the wait or of the session's end.
 """
 
 import trio
 
 from swarm.mailbox.ids import ROOT_PATH
+from swarm.mailbox.protocol.hooks import Hook
 from swarm.mailbox.protocol.records import AgentEnded, RunCompleted, RunIdle
+from swarm.roles.hooks.hook_combination import matching_hooks
+from swarm.roles.hooks.hook_input import IDLE_NOTIFICATION
 
 from .agents.agent_manager import AgentManager
 from .run_context import RunContext
 from .run_shutdown import RunShutdown
 from .team.team_service import TeamService
+
+
+def keeps_root(hooks: tuple[Hook, ...]) -> bool:
+    """True if hooks of the root run while the run waits: its process stays to run them."""
+    is_told = matching_hooks(hooks, "Notification", (IDLE_NOTIFICATION,))
+    return bool(is_told) or any(hook.event == "SessionEnd" for hook in hooks)
 
 
 class IdleWait:
@@ -50,7 +60,8 @@ class IdleWait:
         self._run.note(idle)
         self._shutdown.begin_idle()
         team, service = self._run.agents, self._team_service
-        service.rest(team.members[ROOT_PATH])
+        if not keeps_root(self._run.request.hooks):
+            service.rest(team.members[ROOT_PATH])
         limit_s = self._run.request.idle_timeout_s
         with trio.move_on_after(float("inf") if limit_s is None else limit_s):
             while self.applies_to(ended) and service.is_idle:

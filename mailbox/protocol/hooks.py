@@ -1,5 +1,6 @@
 """Hooks: programs of a person or a trusted project that run at certain points of a session."""
 
+import shlex
 from typing import Literal
 
 from .base import Tagged, Value
@@ -12,6 +13,12 @@ HookEvent = Literal[
     "PermissionRequest",
     "PostToolUse",
     "Stop",
+    "PreCompact",
+    "PostCompact",
+    "Notification",
+    "ApprovalRequested",
+    "Interrupt",
+    "SessionEnd",
     "SubagentStop",
 ]
 # codex: `hooks.json` and `[hooks]`; claude: `.claude/settings.json`. They differ in the JSON that a
@@ -28,12 +35,44 @@ class HookScript(Value):
     sha256: str
 
 
+class CommandHook(Tagged, tag="command"):
+    """Starts the hook's `command` in the agent's sandbox."""
+
+    args: tuple[str, ...] | None = None  # None: `command` is for a shell; else it is a program
+
+
+class HttpHook(Tagged, tag="http"):
+    """Posts the hook's input to an address, from the agent's sandbox."""
+
+    url: str
+    headers: dict[str, str] = {}  # `$NAME` stands for a variable that `variables` names
+    variables: tuple[str, ...] = ()
+
+
+class McpHook(Tagged, tag="mcp"):
+    """Calls a tool of an MCP server that the agent may use."""
+
+    server: str
+    tool: str
+    arguments: dict[str, object] | None = None  # `${a.b}` stands for a field; None: the input
+
+
+class PromptHook(Tagged, tag="prompt"):
+    """Asks the agent's model for a yes or a no."""
+
+    prompt: str  # `$ARGUMENTS` stands for the hook's input
+
+
+HookAction = CommandHook | HttpHook | McpHook | PromptHook
+
+
 class Hook(Value):
-    """One command for one event."""
+    """One action for one event."""
 
     hook_id: str  # of its definition: 12 hexadecimal digits
     event: HookEvent
-    command: str  # for a shell
+    command: str  # for a shell; of another action what people are shown of it
+    action: HookAction = CommandHook()
     matcher: str = ""  # regular expression, searched; "" = everything
     form: HookForm = "codex"
     timeout_s: float = 600.0
@@ -42,9 +81,18 @@ class Hook(Value):
     source: str = ""  # the file that names it
     folder: str = ""  # of the project that brings it; "" = the person's own
     managed: bool = False
+    once: bool = False  # at most once for each agent
+    background: bool = False  # nothing waits for it; it decides nothing
+    condition: str = ""  # `Tool(pattern)`; only for such calls
     scripts: tuple[HookScript, ...] = ()
     plugin: str = ""  # the folder of the plugin that brings it
     plugin_data: str = ""  # the plugin's own folder for what it keeps
+
+    @property
+    def line(self) -> str:
+        """What it runs, in one line for people; untrusted text."""
+        args = self.action.args if isinstance(self.action, CommandHook) else None
+        return self.command if args is None else shlex.join((self.command, *args))
 
 
 class HookRan(Tagged):

@@ -4,46 +4,32 @@ A file that is no hook file is an error with file and line. An entry that swarm 
 out with a warning that names it, so that nobody relies on a hook that does nothing.
 """
 
-import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple, TypeGuard, cast, get_args
+from collections.abc import Iterator
+from functools import partial
+from typing import TypeGuard, cast, get_args
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.hooks import Hook, HookEvent, HookForm
 
+from .hook_entry import EntryKind, read_entry
+
 EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
 OWN_NAMES: dict[str, HookEvent] = {"AgentSpawn": "SubagentStart", "AgentEnd": "SubagentStop"}
 _NOT_RUN = (
-    "SessionEnd Interrupt PreCompact PostCompact Notification PostToolUseFailure PostToolBatch "
+    "PostToolUseFailure PostToolBatch "
     "PermissionDenied StopFailure TaskCreated TaskCompleted TeammateIdle ConfigChange CwdChanged "
     "FileChanged InstructionsLoaded WorktreeCreate WorktreeRemove Elicitation ElicitationResult "
-    "Setup UserPromptExpansion ApprovalRequested MergeConflict"
+    "Setup UserPromptExpansion MergeConflict"
 )
 ABSENT_EVENTS = frozenset(_NOT_RUN.split())  # of either product, or planned
-WITHOUT_MATCHER = frozenset({"UserPromptSubmit", "Stop"})
+WITHOUT_MATCHER = frozenset({"UserPromptSubmit", "Stop", "Interrupt"})
 STATE_KEY = "state"  # `[hooks.state.ID] enabled = false`
 MAX_HOOKS = 200  # of one file
-_MAX_COMMAND = 10_000
 _MAX_MATCHER = 500
-_MAX_TIMEOUT_S = 24 * 3600.0
 _PLAIN_NAMES = re.compile(r"[A-Za-z0-9_|-]+")
-# Keys of a handler that have their effect here.
-_HANDLER_KEYS = frozenset(
-    {"type", "command", "timeout", "timeoutSec", "on_failure", "network", "statusMessage"}
-)
-# Keys that change when or what a hook runs: without them it would do something else.
-_CHANGING_KEYS = {
-    "async": "in the background",
-    "asyncRewake": "in the background",
-    "once": "only once",
-    "if": "by a condition",
-    "args": "with arguments",
-}
-
-Json = Mapping[str, object]
 
 
 class HookFile(Value):
@@ -128,6 +114,9 @@ class _Place:
     def warn(self, problem: str) -> None:
         self._warnings.append(f"{self.text}: {problem}")
 
+    def warn_of(self, part: str, problem: str) -> None:
+        self.warn(f"{part} {problem}")
+
 
 def _group(group: object, event: HookEvent, form: HookForm, place: _Place) -> Iterator[Hook]:
     if not _is_object(group):
@@ -144,62 +133,10 @@ def _group(group: object, event: HookEvent, form: HookForm, place: _Place) -> It
     for where, entry in _items(group.get("hooks", []), f"{place.text}.hooks"):
         if not _is_object(entry):
             raise UsageError(f"{where}: must be a table with `type` and `command`")
-        problem = _unusable(entry)
-        if problem:
-            place.warn(f"{where.removeprefix(f'{place.text}.')} {problem}")
-            continue
-        for key in entry.keys() - _HANDLER_KEYS:
-            place.warn(f"the key {key!r} is not known here and has no effect")
-        yield _hook(entry, _Kind(event, form, pattern), place.source, where)
-
-
-class _Kind(NamedTuple):
-    """What an entry has of its group."""
-
-    event: HookEvent
-    form: HookForm
-    pattern: str
-
-
-def _unusable(entry: Json) -> str:
-    """Why an entry cannot run here; "" if it can."""
-    kind = entry.get("type", "command")
-    if kind != "command":
-        return f'has type = "{str(kind)[:40]}", which is not run here; left out'
-    for key, what in _CHANGING_KEYS.items():
-        if entry.get(key):
-            return f"is to run {what} (`{key}`), which does not exist here; left out"
-    command = entry.get("command")
-    if not isinstance(command, str) or not command.strip():
-        return "has no command; left out"
-    return ""
-
-
-def _hook(entry: Json, kind: _Kind, source: str, where: str) -> Hook:
-    command = str(entry["command"])
-    if len(command) > _MAX_COMMAND or "\0" in command:
-        raise UsageError(f"{where}.command: at most {_MAX_COMMAND} signs, without NUL")
-    given = entry.get("timeout", entry.get("timeoutSec", 600))
-    if isinstance(given, bool) or not isinstance(given, int | float):
-        raise UsageError(f"{where}.timeout: must be a number of seconds")
-    on_failure, network = entry.get("on_failure", "allow"), entry.get("network", False)
-    if on_failure not in ("allow", "deny"):
-        raise UsageError(f'{where}.on_failure: must be "allow" or "deny"')
-    if not isinstance(network, bool):
-        raise UsageError(f"{where}.network: must be true or false")
-    timeout_s = min(max(1.0, float(given)), _MAX_TIMEOUT_S)
-    parts = [*kind, command, timeout_s, on_failure, network, source]
-    return Hook(
-        hook_id=hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12],
-        event=kind.event,
-        command=command,
-        matcher=kind.pattern,
-        form=kind.form,
-        timeout_s=timeout_s,
-        network=network,
-        fails_closed=on_failure == "deny",
-        source=source,
-    )
+        warn = partial(place.warn_of, where.removeprefix(f"{place.text}."))
+        hook = read_entry(entry, EntryKind(event, form, pattern), place.source, where, warn)
+        if hook is not None:
+            yield hook
 
 
 def _pattern(matcher: str, form: HookForm) -> str:

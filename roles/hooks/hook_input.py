@@ -19,6 +19,9 @@ _CLAUDE_NAMES = {
     "spawn_agent": ("Task", "Agent"), "view_image": ("Read",), "list_dir": ("LS", "Glob"),
     "update_plan": ("TodoWrite",), "request_user_input": ("AskUserQuestion",),
 }  # fmt: skip
+# Kinds of notifications, for matchers.
+IDLE_NOTIFICATION = "idle_prompt"
+PERMISSION_NOTIFICATION = "permission_prompt"
 SHELL = "Bash"
 PATCH = "apply_patch"
 
@@ -94,7 +97,7 @@ def encode_input(event: str, session: HookSession, turn_id: str, extra: Fields) 
         "agent_path": session.agent_path,
         "agent_depth": session.agent_depth,
     }
-    if turn_id and event not in ("SessionStart", "SubagentStart"):
+    if turn_id and event not in ("SessionStart", "SubagentStart", "SessionEnd"):
         fields["turn_id"] = turn_id
     if session.agent_depth or event.startswith("Subagent"):
         fields |= {"agent_id": session.agent_id, "agent_type": session.agent_type}

@@ -16,12 +16,17 @@ from swarm.mailbox.protocol.hooks import HookDecision, HookEvent, HookForm, Hook
 SHOWN_OUTPUT = 200  # characters of output that cannot be read
 MAX_CONTEXT = 10_000  # characters of one hook's text for a model
 _TEXT_IS_CONTEXT = frozenset({"SessionStart", "SubagentStart", "UserPromptSubmit"})
-_CAN_STOP = frozenset({"SessionStart", "UserPromptSubmit", "PostToolUse", "Stop", "SubagentStop"})
+_CAN_STOP = frozenset(
+    {"SessionStart", "UserPromptSubmit", "PostToolUse", "Stop", "SubagentStop", "PreCompact"}
+)
+# Events that only tell something: a hook may show people a message, and decides nothing.
+ANNOUNCED = frozenset({"Notification", "ApprovalRequested", "Interrupt", "SessionEnd"})
 _STOPS = frozenset({"Stop", "SubagentStop"})
 _GATES = frozenset({"PreToolUse", "PermissionRequest"})  # a hook that was replaced closes them
 _EXIT_2: dict[str, HookDecision] = {
     "PreToolUse": "deny", "PermissionRequest": "deny", "PostToolUse": "feedback",
     "UserPromptSubmit": "deny", "Stop": "continue", "SubagentStop": "continue",
+    "PreCompact": "deny",
 }  # fmt: skip
 _TOP_KEYS = frozenset(
     "continue stopReason suppressOutput systemMessage decision reason hookSpecificOutput".split()  # noqa: SIM905
@@ -95,7 +100,7 @@ def _read_object(event: HookEvent, value: dict[str, object]) -> HookOpinion:
     try:
         opinion = _decision(event, value, inner)
         goes_on = _flag(value, "continue", default=True)
-        context = _cut(_text(inner, "additionalContext"))
+        context = "" if event in ANNOUNCED else _cut(_text(inner, "additionalContext"))
         message = _cut(_text(value, "systemMessage"))
         stop_reason = _cut(_text(value, "stopReason"))
     except ValueError as error:
@@ -122,7 +127,9 @@ def _decision(event: HookEvent, value: dict[str, object], inner: dict[str, objec
             return _tool_decision(value, inner)
         case "PermissionRequest":
             return _permission_decision(inner)
-        case "SessionStart" | "SubagentStart":
+        case "SessionStart" | "SubagentStart" | "PostCompact":
+            return HookOpinion()
+        case "Notification" | "ApprovalRequested" | "Interrupt" | "SessionEnd":
             return HookOpinion()
         case _:
             legacy = _text(value, "decision")

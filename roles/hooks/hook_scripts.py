@@ -8,7 +8,7 @@ import os
 import shlex
 from collections.abc import Iterator
 
-from swarm.mailbox.protocol.hooks import Hook
+from swarm.mailbox.protocol.hooks import CommandHook, Hook
 
 PROJECT_VARIABLES = ("CLAUDE_PROJECT_DIR", "SWARM_PROJECT_DIR")
 ROOT_VARIABLES = ("CLAUDE_PLUGIN_ROOT", "PLUGIN_ROOT", "SWARM_PLUGIN_ROOT")
@@ -29,6 +29,13 @@ def hook_variables(hook: Hook, folder: str) -> dict[str, str]:
         variables |= dict.fromkeys(ROOT_VARIABLES, hook.plugin)
         variables |= dict.fromkeys(DATA_VARIABLES, hook.plugin_data)
     return variables
+
+
+def hook_scripts(hook: Hook, folder: str) -> tuple[str, ...]:
+    """The files inside `folder` that the hook starts; none if it starts no command."""
+    if not isinstance(hook.action, CommandHook):
+        return ()
+    return named_scripts(hook.line, folder)
 
 
 def named_scripts(command: str, folder: str) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from swarm.mailbox.protocol.hooks import Hook, HookForm, HookScript
 from swarm.mailbox.safe_open import READ_FLAGS, open_canonical, read_start
 
 from .hook_file import HookFile, names_hooks, read_hook_json, read_hook_table
-from .hook_scripts import named_scripts
+from .hook_scripts import hook_scripts
 
 FILE_BYTES = 1 << 20
 
@@ -79,7 +79,7 @@ def read_scripts(
         hooks = project_hooks(folder, files, table).hooks
     except UsageError:
         return  # no hook of it runs; its layer says why
-    for path in {script for hook in hooks for script in named_scripts(hook.command, str(folder))}:
+    for path in {script for hook in hooks for script in hook_scripts(hook, str(folder))}:
         if os.path.lexists(path):
             yield path, _read(Path(path))
 
@@ -119,7 +119,7 @@ def _with_scripts(hook: Hook, folder: str, files: Mapping[str, bytes]) -> Hook:
         HookScript(
             path=path, sha256=hashlib.sha256(files[path]).hexdigest() if path in files else ""
         )
-        for path in named_scripts(hook.command, folder)
+        for path in hook_scripts(hook, folder)
     )
     return msgspec.structs.replace(hook, folder=folder, scripts=scripts)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.hooks import Hook, HookScript
+from swarm.mailbox.protocol.hooks import CommandHook, Hook, HookScript
 
 from ..config.file_reading import read_bounded
 from ..config.layer_paths import absolute_paths
@@ -133,8 +133,9 @@ def _of_plugin(hook: Hook, place: PluginPlace) -> Hook:
 
     root = str(place.root)
     command = _with_folders(hook.command, place)
+    line = _with_folders(hook.line, place) if isinstance(hook.action, CommandHook) else ""
     scripts: list[HookScript] = []
-    for path in named_scripts(command, root):
+    for path in named_scripts(line, root):
         try:
             content = hashlib.sha256(read_bounded(Path(path), limit_bytes=1 << 20)).hexdigest()
         except (FileNotFoundError, NotADirectoryError):

@@ -7,7 +7,8 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from swarm.mailbox.protocol.hooks import Hook
+from swarm.mailbox.protocol.hooks import CommandHook, Hook
+from swarm.roles.hooks.hook_arguments import hook_words
 from swarm.roles.hooks.hook_input import HookSession, ToolUse, encode_input
 from swarm.roles.hooks.hook_output import HookEnd
 from swarm.roles.hooks.hook_scripts import hook_variables
@@ -37,6 +38,21 @@ def example_input(hook: Hook, cwd: Path, use: ToolUse, prompt: str) -> bytes:
             fields = {"prompt": prompt}
         case "SessionStart":
             fields = {"source": "startup"}
+        case "PreCompact":
+            fields = {"trigger": "manual", "custom_instructions": ""}
+        case "PostCompact":
+            fields = {"trigger": "manual", "compact_summary": "a summary"}
+        case "Notification":
+            fields = {"message": "an example", "notification_type": "permission_prompt"}
+        case "ApprovalRequested":
+            fields = {
+                "tool_name": use.tool_name, "tool_input": use.tool_input, "tool_use_id": "test",
+                "message": "an example", "reason": "an example",
+            }  # fmt: skip
+        case "SessionEnd":
+            fields = {"reason": "other"}
+        case "Interrupt":
+            pass
         case "SubagentStart":
             pass
         case "Stop" | "SubagentStop":
@@ -59,7 +75,7 @@ def try_hook(hook: Hook, cwd: Path, payload: bytes) -> HookEnd:
         stdin.write(payload)
         stdin.seek(0)
         child = subprocess.Popen(
-            [*argv, "--", "/bin/sh", "-c", hook.command], stdin=stdin, stdout=stdout,
+            [*argv, "--", *_words(hook, folder)], stdin=stdin, stdout=stdout,
             stderr=stderr, env=environment, start_new_session=True,
         )  # fmt: skip
         fault = ""
@@ -76,6 +92,13 @@ def try_hook(hook: Hook, cwd: Path, payload: bytes) -> HookEnd:
         fault = fault or f"the sandbox could not be set up: {texts[1].strip()[-500:]}"
     code = child.returncode if child.returncode >= 0 else None
     return HookEnd(exit_code=code, stdout=texts[0], stderr=texts[1], fault=fault)
+
+
+def _words(hook: Hook, folder: str) -> tuple[str, ...]:
+    args = hook.action.args if isinstance(hook.action, CommandHook) else None
+    if args is None:
+        return ("/bin/sh", "-c", hook.command)
+    return hook_words(hook, folder)
 
 
 def _start_of(fd: int) -> str:

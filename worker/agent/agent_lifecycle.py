@@ -22,7 +22,10 @@ from swarm.roles.hooks.hook_output import HookEnd
 
 from ..current_spec import CurrentSpec
 from ..exec.exec_sessions import EnvironmentSource
+from ..hooks.background_hooks import BackgroundHooks
 from ..hooks.hook_dispatch import HookDispatcher
+from ..hooks.hook_questions import HookQuestions
+from ..hooks.hook_runner import HookRunner
 from ..hooks.session_hooks import SessionHooks
 from ..hooks.tool_hooks import ToolHooks
 from ..sandbox.landlock import lock_gap
@@ -31,6 +34,7 @@ from ..tools.orchestrator import Orchestrator, ToolRegistry
 from ..tools.team_client import TeamClient
 from .agent_session import AgentSession
 from .agent_state import AgentState
+from .hook_answers import answer_hook_questions
 from .reporter import Reporter
 from .sampler import OpenMailbox
 from .turn.inbox import Inbox
@@ -38,6 +42,7 @@ from .turn.inbox import Inbox
 HEARTBEAT_S = 2.0
 COMMANDS_ENDED = "The user ended the commands that ran in the background ({count})."
 _END_COMMANDS_S = 5.0
+_END_HOOKS_S = 2.0  # for SessionEnd hooks and those in the background; then they are ended
 _ENVIRONMENT_LIMIT_S = 10.0
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _STATM = "/proc/self/statm"
@@ -89,19 +94,18 @@ async def run_agent_lifecycle(
         entropy: Ids, noise, the wall clock and the pid.
     """
     spec = current.spec
-    hello = Hello(
-        secret=spec.secret,
-        pid=entropy.pid(),
-        protocol_version=PROTOCOL_VERSION,
-        lock_gap=lock_gap() if spec.role.locked else "",
-    )
-    await post.post(encode_event(hello))  # first of all: the supervisor works on it meanwhile
+    # First of all: the supervisor works on it meanwhile.
+    await post.post(encode_event(_hello(spec, entropy)))
     reporter = Reporter(post)
     team = TeamClient(current, reporter, Inbox(entropy.new_id))
     tools.set_environment_source(partial(_request_environment, reporter, spec))
-    orchestrator, hooks = _make_orchestrator(current, reporter, team, tools)
+    questions, background = HookQuestions(), BackgroundHooks()
+    run = HookRunner(tools.run_hook, reporter, questions).run
+    dispatcher = HookDispatcher(current, reporter, run, team.inbox.add_note, background)
+    orchestrator = _make_orchestrator(current, reporter, team, tools, dispatcher)
+    told = SessionHooks(dispatcher, current)
     state = AgentState(
-        current, reporter, team, orchestrator, hooks=hooks, dial=dial, entropy=entropy
+        current, reporter, team, orchestrator, hooks=told, dial=dial, entropy=entropy
     )
     session = AgentSession(state)
     async with trio.open_nursery() as nursery:
@@ -112,9 +116,11 @@ async def run_agent_lifecycle(
         nursery.start_soon(session.run_turns)
         nursery.start_soon(_prewarm_before_first_call, state, tools)
         nursery.start_soon(_end_commands_on_request, state, tools)
+        nursery.start_soon(_serve_hooks, state, questions, background)
         shutdown = await session.serve_ops(post)
         with trio.move_on_after(_END_COMMANDS_S):
             await session.close()
+            await _end_hooks(state, background)
             await tools.end_commands()
         reporter.emit(Goodbye())
         with trio.move_on_after(max(0.1, shutdown.grace_s)):
@@ -122,17 +128,43 @@ async def run_agent_lifecycle(
         nursery.cancel_scope.cancel()
 
 
-def _make_orchestrator(
-    current: CurrentSpec, reporter: Reporter, team: TeamClient, tools: ToolHost
-) -> tuple[Orchestrator, SessionHooks]:
-    """What performs calls, and the hooks that concern no call."""
-    registry = tools.make_registry(reporter, team)
-    dispatcher = HookDispatcher(current, reporter, tools.run_hook, team.inbox.add_note)
-    tool_hooks = ToolHooks(dispatcher)
-    approvals = ApprovalRequester(current, reporter, tool_hooks, team.inbox.add_note)
-    return Orchestrator(registry, reporter, approvals, tool_hooks), SessionHooks(
-        dispatcher, current
+def _hello(spec: AgentSpec, entropy: EntropySources) -> Hello:
+    return Hello(
+        secret=spec.secret,
+        pid=entropy.pid(),
+        protocol_version=PROTOCOL_VERSION,
+        lock_gap=lock_gap() if spec.role.locked else "",
     )
+
+
+async def _serve_hooks(
+    state: AgentState, questions: HookQuestions, background: BackgroundHooks
+) -> None:
+    if not state.spec.hooks:
+        return
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(background.run)
+        nursery.start_soon(answer_hook_questions, state, questions)
+
+
+async def _end_hooks(state: AgentState, background: BackgroundHooks) -> None:
+    """Run SessionEnd hooks, and let those in the background end, within a limited time."""
+    with trio.move_on_after(_END_HOOKS_S):
+        await state.hooks.end()
+        await background.wait_idle()
+
+
+def _make_orchestrator(
+    current: CurrentSpec,
+    reporter: Reporter,
+    team: TeamClient,
+    tools: ToolHost,
+    dispatcher: HookDispatcher,
+) -> Orchestrator:
+    """What performs calls."""
+    registry, hooks = tools.make_registry(reporter, team), ToolHooks(dispatcher)
+    approvals = ApprovalRequester(current, reporter, hooks, team.inbox.add_note)
+    return Orchestrator(registry, reporter, approvals, hooks)
 
 
 async def _send_heartbeats(state: AgentState, tools: ToolHost) -> None:

@@ -41,6 +41,7 @@ from .turn.history_compaction import HistoryCompactor
 from .turn.turn_loop import run_turn
 from .turn.turn_state import AbortReason
 
+IDLE_AFTER_S = 60.0  # for Notification hooks
 _REASONS: dict[str, AbortReason] = {
     "budget": "budget",
     "deadline": "deadline",
@@ -71,7 +72,16 @@ class AgentSession:
                 continue
             self._idle.set()
             self._work_arrived = trio.Event()
-            await self._work_arrived.wait()
+            await self._wait_work()
+
+    async def _wait_work(self) -> None:
+        """Wait for input or mail; hooks are told once when the root has waited for long."""
+        if self.state.hooks.announces_idle:
+            with trio.move_on_after(IDLE_AFTER_S):
+                await self._work_arrived.wait()
+                return
+            self.state.hooks.on_idle()
+        await self._work_arrived.wait()
 
     async def serve_ops(self, post: Mailbox) -> Shutdown:
         """Apply each op as soon as it is received; return at Shutdown."""

@@ -78,7 +78,7 @@ class SampleParameters(Value):
 
 
 class Sampler:
-    """Sends requests to the gateway. `stay_connected` runs beside it; only one task samples."""
+    """Sends requests to the gateway, one at a time. `stay_connected` runs beside it."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Sampler:
         self._requests = 0
         self._opens_unanswered = 0  # sent on this mailbox and not yet answered
         self._must_reopen = False
-        self._before_sample = before_sample
+        self._before_sample, self._sampling = before_sample, trio.Lock()
         self.call_started = trio.Event()  # the model has begun to write its first call
 
     async def stay_connected(self) -> None:
@@ -183,13 +183,14 @@ class Sampler:
     ) -> SampleCompleted | None:
         """Sample once; `on_event` receives each event in order and may return True to end early.
 
-        Returns None if `on_event` ended it. The request is sent after `before_sample` has returned.
+        A second task waits until the first one's sample has ended. Returns None if `on_event` ended
+        it. The request is sent after `before_sample` has returned.
 
         Raises:
             SamplingError: The attempt failed; the events that `on_event` received stay valid.
         """
         await self._before_sample()
-        async with self._attempting(self._silence_s()) as mailbox:
+        async with self._sampling, self._attempting(self._silence_s()) as mailbox:
             self._requests += 1
             number = self._requests
             ended = False

@@ -21,6 +21,7 @@ from swarm.roles.hooks.hook_scripts import hook_variables
 from swarm.roles.login_shell import find_shell
 
 from ..current_spec import CurrentSpec
+from ..hooks.hook_argv import hook_argv
 from ..proxy.blocked_texts import blocked_texts
 from ..sandbox.denial_detection import is_sandbox_denial
 from ..sandbox.sandbox_plan import SandboxPlan
@@ -168,7 +169,7 @@ class ExecSessions:
         if not plan.is_sandboxed:
             await self._prewarmed.discard()
         request = ExecRequest(
-            argv=self.shell_argv(hook.command),
+            argv=hook_argv(hook, folder, self.shell_argv),
             cwd=folder,
             policy=spec.limits.sandbox,
             environment=hook_variables(hook, folder),

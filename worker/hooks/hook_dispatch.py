@@ -3,7 +3,9 @@
 Each end is an event for the journal. Without a matching hook nothing happens and nothing waits.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import trio
 
@@ -11,18 +13,27 @@ from swarm.mailbox.protocol.events import HookRan, Warned
 from swarm.mailbox.protocol.hooks import Hook, HookEvent
 from swarm.roles.hooks.hook_combination import HookVerdict, combine, matching_hooks
 from swarm.roles.hooks.hook_input import HookSession, encode_input
-from swarm.roles.hooks.hook_output import HookEnd, HookOpinion, read_opinion
+from swarm.roles.hooks.hook_output import HookOpinion, read_opinion
 
 from ..agent.reporter import Reporter
 from ..current_spec import CurrentSpec
+from .background_hooks import BackgroundHooks
+from .hook_runner import RunHook
 
-RunHook = Callable[[Hook, bytes], Awaitable[HookEnd]]
-Inputs = Callable[[Hook], Sequence[Mapping[str, object]]]  # one process for each of them
+Fields = Mapping[str, object]
+Inputs = Callable[[Hook], Sequence[Fields]]  # one run of the hook for each of them
 NO_VERDICT = HookVerdict()
 _SHOWN_CHARS = 2_000
 _COMMAND_CHARS = 200
 _SIDE_BY_SIDE = 8
 _SHOW_AFTER_S = 0.5
+
+
+class _Moment(NamedTuple):
+    """When hooks run: of which turn and call."""
+
+    turn_id: str
+    call_id: str
 
 
 class HookDispatcher:
@@ -34,8 +45,16 @@ class HookDispatcher:
         reporter: Reporter,
         run: RunHook,
         note: Callable[[str], None],
+        background: BackgroundHooks,
     ) -> None:
         self._current, self._reporter, self._run, self.note = current, reporter, run, note
+        self._background = background
+        self._ran_once: set[str] = set()
+
+    @property
+    def cwd(self) -> str:
+        """Where the agent works."""
+        return self._current.spec.cwd
 
     def concerned(
         self, event: HookEvent, names: Sequence[str] = (), *, without: str = ""
@@ -43,39 +62,77 @@ class HookDispatcher:
         """The hooks that this event concerns, but the one with the id `without`."""
         hooks = self._current.spec.hooks
         found = matching_hooks(hooks, event, names) if hooks else ()
-        return tuple(hook for hook in found if hook.hook_id != without)
+        return tuple(
+            hook for hook in found if hook.hook_id != without and hook.hook_id not in self._ran_once
+        )
 
     async def ask(
         self, hooks: Sequence[Hook], inputs: Inputs, *, turn_id: str, call_id: str = ""
     ) -> HookVerdict:
-        """Run these hooks of one event; return what they want together."""
+        """Run these hooks of one event; return what they want together.
+
+        Those that are to run in the background are started, and want nothing.
+        """
         if not hooks:
             return NO_VERDICT
+        self._ran_once |= {hook.hook_id for hook in hooks if hook.once}
+        moment = _Moment(turn_id, call_id)
+        waited = [hook for hook in hooks if not hook.background]
+        for hook in hooks:
+            if hook.background:
+                self._start_in_background(hook, inputs, moment)
+        if not waited:
+            return NO_VERDICT
+        verdict = combine(await self._run_all(waited, inputs, moment))
+        for context in verdict.contexts:
+            self.note(context)
+        return verdict
+
+    def announce(
+        self, event: HookEvent, names: Sequence[str], fields: Fields, *, turn_id: str = ""
+    ) -> None:
+        """Run the hooks of an event that only tells something, in the background. Never waits."""
+        hooks = self.concerned(event, names)
+        self._ran_once |= {hook.hook_id for hook in hooks if hook.once}
+        for hook in hooks:
+            self._start_in_background(hook, lambda _: (fields,), _Moment(turn_id, ""))
+
+    def _start_in_background(self, hook: Hook, inputs: Inputs, moment: _Moment) -> None:
+        for given in inputs(hook):
+            job = partial(self._run_alone, hook, given, moment)
+            if not self._background.start(job):
+                shown = hook.line[:_COMMAND_CHARS]
+                text = f"hook: too many wait in the background; this one did not run: {shown}"
+                self._reporter.emit(Warned(message=text))
+
+    async def _run_alone(self, hook: Hook, given: Fields, moment: _Moment) -> None:
+        """Nothing waits for it: what it says is for the next request, and decides nothing."""
+        opinion = await self._run_one(hook, given, moment)
+        if opinion.status != "failed" and opinion.context:
+            self.note(opinion.context)
+
+    async def _run_all(
+        self, hooks: Sequence[Hook], inputs: Inputs, moment: _Moment
+    ) -> list[tuple[Hook, HookOpinion]]:
         jobs = [(hook, given) for hook in hooks for given in inputs(hook)]
         opinions: list[tuple[Hook, HookOpinion] | None] = [None] * len(jobs)
         limiter = trio.CapacityLimiter(_SIDE_BY_SIDE)
 
-        async def run_one(number: int, hook: Hook, given: Mapping[str, object]) -> None:
+        async def run_one(number: int, hook: Hook, given: Fields) -> None:
             async with limiter:
-                opinion = await self._run_one(hook, given, turn_id=turn_id, call_id=call_id)
-                opinions[number] = hook, opinion
+                opinions[number] = hook, await self._run_one(hook, given, moment)
 
-        shown = f"hook: {hooks[0].command[:_COMMAND_CHARS]}"
+        shown = f"hook: {hooks[0].line[:_COMMAND_CHARS]}"
         async with (
             self._reporter.shown_wait(shown, after_s=_SHOW_AFTER_S),
             trio.open_nursery() as nursery,
         ):
             for number, (hook, given) in enumerate(jobs):
                 nursery.start_soon(run_one, number, hook, given)
-        verdict = combine([one for one in opinions if one is not None])
-        for context in verdict.contexts:
-            self.note(context)
-        return verdict
+        return [one for one in opinions if one is not None]
 
-    async def _run_one(
-        self, hook: Hook, given: Mapping[str, object], *, turn_id: str, call_id: str
-    ) -> HookOpinion:
-        payload = encode_input(hook.event, self._session(), turn_id, given)
+    async def _run_one(self, hook: Hook, given: Fields, moment: _Moment) -> HookOpinion:
+        payload = encode_input(hook.event, self._session(), moment.turn_id, given)
         started = trio.current_time()
         end = await self._run(hook, payload)
         opinion = read_opinion(hook.event, end, hook.form)
@@ -86,15 +143,15 @@ class HookDispatcher:
             self._reporter.emit(Warned(message=f"hook: {opinion.message[:_SHOWN_CHARS]}"))
         self._reporter.emit(
             HookRan(
-                turn_id=turn_id,
+                turn_id=moment.turn_id,
                 hook_id=hook.hook_id,
                 event=hook.event,
-                command=hook.command[:_COMMAND_CHARS],
+                command=hook.line[:_COMMAND_CHARS],
                 source=hook.source,
                 status=opinion.status,
                 decision=opinion.decision,
                 text=text[:_SHOWN_CHARS],
-                call_id=call_id,
+                call_id=moment.call_id,
                 duration_s=trio.current_time() - started,
             )
         )

@@ -1,12 +1,16 @@
-"""Hooks around an agent's session: its start, a person's input, and the end of a turn."""
+"""Hooks around an agent's session: its start and end, a person's input, turns, compactions."""
+
+from typing import Literal
 
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.hooks import HookEvent
 from swarm.roles.hooks.hook_combination import HookVerdict
+from swarm.roles.hooks.hook_input import IDLE_NOTIFICATION
 
 from ..current_spec import CurrentSpec
 from .hook_dispatch import NO_VERDICT, HookDispatcher
 
+CompactionTrigger = Literal["manual", "auto"]
 MAX_CONTINUATIONS = 20  # of one turn by Stop hooks
 _CONTINUE = '<hook_prompt hook_run_id="{id}">{text}</hook_prompt>'
 
@@ -73,6 +77,44 @@ class SessionHooks:
         if verdict.denied is not None:  # a hook failed that closes: it could not say what is left
             prompts.append(verdict.denied)
         return StopVerdict(prompts=tuple(prompts), asked=asked)
+
+    async def before_compaction(self, trigger: CompactionTrigger, turn_id: str) -> str | None:
+        """Ask whether the history may be compacted now. Returns why not, or None."""
+        fields: dict[str, object] = {"trigger": trigger, "custom_instructions": ""}
+        return _stop_reason(await self._ask("PreCompact", fields, turn_id, name=trigger))
+
+    async def after_compaction(
+        self, trigger: CompactionTrigger, summary: str, turn_id: str
+    ) -> None:
+        """Tell hooks that the history was compacted; what they add is read with it."""
+        fields: dict[str, object] = {"trigger": trigger, "compact_summary": summary}
+        await self._ask("PostCompact", fields, turn_id, name=trigger)
+
+    def on_interrupt(self, turn_id: str) -> None:
+        """Tell hooks that a person interrupted a turn of the root. Never waits."""
+        if not self._current.spec.depth:
+            self._dispatcher.announce("Interrupt", (), {}, turn_id=turn_id)
+
+    @property
+    def announces_idle(self) -> bool:
+        """True if hooks want to know when the root waits for a person."""
+        names = (IDLE_NOTIFICATION,)
+        return not self._current.spec.depth and bool(
+            self._dispatcher.concerned("Notification", names)
+        )
+
+    def on_idle(self) -> None:
+        """Tell hooks that the root waits for a person's input. Never waits."""
+        fields = {
+            "message": "The agent waits for your input",
+            "notification_type": IDLE_NOTIFICATION,
+        }
+        self._dispatcher.announce("Notification", (IDLE_NOTIFICATION,), fields)
+
+    async def end(self) -> None:
+        """Tell hooks that the session ends; only the root's does. The caller sets the deadline."""
+        if not self._current.spec.depth:
+            await self._ask("SessionEnd", {"reason": "other"}, "", name="other")
 
     async def _ask(
         self, event: HookEvent, fields: dict[str, object], turn_id: str, *, name: str = ""

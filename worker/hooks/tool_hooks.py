@@ -14,9 +14,11 @@ from swarm.mailbox.protocol.events import AnyCallDetail, CommandCall, McpCall, P
 from swarm.mailbox.protocol.hooks import Hook, HookEvent, HookForm
 from swarm.mailbox.protocol.items import AnyCall, CustomToolCall, FunctionCall
 from swarm.roles.hooks.hook_combination import HookVerdict
+from swarm.roles.hooks.hook_condition import condition_holds
 from swarm.roles.hooks.hook_input import (
     MAX_FILES,
     PATCH,
+    PERMISSION_NOTIFICATION,
     SHELL,
     ToolUse,
     mcp_use,
@@ -25,6 +27,7 @@ from swarm.roles.hooks.hook_input import (
     shell_use,
 )
 
+from ..policy.script_commands import find_commands
 from .hook_dispatch import NO_VERDICT, HookDispatcher
 
 _RESPONSE_CHARS = 100_000  # of a result, for PostToolUse hooks
@@ -61,6 +64,37 @@ class ToolHooks:
         """Tell the PostToolUse hooks how a call succeeded."""
         return await self._ask("PostToolUse", call, {"tool_response": response[:_RESPONSE_CHARS]})
 
+    def on_request(self, call: HookedCall, reason: str) -> None:
+        """Tell hooks that a call's approval is requested. Never waits."""
+        self._announce("ApprovalRequested", call, reason, _names(call))
+
+    def on_waiting(self, call: HookedCall, reason: str) -> None:
+        """Tell hooks that a person's approval is waited for. Never waits."""
+        self._announce("Notification", call, reason, (PERMISSION_NOTIFICATION,))
+
+    def _announce(
+        self, event: HookEvent, call: HookedCall, reason: str, names: Sequence[str]
+    ) -> None:
+        if not self._dispatcher.concerned(event, names):
+            return
+        (use, *_) = (*_uses(call, "codex"), other_use(call.item.name, {}))
+        fields: Fields = {"message": f"The agent needs your permission to use {use.tool_name}"}
+        if event == "Notification":
+            fields["notification_type"] = PERMISSION_NOTIFICATION
+        else:
+            fields |= {
+                "tool_name": use.tool_name,
+                "tool_input": _described(use, reason),
+                "tool_use_id": call.item.call_id,
+                "reason": reason,
+            }
+        self._dispatcher.announce(event, names, fields, turn_id=call.turn_id)
+
+    def _fits(self, hook: Hook, call: HookedCall, names: Sequence[str]) -> bool:
+        if not hook.condition:
+            return True
+        return condition_holds(hook.condition, names, _subjects(call), cwd=self._dispatcher.cwd)
+
     async def _ask(
         self,
         event: HookEvent,
@@ -72,6 +106,7 @@ class ToolHooks:
     ) -> HookVerdict:
         names = _names(call)
         hooks = self._dispatcher.concerned(event, names, without=without)
+        hooks = tuple(hook for hook in hooks if self._fits(hook, call, names))
         if not hooks:
             return NO_VERDICT
         if len(_changed_files(call)) > MAX_FILES and event == "PreToolUse":
@@ -127,6 +162,28 @@ def _text(value: object) -> str:
 def _names(call: HookedCall) -> tuple[str, ...]:
     uses = _uses(call, "codex")
     return tuple(dict.fromkeys(name for use in uses for name in use.names))
+
+
+def _subjects(call: HookedCall) -> tuple[str, ...] | None:
+    """What a condition looks at: commands, paths, or texts; None: they are not known."""
+    match call.detail:
+        case CommandCall(script=script):
+            return _commands_in(script)
+        case StdinCall():
+            return None
+        case PatchCall(changes=changes):
+            moved = tuple(change.move_path for change in changes if change.move_path)
+            return (*(change.path for change in changes), *moved)
+        case _:
+            return tuple(one for one in _arguments(call.item).values() if isinstance(one, str))
+
+
+def _commands_in(script: str) -> tuple[str, ...] | None:
+    """A script and each command in it; None if one is known only when it runs."""
+    found = find_commands(("sh", "-c", script))
+    if any(word.kind in ("script", "unknown") for words in found for word in words[:1]):
+        return None
+    return (script.strip(), *(" ".join(word.text for word in words) for words in found))
 
 
 def _changed_files(call: HookedCall) -> tuple[str, ...]:

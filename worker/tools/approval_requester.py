@@ -8,6 +8,7 @@ withdraws the request when the requesting turn ends.
 from collections.abc import Callable
 
 import msgspec
+import trio
 
 from swarm.mailbox.protocol.approvals import ApprovalRequest
 from swarm.mailbox.protocol.requests import Decided, RequestApproval, RequestRefused
@@ -21,6 +22,7 @@ from ..policy.shell_parser import Words
 from .tool_interface import ApprovableInvocation, Invocation, ToolResult
 
 SHOW_AFTER_S = 0.2  # an immediate answer is not shown as a wait
+NOTIFY_AFTER_S = 0.5
 WAITING_TEXT = "waiting for approval"
 PREFIX_SAVED = "Approved command prefix saved:\n- "
 NO_DECISION = "not approved: the supervisor gave no decision that can be read"
@@ -62,6 +64,8 @@ class ApprovalRequester:
             if said.denied is not None:
                 return ToolResult(content=said.denied, status="declined")
             allowed_by = said.allowed_by
+        if self._hooks is not None:
+            self._hooks.on_request(call, verdict.reason or "")
         proposal = prepared.propose(verdict)
         decided = await self._request_approval(
             ApprovalRequest(
@@ -75,7 +79,8 @@ class ApprovalRequester:
                 proposed_prefix=proposal.prefix,
                 preview=verdict.preview,
                 allowed_by_hook=allowed_by,
-            )
+            ),
+            call,
         )
         if decided.outcome == "approved":
             if decided.scope == "always" and proposal.prefix and self._note is not None:
@@ -87,14 +92,25 @@ class ApprovalRequester:
             ends_turn=decided.outcome == "aborted",
         )
 
-    async def _request_approval(self, request: ApprovalRequest) -> Decided:
+    async def _request_approval(self, request: ApprovalRequest, call: HookedCall) -> Decided:
         reply: object = None
-        async with self._reporter.shown_wait(WAITING_TEXT, after_s=SHOW_AFTER_S):
+        async with (
+            self._reporter.shown_wait(WAITING_TEXT, after_s=SHOW_AFTER_S),
+            trio.open_nursery() as nursery,
+        ):
+            nursery.start_soon(self._notify_later, call, request.reason)
             reply = await self._reporter.request(RequestApproval(approval=request))
+            nursery.cancel_scope.cancel()
         if isinstance(reply, Decided):
             return reply
         text = reply.message if isinstance(reply, RequestRefused) else NO_DECISION
         return Decided(outcome="unavailable", text=text)
+
+    async def _notify_later(self, call: HookedCall, reason: str) -> None:
+        """Tell hooks that a person is waited for, unless the answer comes at once."""
+        if self._hooks is not None and self._current.spec.limits.reviewer == "person":
+            await trio.sleep(NOTIFY_AFTER_S)
+            self._hooks.on_waiting(call, reason)
 
 
 def _as_list(words: Words) -> str:

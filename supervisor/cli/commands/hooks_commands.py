@@ -8,7 +8,7 @@ import msgspec
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.events import HookRan
-from swarm.mailbox.protocol.hooks import Hook, HookEvent
+from swarm.mailbox.protocol.hooks import CommandHook, Hook, HookEvent
 from swarm.roles.config.toml_edit import ConfigEdit
 from swarm.roles.hooks.hook_combination import matching_hooks
 from swarm.roles.hooks.hook_file import EVENTS
@@ -28,6 +28,13 @@ from ..run_setup.run_settings import load_config_here
 from .config_edit_commands import edit_user_config
 
 _SHELL_NAMES = ("Bash", "exec_command", "shell")
+_EXAMPLE_NAMES = {
+    "SessionStart": "startup",
+    "PreCompact": "manual",
+    "PostCompact": "manual",
+    "Notification": "permission_prompt",
+    "SessionEnd": "other",
+}
 _EDIT_NAMES = ("apply_patch", "Write", "Edit", "MultiEdit", "edit_file")
 
 
@@ -78,7 +85,7 @@ def list_hooks(*, as_json: bool) -> None:
                 f"{state}, network" if hook.network else state,
                 f"{hook.timeout_s:g} s",
                 "closed" if hook.fails_closed else "open",
-                clean_line(hook.command),
+                clean_line(hook.line),
                 hook.source,
             )
             for hook, state in rows
@@ -106,20 +113,23 @@ def test_hooks(event: str, *, tool: str, given: str, prompt: str) -> None:
         click.echo("no hook concerns this; `swarm hooks list` shows all")
         return
     for hook in concerned:
+        if not isinstance(hook.action, CommandHook):
+            click.echo(f"{hook.hook_id} {clean_line(hook.line)}: starts no command; not tried")
+            continue
         for use in _uses_for(hook, tool, given, cwd):
             end = try_hook(hook, cwd, example_input(hook, cwd, use, prompt))
             opinion = read_opinion(hook.event, end, hook.form)
             text = opinion.reason or opinion.context or opinion.message
             outcome = opinion.decision or "no opinion"
             shown = outcome if opinion.status in ("completed", "blocked") else opinion.status
-            click.echo(f"{hook.hook_id} {clean_line(hook.command)}: {shown}")
+            click.echo(f"{hook.hook_id} {clean_line(hook.line)}: {shown}")
             if text:
                 click.echo(clean_block(text))
 
 
 def _names(event: str, use: ToolUse) -> tuple[str, ...]:
-    if event == "SessionStart":
-        return ("startup",)
+    if event in _EXAMPLE_NAMES:
+        return (_EXAMPLE_NAMES[event],)
     return ("default",) if event.startswith("Subagent") else use.names
 
 

@@ -37,7 +37,7 @@ def _running(parts: PluginParts) -> Iterator[str]:
     for hook in parts.hooks:
         when = clean_line(f"{hook.event} {hook.matcher}".strip(), limit=80)
         reach = ", WITH network" if hook.network else ""
-        command = clean_line(hook.command, limit=_COMMAND_CHARS)
+        command = clean_line(hook.line, limit=_COMMAND_CHARS)
         yield f"! hook, {when}{reach}, runs: {command}"
     for name, table in parts.servers.items():
         if url := table.get("url"):

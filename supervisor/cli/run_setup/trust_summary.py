@@ -131,7 +131,7 @@ def _hook_lines(name: str, data: bytes, form: HookForm) -> Iterator[str]:
     for hook in read.hooks:
         when = f"{hook.event} {hook.matcher}".strip()
         reach = ", WITH network" if hook.network else ""
-        command = clean_line(hook.command, limit=_COMMAND_CHARS)
+        command = clean_line(hook.line, limit=_COMMAND_CHARS)
         yield f"{MARK} hook, {clean_line(when, limit=80)}{reach}, runs: {command}"
     for warning in read.warnings:
         yield f"  {clean_line(warning)}"

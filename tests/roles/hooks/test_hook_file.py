@@ -1,5 +1,6 @@
 """Hook files of both products: what is read, what is left out and said, what is an error."""
 
+import hashlib
 import json
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.hooks import CommandHook, HttpHook, McpHook, PromptHook
 from swarm.roles.hooks.hook_combination import matching_hooks
 from swarm.roles.hooks.hook_file import (
     MAX_HOOKS,
@@ -52,21 +54,70 @@ def test_matchers_are_searched_and_claudes_plain_names_are_whole(form, matcher, 
 @pytest.mark.parametrize(
     ("event", "handler", "said"),
     [
-        ("PreToolUse", {"type": "prompt"}, 'type = "prompt"'),
-        ("PreToolUse", {"type": "agent"}, 'type = "agent"'),
-        ("PreToolUse", {"async": True}, "`async`"),
-        ("PreToolUse", {"once": True}, "`once`"),
-        ("PreToolUse", {"if": "Bash(git *)"}, "`if`"),
+        ("PreToolUse", {"type": "telepathy"}, 'type = "telepathy"'),
+        ("PreToolUse", {"type": {"of": "tomorrow"}}, "which is not run here"),
+        ("PreToolUse", {"type": "prompt"}, "has no prompt"),
+        ("SessionEnd", {"type": "agent", "prompt": "ok?"}, "decides nothing at SessionEnd"),
+        ("PreToolUse", {"type": "http", "url": "https://a.example/h"}, '"network": true'),
+        ("PreToolUse", {"type": "mcp_tool", "server": "a"}, "has no tool"),
+        ("PreToolUse", {"type": "prompt", "prompt": "ok?", "async": True}, "`async`"),
+        ("PreToolUse", {"asyncRewake": True}, "`asyncRewake`"),
+        ("PreToolUse", {"shell": "powershell"}, "powershell"),
+        ("PreToolUse", {"if": "Bash(git"}, "condition that cannot be read"),
+        ("Stop", {"if": "Bash(git *)"}, "Stop is about no tool"),
         ("PreToolUse", {"command": " "}, "no command"),
-        ("SessionEnd", {}, "hooks.SessionEnd is not run here"),
+        ("MergeConflict", {}, "hooks.MergeConflict is not run here"),
         ("Tomorrow", {}, "no event that swarm knows"),
-        ("Notification", {}, "hooks.Notification is not run here"),
     ],
 )
 def test_what_cannot_run_here_is_left_out_by_name(event, handler, said):
     read = read_hook_json(file_of(event, **handler), "f", form="claude")
     assert read.hooks == ()
     assert said in "\n".join(read.warnings)
+
+
+def one(event="PreToolUse", **handler):
+    read = read_hook_json(file_of(event, **handler), "f", form="claude")
+    assert read.warnings == ()
+    return read.hooks[0]
+
+
+def test_later_keys_of_both_products_are_read():
+    hook = one(args=["a b"], once=True, **{"async": True, "if": "Bash(git *)"})
+    assert (hook.action, hook.once, hook.background) == (CommandHook(args=("a b",)), True, True)
+    assert (hook.condition, hook.line) == ("Bash(git *)", "true 'a b'")
+
+
+@pytest.mark.parametrize(
+    ("handler", "action", "timeout_s"),
+    [
+        ({"type": "http", "url": "https://a.example/h", "network": True,
+          "headers": {"X": "$T"}, "allowedEnvVars": ["T"]},
+         HttpHook(url="https://a.example/h", headers={"X": "$T"}, variables=("T",)), 600),
+        ({"type": "mcp", "server": "a", "tool": "b", "input": {"p": "${cwd}"}},
+         McpHook(server="a", tool="b", arguments={"p": "${cwd}"}), 600),
+        ({"type": "mcp_tool", "server": "a", "tool": "b"}, McpHook(server="a", tool="b"), 600),
+        ({"type": "prompt", "prompt": "ok?"}, PromptHook(prompt="ok?"), 30),
+        ({"type": "agent", "prompt": "ok?"}, PromptHook(prompt="ok?"), 60),
+    ],
+)  # fmt: skip
+def test_each_type_of_hook_is_read(handler, action, timeout_s):
+    data = {"hooks": {"PreToolUse": [{"hooks": [handler]}]}}
+    (hook,) = read_hook_json(json.dumps(data).encode(), "f", form="claude").hooks
+    assert (hook.action, hook.timeout_s) == (action, timeout_s)
+
+
+def test_the_id_of_a_plain_command_stays_as_it_was():
+    (hook,) = read_hook_json(file_of(), "f", form="codex").hooks
+    parts = ["PreToolUse", "codex", "", "true", 600.0, "allow", False, "f"]
+    assert hook.hook_id == hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
+    assert one(once=True).hook_id != one().hook_id != one(args=[]).hook_id
+
+
+def test_an_unknown_key_is_said_and_the_hook_runs():
+    read = read_hook_json(file_of(futureKey={"a": [1]}), "f", form="codex")
+    assert len(read.hooks) == 1
+    assert "'futureKey' is not known here" in read.warnings[0]
 
 
 def test_an_invalid_matcher_leaves_out_its_group_alone():
@@ -80,7 +131,11 @@ def test_an_invalid_matcher_leaves_out_its_group_alone():
     [b"", b"{", b"[]", b'{"hooks": []}', b'{"hooks": {"Stop": {}}}', b'{"hooks": {"Stop": [1]}}',
      b'{"hooks": {"Stop": [{"hooks": [1]}]}}', b"\xff", b"[" * 100_000,
      file_of(timeout="soon"), file_of(on_failure="maybe"), file_of(network="yes"),
-     file_of(command="x" * 10_001)],
+     file_of(command="x" * 10_001), file_of(args="x"), file_of(args=[1]), file_of(once=1),
+     file_of(type="http", url="ftp://a"), file_of(type="http", url="http://u:p@a/"),
+     file_of(type="http", url="http://a/", headers={"Host": "b"}),
+     file_of(type="http", url="http://a/", headers={"X": "a\nb"}),
+     file_of(type="mcp", server="a", tool="b", input=[])],
 )  # fmt: skip
 def test_a_file_of_another_shape_is_an_error_that_names_it(data):
     with pytest.raises(UsageError, match=r"^f[,:]"):

@@ -57,6 +57,13 @@ def said(event: str, **inner: object) -> HookEnd:
         ("UserPromptSubmit", HookEnd(exit_code=2, stderr="secret"), "blocked", "deny", "secret"),
         ("Stop", HookEnd(exit_code=2, stderr="go on"), "completed", "continue", "go on"),
         ("Stop", HookEnd(exit_code=0, stdout="text"), "failed", "", ""),
+        ("PreCompact", HookEnd(exit_code=2, stderr="later"), "blocked", "deny", "later"),
+        ("PreCompact", HookEnd(exit_code=0, stdout='{"continue":false,"stopReason":"s"}'),
+         "stopped", "", "s"),
+        ("PostCompact", said("PostCompact", additionalContext="c"), "completed", "context", ""),
+        ("Notification", said("Notification", additionalContext="c"), "completed", "", ""),
+        ("SessionEnd", HookEnd(exit_code=0, stdout="bye"), "completed", "", ""),
+        ("Interrupt", HookEnd(exit_code=2, stderr="x"), "failed", "", ""),
         ("SessionStart", HookEnd(exit_code=2, stderr="x"), "failed", "", ""),
     ],
 )  # fmt: skip

@@ -30,6 +30,7 @@ from ..context.pinned_state import PinnedState, collect_state
 from ..context.prompt_context import find_known_context
 from ..context.token_meter import FULL_PERCENT, compaction_limit, measure_item, usable_window
 from ..sampler import SamplingError
+from .compaction_hooks import is_held_back, tell_hooks
 from .history_summary import request_provider_compaction, request_summary
 from .turn_state import Turn
 
@@ -189,6 +190,9 @@ class HistoryCompactor:
         """Compact by the provider, else the model, else by trimming. True if it is shorter now."""
         state = self._state
         tokens = state.meter.context_tokens
+        if await is_held_back(state, turn_id, trigger):
+            self._retry_above_tokens = tokens + max(tokens // 10, _MIN_GROWTH_TOKENS)
+            return False
         state.reporter.emit_transient(
             Waiting(reason=f"compacting its history of {tokens:,} tokens")
         )
@@ -197,13 +201,14 @@ class HistoryCompactor:
         room = compaction_budget(self._limit(model))
         ending = await self._provider_ending(turn_id, model, trigger)
         means: Means = "provider"
+        summary = ""
         if not ending:
             means = "model"
             asked = await request_summary(state, turn_id, model, items, whole=trigger != "overflow")
             if asked.text:
                 pinned = self._pinned_state(items)
-                intro = harness_text("summary_intro")
-                ending = (summary_message(intro, asked.text, pinned, room),)
+                intro, summary = harness_text("summary_intro"), asked.text
+                ending = (summary_message(intro, summary, pinned, room),)
             elif _is_out_of_budget(asked.failed) and trigger != "overflow":
                 return False  # the next sample gets the same refusal, and the turn handles it
             else:
@@ -215,7 +220,9 @@ class HistoryCompactor:
         rebuilt = self._trim_to_limit(rebuilt, model)
         self._replace(turn_id, rebuilt, trigger, means)
         state.known_context = known
-        return self._finish(model)
+        is_shorter = self._finish(model)
+        await tell_hooks(state, turn_id, trigger, summary)
+        return is_shorter
 
     async def _provider_ending(
         self, turn_id: str, model: ModelInfo, trigger: Trigger

@@ -167,7 +167,7 @@ async def _sample(
             if completed is not None and completed.usage is not None:
                 state.meter.add_side_response(completed.usage)
                 if state.turn is not None:
-                    state.turn.usage = state.turn.usage.plus(completed.usage)
+                    state.turn.add_usage(completed.usage)
             return None
         retries += 1
         delay_s = plan_retry(

@@ -63,6 +63,8 @@ async def run_turn(state: AgentState, compactor: HistoryCompactor, opening: Turn
         ending = _abort(state, turn)
     state.turn, state.output_schema = None, turn.output_schema
     state.reporter.emit(ending)
+    if isinstance(ending, TurnAborted) and ending.reason == "interrupted":
+        state.hooks.on_interrupt(turn.turn_id)
 
 
 async def _run_turn(state: AgentState, compactor: HistoryCompactor, turn: Turn) -> TurnEnd:

@@ -89,6 +89,10 @@ class Turn:
         """Remember the command files that recorded input has called."""
         self.commands += [part for part in given.parts if isinstance(part, CommandInput)]
 
+    def add_usage(self, usage: TokenUsage) -> None:
+        """Count the tokens of a request that was made beside its responses."""
+        self.usage = self.usage.plus(usage)
+
     def check_repetition(self) -> None:
         """The present response's calls have ended: check whether they only repeat earlier ones."""
         done = [_call_record(pending) for pending in self.pending if pending.outcome is not None]
