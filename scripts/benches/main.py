@@ -18,7 +18,9 @@ import peer_bench
 from machine_info import MachineSpeed, describe_machine, describe_speed
 from measurements import Curve, Row, print_table
 
-BENCHES = ("spine", "crowd", "agents", "safety", "prefix", "tricks", "curves", "soak", "chat")
+BENCHES = (
+    "spine", "crowd", "agents", "safety", "prefix", "tricks", "curves", "soak", "chat", "mcp",
+)  # fmt: skip
 ALL = (
     "spine",
     "agents",
@@ -28,6 +30,7 @@ ALL = (
     "curves",
     "soak",
     "chat",
+    "mcp",
 )  # `crowd` is the part of `spine` about many processes
 
 
@@ -80,6 +83,7 @@ def measure(name: str, said: argparse.Namespace, peer: str | None) -> Iterator[R
     import chat_bench
     import core_bench
     import many_agents_bench
+    import mcp_bench
     import prompt_cache_bench
     import sandbox_bench
     import scaling_bench
@@ -106,6 +110,8 @@ def measure(name: str, said: argparse.Namespace, peer: str | None) -> Iterator[R
             rows = tricks_bench.measure(quick=quick)
         case "chat":
             rows = chat_bench.measure(quick=quick)
+        case "mcp":
+            rows = mcp_bench.measure(quick=quick)
         case "soak":
             yield from soak_bench.measure(min(cycles, 1_000) if said.cycles or not quick else 100)
             return

@@ -100,6 +100,14 @@ class Workers(Bursts):
         return True
 
 
+class McpCallers(Workers):
+    """The same, with calls of an MCP server's tool; each call has a name of its own."""
+
+    def leaf(self, name: str, number: int) -> list[Call]:
+        call = ("mcp__bench__count", {"call": f"{name}-{number}"})
+        return [call] if number < self.tools else []
+
+
 class WorkersAtRest(Workers):
     """The same, but the request that follows an agent's last command is never answered."""
 
@@ -168,7 +176,7 @@ class MailWriters:
 
 STORIES: dict[str, Callable[..., Any]] = {
     "bursts": Bursts, "workers": Workers, "workers_at_rest": WorkersAtRest, "cycles": Cycles,
-    "letters": MailWriters,
+    "letters": MailWriters, "mcp_callers": McpCallers,
 }  # fmt: skip
 
 

@@ -11,10 +11,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
-Kind = Literal["run", "escalate", "spawn", "send", "ask_again", "wait"]
+Kind = Literal["run", "escalate", "spawn", "send", "ask_again", "wait", "count", "count_again"]
 MOST_TRIES = 60  # of one wish that must come true; then the agent gives up and says so
 MANY_COMMANDS = 70  # more than one agent may run at once
 _MANY_IN = 0.15  # of all plays
+_COUNTING_IN = 0.6  # of all plays
 _ITEMS = "ijklm"
 _GAVE_UP = "gave up: "
 _ATTEMPT = re.compile(r"(_try\d+)?(_\d+)?$")
@@ -76,6 +77,7 @@ def make_scenario(seed: str) -> Scenario:
                 pass
     parts = {path: _make_script(path, children, lots) for path, children in shape.items()}
     _add_many_commands(parts, random.Random(f"{seed} many"))
+    _add_mcp_calls(parts, random.Random(f"{seed} mcp"))
     for name in _ITEMS[: lots.choice((0, 0, 0, 2, 5))]:
         path = f"/root/{name}"
         pauses = [f"{lots.choice((0, 0.3, 1))}" for _ in range(lots.randint(1, 2))]
@@ -93,6 +95,26 @@ def _add_many_commands(parts: dict[str, AgentScript], lots: random.Random) -> No
     many = tuple(PlannedCall(f"{slug}-m{n}-run", "run", "0.1") for n in range(MANY_COMMANDS))
     first, *further = parts[path].turns
     parts[path] = parts[path]._replace(turns=((many, *first), *further))
+
+
+def _add_mcp_calls(parts: dict[str, AgentScript], lots: random.Random) -> None:
+    """In most plays the agents call a tool of one MCP server, between their other acts."""
+    if lots.random() >= _COUNTING_IN:
+        return
+    for path in sorted(parts):
+        slug = path.strip("/").replace("/", "-")
+        first, *further = parts[path].turns
+        acts = list(first)
+        for number in range(lots.randint(1, 4)):
+            kind: Kind = lots.choice(("count", "count", "count_again"))
+            calls = tuple(
+                PlannedCall(
+                    f"{slug}-c{number}{at}-{kind}", kind, f"{lots.choice((0, 0.1, 0.5, 1.5))}"
+                )
+                for at in range(lots.randint(1, 3))
+            )
+            acts.insert(lots.randint(0, len(acts)), calls)
+        parts[path] = parts[path]._replace(turns=(tuple(acts), *further))
 
 
 def _add_children(parent: str, count: int, shape: dict[str, list[str]]) -> Iterator[str]:
@@ -188,7 +210,7 @@ def _next_try(wish: PlannedCall, outputs: Mapping[str, str | None]) -> int | Non
         last = number
     if last is None:
         return 0
-    if wish.kind in ("run", "escalate", "send"):
+    if wish.kind in ("run", "escalate", "send", "count", "count_again"):
         return None  # once, whatever came of it
     return None if _came_true(wish, outputs[call_id_of(wish, last)] or "") else last + 1
 
@@ -238,6 +260,9 @@ def _call_for(wish: PlannedCall, number: int) -> ToolCall:
                 "justification": f"{'allow' if wish.allowed else 'deny'} {call_id}",
             }
             return ToolCall(call_id, "exec_command", arguments)
+        case "count" | "count_again":
+            counted: dict[str, object] = {"call": call_id, "pause": float(wish.subject)}
+            return ToolCall(call_id, f"mcp__counter__{wish.kind}", counted)
         case "spawn":
             name = wish.subject.rpartition("/")[2]
             task = {"task_name": name, "message": task_text(wish.subject), "fork_turns": "none"}

@@ -22,6 +22,7 @@ from swarm.mailbox.process_tree import descendants_of, is_zombie
 from swarm.supervisor.runs.paths import RunPaths
 
 HERE = Path(__file__).parent
+_MCP_SERVER = "counting_server.py"
 DISK_BYTES = 24 * 1024 * 1024
 _STARTED = 19  # of proc(5) stat, counted after the name
 _CONFIG = """\
@@ -34,6 +35,12 @@ wire_api = "responses"
 request_max_retries = 40
 stream_max_retries = 40
 stream_idle_timeout_ms = 3000
+[mcp_servers.counter]
+command = "{python}"
+args = ["{work}/.{server}", "{work}/effects"]
+env = {{ CHAOS_MARK = "{mark}" }}
+writable_roots = ["{work}"]
+supports_parallel_tool_calls = true
 """
 
 
@@ -84,7 +91,13 @@ class ChaosTestbed:
             if process.poll() is not None:
                 raise RuntimeError((self.folder / "model.err").read_text())
             time.sleep(0.01)
-        (self.home / "config.toml").write_text(_CONFIG.format(port=port_file.read_text()))
+        config = _CONFIG.format(
+            port=port_file.read_text(), python=sys.executable, work=self.work, mark=self.mark,
+            server=_MCP_SERVER,
+        )  # fmt: skip
+        # its sandbox sees the work folder, wherever this checkout is
+        shutil.copy(HERE / _MCP_SERVER, self.work / f".{_MCP_SERVER}")
+        (self.home / "config.toml").write_text(config)
         return process
 
     # --- the run ------------------------------------------------------------------------------

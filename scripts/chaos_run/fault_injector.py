@@ -30,7 +30,7 @@ def process_role(living: RunProcess) -> FaultTarget:
     """What part of a run a process is, by its title."""
     title = living.title
     if not title.startswith("swarm: "):
-        return "command"
+        return "mcp-server" if _MCP_SERVER in title else "command"
     words = title.removeprefix("swarm: ")
     for start, role in _TITLES:
         if words.startswith(start):
@@ -38,9 +38,11 @@ def process_role(living: RunProcess) -> FaultTarget:
     return ""
 
 
+_MCP_SERVER = "counting_server.py"
 _TITLES: tuple[tuple[str, FaultTarget], ...] = (
     ("launcher of ", "launcher"), ("/root [", "root"), ("/root/", "agent"),
-    ("/guardian", "guardian"), ("gateway", "gateway"), ("fork-server", "fork-server"),
+    ("/guardian", "guardian"), ("mcp hub", "hub"), ("gateway", "gateway"),
+    ("fork-server", "fork-server"),
 )  # fmt: skip
 
 

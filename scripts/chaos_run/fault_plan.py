@@ -16,7 +16,17 @@ Kind = Literal[
     "end",  # the run is ended from outside: SIGINT, SIGTERM or SIGHUP
 ]  # fmt: skip
 FaultTarget = Literal[
-    "", "root", "agent", "launcher", "fork-server", "gateway", "guardian", "command", "supervisor"
+    "",
+    "root",
+    "agent",
+    "launcher",
+    "fork-server",
+    "gateway",
+    "guardian",
+    "command",
+    "supervisor",
+    "hub",
+    "mcp-server",
 ]
 FAULTY_PROVIDERS = ("429", "500", "half", "cut", "nothing", "garbage", "damaged",
                     "oversized", "packed")  # fmt: skip
@@ -26,11 +36,12 @@ _WEIGHTS: dict[Kind, int] = {
 }  # fmt: skip
 _TARGET_WEIGHTS: dict[FaultTarget, int] = {
     "root": 1, "agent": 6, "launcher": 2, "fork-server": 2, "gateway": 2, "guardian": 1,
-    "command": 4,
+    "command": 4, "hub": 2, "mcp-server": 3,
 }  # fmt: skip
 _MOST: dict[tuple[Kind, FaultTarget], int] = {
     ("kill", "root"): 1, ("segv", "root"): 1, ("kill", "gateway"): 1, ("segv", "gateway"): 1,
-    ("kill", "fork-server"): 2, ("lose", ""): 2, ("end", ""): 2,
+    ("kill", "fork-server"): 2, ("kill", "hub"): 2, ("segv", "hub"): 1,
+    ("lose", ""): 2, ("end", ""): 2,
     ("disk_full", ""): 1, ("suspend", ""): 1,
 }  # fmt: skip
 

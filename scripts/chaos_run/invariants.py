@@ -36,6 +36,7 @@ from swarm.supervisor.journal.replay import fold_run
 
 Check = Callable[[RunEvidence], Iterator[str]]
 _REFUSED = 2  # the exit code of a command that did nothing
+_COUNTED = "mcp__counter__"
 _CRASHES = 4  # an agent that dies so often is given up, rightly (within a minute; clocks jump)
 
 
@@ -115,18 +116,26 @@ def no_call_ran_twice(facts: RunEvidence) -> Iterator[str]:
     """What a command wrote stands there once, after its begin was journaled, and only then."""
     began = Counter(r.body.call_id for r in facts.records if isinstance(r.body, CallBegan))
     ran = Counter((*facts.sandboxed_calls, *facts.unsandboxed_calls))
-    yield from (f"{call} ran {n} times" for call, n in ran.items() if n > 1)
+    yield from (f"{call} ran {n} times" for call, n in ran.items() if n > _most_runs(call))
     yield from (f"{call} began {n} times" for call, n in began.items() if n > 1)
     yield from (f"{call} ran, but its begin is not journaled" for call in ran if call not in began)
     for record in bodies_of(facts, CallEnded):
         match record.body:
-            case CallEnded(call_id=call, tool="exec_command", status=status, exit_code=code):
-                if (status, code) == ("completed", 0) and call not in ran:
+            case CallEnded(call_id=call, tool=tool, status=status, exit_code=code) if (
+                tool == "exec_command" or tool.startswith(_COUNTED)
+            ):
+                succeeded = (status, code) in (("completed", 0), ("completed", None))
+                if succeeded and call not in ran:
                     yield f"{call} is said to have run, and did not"
                 if status == "declined" and call in ran:
                     yield f"{call} was declined, and ran"
             case _:
                 pass
+
+
+def _most_runs(call: str) -> int:
+    """A tool that says that a second call does no harm is called again when its server died."""
+    return 2 if call.endswith("-count_again") else 1
 
 
 def calls_have_one_end(facts: RunEvidence) -> Iterator[str]:

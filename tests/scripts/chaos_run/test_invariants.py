@@ -130,6 +130,13 @@ BROKEN = {
     "it ran unannounced": (facts(without(CallBegan)), "no_call_ran_twice"),
     "it began twice": (facts(twice(CallBegan)), "no_call_ran_twice"),
     "it is said to have run": (facts(unsandboxed_calls=()), "no_call_ran_twice"),
+    "an MCP call is said to have run": (
+        facts(
+            changed(CallEnded, tool="mcp__counter__count", exit_code=None),
+            unsandboxed_calls=(),
+        ),
+        "no_call_ran_twice",
+    ),
     "declined, and it ran": (facts(changed(CallEnded, status="declined")), "no_call_ran_twice"),
     "no end of a call": (facts(without(CallEnded)), "calls_have_one_end"),
     "two ends of a call": (facts(twice(CallEnded)), "calls_have_one_end"),
@@ -247,3 +254,10 @@ NO_RUN = "swarm: there is no run yet; start one with `swarm run TASK.md`"
 def test_a_run_without_its_folder_says_so_and_a_resume_may_find_no_run(starts, is_sound):
     facts = RunEvidence({}, (), {}, starts=starts, vanished=GONE)
     assert (violations(facts) == []) is is_sound
+
+
+@pytest.mark.parametrize(("times", "broken"), [(1, False), (2, False), (3, True)])
+def test_a_tool_that_may_be_repeated_is_called_at_most_twice(times, broken):
+    call = "root-c00-count_again"
+    found = violations(facts(sandboxed_calls=(call,) * times))
+    assert any(f"{call} ran {times} times" in one for one in found) is broken
