@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable
 from pathlib import PurePath
 
+import msgspec
+
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 
@@ -29,7 +31,7 @@ _IDLE = {
 
 
 class PromptCommand(Value):
-    """One usable command. `name` is what follows the slash."""
+    """One usable command. `name` is what follows the slash; `warnings` say what does not hold."""
 
     name: str
     path: str
@@ -47,7 +49,7 @@ class PromptCommand(Value):
 
 
 class FoundCommands(Value):
-    """The commands by name, the highest first, and what was left out or has no effect."""
+    """The commands in the order of their names, and which files were left out."""
 
     commands: tuple[PromptCommand, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -91,7 +93,7 @@ def parse_commands(
 
     Args:
         files: In the order of precedence.
-        taken: Names of built-in commands: a file of such a name is left out.
+        taken: Names of the conversation's commands: a file of such a name is warned of.
     """
     found: dict[str, PromptCommand] = {}
     warnings: list[str] = []
@@ -104,10 +106,11 @@ def parse_commands(
             warnings.append(f"{where}{text}; this command is left out")
             continue
         if command.name in taken:
-            warnings.append(
+            note = (
                 f"{command.path}: /{command.name} is a command of the conversation itself, which "
                 "wins there; rename the file to use it"
             )
+            command = msgspec.structs.replace(command, warnings=(*command.warnings, note))
         if (other := found.get(command.name)) is not None:
             warnings.append(
                 f"{command.path}: /{command.name} is taken by {other.path}; this one is left out"

@@ -79,16 +79,17 @@ class TrustStore(Value):
         return "unknown"
 
     def changes(self, one: ProjectFolder) -> FileChanges | None:
-        """What differs from the content that was trusted last; None if none was."""
+        """What differs from the content that was trusted last; None: nothing, or none was."""
         for key in _trust_keys(one):
             before = self.folders.get(key, FolderTrust()).files
             if before:
                 now = _file_digests(one)
-                return FileChanges(
+                found = FileChanges(
                     changed=tuple(n for n in now if n in before and now[n] != before[n]),
                     new=tuple(name for name in now if name not in before),
                     gone=tuple(name for name in before if name not in now),
                 )
+                return None if found == FileChanges() else found
         return None
 
 

@@ -1,13 +1,13 @@
 """`swarm commands list|show`: the command files that a person may call here, and what they cost."""
 
 import os
+from collections.abc import Iterable
 
 import click
 
 from swarm.mailbox.errors import UsageError
 from swarm.roles.commands.command_file import PromptCommand
 
-from ...chat.slash_commands import BUILT_IN_NAMES
 from ...console.safe_text import clean_block, clean_line
 from ...runs.paths import find_user_paths
 from ..lazy_commands import ColorCommand
@@ -31,9 +31,13 @@ def commands() -> None:
 def _load() -> tuple[PromptCommand, ...]:
     loaded = load_config_here()
     found = find_run_commands(loaded, find_user_paths(dict(os.environ)).config)
-    for warning in (*loaded.warnings, *found.warnings):
-        click.echo(f"swarm: warning: {clean_line(warning, limit=400)}", err=True)
+    _say((*loaded.warnings, *found.warnings))
     return found.commands
+
+
+def _say(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        click.echo(f"swarm: warning: {clean_line(warning, limit=400)}", err=True)
 
 
 @commands.command("list", cls=ColorCommand)
@@ -46,6 +50,7 @@ def list_commands(*, as_json: bool) -> None:
       swarm commands list
     """
     found = _load()
+    _say(warning for command in found for warning in command.warnings)
     if as_json:
         for command in found:
             print_json(_fields(command))
@@ -60,7 +65,7 @@ def list_commands(*, as_json: bool) -> None:
                 f"/{command.name} {command.hint}".rstrip(),
                 command.scope,
                 f"{_tokens(command)} tokens",
-                f"{len(command.shell_lines)} commands" if command.shell_lines else "-",
+                _count(len(command.shell_lines)),
                 command.description,
             )
             for command in found
@@ -83,13 +88,16 @@ def show_command(name: str) -> None:
         known = ", ".join(f"/{one.name}" for one in found) or "none"
         raise UsageError(f"there is no command file {name!r} here; there are: {known}")
     (command,) = named
+    _say(command.warnings)
     click.echo(clean_line(f"{command.path} ({command.scope})", limit=4_096))
     click.echo(clean_line(f"/{command.name} {command.hint}".rstrip(), limit=400))
-    if command.name in BUILT_IN_NAMES:
-        click.echo("the conversation's own command of this name wins there")
     for line in command.shell_lines:
         click.echo(clean_line(f"runs: {line}", limit=4_096))
     click.echo(clean_block(command.body))
+
+
+def _count(number: int) -> str:
+    return "-" if not number else f"{number} command{'' if number == 1 else 's'}"
 
 
 def _tokens(command: PromptCommand) -> int:
@@ -105,4 +113,5 @@ def _fields(command: PromptCommand) -> dict[str, object]:
         "scope": command.scope,
         "tokens": _tokens(command),
         "runs": command.shell_lines,
+        "warnings": command.warnings,
     }
