@@ -5,6 +5,7 @@ at the start, so a changed one is left out; a person's own may change.
 """
 
 import hashlib
+from functools import partial
 
 import trio
 
@@ -15,6 +16,8 @@ from swarm.mailbox.protocol.settings import SkillChoice
 from swarm.mailbox.safe_open import READ_FLAGS, open_canonical, read_whole
 from swarm.roles.skills.skill_file import SKILL_BYTES, Skill
 from swarm.roles.skills.skill_list import mentioned_skills
+from swarm.roles.skills.skill_servers import missing_servers
+from swarm.roles.skills.skill_use import note_skill_use
 
 from .run_context import RunContext
 
@@ -46,6 +49,12 @@ async def read_named_skills(
     if len(named) > MAX_SKILLS:
         more = ", ".join(skill.name for skill in named[MAX_SKILLS:])
         warnings.append(f"an input brings at most {MAX_SKILLS} skills; left out: {more}")
+    if parts:
+        note = partial(note_skill_use, running.paths.state, now_s=running.entropy.unix_s())
+        await trio.to_thread.run_sync(note, [part.path for part in parts])
+    servers = {server.name for server in running.request.mcp.servers}
+    given = [skill for skill in named if skill.path in {part.path for part in parts}]
+    warnings += [line for skill in given for line in missing_servers(skill, servers)]
     for warning in warnings:
         running.note(Warned(message=warning), agent=agent)
     return tuple(parts)

@@ -47,6 +47,8 @@ DENIED_KEYS = (
     "profile", "profiles", "projects", "project_root_markers", "marketplaces",
 )  # fmt: skip
 
+DENIED_INNER_KEYS = (("agents", "providers"), ("skills", "projects"))
+
 
 class ProjectFolder(Value):
     """One `.swarm` folder as it was read."""
@@ -261,8 +263,9 @@ def _layer(one: ProjectFolder, *, ignored: str) -> Layer:
     except UsageError as error:
         return msgspec.structs.replace(layer, broken=str(error))
     kept = {key: value for key, value in values.items() if key not in DENIED_KEYS}
-    if is_table(agents := kept.get("agents")):
-        kept["agents"] = {key: value for key, value in agents.items() if key != "providers"}
+    for name, inner in DENIED_INNER_KEYS:
+        if is_table(table := kept.get(name)):
+            kept[name] = {key: value for key, value in table.items() if key != inner}
     layer = msgspec.structs.replace(layer, values=kept, text=text)
     warnings = (*folder_warnings(path.parent), *_denied(layer, values))
     return msgspec.structs.replace(layer, warnings=warnings)
@@ -279,8 +282,11 @@ def _mcp_values(one: ProjectFolder) -> Toml:
 
 def _denied(layer: Layer, values: Toml) -> Iterator[str]:
     names = [key for key in values if key in DENIED_KEYS]
-    if "providers" in as_table(values.get("agents")):
-        names.append("agents.providers")
+    names += [
+        f"{name}.{inner}"
+        for name, inner in DENIED_INNER_KEYS
+        if inner in as_table(values.get(name))
+    ]
     if not names:
         return
     place = find_key_position(layer, tuple(names[0].split(".")))

@@ -265,12 +265,21 @@ class MarketplaceTable(Value):
     last_revision: str | None = None
 
 
+class ProjectSkills(Value):
+    """`[skills.projects."/path"]`: names of skills that are on or off in one project."""
+
+    enable: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+
 class SkillsTable(Value):
     """`[skills]`."""
 
     include_instructions: bool = True  # False: no list in the prompt
     config: tuple[SkillConfig, ...] = ()
     exclude: tuple[str, ...] = ()  # swarm's own: names
+    # swarm's own: by the canonical path of a project's root; a project may not set it
+    projects: dict[str, ProjectSkills] = {}
 
 
 class Config(ModelKeys):

@@ -8,16 +8,20 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+import msgspec
+
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.safe_open import READ_FLAGS, open_canonical, read_start
 
 from ..config.file_reading import read_bounded
+from .skill_cache import SkillCache, content_mark, file_mark
 from .skill_file import SIDECAR, SKILL_BYTES, SKILL_FILE, Skill, SkillScope, parse_skill
 
 PROJECT_FOLDERS = (".agents/skills", ".claude/skills", ".codex/skills")
 _MAX_LEVELS = 6
 _MAX_FOLDERS = 2_000  # per root
+_MAX_ENTRIES = 10_000  # per folder
 _SIDECAR_BYTES = 32 << 10
 
 
@@ -29,6 +33,9 @@ class SkillFile(Value):
     data: bytes = b""
     sidecar: bytes = b""
     problem: str = ""
+    key: str = ""  # for the cache
+    mark: str = ""  # what the file is recognized by at the next start; "" for none
+    known: Skill | None = None  # read at an earlier start, and unchanged
     prefix: str = ""  # the plugin that brings it
 
 
@@ -49,10 +56,20 @@ def personal_roots(
     yield system / "skills", "admin"
 
 
-def read_root(root: Path, scope: SkillScope) -> Iterator[SkillFile]:
-    """Read every SKILL.md below a person's or the machine's folder; links are followed."""
+def read_root(root: Path, scope: SkillScope, cache: SkillCache) -> Iterator[SkillFile]:
+    """Read every SKILL.md below a person's or the machine's folder; links are followed.
+
+    One that is unchanged since an earlier start is taken from the cache.
+    """
     for place in skill_folders(root, follow_links=True):
-        yield read_skill_file(place, scope)
+        # Before it is read: a change while it is read is seen at the next start.
+        mark = file_mark(place, SKILL_FILE, SIDECAR)
+        known = cache.find(f"{scope}:{place}", mark) if mark else None
+        if known is not None:
+            yield SkillFile(path=known.path, scope=scope, known=known)
+        else:
+            file = read_skill_file(place, scope)
+            yield msgspec.structs.replace(file, key=f"{scope}:{place}", mark=mark)
 
 
 def read_skill_file(folder: Path, scope: SkillScope, *, prefix: str = "") -> SkillFile:
@@ -98,13 +115,22 @@ def _read(path: Path, limit_bytes: int) -> tuple[str, bytes]:
     return str(path), data
 
 
-def project_skills(files: Mapping[str, bytes]) -> Iterator[SkillFile]:
+def project_skills(files: Mapping[str, bytes], cache: SkillCache) -> Iterator[SkillFile]:
     """The skills among the files of a trusted project folder, as they were read with it."""
     for path, data in files.items():
         place = Path(path)
         if place.name == SKILL_FILE:
             sidecar = files.get(str(place.parent / SIDECAR), b"")
-            yield SkillFile(path=path, scope="repo", data=data, sidecar=sidecar)
+            mark = content_mark(data, sidecar)
+            yield SkillFile(
+                path=path,
+                scope="repo",
+                data=data,
+                sidecar=sidecar,
+                key=f"repo:{path}",
+                mark=mark,
+                known=cache.find(f"repo:{path}", mark),
+            )
 
 
 def skill_folders(root: Path, *, follow_links: bool) -> Iterator[Path]:
@@ -112,34 +138,59 @@ def skill_folders(root: Path, *, follow_links: bool) -> Iterator[Path]:
 
     Raises UsageError if there are more folders.
     """
-    level, seen = [root], set[str]()
+    level, seen = [root], set[tuple[int, int]]()
     for _ in range(_MAX_LEVELS + 1):
         below: list[Path] = []
         for folder in level:
-            real = os.path.realpath(folder)
-            if real in seen:
+            try:
+                facts = folder.stat()
+            except OSError:
+                continue  # it vanished, or is a link to nothing or to itself
+            if (place := (facts.st_dev, facts.st_ino)) in seen:
                 continue  # links in a loop
-            seen.add(real)
+            seen.add(place)
             if len(seen) > _MAX_FOLDERS:
                 raise UsageError(f"{root}: more than {_MAX_FOLDERS} folders of skills")
-            file = folder / SKILL_FILE
-            if file.is_file() and (follow_links or not file.is_symlink()):
+            has_skill, folders = _look_in(folder, follow_links=follow_links)
+            if has_skill:
                 yield folder
-            below += _folders_in(folder, follow_links=follow_links)
+            below += folders
         level = below
 
 
-def _folders_in(folder: Path, *, follow_links: bool) -> list[Path]:
+def _look_in(folder: Path, *, follow_links: bool) -> tuple[bool, list[Path]]:
+    """Whether the folder has a SKILL.md, and its folders in order; links count if followed.
+
+    At most 10,000 entries are looked at: a folder of skills is not a store of files.
+    """
+    names: list[str] = []
+    has_skill = False
     try:
         with os.scandir(folder) as entries:
-            names = [
-                entry.name
-                for entry in entries
-                if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=follow_links)
-            ]
+            for entry, _ in zip(entries, range(_MAX_ENTRIES), strict=False):
+                if entry.name == SKILL_FILE:
+                    has_skill = _is_file(entry, follow_links=follow_links)
+                elif not entry.name.startswith(".") and _is_folder(
+                    entry, follow_links=follow_links
+                ):
+                    names.append(entry.name)
     except OSError:
-        return []  # not there, or not readable: it gives no skills
-    return [folder / name for name in sorted(names)]
+        return has_skill, []  # not there, not readable, or gone in the middle
+    return has_skill, [folder / name for name in sorted(names)]
+
+
+def _is_file(entry: os.DirEntry[str], *, follow_links: bool) -> bool:
+    try:
+        return entry.is_file(follow_symlinks=follow_links)
+    except OSError:
+        return False  # a link that leads to itself
+
+
+def _is_folder(entry: os.DirEntry[str], *, follow_links: bool) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=follow_links)
+    except OSError:
+        return False
 
 
 def _sidecar(folder: Path) -> bytes:
@@ -149,12 +200,18 @@ def _sidecar(folder: Path) -> bytes:
         return b""
 
 
-def parse_skills(files: Iterable[SkillFile]) -> FoundSkills:
-    """Parse what was read; a faulty file is left out, and the first of two with one path counts."""
+def parse_skills(files: Iterable[SkillFile], cache: SkillCache | None = None) -> FoundSkills:
+    """Parse what was read and is not known; a faulty file is left out.
+
+    The first of two with one path counts. `cache` remembers what was parsed.
+    """
     found: dict[str, Skill] = {}
     warnings: list[str] = []
     for file in files:
         if file.path in found:
+            continue
+        if file.known is not None:
+            found[file.path] = file.known
             continue
         try:
             if file.problem:
@@ -170,6 +227,9 @@ def parse_skills(files: Iterable[SkillFile]) -> FoundSkills:
             text = str(error)
             where = "" if text.startswith(file.path) else f"{file.path}: "
             warnings.append(f"{where}{text}; this skill is left out")
+        else:
+            if cache is not None and file.mark:
+                cache.note(file.key, file.mark, found[file.path])
     return FoundSkills(skills=in_order(found.values()), warnings=tuple(warnings))
 
 

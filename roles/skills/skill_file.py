@@ -14,12 +14,13 @@ from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 
 SKILL_FILE = "SKILL.md"
-SIDECAR = "agents/openai.yaml"  # in the skill's folder; its policy alone is obeyed
+SIDECAR = "agents/openai.yaml"  # in the skill's folder; its policy and its servers count
 SKILL_BYTES = 256 << 10  # of one SKILL.md; what is longer belongs into files beside it
 _FRONT_BYTES = 32 << 10
 _NAME_CHARS = 64
 _DESCRIPTION_CHARS = 1024
 _COMPATIBILITY_CHARS = 500
+_MOST_SERVERS = 16
 _FORMAT_KEYS = frozenset(
     ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 )
@@ -27,6 +28,14 @@ _FORMAT_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 SkillScope = Literal["repo", "user", "plugin", "admin"]
 _Fields = dict[str, object]
+
+
+class NeededServer(Value):
+    """An MCP server that a skill needs, with one of `url` and `command`, or neither."""
+
+    name: str
+    url: str = ""
+    command: str = ""
 
 
 class Skill(Value):
@@ -38,6 +47,7 @@ class Skill(Value):
     scope: SkillScope
     digest: str  # SHA-256 of the whole file, in hex
     size_bytes: int = 0
+    servers: tuple[NeededServer, ...] = ()  # MCP servers that it says it needs
     is_listed: bool = True  # False: only an explicit mention brings it into a conversation
 
     @property
@@ -63,6 +73,7 @@ def parse_skill(
     description = _one_line(fields.get("description"), "description", most_chars=_DESCRIPTION_CHARS)
     if not description:
         raise UsageError("missing field `description`")
+    beside = _read_sidecar(sidecar)
     return Skill(
         name=name,
         description=description,
@@ -70,7 +81,8 @@ def parse_skill(
         scope=scope,
         digest=hashlib.sha256(data).hexdigest(),
         size_bytes=len(data),
-        is_listed=_may_be_listed(sidecar) and fields.get("disable-model-invocation") is not True,
+        servers=_needed_servers(beside),
+        is_listed=_may_be_listed(beside) and fields.get("disable-model-invocation") is not True,
     )
 
 
@@ -163,16 +175,40 @@ def _one_line(value: object, key: str, *, most_chars: int) -> str:
     return text
 
 
-def _may_be_listed(sidecar: bytes) -> bool:
-    """What the sidecar says of use without a mention; a faulty sidecar says nothing."""
+def _read_sidecar(sidecar: bytes) -> _Fields:
+    """The sidecar's table; a faulty one says nothing."""
     if not sidecar or len(sidecar) > _FRONT_BYTES:
-        return True
+        return {}
     try:
-        policy = yaml_table(sidecar.decode("utf-8"), first_line=1).get("policy")
+        return yaml_table(sidecar.decode("utf-8"), first_line=1)
     except (UsageError, UnicodeDecodeError):
-        return True
-    table = cast("_Fields", policy) if isinstance(policy, dict) else {}
-    return table.get("allow_implicit_invocation") is not False
+        return {}
+
+
+def _may_be_listed(sidecar: _Fields) -> bool:
+    return _table(sidecar.get("policy")).get("allow_implicit_invocation") is not False
+
+
+def _needed_servers(sidecar: _Fields) -> tuple[NeededServer, ...]:
+    """The MCP servers among `dependencies.tools`; a faulty entry counts as absent."""
+    listed = _table(sidecar.get("dependencies")).get("tools")
+    entries = cast("list[object]", listed) if isinstance(listed, list) else []
+    found: list[NeededServer] = []
+    for table in map(_table, entries[:_MOST_SERVERS]):
+        name, url, command = (_short(table.get(key)) for key in ("value", "url", "command"))
+        if table.get("type") == "mcp" and re.fullmatch(r"[\w-]{1,64}", name):
+            found.append(NeededServer(name=name, url=url, command=command))
+    return tuple(found)
+
+
+def _short(value: object) -> str:
+    """A text of one line and at most 1,024 characters; "" for anything else."""
+    is_short = isinstance(value, str) and value.isprintable() and len(value) <= _DESCRIPTION_CHARS
+    return str(value) if is_short else ""
+
+
+def _table(value: object) -> _Fields:
+    return cast("_Fields", value) if isinstance(value, dict) else {}
 
 
 def yaml_table(text: str, *, first_line: int) -> _Fields:

@@ -4,7 +4,8 @@ Source: Codex's skills; differs in that a repository's own skills come first, no
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from swarm.mailbox.protocol.base import Value
 
@@ -50,21 +51,33 @@ def enabled_skills(skills: Sequence[Skill], rules: Sequence[SkillRule]) -> tuple
     return tuple(skill for skill in skills if is_enabled(skill))
 
 
-def skill_lines(skills: Sequence[Skill], *, limit_bytes: int = LIST_BYTES) -> SkillLines:
-    """One line a skill, in order. A line that does not fit is left out whole."""
-    lines: list[str] = []
-    left, left_out = limit_bytes, 0
-    for skill in skills:
-        if not skill.is_listed:
-            continue
-        line = f"- {skill.name}: {skill.description} (file: {skill.path})"
-        size = len(line.encode()) + 1
-        if size > left:
-            left_out += 1
-            continue
-        left -= size
-        lines.append(line)
-    return SkillLines(lines=tuple(lines), left_out=left_out)
+def skill_line(skill: Skill) -> str:
+    """What models are told of a skill."""
+    return f"- {skill.name}: {skill.description} (file: {skill.path})"
+
+
+def skill_lines(
+    skills: Sequence[Skill],
+    *,
+    limit_bytes: int = LIST_BYTES,
+    last_used: Mapping[str, float] = MappingProxyType({}),
+) -> SkillLines:
+    """One line a skill, in order. A line that does not fit is left out whole.
+
+    Room is given to those first that were used last (`last_used`: seconds by path), then in order.
+    """
+    lines = {number: skill_line(one) for number, one in enumerate(skills) if one.is_listed}
+    ranked = sorted(lines, key=lambda number: -last_used.get(skills[number].path, 0.0))
+    left, kept = limit_bytes, set[int]()
+    for number in ranked:
+        size = len(lines[number].encode()) + 1
+        if size <= left:
+            left -= size
+            kept.add(number)
+    return SkillLines(
+        lines=tuple(line for number, line in lines.items() if number in kept),
+        left_out=len(lines) - len(kept),
+    )
 
 
 def mentioned_skills(text: str, skills: Sequence[Skill]) -> tuple[Skill, ...]:

@@ -127,6 +127,11 @@ class RunPaths(msgspec.Struct, frozen=True, kw_only=True):
         return self.folder.parent.parent / _CA_FOLDER
 
     @property
+    def state(self) -> Path:
+        """swarm's folder of state, for what all runs share."""
+        return self.folder.parent.parent
+
+    @property
     def file_copies(self) -> Path:
         return self.folder / "kept"
 

@@ -1,12 +1,15 @@
-"""`swarm skills list|show|validate|new`: which skills a run here would have, and what they cost."""
+"""`swarm skills …`: which skills a run here would have, what they cost, and which are off."""
 
 import os
+import time
 from pathlib import Path
 
 import click
 
 from swarm.mailbox.errors import UsageError
 from swarm.roles.config.file_reading import read_bounded
+from swarm.roles.config.schema import ProjectSkills
+from swarm.roles.config.toml_edit import ConfigEdit
 from swarm.roles.skills.skill_file import (
     SKILL_BYTES,
     SKILL_FILE,
@@ -14,13 +17,17 @@ from swarm.roles.skills.skill_file import (
     format_problems,
     instructions_of,
 )
+from swarm.roles.skills.skill_list import skill_line
+from swarm.roles.skills.skill_servers import missing_servers
 
+from ...console.number_format import render_age
 from ...console.safe_text import clean_block, clean_line
 from ...runs.paths import find_user_paths
 from ..lazy_commands import ColorCommand
 from ..printing import print_columns, print_json
-from ..run_setup.run_settings import load_config_here
-from ..run_setup.skill_settings import RunSkills, find_run_skills
+from ..run_setup.run_settings import find_cwd, load_config_here
+from ..run_setup.skill_settings import RunSkills, find_run_skills, project_of
+from .config_edit_commands import edit_user_config
 
 _BYTES_PER_TOKEN = 4
 _TEMPLATE = """\
@@ -47,7 +54,8 @@ def skills() -> None:
 
 def _load() -> RunSkills:
     loaded = load_config_here()
-    found = find_run_skills(loaded, find_user_paths(dict(os.environ)).config)
+    places = find_user_paths(dict(os.environ))
+    found = find_run_skills(loaded, places.config, cwd=find_cwd(None), memory=places.state)
     for warning in (*loaded.warnings, *found.warnings):
         click.echo(f"swarm: warning: {clean_line(warning, limit=400)}", err=True)
     return found
@@ -66,13 +74,14 @@ def list_skills(*, as_json: bool) -> None:
     rows = [(skill, "on") for skill in found.skills] + [(skill, "off") for skill in found.disabled]
     if as_json:
         for skill, state in rows:
-            print_json({**_fields(skill), "enabled": state == "on"})
+            used = found.last_used.get(skill.path)
+            print_json({**_fields(skill), "enabled": state == "on", "last_used": used})
         return
     if not rows:
         click.echo("no skills here; `swarm skills new NAME` makes one")
         return
     print_columns(
-        ("SKILL", "FROM", "STATE", "LISTED", "READ", "WHAT IT IS FOR"),
+        ("SKILL", "FROM", "STATE", "LISTED", "READ", "USED", "WHAT IT IS FOR"),
         [
             (
                 skill.name,
@@ -80,6 +89,7 @@ def list_skills(*, as_json: bool) -> None:
                 state,
                 f"{_listed_tokens(skill)} tokens",
                 f"{skill.size_bytes // _BYTES_PER_TOKEN:,} tokens",
+                _age(found.last_used.get(skill.path)),
                 skill.description,
             )
             for skill, state in rows
@@ -97,12 +107,15 @@ def show_skill(name: str) -> None:
       swarm skills show release-notes
     """
     found = _load()
+    configured = set(load_config_here(lenient=True).config.mcp_servers)
     named = [skill for skill in (*found.skills, *found.disabled) if skill.name == name]
     if not named:
         known = ", ".join(skill.name for skill in found.skills) or "none"
         raise UsageError(f"there is no skill {name!r} here; there are: {known}")
     for skill in named:
         click.echo(clean_line(f"{skill.path} ({skill.scope})", limit=4_096))
+        for line in missing_servers(skill, configured):
+            click.echo(clean_line(line, limit=4_096))
         data = read_bounded(Path(skill.path), limit_bytes=SKILL_BYTES)
         click.echo(clean_block(instructions_of(data)))
 
@@ -130,6 +143,61 @@ def validate_skill(path: str) -> None:
     if problems:
         raise SystemExit(1)
     click.echo(f"{file}: valid")
+
+
+@skills.command("disable", cls=ColorCommand)
+@click.argument("name")
+@click.option("--everywhere", is_flag=True, help="In all projects, not in this one alone.")
+def disable_skill(name: str, *, everywhere: bool) -> None:
+    """Switch a skill off in this project, in your own configuration.
+
+    \b
+    Example:
+      swarm skills disable release-notes
+    """
+    _switch(name, enabled=False, everywhere=everywhere)
+
+
+@skills.command("enable", cls=ColorCommand)
+@click.argument("name")
+@click.option("--everywhere", is_flag=True, help="In all projects, not in this one alone.")
+def enable_skill(name: str, *, everywhere: bool) -> None:
+    """Switch a skill on again; in this project also one that is off everywhere.
+
+    \b
+    Example:
+      swarm skills enable release-notes
+    """
+    _switch(name, enabled=True, everywhere=everywhere)
+
+
+def _switch(name: str, *, enabled: bool, everywhere: bool) -> None:
+    found = _load()
+    skills = {skill.name for skill in (*found.skills, *found.disabled)}
+    if name not in skills:
+        known = ", ".join(sorted(skills)) or "none"
+        raise UsageError(f"there is no skill {name!r} here; there are: {known}")
+    loaded = load_config_here()
+    table = loaded.config.skills
+    project = project_of(loaded, find_cwd(None))
+    steps: tuple[str, ...] = ("skills",) if everywhere else ("skills", "projects", project)
+    own = table.projects.get(project, ProjectSkills())
+    off = table.exclude if everywhere else own.exclude
+    off = (*(one for one in off if one != name), *(() if enabled else (name,)))
+    edit_user_config(ConfigEdit(steps=(*steps, "exclude"), value=list(off)), None)
+    if not everywhere:
+        on = (*(one for one in own.enable if one != name), *((name,) if enabled else ()))
+        edit_user_config(ConfigEdit(steps=(*steps, "enable"), value=list(on)), None)
+    where = "everywhere" if everywhere else f"in {project}"
+    now = {skill.name for skill in _load().skills}
+    if (name in now) != enabled:
+        raise UsageError(
+            f"{name} is still {'on' if name in now else 'off'} here: `[[skills.config]]`, "
+            "`skills.exclude` or `[skills.projects]` of a configuration says so; "
+            "`swarm config layers` lists them"
+        )
+    state = "on" if enabled else "off"
+    click.echo(f"{clean_line(name)} is {state} {where}, in runs that start from now on")
 
 
 @skills.command("new", cls=ColorCommand)
@@ -161,8 +229,12 @@ def new_skill(name: str, *, for_user: bool) -> None:
 
 
 def _listed_tokens(skill: Skill) -> int:
-    line = f"- {skill.name}: {skill.description} (file: {skill.path})"
-    return -(-len(line.encode()) // _BYTES_PER_TOKEN) if skill.is_listed else 0
+    size_bytes = len(skill_line(skill).encode())
+    return -(-size_bytes // _BYTES_PER_TOKEN) if skill.is_listed else 0
+
+
+def _age(used_unix_s: float | None) -> str:
+    return "-" if used_unix_s is None else render_age(max(0.0, time.time() - used_unix_s))
 
 
 def _fields(skill: Skill) -> dict[str, object]:
@@ -173,4 +245,5 @@ def _fields(skill: Skill) -> dict[str, object]:
         "scope": skill.scope,
         "listed_tokens": _listed_tokens(skill),
         "read_tokens": skill.size_bytes // _BYTES_PER_TOKEN,
+        "servers": [server.name for server in skill.servers],
     }

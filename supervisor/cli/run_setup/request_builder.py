@@ -47,6 +47,7 @@ from ...fan_out.file_excerpts import read_excerpt, readable_below, render_excerp
 from ...fan_out.glob_search import find_paths
 from ...run_request import FanOut, RunRequest
 from ...runs.image_blobs import check_image
+from ...runs.paths import find_user_paths
 from ..options import RunOptions
 from .command_settings import find_run_commands
 from .config_layers import writable_config_warning
@@ -141,7 +142,12 @@ def build_request(
     )
     rules = load_layer_rules(settings.loaded.layers, required)
     warnings += rules.warnings
-    skills = find_run_skills(settings.loaded, Path(settings.config_folder))
+    skills = find_run_skills(
+        settings.loaded,
+        Path(settings.config_folder),
+        cwd=cwd,
+        memory=find_user_paths(dict(environment)).state,
+    )
     hooks = find_run_hooks(settings.loaded, Path(settings.config_folder))
     commands = find_run_commands(settings.loaded, Path(settings.config_folder))
     warnings += (*skills.warnings, *hooks.warnings, *commands.warnings)

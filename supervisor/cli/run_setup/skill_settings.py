@@ -1,11 +1,14 @@
 """The skills of a run: found once, before anything is started, with the lines that models get."""
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 from swarm.roles.config.config_loader import SYSTEM_FOLDER, LoadedConfig
-from swarm.roles.config.schema import SkillConfig
+from swarm.roles.config.schema import ProjectSkills, SkillConfig
+from swarm.roles.guidance import find_project_root
 from swarm.roles.skills.discovery import (
     FoundSkills,
     SkillFile,
@@ -15,8 +18,12 @@ from swarm.roles.skills.discovery import (
     project_skills,
     read_root,
 )
+from swarm.roles.skills.skill_cache import SkillCache
 from swarm.roles.skills.skill_file import Skill
 from swarm.roles.skills.skill_list import SkillRule, enabled_skills, skill_lines
+from swarm.roles.skills.skill_use import read_skill_use
+
+CACHE_FILE = "skills.json"  # in the folder of state
 
 
 class RunSkills(Value):
@@ -26,45 +33,68 @@ class RunSkills(Value):
     disabled: tuple[Skill, ...] = ()
     lines: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    last_used: Mapping[str, float] = {}  # Unix seconds by path
 
 
-def find_run_skills(loaded: LoadedConfig, config_folder: Path) -> RunSkills:
+def find_run_skills(
+    loaded: LoadedConfig, config_folder: Path, *, cwd: Path, memory: Path
+) -> RunSkills:
     """The skills of trusted projects, of the person and of the machine.
+
+    Args:
+        loaded: The configuration.
+        config_folder: The person's own.
+        cwd: Where the agents work.
+        memory: swarm's folder of state, where what was read is remembered.
 
     Raises UsageError: a `[[skills.config]]` entry is not usable.
     """
-    found = _find(loaded, config_folder)
+    cache = SkillCache(memory / CACHE_FILE)
+    found = _find(loaded, config_folder, cache)
+    cache.save()
     table = loaded.config.skills
     rules = [*(_rule(entry) for entry in table.config)]
     rules += [SkillRule(name=name, enabled=False) for name in table.exclude]
+    chosen = table.projects.get(project_of(loaded, cwd), ProjectSkills())
+    rules += [SkillRule(name=name, enabled=True) for name in chosen.enable]
+    rules += [SkillRule(name=name, enabled=False) for name in chosen.exclude]
     enabled = enabled_skills(found.skills, rules)
-    listed = skill_lines(enabled)
+    last_used = read_skill_use(memory)
+    listed = skill_lines(enabled, last_used=last_used)
     warnings = list(found.warnings)
     if listed.left_out:
         warnings.append(
             f"skills: {listed.left_out} of {len(enabled)} are not in the list that models get, for "
-            "it is full; shorten descriptions or switch some off (`skills.exclude`)"
+            "it is full: those that were named last stay; shorten descriptions, or switch some off "
+            "(`swarm skills disable NAME`)"
         )
     return RunSkills(
         skills=enabled,
         disabled=tuple(skill for skill in found.skills if skill not in enabled),
         lines=listed.lines if table.include_instructions else (),
         warnings=tuple(warnings),
+        last_used=last_used,
     )
 
 
-def _find(loaded: LoadedConfig, config_folder: Path) -> FoundSkills:
+def project_of(loaded: LoadedConfig, cwd: Path) -> str:
+    """The project's root as `[skills.projects]` names it: canonical."""
+    markers = loaded.config.project_root_markers
+    return str(find_project_root(Path(os.path.realpath(cwd)), markers))
+
+
+def _find(loaded: LoadedConfig, config_folder: Path, cache: SkillCache) -> FoundSkills:
     files: list[SkillFile] = []
     warnings: list[str] = []
     for root, scope in personal_roots(config_folder, Path.home(), SYSTEM_FOLDER):
         try:
-            files += read_root(root, scope)
+            files += read_root(root, scope, cache)
         except UsageError as error:
             warnings.append(str(error))
     for layer in loaded.layers:
         if layer.files and not layer.ignored:
-            files += project_skills(layer.files)
-    found = parse_skills(files)
+            files += project_skills(layer.files, cache)
+    found = parse_skills(files, cache)
     plugins = [layer.plugin for layer in loaded.layers if layer.plugin is not None]
     brought = [skill for one in plugins for skill in one.skills]
     return FoundSkills(

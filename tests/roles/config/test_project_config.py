@@ -8,6 +8,7 @@ import pytest
 from swarm.mailbox.errors import UsageError
 from swarm.roles.config.config_loader import load_config
 from swarm.roles.config.project_config import (
+    DENIED_INNER_KEYS,
     DENIED_KEYS,
     MAX_FOLDERS,
     project_layers,
@@ -222,6 +223,14 @@ def test_a_project_cannot_set_what_is_the_persons_own(repo, key):
     (layer,) = layers(repo)
     assert layer.values == {"model": "m"}
     assert f"line 2: a project may not set {key}: ignored" in layer.warnings[0]
+
+
+@pytest.mark.parametrize(("table", "inner"), DENIED_INNER_KEYS)
+def test_a_project_cannot_set_a_part_of_a_table_that_is_the_persons_own(repo, table, inner):
+    write(repo, config=f"[{table}]\n{inner} = {{}}\nother = 1")
+    (layer,) = layers(repo)
+    assert layer.values == {table: {"other": 1}}
+    assert f"a project may not set {table}.{inner}: ignored" in layer.warnings[0]
 
 
 def test_a_role_of_a_trusted_project_counts_as_it_was_read(repo):

@@ -1,5 +1,7 @@
 """Skills are found within bounds, whatever lies in the folders."""
 
+from pathlib import Path
+
 import pytest
 
 from swarm.mailbox.errors import UsageError
@@ -13,6 +15,9 @@ from swarm.roles.skills.discovery import (
     read_root,
     skill_folders,
 )
+from swarm.roles.skills.skill_cache import SkillCache
+
+NO_CACHE = SkillCache(Path("/nowhere/skills.json"))
 
 
 def write(folder, name, description="x"):
@@ -62,7 +67,7 @@ def test_the_skills_of_a_home_are_the_persons_own(tmp_path, monkeypatch):
     write(tmp_path / ".agents" / "skills", "mine")
     assert not has_skill_folder(tmp_path)
     roots = list(personal_roots(tmp_path / "config", tmp_path, tmp_path / "etc"))
-    found = parse_skills(file for root, scope in roots for file in read_root(root, scope))
+    found = parse_skills(file for root, scope in roots for file in read_root(root, scope, NO_CACHE))
     assert [(skill.name, skill.scope) for skill in found.skills] == [("mine", "user")]
 
 
@@ -75,7 +80,9 @@ def test_a_repositorys_skills_stand_first_and_a_faulty_one_costs_only_itself():
         [
             file("/etc/s/z/SKILL.md", "admin"),
             file("/home/s/b/SKILL.md", "user"),
-            *project_skills({"/p/b/SKILL.md": b"---\ndescription: x\n---\n", "/p/b/x": b""}),
+            *project_skills(
+                {"/p/b/SKILL.md": b"---\ndescription: x\n---\n", "/p/b/x": b""}, NO_CACHE
+            ),
             file("/home/s/a/SKILL.md", "user"),
             file("/home/s/bad/SKILL.md", "user", b"no"),
             file("/home/s/big/SKILL.md", "user", problem="too large"),
