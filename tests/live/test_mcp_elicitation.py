@@ -159,10 +159,12 @@ async def test_an_open_question_ends_with_its_server_and_with_its_turn(rig):
 
 async def test_a_call_that_needs_a_page_first_asks_for_it_and_is_not_repeated(rig):
     with trio.fail_after(LIMIT_S):
-        run = await start(rig, ask("page_first"))
+        run = await start(rig, ask("page_first"), ask("done", id="e1"))
         await answer(rig, 1, "approve")
         ended = await run.wait_end()
+        logged = (rig.places.mcp_logs / "asks.log").read_text()
     assert ended.code == 0, ended.err
     assert "call the tool again when it is done" in rig.outputs()[0]
+    assert "on a web page is done" in logged
     calls = (rig.folder / "marks" / "asks").read_text()
     assert '"elicitation": {"form": {}, "url": {}}' in calls

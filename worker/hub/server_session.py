@@ -49,6 +49,7 @@ _HTTP_TIMEOUT_S = 30.0
 _END_LIMIT_S = 0.5
 _CONNECTION_CLOSED = mcp_types.CONNECTION_CLOSED
 _Answer = TypeVar("_Answer")
+_PAGE_DONE = "what a person was asked to do on a web page is done"
 _CLIENT = mcp_types.Implementation(name="swarm-mcp-client", version="1")
 
 
@@ -101,6 +102,10 @@ class _Session(ClientSession):
     async def _note_change(self, message: object) -> None:
         if isinstance(message, mcp_types.ToolListChangedNotification):
             self.is_list_stale = True
+        if isinstance(message, mcp_types.ElicitCompleteNotification):
+            self._logs.add(self._server.name, f"[notice] {_PAGE_DONE}\n".encode())
+            for listen in self._listeners:
+                listen(_PAGE_DONE)
 
     @contextmanager
     def log_shown(self, listen: OnProgress) -> Iterator[None]:
