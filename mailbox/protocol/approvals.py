@@ -90,6 +90,7 @@ class McpToolAction(Tagged, tag="mcp_tool"):
     digest: str = ""  # of all that the server says of the tool
     open_world: bool = True  # its results may hold what strangers wrote
     changed: tuple[str, ...] = ()  # what is different from when it was approved, line by line
+    always: str = ""  # the setting that scope `always` saves; "" = none can be
 
 
 class PermissionsAction(Tagged, tag="permissions"):

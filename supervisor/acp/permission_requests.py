@@ -10,7 +10,7 @@ from acp.schema import (
 )
 
 from swarm.mailbox.form_values import FormAnswerRefused, as_typed, form_content
-from swarm.mailbox.protocol.approvals import ApprovalRequest, PersonQuestion
+from swarm.mailbox.protocol.approvals import ApprovalRequest, McpToolAction, PersonQuestion
 from swarm.mailbox.protocol.control import ResolveApproval
 from swarm.mailbox.protocol.elicitation import ElicitationAction
 
@@ -33,6 +33,9 @@ def permission_options(request: ApprovalRequest) -> list[PermissionOption]:
         options.append(PermissionOption(option_id="session", name=name, kind="allow_always"))
     if request.proposed_prefix:
         name = f"Yes, and always commands that begin with: {' '.join(request.proposed_prefix)}"
+        options.append(PermissionOption(option_id="always", name=name[:300], kind="allow_always"))
+    if isinstance(request.action, McpToolAction) and request.action.always:
+        name = f"Yes, and always: saves {request.action.always}"
         options.append(PermissionOption(option_id="always", name=name[:300], kind="allow_always"))
     options.append(PermissionOption(option_id="deny", name="No, go on without", kind="reject_once"))
     options.append(PermissionOption(option_id="abort", name="No, and stop", kind="reject_once"))

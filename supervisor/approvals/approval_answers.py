@@ -36,7 +36,7 @@ class AnswerEffects(Protocol):
     """Side effects that carrying out an answer needs."""
 
     async def save_rule(self, request: ApprovalRequest) -> str:
-        """Save the rule that "always" stands for; returns the file's path. Raises SwarmError."""
+        """Save what "always" stands for; returns what was saved, in words. Raises SwarmError."""
         ...
 
     async def spread_rules(self) -> None:
@@ -227,10 +227,10 @@ def _scope_text(answer: ResolveApproval, saved: str) -> str:
         case "subtree":
             return " for the rest of the run, for it and all below it"
         case "always":
-            return f"; the rule is in {saved}"
+            return f"; {saved}"
 
 
 def _what_stays(grant: ApprovalGrant | None, saved: str) -> str:
     if saved:
-        return f"the rule in {saved} stays"
+        return f"{saved}, and stays"
     return "the grant stays for the rest of the run" if grant is not None else "nothing was done"

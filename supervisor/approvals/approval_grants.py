@@ -18,6 +18,7 @@ from swarm.mailbox.protocol.approvals import (
     ApprovalRequest,
     CommandAction,
     ExtraPermissions,
+    McpToolAction,
     NetworkAction,
     PermissionsAction,
     QuestionsAction,
@@ -47,6 +48,7 @@ class ApprovalsPast(Value):
     grants: tuple[ApprovalGrant, ...] = ()
     unanswered: tuple[tuple[str, str], ...] = ()  # (id, agent) of requests that a crash left open
     last_number: int = 0  # the highest number used in an id so far
+    mcp_tools: tuple[McpToolAction, ...] = ()  # those that were approved, the last one last
 
 
 class ApprovalGrants:
@@ -204,7 +206,7 @@ def make_grant(
     whole_run = scope == "always" or isinstance(action, NetworkAction)
     path, below = (ROOT_PATH, True) if whole_run else (agent, scope == "subtree")
     grant = ApprovalGrant(grant_id=grant_id, path=path, below=below)
-    if scope == "always" and not isinstance(action, NetworkAction):
+    if scope == "always" and not isinstance(action, NetworkAction | McpToolAction):
         if not request.proposed_prefix:
             return "no rule is proposed for it; approve it once, for the session or the subtree"
         return msgspec.structs.replace(grant, prefix=request.proposed_prefix)
@@ -214,6 +216,11 @@ def make_grant(
         return msgspec.structs.replace(grant, permissions=action.permissions)
     if not request.keys:
         return "it can only be approved once"
+    if scope == "always" and isinstance(action, McpToolAction) and not action.always:
+        return (
+            f"the server `{action.server}` is not configured in your own file, where this would be "
+            "saved; approve it for the session or the subtree"
+        )
     return msgspec.structs.replace(grant, keys=request.keys)
 
 
@@ -228,14 +235,21 @@ def fold_approvals(records: Iterable[Record]) -> ApprovalsPast:
     held: dict[str, ApprovalGrant] = {}
     unanswered: dict[str, str] = {}
     last = 0
+    asked_tools: dict[str, McpToolAction] = {}
+    approved: list[McpToolAction] = []
     for record in records:
         match record.body:
-            case ApprovalRequested(approval_id=asked):
+            case ApprovalRequested(approval_id=asked, request=request):
                 unanswered[asked] = record.agent
+                if isinstance(request.action, McpToolAction):
+                    asked_tools[asked] = request.action
                 if numbered := _ID.fullmatch(asked):
                     last = max(last, int(numbered[1]))
-            case ApprovalResolved(approval_id=answered):
+            case ApprovalResolved(approval_id=answered, outcome=outcome):
                 unanswered.pop(answered, None)
+                tool = asked_tools.pop(answered, None)
+                if tool is not None and outcome == "approved":
+                    approved.append(tool)
             case GrantGiven(grant=grant, used_up=used_up):
                 held.pop(grant.grant_id, None)
                 if not used_up:
@@ -243,5 +257,8 @@ def fold_approvals(records: Iterable[Record]) -> ApprovalsPast:
             case _:
                 pass
     return ApprovalsPast(
-        grants=tuple(held.values()), unanswered=tuple(unanswered.items()), last_number=last
+        grants=tuple(held.values()),
+        unanswered=tuple(unanswered.items()),
+        last_number=last,
+        mcp_tools=tuple(approved),
     )

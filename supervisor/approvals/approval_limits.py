@@ -76,6 +76,8 @@ def _cut_action(action: AnyAction) -> AnyAction:
                 tool=cut_text(action.tool, _WORDS),
                 arguments=cut_text(action.arguments, _COMMAND),
                 description=cut_text(action.description, _REASON),
+                schema=cut_text(action.schema, _REASON),
+                changed=tuple(cut_text(line, _WORDS) for line in action.changed[:12]),
             )
         case PermissionsAction(permissions=permissions):
             return replace(action, permissions=_cut_permissions(permissions))

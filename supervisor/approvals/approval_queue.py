@@ -12,7 +12,7 @@ import trio
 
 from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.ids import ROOT_PATH
-from swarm.mailbox.protocol.approvals import ApprovalGrant, ApprovalRequest
+from swarm.mailbox.protocol.approvals import ApprovalGrant, ApprovalRequest, McpToolAction
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import Notice
 from swarm.mailbox.protocol.records import AnyRecordBody, GrantGiven, Record
@@ -20,6 +20,7 @@ from swarm.mailbox.protocol.records import AnyRecordBody, GrantGiven, Record
 from ..agents.agent_manager import AgentManager
 from ..agents.agent_record import Agent, AgentPlan
 from ..journal.journal_reader import run_records
+from ..mcp.tool_approvals import McpToolQuestions
 from ..run_context import RunContext
 from .approval_answers import ApprovalAnswers
 from .approval_endpoint import ApprovalEndpoint
@@ -68,7 +69,10 @@ def open_approval_queue(
         plan = plan_of(path)
         return frozenset() if plan is None or plan.role.locked else approving
 
+    servers = {one.name: one for one in request.mcp.servers}
+    tools = McpToolQuestions(servers, config / "config.toml", past.mcp_tools)
     settings = AskSettings(
+        tools=tools,
         timeout_s=request.approval_timeout_s,
         reviewer=reviewer,
         unix_s=running.entropy.unix_s,
@@ -80,9 +84,8 @@ def open_approval_queue(
         return None if plan is None else plan.limits
 
     _add_initial_grants(running)
-    write = partial(_write_record, running)
-    broker = Broker(write, limits_of, running.grants, past, settings)
-    effects = _RunEffects(running, nursery, agents, config / "rules")
+    broker = Broker(partial(_write_record, running), limits_of, running.grants, past, settings)
+    effects = _RunEffects(running, nursery, agents, partial(_save_always, config / "rules", tools))
     return ApprovalQueue(
         broker=broker,
         answers=ApprovalAnswers(broker, effects),
@@ -94,12 +97,16 @@ class _RunEffects:
     """The `AnswerEffects` of a run."""
 
     def __init__(
-        self, running: RunContext, nursery: trio.Nursery, agents: AgentManager, rules: Path
+        self,
+        running: RunContext,
+        nursery: trio.Nursery,
+        agents: AgentManager,
+        save: Callable[[ApprovalRequest], str],
     ) -> None:
-        self._run, self._nursery, self._agents, self._rules = running, nursery, agents, rules
+        self._run, self._nursery, self._agents, self._save = running, nursery, agents, save
 
     async def save_rule(self, request: ApprovalRequest) -> str:
-        return await trio.to_thread.run_sync(save_rule, self._rules, request)
+        return await trio.to_thread.run_sync(self._save, request)
 
     async def spread_rules(self) -> None:
         await send_rules_to_all(self._run, tuple(self._agents.agents.values()))
@@ -114,6 +121,13 @@ class _RunEffects:
             await self._run.send(agent, notice)
         except PeerGone:
             return
+
+
+def _save_always(rules: Path, tools: McpToolQuestions, request: ApprovalRequest) -> str:
+    """What "always" stands for, as a setting of a tool or a rule; what was saved, in words."""
+    if isinstance(request.action, McpToolAction):
+        return tools.save(request.action)
+    return save_rule(rules, request)
 
 
 def _write_record(

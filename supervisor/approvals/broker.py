@@ -31,6 +31,7 @@ from swarm.mailbox.protocol.records import (
 )
 from swarm.mailbox.protocol.requests import Decided
 
+from ..mcp.tool_approvals import McpToolQuestions
 from .approval_grants import ApprovalGrants, ApprovalsPast, granted_permissions
 from .approval_limits import MAX_OPEN, MAX_OPEN_IN_RUN, cut_request, cut_text
 from .approval_route import ApprovalRoute, NoReviewer, ReviewerKind, choose_route
@@ -63,6 +64,7 @@ class AskSettings(NamedTuple):
     timeout_s: float | None = None  # for a person; None: until the run's deadline
     reviewer: AutoReviewer | None = None
     unix_s: Callable[[], float] = time.time
+    tools: McpToolQuestions | None = None  # None: questions about MCP tools stay as they are
     # ids of hooks that may approve for the agent at a path
     hooks_for: Callable[[str], frozenset[str]] = lambda _path: frozenset()
 
@@ -174,6 +176,8 @@ class Broker:
         self, agent: str, request: ApprovalRequest, route: ReviewerKind
     ) -> OpenApproval:
         self._number += 1
+        if self._settings.tools is not None:
+            request = self._settings.tools.complete(request)
         shown = cut_request(request)
         pending = PendingApproval(
             approval_id=f"a{self._number}", agent=agent, request=shown, reviewer=route
@@ -233,6 +237,8 @@ class Broker:
     def resolve(self, entry: OpenApproval, decided: Decided) -> None:
         """Record the first answer. Never waits; `entry.done` is set when it is journaled."""
         entry.decided = decided
+        if decided.outcome == "approved" and self._settings.tools is not None:
+            self._settings.tools.remember(entry.request)
         entry.answered.set()
         self._close(entry, decided.by, decided.outcome)
         resolved = ApprovalResolved(

@@ -22,7 +22,7 @@ _SEND_TIMEOUT_S = 5.0  # a slow agent gets the rest with the next rule or proces
 
 
 def save_rule(folder: Path, request: ApprovalRequest) -> str:
-    """Save the rule that "always" stands for; returns the file. Blocks. Raises SwarmError."""
+    """Save the rule that "always" stands for; returns where. Blocks. Raises SwarmError."""
     from swarm.roles.rules.rule_writer import append_network_rule, append_prefix_rule
 
     action = request.action
@@ -34,7 +34,7 @@ def save_rule(folder: Path, request: ApprovalRequest) -> str:
             path = append_prefix_rule(folder, request.proposed_prefix)
     except OSError as error:
         raise SwarmError(f"cannot write {error.filename}: {error.strerror}") from error
-    return str(path)
+    return f"the rule is in {path}"
 
 
 def rules_for(running: RunContext, agent: Agent) -> RuleSet:

@@ -27,6 +27,7 @@ from ..client.live_run import LiveRun
 from ..console.safe_text import clean_line
 from ..console.theme import BAD, BUSY, DIM, GOOD, HEAD, PLAIN
 from ..journal.journal_reader import read_records
+from ..prompt_call import PromptCall
 from ..runs.client_errors import ControlRequestRefused
 from ..runs.paths import RunPaths
 from .attached_run import AttachedRun
@@ -62,6 +63,7 @@ KEYS_HELP = (
     ("Ctrl-Up, Ctrl-Down", "select the agent that words, Esc and questions are for"),
     ("Ctrl-R · Up, Down", "search the history · go through it"),
     ("Ctrl-X Ctrl-E", "write in $EDITOR"),
+    ("/SERVER:PROMPT WORD…", "send the text of an MCP server's prompt"),
     ("@", "name a file; a picture's path sends the picture"),
     ("Ctrl-G", "answer a question later, or now"),
     ("Ctrl-C twice", "leave; the run goes on"),
@@ -114,6 +116,15 @@ class ChatCommands:
             raise UsageError(f"/{call.name} needs a run: say first what is to be done")
         else:
             await self._of_run(call, attached)
+
+    async def send_prompt(self, call: PromptCall) -> None:
+        """Send the text of a server's prompt to the agent; what went wrong is printed instead."""
+        arguments = ["mcp", "prompt", "--", call.server, call.prompt, *call.words]
+        done = await self._run_twin(arguments)
+        if done.exit_code or not done.text.strip():
+            self._print(twin_parts(arguments, done))
+        else:
+            await self._current.send(done.text)
 
     async def _of_run(self, call: SlashCall, attached: AttachedRun) -> None:
         run, agent, path = attached.run, self._current.agent, self._current.selected

@@ -17,6 +17,7 @@ from swarm.mailbox.errors import SwarmError, UsageError
 from ..client.live_run import LiveRun
 from ..console.safe_text import clean_line
 from ..console.theme import BAD
+from ..prompt_call import parse_prompt_call
 from .agent_page import AgentPage
 from .chat_commands import ChatCommands
 from .chat_frame import FrameFacts, live_content, screen_content
@@ -178,6 +179,10 @@ class ChatSession:
             call = parse_slash(text, self._own_names())
         except UsageError:  # a file may have come meanwhile
             await self._read_own()
+            prompt = parse_prompt_call(text)
+            if prompt is not None and prompt.name not in self._own_names():
+                await self._commands.send_prompt(prompt)
+                return
             call = parse_slash(text, self._own_names())
         if call is not None:
             await self._command(call)

@@ -21,6 +21,7 @@ from swarm.mailbox.errors import SwarmError
 
 from ..console.safe_text import clean_line
 from .file_mentions import is_mentionable, mention_at, rank_files
+from .prompt_completion import ServerPrompts, prompt_at
 from .slash_commands import OwnCommand, argument_at, matching_commands
 
 _MOST_FILES, _MOST_BYTES = 50_000, 8 << 20
@@ -107,6 +108,7 @@ class ChatCompleter(Completer):
     ) -> None:
         self._files = BackgroundLookup(lambda: list_git_files(cwd))
         self._runs = BackgroundLookup(partial(_list_runs, environment, cwd))
+        self._prompts = ServerPrompts(cwd, environment)
         self._choices, self._own = choices, own
 
     async def get_completions_async(
@@ -122,6 +124,9 @@ class ChatCompleter(Completer):
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterable[Completion]:
         before = document.text_before_cursor
+        if (at := prompt_at(before)) is not None:
+            yield from self._prompts.completions(at)
+            return
         if before.startswith("/") and not any(blank in before for blank in " \n"):
             for command in matching_commands(before[1:], self._own()):
                 yield Completion(

@@ -4,26 +4,13 @@ The text is the server's. It is sent because a person asked for exactly this pro
 whose it is, so that neither a model nor a reviewer takes it for what the person wrote.
 """
 
-import re
-import shlex
-from typing import NamedTuple
-
 import msgspec
 
 from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.protocol.mcp import GetMcpPrompt, ListMcpPrompts, McpOutcome, McpText
 
 from ..console.safe_text import clean_block, clean_line
-
-_CALL = re.compile(r"/([A-Za-z0-9_-]{1,64}):([^\s/:]{1,200})(?:\s+(.*))?\Z", re.DOTALL)
-
-
-class PromptCall(NamedTuple):
-    """`/SERVER:PROMPT WORDS…` as typed."""
-
-    server: str
-    prompt: str
-    words: tuple[str, ...] = ()
+from ..prompt_call import PromptCall, parse_prompt_call
 
 
 class PromptArgument(msgspec.Struct, frozen=True):
@@ -53,25 +40,18 @@ class _Messages(msgspec.Struct, frozen=True):
     messages: tuple[_Message, ...] = ()
 
 
-def parse_prompt_call(text: str) -> PromptCall | None:
-    """The prompt that a text calls; None if it is other words, as after a leading blank. Pure.
-
-    Raises UsageError for words whose quotes do not end.
-    """
-    found = _CALL.match(text.rstrip())
-    if found is None:
-        return None
-    try:
-        words = tuple(shlex.split(found[3] or ""))
-    except ValueError as error:
-        raise UsageError(f"/{found[1]}:{found[2]}: {error}") from error
-    return PromptCall(found[1], found[2], words)
-
-
 def expand_prompt_call(text: str) -> str:
-    """The words that a text stands for: a server's prompt, or itself. Raises SwarmError."""
+    """The words that a text stands for: the prompt of a configured server, or itself.
+
+    Raises SwarmError.
+    """
     call = parse_prompt_call(text)
-    return text if call is None else fetch_prompt(call)
+    if call is None:
+        return text
+    from .run_setup.run_settings import load_config_here  # other words need no configuration yet
+
+    known = load_config_here(lenient=True).config.mcp_servers
+    return fetch_prompt(call) if call.server in known else text
 
 
 def list_prompts(server: str) -> tuple[PromptEntry, ...]:

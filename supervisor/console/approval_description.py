@@ -165,6 +165,9 @@ def _mcp_lines(action: McpToolAction) -> list[str]:
     said = ", ".join(f"{name} {str(value).lower()}" for name, value in hints.items())
     lines = [f"server {action.server}, configured in {clean_line(action.source) or '?'}"]
     lines.append(f"the server says: {said or 'nothing about what it changes'}")
+    lines += [clean_line(line, limit=300) for line in action.changed]
+    if action.open_world:
+        lines.append("its results may hold what strangers wrote")
     if action.description:
         lines.append(f"and describes it: {clean_line(action.description, limit=300)}")
     return lines

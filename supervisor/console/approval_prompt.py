@@ -9,7 +9,12 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from swarm.mailbox.protocol.approvals import AnyAction, PendingApproval, PersonQuestion
+from swarm.mailbox.protocol.approvals import (
+    AnyAction,
+    McpToolAction,
+    PendingApproval,
+    PersonQuestion,
+)
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.control import ResolveApproval
 from swarm.mailbox.protocol.elicitation import ElicitationAction
@@ -205,6 +210,8 @@ def available_keys(pending: PendingApproval) -> list[tuple[str, str]]:
     if request.proposed_prefix and kind != "network":
         rule = clean_line(" ".join(request.proposed_prefix), limit=60)
         keys.append(("a", f"always: saves a rule for `{rule}`"))
+    if isinstance(request.action, McpToolAction) and request.action.always:
+        keys.append(("a", f"always: saves {clean_line(request.action.always, limit=120)}"))
     return [*keys, ("n", "no"), ("d", "no, because …"), ("x", "no, and end its turn")]
 
 

@@ -265,6 +265,7 @@ def _mcp_tool_call(action: McpToolAction) -> dict[str, Json]:
             "openWorldHint": said.open_world,
         },
         "results_may_hold_what_strangers_wrote": action.open_world,
+        "changed_since_it_was_approved": [*action.changed],
     }
 
 

@@ -42,7 +42,7 @@ from .tool_interface import (
 )
 from .tool_search import CallMcpToolTool, ToolSearchTool, should_defer
 
-CHANGED_SINCE_ALWAYS = "you allowed this tool for always; its server describes it differently now"
+CHANGED_SINCE_ALWAYS = "approved for always, described differently since"
 _DETAIL_CHARS = 2_000
 _SHOWN_CHARS = 400
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.ids import short_id
-from swarm.mailbox.protocol.approvals import PendingApproval, Scope
+from swarm.mailbox.protocol.approvals import McpToolAction, PendingApproval, Scope
 from swarm.mailbox.protocol.control import Approvals, Done, ListApprovals, ResolveApproval
 from swarm.mailbox.protocol.elicitation import ElicitationAction
 
@@ -212,4 +212,6 @@ def _answer_options(entry: PendingApproval) -> str:
         more += ["--session", "--subtree"]
     if request.proposed_prefix:
         more.append(f"--always (a rule for: {clean_line(' '.join(request.proposed_prefix))})")
+    if isinstance(request.action, McpToolAction) and request.action.always:
+        more.append(f"--always (saves {clean_line(request.action.always)})")
     return "once, or " + ", ".join(more) if more else "only once"

@@ -12,8 +12,9 @@ from swarm.mailbox.protocol.mcp import (
 )
 
 from ...console.safe_text import clean_block, clean_line
+from ...prompt_call import PromptCall
 from ..lazy_commands import ColorCommand
-from ..mcp_prompts import PromptCall, PromptEntry, fetch_prompt, list_prompts
+from ..mcp_prompts import PromptEntry, fetch_prompt, list_prompts
 from ..printing import print_columns, print_json
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")

@@ -3,7 +3,8 @@
 import pytest
 
 from swarm.mailbox.errors import UsageError
-from swarm.supervisor.cli.mcp_prompts import PromptCall, parse_prompt_call, render_prompt
+from swarm.supervisor.cli.mcp_prompts import render_prompt
+from swarm.supervisor.prompt_call import PromptCall, parse_prompt_call
 
 
 @pytest.mark.parametrize(
