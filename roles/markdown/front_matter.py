@@ -11,7 +11,7 @@ from typing import cast
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 
-from ..skills.skill_file import yaml_table
+from ..yaml_table import yaml_table
 
 _FRONT_BYTES = 32 << 10
 _KEY = re.compile(r"([A-Za-z][\w-]*)[ \t]*:(?:[ \t]+|\Z)(.*)")

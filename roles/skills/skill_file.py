@@ -13,6 +13,8 @@ from typing import Literal, cast
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 
+from ..yaml_table import yaml_table
+
 SKILL_FILE = "SKILL.md"
 SIDECAR = "agents/openai.yaml"  # in the skill's folder; its policy and its servers count
 SKILL_BYTES = 256 << 10  # of one SKILL.md; what is longer belongs into files beside it
@@ -209,23 +211,3 @@ def _short(value: object) -> str:
 
 def _table(value: object) -> _Fields:
     return cast("_Fields", value) if isinstance(value, dict) else {}
-
-
-def yaml_table(text: str, *, first_line: int) -> _Fields:
-    """A YAML mapping with text keys, without aliases. Raises UsageError with the line."""
-    import yaml  # 15 ms, and most projects have no skills
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        # An alias can multiply its anchor without end, so there are none.
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, loader)):
-            raise UsageError("invalid YAML: aliases (*name) are not allowed")
-        value: object = yaml.load(text, loader)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + first_line if error.problem_mark else first_line
-        raise UsageError(f"line {line}: invalid YAML: {error.problem}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UsageError(f"line {first_line}: invalid YAML: {error}") from error
-    if not isinstance(value, dict):
-        raise UsageError("invalid YAML: front matter is no mapping of names to values")
-    return {str(key): item for key, item in cast("dict[object, object]", value).items()}
