@@ -20,7 +20,7 @@ PRIVATE_TREES = ("/tmp", "/run", "/var/run")
 SANDBOX_TREES = ("/dev", "/proc", "/sys")  # a sandbox has its own: a rule cannot show anything here
 # Commands may neither change nor create these. While a command runs, each missing one is an empty
 # folder with a marker mtime.
-PROTECTED_NAMES = (".git", ".swarm", ".agents", ".codex", ".aws")
+PROTECTED_NAMES = (".git", ".swarm", ".agents", ".codex", ".claude", ".aws")
 PLACEHOLDER_MTIME_NS = 1_000_000_000 + 0x53574D  # 1970-01-01T00:00:01 and a fraction: no real time
 
 

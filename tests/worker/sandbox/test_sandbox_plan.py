@@ -169,4 +169,4 @@ def test_no_writable_bind_ever_covers_a_deeper_read_only_one(writable, protected
 def test_planning_changes_nothing(tmp_path):
     plan(WorkspaceWrite(), tmp_path)
     assert os.listdir(tmp_path) == []
-    assert len(PROTECTED_NAMES) == 5
+    assert len(PROTECTED_NAMES) == 6
