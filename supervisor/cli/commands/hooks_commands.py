@@ -20,6 +20,7 @@ from ...console.safe_text import clean_block, clean_line
 from ...journal.journal_reader import read_records
 from ...runs.paths import find_user_paths
 from ..control_client import resolve_run
+from ..hook_results import last_results
 from ..hook_trial import example_input, try_hook
 from ..lazy_commands import ColorCommand
 from ..printing import print_columns, print_json
@@ -61,6 +62,8 @@ def _load() -> RunHooks:
 def list_hooks(*, as_json: bool) -> None:
     """All hooks of this folder, in the order in which their results are combined.
 
+    LAST is how each ended the last time, in the newest of this folder's runs in which it ran.
+
     \b
     Example:
       swarm hooks list
@@ -68,15 +71,17 @@ def list_hooks(*, as_json: bool) -> None:
     found = _load()
     rows = [(hook, "managed" if hook.managed else "on") for hook in found.hooks]
     rows += found.inactive
+    last = last_results(find_user_paths(dict(os.environ)), Path(os.path.realpath(Path.cwd())))
     if as_json:
         for hook, state in rows:
-            print_json({**msgspec.to_builtins(hook), "state": state})
+            ended = msgspec.to_builtins(last.get(hook.hook_id))
+            print_json({**msgspec.to_builtins(hook), "state": state, "last": ended})
         return
     if not rows:
         click.echo("no hooks here; see docs/hooks.md for how to write one")
         return
     print_columns(
-        ("ID", "EVENT", "MATCHER", "STATE", "TIMEOUT", "FAILS", "COMMAND", "FROM"),
+        ("ID", "EVENT", "MATCHER", "STATE", "TIMEOUT", "FAILS", "LAST", "COMMAND", "FROM"),
         [
             (
                 hook.hook_id,
@@ -85,6 +90,7 @@ def list_hooks(*, as_json: bool) -> None:
                 f"{state}, network" if hook.network else state,
                 f"{hook.timeout_s:g} s",
                 "closed" if hook.fails_closed else "open",
+                last[hook.hook_id].status if hook.hook_id in last else "-",
                 clean_line(hook.line),
                 hook.source,
             )

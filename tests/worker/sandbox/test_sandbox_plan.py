@@ -44,7 +44,9 @@ def test_protected_names_are_read_only_or_kept_missing(tmp_path):
     (tmp_path / ".codex").write_text("a file")
     made = plan(WorkspaceWrite(), tmp_path)
     assert made.protected == (str(tmp_path / ".codex"), str(tmp_path / ".git"))
-    assert made.missing == tuple(str(tmp_path / n) for n in (".swarm", ".agents", ".aws"))
+    assert made.missing == tuple(
+        str(tmp_path / n) for n in (".swarm", ".agents", ".claude", ".aws")
+    )
 
 
 def test_every_writable_root_is_protected(tmp_path):
