@@ -103,8 +103,32 @@ class PersonAnswered(Tagged):
     content: bytes = b"{}"
 
 
+class LoginOrder(Value):
+    """A person's login with a server over HTTP.
+
+    `paste_from` is a descriptor that the process inherits; -1: nobody pastes an address.
+    """
+
+    scopes: tuple[str, ...] = ()
+    callback_port: int = 0  # 0: any
+    browser: bool = True  # open one, if there is one
+    timeout_s: float = 300.0
+    paste_from: int = -1
+
+
+class LoginDone(Value):
+    """`failure` is "" unless there is no login. Of a logout: why the server was not told."""
+
+    status: str = ""  # as lists show it
+    scopes: tuple[str, ...] = ()
+    failure: str = ""
+
+
 class HubOrder(Value):
-    """What `swarm mcp` asks of the hub's code, outside of a run; "" as `tool`: list the tools."""
+    """What `swarm mcp` asks of the hub's code, outside of a run.
+
+    The first that is given counts: `login`, `logout`, `tool`; without any: list the tools.
+    """
 
     spec: HubSpec
     credentials: dict[str, str] = {}
@@ -114,6 +138,8 @@ class HubOrder(Value):
     question: McpQuestion | None = None  # in place of a tool
     # to a form that the server asks for during the call, by field; None: it is declined
     answers: dict[str, tuple[str, ...]] | None = None
+    login: LoginOrder | None = None
+    logout: bool = False
 
 
 AnyHubEvent = (

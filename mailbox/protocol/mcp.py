@@ -31,6 +31,10 @@ class McpServer(Value):
     environment: dict[str, str] = {}
     headers: dict[str, str] = {}
     bearer: str = ""  # key of the token; "" = none
+    scopes: tuple[str, ...] = ()  # what a login asks for; empty: what the server says
+    oauth_resource: str = ""  # what a login is for; "": the server's address
+    oauth_client_id: str = ""  # of a client that is registered already, or a document's address
+    oauth_client_secret: str = ""  # key of its secret; "" = none
     required: bool = False
     parallel: bool = False  # its calls may run side by side
     startup_timeout_s: float = 30.0

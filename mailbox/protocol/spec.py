@@ -276,6 +276,7 @@ class HubSpec(Tagged):
     resources: ResourceLimits = ResourceLimits()  # of each server
     run_began_s: float = 0.0
     sandbox_required: str = ""  # why no server may run outside the sandbox
+    logins: str = ""  # the folder of logins with servers over HTTP; "": there are none
 
 
 AnySpec = AgentSpec | GatewaySpec | ProxySpec | HubSpec

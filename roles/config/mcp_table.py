@@ -1,7 +1,8 @@
 """`[mcp_servers.NAME]` as values, the rules between its keys, and the shape of `.mcp.json`. Pure.
 
 The keys are Codex's. `sandbox`, `writable_roots`, `network`, `per_agent`, `idle_sec`, `open_world`,
-`expand_variables` and a tool's `approved_as` are swarm's own.
+`expand_variables`, `oauth_client_id`, `oauth_client_secret_env_var` and a tool's `approved_as` are
+swarm's own.
 """
 
 import re
@@ -18,7 +19,8 @@ SERVER_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
 _MAX_SERVERS = 100  # of one file
 _STDIO_KEYS = ("args", "env", "env_vars", "cwd", "writable_roots", "network", "sandbox")
 _HTTP_KEYS = (
-    "bearer_token_env_var", "http_headers", "env_http_headers", "oauth_resource", "scopes"
+    "bearer_token_env_var", "http_headers", "env_http_headers", "oauth_resource", "scopes",
+    "oauth_client_id", "oauth_client_secret_env_var",
 )  # fmt: skip
 
 
@@ -48,8 +50,10 @@ class McpServerTable(Value):
     bearer_token_env_var: str | None = None
     http_headers: dict[str, str] = {}
     env_http_headers: dict[str, str] = {}
-    oauth_resource: str | None = None  # no effect yet: there is no login here
-    scopes: tuple[str, ...] = ()  # likewise
+    oauth_resource: str | None = None
+    scopes: tuple[str, ...] = ()
+    oauth_client_id: str | None = None
+    oauth_client_secret_env_var: str | None = None
     enabled: bool = True
     required: bool = False
     supports_parallel_tool_calls: bool = False
@@ -116,6 +120,8 @@ def transport_problem(table: McpServerTable) -> str | None:
             return f"{key} is not supported for {kind}"
     if table.url is not None and not re.match(r"https?://[^/\s]", table.url):
         return f"{table.url!r} is no http address"
+    if table.oauth_client_secret_env_var and not table.oauth_client_id:
+        return "oauth_client_secret_env_var needs the oauth_client_id that it belongs to"
     return None
 
 

@@ -14,8 +14,6 @@ _READ_ELSEWHERE = frozenset({"projects"})  # used in trust.py, for "untrusted"
 # Keys within supported tables; `*` is any name.
 _INNER = (
     *(tuple(key.split(".")) for key in sorted(CODEX_INNER_KEYS)),
-    ("mcp_servers", "*", "oauth_resource"),
-    ("mcp_servers", "*", "scopes"),
     ("model_providers", "*", "supports_websockets"),
     ("model_providers", "*", "websocket_connect_timeout_ms"),
     ("shell_environment_policy", "experimental_use_profile"),

@@ -329,6 +329,7 @@ class Config(ModelKeys):
     marketplaces: dict[str, MarketplaceTable] = {}
     # Codex's shape; every layer's hooks run (`hooks/hook_file.py` reads each layer's own table)
     hooks: Toml = {}
+    mcp_oauth_callback_port: int | None = None  # of `swarm mcp login`; None: any free one
     mcp_servers: dict[str, McpServerTable] = {}
     default_permissions: str | None = None
     permissions: dict[str, PermissionProfile] = {}
@@ -361,7 +362,7 @@ _CODEX = """
     background_terminal_max_timeout zsh_path web_search tool_suggest js_repl_node_path
     js_repl_node_module_dirs ghost_snapshot memories forced_chatgpt_workspace_id
     forced_login_method cli_auth_credentials_store mcp_oauth_credentials_store
-    mcp_oauth_callback_port mcp_oauth_callback_url history sqlite_home log_dir analytics
+    mcp_oauth_callback_url history sqlite_home log_dir analytics
     feedback check_for_update_on_startup otel apps
     notice file_opener hide_agent_reasoning show_raw_agent_reasoning
     disable_paste_burst tui experimental_use_unified_exec_tool

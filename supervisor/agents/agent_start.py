@@ -297,6 +297,7 @@ def hidden_paths(running: RunContext) -> tuple[str, ...]:
         str(places.sockets.parent),  # holds the sockets of other runs, too
         str(places.folder.parent),
         str(places.ca_folder / "ca.key"),
+        str(places.logins),
         *(provider.key_file for provider in request.providers if provider.key_file),
         *request.deny_read,
     )
@@ -304,7 +305,8 @@ def hidden_paths(running: RunContext) -> tuple[str, ...]:
 
 def hidden_folders(running: RunContext) -> tuple[FolderIdentity, ...]:
     """The hidden paths that must keep leading to the same folder."""
-    found = (running.paths.sockets.parent, running.paths.folder.parent)
+    places = running.paths
+    found = (places.sockets.parent, places.folder.parent, places.logins)
     return tuple(_folder_mark(folder) for folder in found)
 
 

@@ -1,4 +1,4 @@
-"""Runs the hub's code in a separate process for `swarm mcp tools|call|doctor`."""
+"""Runs the hub's code in a separate process for `swarm mcp tools|call|doctor|login|logout`."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import msgspec
 
 from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.key_wiping import take_keys
-from swarm.mailbox.protocol.hub import HubOrder
+from swarm.mailbox.protocol.hub import HubOrder, LoginDone, LoginOrder
 from swarm.mailbox.protocol.mcp import McpOutcome, McpQuestion, McpTools
 from swarm.mailbox.protocol.spec import HubSpec
 from swarm.mailbox.remove_tree import remove_tree
@@ -41,6 +41,8 @@ def ask_hub(
     *,
     call: ServerCall | None = None,
     question: McpQuestion | None = None,
+    login: LoginOrder | None = None,
+    logout: bool = False,
 ) -> bytes:
     """One request to these servers, or to all that are enabled; the reply as MessagePack.
 
@@ -50,14 +52,15 @@ def ask_hub(
 
     folder = tempfile.mkdtemp(prefix="swarm-mcp-")
     try:
-        order = _order(names, folder)
+        order = msgspec.structs.replace(_order(names, folder), login=login, logout=logout)
         if call is not None:
             order = msgspec.structs.replace(order, **call._asdict())
         elif question is not None:
             order = msgspec.structs.replace(order, server=names[0], question=question)
+        inherited = () if login is None or login.paste_from < 0 else (login.paste_from,)
         done = subprocess.run(
             [sys.executable, *_PROGRAM], input=msgspec.msgpack.encode(order),
-            stdout=subprocess.PIPE, check=False,
+            stdout=subprocess.PIPE, check=False, pass_fds=inherited,
         )  # fmt: skip
     finally:
         remove_tree(folder)
@@ -81,6 +84,16 @@ def ask_server(server: str, question: McpQuestion) -> McpOutcome:
     """Ask one server for resources or prompts. Raises as `ask_hub`."""
     reply = ask_hub((server,), question=question)
     return msgspec.msgpack.decode(reply, type=McpOutcome)
+
+
+def log_in_to_server(server: str, login: LoginOrder) -> LoginDone:
+    """Log in, with the person's help. Raises as `ask_hub`."""
+    return msgspec.msgpack.decode(ask_hub((server,), login=login), type=LoginDone)
+
+
+def log_out_of_server(server: str) -> LoginDone:
+    """Forget the login, and have its tokens revoked. Raises as `ask_hub`."""
+    return msgspec.msgpack.decode(ask_hub((server,), logout=True), type=LoginDone)
 
 
 def _order(names: tuple[str, ...], folder: str) -> HubOrder:
@@ -114,6 +127,7 @@ def _order(names: tuple[str, ...], folder: str) -> HubOrder:
         tmp_dir=folder,
         hidden_paths=(*places.hidden, *loaded.requirements.deny_read),
         sandbox_required=loaded.requirements.sandbox_required,
+        logins=str(places.logins),
     )  # fmt: skip
     credentials = collect_credentials(built.settings, built.literals, own, keys, environment)
     return HubOrder(spec=spec, credentials=credentials)

@@ -142,6 +142,7 @@ class HubManager:
             resources=request.resources,
             run_began_s=self._run.began_s,
             sandbox_required=request.sandbox_required,
+            logins=str(paths.logins),
         )
         child = await self._run.processes.start(spec, title="mcp hub", keys=request.mcp_credentials)
         self._note_change()

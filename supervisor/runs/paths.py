@@ -12,6 +12,7 @@ from swarm.mailbox.ids import RunId, short_id
 
 SYSTEM_FOLDERS = (Path("/etc/swarm"),)
 _CA_FOLDER = "proxy"  # in the state folder, beside the runs
+_LOGINS_FOLDER = "mcp-logins"  # likewise
 
 
 class UserPaths(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,9 +40,14 @@ class UserPaths(msgspec.Struct, frozen=True, kw_only=True):
         return self.state / _CA_FOLDER / "ca.key"
 
     @property
+    def logins(self) -> Path:
+        """The logins with MCP servers: no command ever sees them."""
+        return self.state / _LOGINS_FOLDER
+
+    @property
     def hidden(self) -> tuple[str, ...]:
-        """What no command ever sees: the sockets and journals of all runs, and the CA key."""
-        return (str(self.runtime), str(self.runs), str(self.ca_key))
+        """What no command ever sees: sockets and journals of all runs, the CA key, logins."""
+        return (str(self.runtime), str(self.runs), str(self.ca_key), str(self.logins))
 
 
 def find_user_paths(environment: dict[str, str]) -> UserPaths:
@@ -130,6 +136,11 @@ class RunPaths(msgspec.Struct, frozen=True, kw_only=True):
     def state(self) -> Path:
         """swarm's folder of state, for what all runs share."""
         return self.folder.parent.parent
+
+    @property
+    def logins(self) -> Path:
+        """The logins with MCP servers; one folder for all runs."""
+        return self.state / _LOGINS_FOLDER
 
     @property
     def file_copies(self) -> Path:

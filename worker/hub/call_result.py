@@ -6,7 +6,7 @@ there are images, each part stays a part.
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import mcp_types
@@ -36,6 +36,15 @@ def convert_result(result: mcp_types.CallToolResult, *, duration_s: float) -> Mc
         duration_s=duration_s,
         is_structured=is_structured,
     )
+
+
+def redact_outcome(outcome: McpOutcome, redact: Callable[[str], str]) -> McpOutcome:
+    """The outcome with every text redacted."""
+    parts = tuple(
+        McpText(text=redact(part.text)) if isinstance(part, McpText) else part
+        for part in outcome.parts
+    )
+    return msgspec.structs.replace(outcome, parts=parts)
 
 
 def cut_text(text: str, limit_bytes: int) -> str:

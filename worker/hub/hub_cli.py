@@ -1,10 +1,11 @@
-"""`swarm mcp tools|call`: one request to the hub's own code, in a process of its own.
+"""`swarm mcp tools|call|login|logout`: one request to the hub's own code, in a process of its own.
 
 Usage: python -P -m swarm.worker.hub.hub_cli, with a `HubOrder` as MessagePack on stdin. It prints
 the reply as MessagePack. Servers start, run in the sandbox and end as they do in a run.
 """
 
 import logging
+import signal
 import sys
 from collections.abc import Mapping
 from typing import cast
@@ -14,12 +15,13 @@ import trio
 
 from swarm.mailbox.form_values import FormAnswerRefused, form_content
 from swarm.mailbox.protocol.elicitation import ElicitationAction
-from swarm.mailbox.protocol.hub import AskServers, HubOrder
+from swarm.mailbox.protocol.hub import AskServers, HubOrder, LoginDone
 from swarm.mailbox.protocol.mcp import McpFailure, McpOutcome, McpTool, McpTools
 
 from ..exec.launcher_client import LauncherLink, fork_launcher, open_launcher
 from .call_questions import PersonReply
 from .hub_process import server_opener, with_names
+from .login_flow import log_in, log_out
 from .server_logs import ServerLogs
 from .server_pool import PooledCall, ServerPool
 from .server_questions import ask_servers
@@ -52,10 +54,14 @@ def _declined(action: ElicitationAction, why: str) -> PersonReply:
     return PersonReply("decline")
 
 
-async def _serve(order: HubOrder, link: LauncherLink) -> McpTools | McpOutcome:
+async def _serve(order: HubOrder, link: LauncherLink) -> McpTools | McpOutcome | LoginDone:
     async with open_launcher(link) as launcher, trio.open_nursery() as nursery:
         answers = GivenAnswers(order.answers)
         context = SessionContext(order.spec, order.credentials, launcher, ServerLogs(), answers)
+        if order.login is not None:
+            return await log_in(context, order.spec.servers[0], order.login)
+        if order.logout:
+            return await log_out(context, order.spec.servers[0])
         opener = server_opener(context)
         servers = order.spec.servers
         pool = ServerPool(servers, opener, nursery)
@@ -92,6 +98,7 @@ async def _list(pool: ServerPool, names: tuple[str, ...]) -> McpTools:
 
 def main() -> int:
     """Read the order, serve it, print the reply."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a traceback
     logging.disable(logging.CRITICAL)  # the SDK would log a server's own texts
     order = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=HubOrder)
     link = fork_launcher(lifeline_fd=None)  # while there is one thread

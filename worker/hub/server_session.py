@@ -4,7 +4,6 @@ The SDK's own check of structured results is left out: it would run a server's r
 in the process that all servers share.
 """
 
-import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -22,30 +21,32 @@ from pydantic import FileUrl
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.mcp import (
-    McpAnnotations,
     McpOutcome,
     McpQuestion,
     McpServer,
     McpTool,
 )
 from swarm.mailbox.protocol.spec import HubSpec
+from swarm.roles.config.login_store import LoginStore
 
 from ..exec.launcher_client import LauncherClient
 from .call_progress import OnProgress, clean_line, describe_progress
 from .call_questions import AsksPerson, CallQuestions
-from .call_result import convert_result
+from .call_result import convert_result, redact_outcome
 from .call_rounds import CallRounds, PageRequired
+from .http_access import HttpAccess
 from .prompt_arguments import PromptMisused
 from .running_call import RunningCall
 from .server_content import answer_question
 from .server_logs import ServerLogs
 from .server_process import open_server_process, server_environment
 from .stdio_transport import StdioTransport, Streams
-from .tool_schema import clean_schema, clean_text
+from .stored_login import StoredLoginAuth
+from .tool_description import describe_tool, is_enabled
+from .tool_schema import clean_text
 
 MAX_TOOLS = 500  # of one server
 _MAX_PAGES = 50
-_HTTP_TIMEOUT_S = 30.0
 _END_LIMIT_S = 0.5
 _CONNECTION_CLOSED = mcp_types.CONNECTION_CLOSED
 _Answer = TypeVar("_Answer")
@@ -74,8 +75,14 @@ class SessionContext(NamedTuple):
 class _Session(ClientSession):
     """Without the SDK's check of structured results."""
 
-    def __init__(self, streams: Streams, server: McpServer, context: SessionContext) -> None:
-        self._server, self._logs = server, context.logs
+    def __init__(
+        self,
+        streams: Streams,
+        server: McpServer,
+        context: SessionContext,
+        redact: Callable[[str], str] = str,
+    ) -> None:
+        self._server, self._logs, self.redact = server, context.logs, redact
         self._root = Path(server.cwd or context.spec.cwd)
         self.is_list_stale = False  # the server has said that its tools have changed
         self._listeners: list[OnProgress] = []  # of the calls that run
@@ -117,7 +124,7 @@ class _Session(ClientSession):
             self._listeners.remove(listen)
 
     async def _keep_log(self, params: mcp_types.LoggingMessageNotificationParams) -> None:
-        text = params.data if isinstance(params.data, str) else repr(params.data)
+        text = self.redact(params.data if isinstance(params.data, str) else repr(params.data))
         self._logs.add(self._server.name, f"[{params.level}] {text:.4000}\n".encode())
         if params.level != "debug":
             for listen in self._listeners:
@@ -155,8 +162,10 @@ class LiveServer(Protocol):
 class ServerSession:
     """A `LiveServer` over a session of the SDK."""
 
-    def __init__(self, session: _Session, server: McpServer) -> None:
-        self._session, self._server = session, server
+    def __init__(
+        self, session: _Session, server: McpServer, access: HttpAccess | None = None
+    ) -> None:
+        self._session, self._server, self._access = session, server, access
         self._listing = trio.Lock()
         self.tools: tuple[McpTool, ...] = ()
         self.has_resources = False
@@ -171,7 +180,7 @@ class ServerSession:
             self.has_resources = able is not None and able.resources is not None
             self.tools = await self._first_tools(can_list=able is None or able.tools is not None)
         except (MCPError, RuntimeError, ValueError, httpx2.HTTPError) as error:
-            raise ServerFailed(_why(error)) from error
+            raise ServerFailed(self._why(error)) from error
 
     async def _negotiate(self) -> None:
         """The newest revision first; servers of older ones refuse that question."""
@@ -184,8 +193,8 @@ class ServerSession:
         """A server that says that it has no tools is asked all the same: some forget to say it."""
         try:
             return await self._list_tools()
-        except MCPError:
-            if can_list:
+        except MCPError as error:
+            if can_list or (self._access is not None and self._access.explain(error)):
                 raise
             return ()
 
@@ -198,7 +207,7 @@ class ServerSession:
                         self.tools = await self._list_tools()
                 except (MCPError, RuntimeError, ValueError, httpx2.HTTPError) as error:
                     raise ServerFailed(
-                        f"its changed tools cannot be listed: {_why(error)}"
+                        f"its changed tools cannot be listed: {self._why(error)}"
                     ) from error
                 except trio.TooSlowError:
                     raise ServerFailed("its changed tools were not listed in time") from None
@@ -233,7 +242,7 @@ class ServerSession:
         started = trio.current_time()
 
         async def note(progress: float, total: float | None, message: str | None) -> None:
-            on_progress(describe_progress(progress, total, message))
+            on_progress(self._session.redact(describe_progress(progress, total, message)))
 
         session = self._session
         send = partial(
@@ -246,14 +255,14 @@ class ServerSession:
         rounds = CallRounds(session, session.questions)
         with session.log_shown(on_progress):
             result = await self._answered(partial(rounds.complete, call, send))
-        return convert_result(result, duration_s=trio.current_time() - started)
+        return self._kept(convert_result(result, duration_s=0.0), started)
 
     async def ask(self, question: McpQuestion) -> McpOutcome:
         started = trio.current_time()
         outcome = await self._answered(
             partial(answer_question, self._session, self._server.name, question)
         )
-        return msgspec.structs.replace(outcome, duration_s=trio.current_time() - started)
+        return self._kept(outcome, started)
 
     async def _answered(self, send: Callable[[], Awaitable[_Answer]]) -> _Answer:
         """The answer to one request. Raises ServerFailed, CallInterrupted."""
@@ -266,14 +275,24 @@ class ServerSession:
                 if self.fault:
                     raise CallInterrupted(f"the server ended ({self.fault})") from error
                 raise CallInterrupted("the connection to the server ended") from error
-            raise ServerFailed(_why(error)) from error
+            raise ServerFailed(self._why(error)) from error
         except httpx2.HTTPError as error:
             self.end(str(error))
             raise CallInterrupted(f"the connection to the server failed: {error}") from error
         except (PromptMisused, PageRequired) as error:
             raise ServerFailed(str(error)) from error
         except (RuntimeError, ValueError) as error:
-            raise ServerFailed(_why(error)) from error
+            raise ServerFailed(self._why(error)) from error
+
+    def _kept(self, outcome: McpOutcome, started: float) -> McpOutcome:
+        """The outcome with its duration, and without tokens that the server has sent back."""
+        outcome = msgspec.structs.replace(outcome, duration_s=trio.current_time() - started)
+        return outcome if self._access is None else redact_outcome(outcome, self._access.redact)
+
+    def _why(self, error: Exception) -> str:
+        if self._access is None:
+            return _why(error)
+        return self._access.explain(error) or self._access.redact(_why(error))
 
 
 @asynccontextmanager
@@ -316,62 +335,35 @@ async def open_stdio_session(
 
 @asynccontextmanager
 async def open_http_session(
-    context: SessionContext, server: McpServer
+    context: SessionContext, server: McpServer, login: httpx2.Auth | None = None
 ) -> AsyncIterator[ServerSession]:
-    """Connect over streamable HTTP. Raises ServerFailed."""
+    """Connect over streamable HTTP. Raises ServerFailed.
+
+    Args:
+        login: In place of the stored one.
+    """
+    headers = _http_headers(context, server)
+    if login is None and "authorization" not in {name.lower() for name in headers}:
+        login = StoredLoginAuth(LoginStore(Path(context.spec.logins)), server.name, server.url)
+    access = HttpAccess(server, headers, login)
+    async with (
+        access.client as client,
+        streamable_http_client(server.url, http_client=client) as (reader, writer),
+        _Session(Streams(reader, writer), server, context, access.redact) as session,
+    ):
+        live = ServerSession(session, server, access)
+        await live.connect()
+        yield live
+
+
+def _http_headers(context: SessionContext, server: McpServer) -> dict[str, str]:
     credentials = context.credentials
     headers = {name: credentials[key] for name, key in server.headers.items() if key in credentials}
     if server.bearer:
         if server.bearer not in credentials:
             raise ServerFailed(f"the variable {server.bearer} with its token is not set")
         headers["Authorization"] = f"Bearer {credentials[server.bearer]}"
-    timeout = httpx2.Timeout(_HTTP_TIMEOUT_S, read=server.tool_timeout_s + _HTTP_TIMEOUT_S)
-    async with (
-        httpx2.AsyncClient(headers=headers, timeout=timeout, trust_env=False) as client,
-        streamable_http_client(server.url, http_client=client) as (reader, writer),
-        _Session(Streams(reader, writer), server, context) as session,
-    ):
-        live = ServerSession(session, server)
-        await live.connect()
-        yield live
-
-
-def is_enabled(tool: str, server: McpServer) -> bool:
-    """By the server's own name of the tool: the allow-list, then the deny-list."""
-    listed = server.enabled_tools is None or tool in server.enabled_tools
-    return listed and tool not in server.disabled_tools
-
-
-def describe_tool(tool: mcp_types.Tool, server: McpServer) -> McpTool:
-    """The tool, cleaned; its `name` is given later, when all tools of an agent are known."""
-    hints = tool.annotations or mcp_types.ToolAnnotations()
-    found = McpTool(
-        server=server.name,
-        tool=tool.name,
-        name="",
-        description=clean_text(tool.description or hints.title or tool.title or ""),
-        parameters=clean_schema(tool.input_schema),
-        annotations=McpAnnotations(
-            read_only=hints.read_only_hint,
-            destructive=hints.destructive_hint,
-            idempotent=hints.idempotent_hint,
-            open_world=hints.open_world_hint,
-        ),
-        output_schema=b"" if tool.output_schema is None else clean_schema(tool.output_schema),
-    )
-    digest = hashlib.sha256(msgspec.json.encode(found, order="sorted")).hexdigest()[:32]
-    open_world = hints.open_world_hint is not False
-    own = next((one for one in server.tool_approvals if one.tool == tool.name), None)
-    has_changed = own is not None and own.digest not in ("", digest)
-    return msgspec.structs.replace(
-        found,
-        approval=server.approval if own is None or has_changed else own.mode,
-        parallel=server.parallel,
-        source=server.source,
-        digest=digest,
-        open_world=open_world if server.open_world is None else server.open_world,
-        has_changed=has_changed,
-    )
+    return headers
 
 
 def _why(error: Exception) -> str:

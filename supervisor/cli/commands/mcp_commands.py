@@ -14,6 +14,7 @@ from ..run_setup.mcp_settings import server_place
 from ..run_setup.run_settings import load_config_here
 from .mcp_content_commands import list_resources, read_resource, show_prompt, show_prompts
 from .mcp_edit_commands import add_server, disable_server, enable_server, remove_server
+from .mcp_login_commands import auth_status, auth_words, login_server, logout_server
 from .mcp_use_commands import call_tool, check_servers, list_tools, show_log
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
@@ -36,6 +37,7 @@ for _command in (
     *(add_server, remove_server, enable_server, disable_server),
     *(list_tools, call_tool, show_log, check_servers),
     *(list_resources, read_resource, show_prompts, show_prompt),
+    *(login_server, logout_server),
 ):
     mcp.add_command(_command)
 
@@ -43,7 +45,7 @@ for _command in (
 @mcp.command("list", cls=ColorCommand)
 @_JSON
 def list_servers(*, as_json: bool) -> None:
-    """Every configured server: name, target, sandbox, state, and where it is configured.
+    """Every configured server: name, target, sandbox, state, login, and where it is configured.
 
     \b
     Example:
@@ -65,11 +67,12 @@ def list_servers(*, as_json: bool) -> None:
             table.url or " ".join((table.command or "", *table.args)),
             "-" if table.url else "NONE" if table.sandbox == "none" else "sandbox",
             "enabled" if table.enabled else "disabled",
+            auth_words(name, table),
             server_place(name, loaded.layers),
         )
         for name, table in servers.items()
     ]
-    print_columns(("NAME", "TARGET", "SANDBOX", "STATE", "FROM"), rows)
+    print_columns(("NAME", "TARGET", "SANDBOX", "STATE", "AUTH", "FROM"), rows)
 
 
 @mcp.command("get", cls=ColorCommand)
@@ -112,11 +115,12 @@ def _as_json(name: str, table: McpServerTable) -> dict[str, object]:
             "bearer_token_env_var": table.bearer_token_env_var,
             "http_headers": dict.fromkeys(table.http_headers, "*****") or None,
             "env_http_headers": table.env_http_headers or None,
+            "scopes": table.scopes or None, "oauth_resource": table.oauth_resource,
         }  # fmt: skip
-    auth = "bearer_token" if table.bearer_token_env_var else "unsupported"
     return {
         "name": name, "enabled": table.enabled, "disabled_reason": None, "transport": transport,
         "startup_timeout_sec": table.startup_timeout_s, "tool_timeout_sec": table.tool_timeout_s,
-        "auth_status": auth, "enabled_tools": table.enabled_tools,
+        "auth_status": auth_status(name, table), "auth": auth_words(name, table),
+        "enabled_tools": table.enabled_tools,
         "disabled_tools": table.disabled_tools, "sandbox": table.sandbox,
     }  # fmt: skip

@@ -99,7 +99,7 @@ def build_server(
         raise UsageError(f"{place}: {error}") from error
     variables = _keep(f"{LITERAL}{name}.env", table.env, literals)
     headers = _keep(f"{LITERAL}{name}.http_headers", table.http_headers, literals)
-    return McpServer(
+    server = McpServer(
         name=name,
         command=table.command or "",
         args=table.args,
@@ -107,7 +107,6 @@ def build_server(
         url=table.url or "",
         environment={one: one for one in env_var_names(table)} | variables,
         headers={**table.env_http_headers, **headers},
-        bearer=table.bearer_token_env_var or "",
         required=table.required,
         parallel=table.supports_parallel_tool_calls,
         startup_timeout_s=table.startup_timeout_s,
@@ -123,6 +122,18 @@ def build_server(
         idle_s=table.idle_sec,
         source=place,
         open_world=table.open_world,
+    )
+    return _with_login(server, table)
+
+
+def _with_login(server: McpServer, table: McpServerTable) -> McpServer:
+    return msgspec.structs.replace(
+        server,
+        bearer=table.bearer_token_env_var or "",
+        scopes=table.scopes,
+        oauth_resource=table.oauth_resource or "",
+        oauth_client_id=table.oauth_client_id or "",
+        oauth_client_secret=table.oauth_client_secret_env_var or "",
     )
 
 
@@ -187,7 +198,8 @@ def credential_variables(config: Config) -> tuple[str, ...]:
     """Variables whose values are credentials for servers alone: they leave the environment."""
     names: list[str] = []
     for table in config.mcp_servers.values():
-        names += [table.bearer_token_env_var] if table.bearer_token_env_var else []
+        single = (table.bearer_token_env_var, table.oauth_client_secret_env_var)
+        names += [name for name in single if name]
         names += table.env_http_headers.values()
     return tuple(dict.fromkeys(names))
 
@@ -232,7 +244,12 @@ def collect_credentials(
     keys = {
         key
         for one in settings.servers
-        for key in (*one.environment.values(), *one.headers.values(), one.bearer)
+        for key in (
+            *one.environment.values(),
+            *one.headers.values(),
+            one.bearer,
+            one.oauth_client_secret,
+        )
     }
     found = {key: literals[key] for key in keys if key in literals}
     for source in reversed(sources):

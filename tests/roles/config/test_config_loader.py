@@ -115,7 +115,6 @@ proxy_url = "http://127.0.0.1:1"
         "history.persistence (line 2)",
         "allow_login_shell (line 3)",
         "tools.web_search (line 5)",
-        "mcp_servers.docs.scopes (line 9)",
         "agents.default_subagent_model (line 11)",
         "model_providers.mine.supports_websockets (line 14)",
         "shell_environment_policy.experimental_use_profile (line 16)",

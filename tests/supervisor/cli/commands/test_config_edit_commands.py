@@ -28,7 +28,7 @@ def test_a_key_is_set_read_and_unset(home, capsys):
     assert tomllib.loads((home / "config.toml").read_text()) == {"agents": {}}
 
 
-@pytest.mark.parametrize("key", ["tui.theme", "history", "mcp_servers.docs.oauth_resource"])
+@pytest.mark.parametrize("key", ["tui.theme", "history", "mcp_oauth_callback_url"])
 def test_a_key_that_nothing_obeys_is_set_and_named_so(home, capsys, key):
     assert run_cli(["config", "set", key, "x"]) == 0
     assert "a key of Codex that has no effect here" in capsys.readouterr().err

@@ -1,0 +1,58 @@
+"""How a server over HTTP is reached: address, headers, login; and why it refused, in words."""
+
+import httpx2
+from mcp.shared.exceptions import MCPError
+
+from swarm.mailbox.protocol.mcp import McpServer
+
+from .guarded_http import GuardedTransport
+from .stored_login import StoredLoginAuth
+
+_HTTP_TIMEOUT_S = 30.0
+_UNTOLD = "Server returned an error response"  # the SDK's words for a status of its transport
+
+
+class HttpAccess:
+    """One server's client. Use `client` as a context manager.
+
+    Args:
+        headers: With their values.
+        login: None: the headers are all that it needs.
+    """
+
+    def __init__(
+        self, server: McpServer, headers: dict[str, str], login: httpx2.Auth | None
+    ) -> None:
+        self._server, self._login = server, login
+        self._status = 0
+        timeout = httpx2.Timeout(_HTTP_TIMEOUT_S, read=server.tool_timeout_s + _HTTP_TIMEOUT_S)
+        self.client = httpx2.AsyncClient(
+            headers=headers,
+            auth=login,
+            timeout=timeout,
+            transport=GuardedTransport(server.url),
+            trust_env=False,
+            event_hooks={"response": [self._note_status]},
+        )
+
+    async def _note_status(self, response: httpx2.Response) -> None:
+        self._status = response.status_code
+
+    def explain(self, error: Exception) -> str:
+        """What is behind an error of the SDK; "" if it says enough."""
+        if isinstance(self._login, StoredLoginAuth) and self._login.fault:
+            return self._login.fault
+        if not isinstance(error, MCPError) or error.message != _UNTOLD:
+            return ""
+        if self._status in {401, 403} and self._server.bearer:
+            return (
+                f"it refused the token of the variable {self._server.bearer} "
+                f"(HTTP {self._status}); set it to one that is valid"
+            )
+        return f"it answered with HTTP {self._status}"
+
+    def redact(self, text: str) -> str:
+        """The text without the tokens that were used: the server knows them, nobody else need."""
+        if isinstance(self._login, StoredLoginAuth):
+            return self._login.redactor.redact(text)
+        return text
