@@ -75,7 +75,9 @@ def main() -> int:
         failed = 0
         for tool in json.loads(listed.stdout)["tools"]:
             arguments = json.dumps(sample(tool["parameters"]))
-            done = typist.type_logged_in("call", "subject", tool["tool"], arguments)
+            done = typist.type_logged_in(
+                "call", "subject", tool["tool"], arguments, "--answer-defaults"
+            )
             failed |= done.returncode
         return failed
 

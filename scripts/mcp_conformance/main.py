@@ -41,7 +41,6 @@ SERVER = (
 )  # fmt: skip
 # Why a row may fail (docs/mcp.md says it to people).
 EXPECTED = {
-    "elicitation-sep1034-client-defaults": "nobody is there to be asked",
     "auth/2025-03-26-oauth-metadata-backcompat": "its metadata names another issuer",
     "auth/client-credentials-jwt": "only logins of a person",
     "auth/client-credentials-basic": "only logins of a person",
