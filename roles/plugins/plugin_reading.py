@@ -16,7 +16,7 @@ from ..config.layer_paths import absolute_paths
 from ..config.mcp_table import SERVER_NAME, McpServerTable, read_mcp_json, table_problems
 from ..config.merge import as_table
 from ..hooks.hook_file import HookFile, read_hook_json, read_hook_table
-from ..hooks.hook_scripts import DATA_VARIABLES, ROOT_VARIABLES, named_scripts
+from ..hooks.hook_scripts import DATA_VARIABLES, ROOT_VARIABLES, hook_scripts
 from ..skills.discovery import SkillFile, parse_skills, read_skill_file, skill_folders
 from ..skills.skill_file import Skill
 from .plugin_id import PluginId
@@ -83,7 +83,7 @@ def read_parts(place: PluginPlace, *, digest: str) -> PluginParts:
         hooks=_hooks(place, manifest, warnings),
         servers=dict(_servers(place, manifest, warnings)),
         commands=_named_files(place.root, manifest.commands, (".md",), names),
-        agents=_named_files(place.root, manifest.agents, (".md", ".toml"), names),
+        agents=_named_files(place.root, manifest.agents, (".md",), names),
         programs=programs,
         warnings=tuple(warnings),
     )
@@ -131,19 +131,20 @@ def _of_plugin(hook: Hook, place: PluginPlace) -> Hook:
     """The hook with the plugin's folders in its command, and its scripts held."""
     import hashlib  # most runs have no plugins
 
-    root = str(place.root)
+    root, action = str(place.root), hook.action
+    if isinstance(action, CommandHook) and action.args is not None:
+        action = CommandHook(args=tuple(_with_folders(word, place) for word in action.args))
     command = _with_folders(hook.command, place)
-    line = _with_folders(hook.line, place) if isinstance(hook.action, CommandHook) else ""
+    hook = msgspec.structs.replace(hook, command=command, action=action)
     scripts: list[HookScript] = []
-    for path in named_scripts(line, root):
+    for path in hook_scripts(hook, root):
         try:
-            content = hashlib.sha256(read_bounded(Path(path), limit_bytes=1 << 20)).hexdigest()
+            data = read_bounded(Path(path), limit_bytes=1 << 20)
         except (FileNotFoundError, NotADirectoryError):
-            content = ""
-        if os.path.commonpath((root, path)) == root and content:
-            scripts.append(HookScript(path=path, sha256=content))
+            continue
+        scripts.append(HookScript(path=path, sha256=hashlib.sha256(data).hexdigest()))
     return msgspec.structs.replace(
-        hook, command=command, scripts=tuple(scripts), plugin=root, plugin_data=str(place.data)
+        hook, scripts=tuple(scripts), plugin=root, plugin_data=str(place.data)
     )
 
 

@@ -26,7 +26,7 @@ PLUGINS_FOLDER = "plugins"
 LOCK_FILE = "lock.json"
 _LOCK_BYTES = 4 << 20
 _PARTS_BYTES = 8 << 20
-_PARTS_FORMAT = 1  # grows when plugins are read in another way
+_PARTS_FORMAT = 2  # grows when plugins are read in another way
 
 
 class PluginsNotWritten(SwarmError):

@@ -9,7 +9,7 @@ import trio
 from support.mcp_testbed import BESIDE, call
 from swarm.mailbox.protocol.events import CallBegan, CallEnded, HookRan, McpCall
 from swarm.mailbox.protocol.items import Message, text_of
-from swarm.mailbox.protocol.records import ContextRecorded, ItemRecorded
+from swarm.mailbox.protocol.records import AgentSpawned, ContextRecorded, ItemRecorded
 
 pytestmark = [
     pytest.mark.live,
@@ -20,6 +20,9 @@ GUARD = '#!/bin/sh\nset -eu\n[ -r "$CLAUDE_PLUGIN_ROOT/rule" ]\nif grep -q "rm -
 GUARD += '  echo "no rm -rf here" >&2\n  exit 2\nfi\n'
 EXPLORE = {"name": "spawn_agent", "arguments": {
     "task_name": "scout", "message": "look", "agent_type": "explorer",
+}}  # fmt: skip
+OWN_ROLE = {"name": "spawn_agent", "arguments": {
+    "task_name": "own", "message": "look", "agent_type": "demo:scout",
 }}  # fmt: skip
 WAIT = {"name": "wait_agent", "arguments": {}}
 
@@ -47,6 +50,9 @@ def write_plugin(folder, *, layout="claude", name="demo"):
         skill = "---\nname: notes\ndescription: Writes release notes.\n---\nSECRET-STEP\n"
         write(folder / "skills" / "notes" / "SKILL.md", skill)
         server = {"command": str(BESIDE / "mcp-server-time"), "env": {"DATA": "${PLUGIN_DATA}"}}
+        role = "---\nname: scout\ndescription: Looks.\ntools: Bash\n---\nBE-A-SCOUT\n"
+        write(folder / "agents" / "scout.md", role)
+        write(folder / "commands" / "greet.md", "Say hello to $1.\n")
         write(folder / ".mcp.json", {"mcpServers": {"time": server}})
 
 
@@ -81,7 +87,10 @@ async def test_root_and_explorer_use_the_skill_the_hooks_and_the_server_of_plugi
             {"agent": "/root", "calls": [look]},
             {"agent": "/root", "calls": [EXPLORE]},
             {"agent": "/root", "calls": [WAIT]},
+            {"agent": "/root", "calls": [OWN_ROLE]},
+            {"agent": "/root", "calls": [WAIT]},
             {"agent": "/root", "text": "done"},
+            {"agent": "/root/own", "text": "seen"},
             {"agent": "/root/scout", "calls": [shell("rm -rf y")]},
             {"agent": "/root/scout", "calls": [look]},
             {"agent": "/root/scout", "text": "seen"},
@@ -89,6 +98,12 @@ async def test_root_and_explorer_use_the_skill_the_hooks_and_the_server_of_plugi
         )
     assert ended.code == 0, ended.err
     assert "SECRET-STEP" in told(rig, "/root")
+    assert {body.path: body.role for body in rig.bodies(AgentSpawned)} == {
+        "/root": "default",
+        "/root/scout": "explorer",
+        "/root/own": "demo:scout",
+    }
+    assert "BE-A-SCOUT" in told(rig, "/root/own")
     for agent in ("/root", "/root/scout"):
         assert "demo:notes: Writes release notes." in told(rig, agent)
         blocked = [body for body in rig.bodies(HookRan, agent=agent) if body.decision == "deny"]
@@ -98,6 +113,15 @@ async def test_root_and_explorer_use_the_skill_the_hooks_and_the_server_of_plugi
         assert [one.server for one in calls if isinstance(one, McpCall)] == ["time"]
         done = [body.status for body in rig.bodies(CallEnded, agent=agent)]
         assert "completed" in done
+
+
+async def test_a_plugins_command_is_called_by_its_name(rig):
+    write_plugin(rig.folder / "one")
+    with trio.fail_after(LIMIT_S):
+        assert (await command(rig, "plugin", "add", str(rig.folder / "one"), "--yes")).code == 0
+        ended = await run(rig, {"text": "done"}, prompt="/demo:greet Ada")
+    assert ended.code == 0, ended.err
+    assert "Say hello to Ada." in told(rig, "/root")
 
 
 async def test_what_has_changed_since_it_was_trusted_counts_for_nothing_and_is_named(rig):

@@ -33,7 +33,13 @@ from swarm.roles.plugins.plugin_store import PluginStore
 
 from ...console.safe_text import clean_line
 from ...runs.paths import find_user_paths
-from .plugin_layers import FoundPlugins, find_plugins, named_plugins, plugin_layers
+from .plugin_layers import (
+    FoundPlugins,
+    find_plugins,
+    named_plugins,
+    plugin_layers,
+    with_description,
+)
 from .run_requirements import find_requirements
 
 AskTrust = Callable[[Sequence[ProjectFolder]], bool | None]  # None: no answer, so nothing is saved
@@ -114,7 +120,7 @@ class _TrustCheck:
         every = (*(one.folder for one in self._found.plugins), *folders)
         new = [one for one in every if not self._ignored_reason(one, store)[1]]
         if new and self._ask is not None and not self._once and not store.problem:
-            answer = self._ask(new)
+            answer = self._ask([with_description(one, self._found) for one in new])
             if answer is not None:
                 save_trust_decision(self._folder, new, trusted=answer)
                 store = read_trust(self._folder)

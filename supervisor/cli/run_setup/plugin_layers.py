@@ -59,11 +59,16 @@ def read_installed(
 
 
 def trusted_folder(name: str, parts: PluginParts) -> ProjectFolder:
-    """What a decision about trust is about, with the lines that are shown."""
-    return ProjectFolder(
-        folder=name, root=name, digest=parts.digest, title=plugin_title(parts),
-        described=tuple(describe_plugin(parts)),
-    )  # fmt: skip
+    """What a decision about trust is about."""
+    return ProjectFolder(folder=name, root=name, digest=parts.digest, title=plugin_title(parts))
+
+
+def with_description(one: ProjectFolder, found: FoundPlugins) -> ProjectFolder:
+    """The same with the lines that a person is shown, if it is a plugin's; they take time."""
+    for plugin in found.plugins:
+        if plugin.folder == one and plugin.parts is not None:
+            return msgspec.structs.replace(one, described=tuple(describe_plugin(plugin.parts)))
+    return one
 
 
 def find_plugins(
