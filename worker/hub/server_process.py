@@ -6,7 +6,7 @@ A server gets few variables: what every program needs, and what its table names.
 
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -35,6 +35,7 @@ STDERR_KEPT_BYTES = 16 << 10
 _LEAVE_S = 1.0  # after its input was closed
 _KILL_LIMIT_S = 5.0
 _CHUNK_BYTES = 16 << 10
+_TEMPORARY = ("/tmp/", "/var/tmp/")
 
 
 class ServerNotStarted(SwarmError):
@@ -61,7 +62,7 @@ def server_environment(
     return {**kept, **own}
 
 
-def plan_server(server: McpServer, spec: HubSpec, *, folder: str) -> SandboxPlan:
+def plan_server(server: McpServer, spec: HubSpec, *, folder: str, program: str) -> SandboxPlan:
     """The server's sandbox: it reads, writes its own /tmp and what its table names.
 
     Raises SandboxUnavailable.
@@ -76,6 +77,7 @@ def plan_server(server: McpServer, spec: HubSpec, *, folder: str) -> SandboxPlan
         cwd=server.cwd or spec.cwd,
         tmp_dir=folder,
         extra_roots=server.writable_roots,
+        extra_readable=named_paths(program, server.args),
         hidden_paths=spec.hidden_paths,
         stack=probe_sandbox().stack,
     )
@@ -105,7 +107,7 @@ async def open_server_process(
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
         program = _find_program(server, environment)
-        plan = plan_server(server, spec, folder=folder)
+        plan = plan_server(server, spec, folder=folder, program=program)
         words = (program, *server.args)
         prepared = prepare_command(plan, words, environment, tty=False)
     except (SandboxUnavailable, OSError) as error:
@@ -115,6 +117,18 @@ async def open_server_process(
             yield process
     finally:
         prepared.close()
+
+
+def named_paths(program: str, arguments: Sequence[str]) -> tuple[str, ...]:
+    """What a server's table names below a temporary folder, which its private /tmp would hide.
+
+    The program, its folder (of a virtual environment all), and arguments that are absolute paths.
+    """
+    path = Path(program).absolute()
+    prefix = path.parent.parent
+    folder = prefix if (prefix / "pyvenv.cfg").is_file() else path.parent
+    named = (str(path), str(folder), *arguments)
+    return tuple(word for word in named if word.startswith(_TEMPORARY))
 
 
 def _find_program(server: McpServer, environment: Mapping[str, str]) -> str:
