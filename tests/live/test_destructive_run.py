@@ -67,7 +67,7 @@ async def test_what_is_removed_is_shown_before_and_comes_back_after(rig, command
         assert ended.code == 0, ended.err
         assert not build.exists()
         listed = await swarm(rig, "undo", rig.run_id, "--list", "--json")
-        undone = await swarm(rig, "undo", rig.run_id)
+        undone = await swarm(rig, "undo", rig.run_id, "--yes")
     assert asked.cause == "destructive"
     assert asked.preview is not None
     assert (asked.preview.count, asked.preview.kept) == (3, True)
@@ -92,7 +92,8 @@ async def test_a_large_file_is_copied_or_the_question_says_that_it_is_gone_for_g
         shown = await swarm(rig, "approvals", rig.run_id)
         asked = await answer(rig, 1, "approve")
         ended = await run.wait_end()
-        undone = await swarm(rig, "undo", rig.run_id)
+        # A command that a busy machine makes slow is asked about; `--yes` is the answer.
+        undone = await swarm(rig, "undo", rig.run_id, "--yes")
     assert ended.code == 0, ended.err
     assert asked.preview.kept is kept
     assert ("what is lost is lost for good" in " ".join(shown.out.split())) is not kept
@@ -136,7 +137,7 @@ async def test_uncommitted_work_that_git_throws_away_comes_back(rig, repository)
         asked = await answer(rig, 1, "approve")
         await run.wait_end()
         assert (repository / "a.txt").read_text() == "one\n", rig.outputs()
-        undone = await swarm(rig, "undo", rig.run_id)
+        undone = await swarm(rig, "undo", rig.run_id, "--yes")
     assert asked.preview is not None
     assert asked.preview.paths == ("a.txt",)
     assert undone.code == 0, undone.err
