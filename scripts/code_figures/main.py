@@ -18,6 +18,7 @@ from functions import long_functions, type_checker_imports
 from import_cycles import import_circles
 from late_wiring import late_wiring, outside_sets, placeholders
 from names import repeated_classes, shared_base_names
+from purity import pure_modules, unheld_claims
 from source import read_sources
 
 SMALL_LINES = 60
@@ -85,6 +86,7 @@ def measure(root: Path) -> tuple[dict[str, int | None], dict[str, list[str]]]:
         "lambda_placeholders": placeholders(sources),
         "imports_for_the_type_checker_alone": type_checker_imports(sources),
         "functions_over_40_lines": long_functions(sources),
+        "docstrings_that_say_pure_without_a_contract": unheld_claims(sources, pure_modules(root)),
         "test_files_that_edit_sys_path": _tests_that_edit_the_path(root),
     }
     figures: dict[str, int | None] = {

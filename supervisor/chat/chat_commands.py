@@ -236,7 +236,7 @@ class ChatCommands:
 def twin_parts(
     arguments: Sequence[str], done: TwinOutput, *, diff: bool = False
 ) -> list[TranscriptPart]:
-    """What a twin printed. Pure."""
+    """What a twin printed."""
     parts: list[TranscriptPart] = [Text(), Text(f"swarm {' '.join(arguments)}", style=DIM)]
     parts += [
         Text(line, style=_diff_style(line) if diff else PLAIN)
@@ -255,7 +255,7 @@ def mcp_of(paths: RunPaths, agent: str) -> list[str]:
 
 
 def twin_arguments(call: SlashCall, run: str, agent: AgentView | None) -> list[str]:
-    """The command line that does the same. Pure. Raises UsageError for words that do not fit."""
+    """The command line that does the same. Raises UsageError for words that do not fit."""
     path = ROOT_PATH if agent is None else agent.path
     match call.name:
         case "agents":
@@ -283,7 +283,7 @@ def twin_arguments(call: SlashCall, run: str, agent: AgentView | None) -> list[s
 
 
 def help_lines(own: Sequence[OwnCommand] = ()) -> list[TranscriptPart]:
-    """The commands and keys, and what the folder brings. Pure."""
+    """The commands and keys, and what the folder brings."""
     lines: list[TranscriptPart] = [Text(), Text("commands", style=HEAD)]
     usable = [one for one in own if one.name not in BUILT_IN_NAMES]
     groups: tuple[Sequence[SlashCommand | OwnCommand], ...] = (SLASH_COMMANDS, usable)
@@ -299,7 +299,7 @@ def help_lines(own: Sequence[OwnCommand] = ()) -> list[TranscriptPart]:
 
 
 def rights_change(call: SlashCall, agent: str) -> ChangeSettings:
-    """The change that these words ask for. Pure.
+    """The change that these words ask for.
 
     Raises UsageError for a word that is neither a sandbox nor an approval policy.
     """

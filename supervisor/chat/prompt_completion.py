@@ -43,7 +43,7 @@ class PromptAt(NamedTuple):
 
 
 def prompt_at(before: str) -> PromptAt | None:
-    """The prompt that the text before the cursor begins with. Pure."""
+    """The prompt that the text before the cursor begins with."""
     if not before.startswith("/") or "\n" in before:
         return None
     head, blank, rest = before[1:].partition(" ")
@@ -95,7 +95,7 @@ class ServerPrompts:
 
 
 def is_typable(name: str) -> bool:
-    """True for a name that can be shown and typed as it is. Pure."""
+    """True for a name that can be shown and typed as it is."""
     return bool(name) and name.isprintable() and not set(name) & set(" /:=") and len(name) <= 200
 
 

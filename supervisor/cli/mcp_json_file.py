@@ -38,7 +38,7 @@ def add_to_mcp_json(folder: Path, name: str, table: Mapping[str, object]) -> Pat
 
 
 def with_server(data: bytes, name: str, table: Mapping[str, object], path: str) -> bytes:
-    """The file's new text. Pure. Raises UsageError."""
+    """The file's new text. Raises UsageError."""
     read_mcp_json(data, path)
     file = cast("dict[str, object]", msgspec.json.decode(data))
     others = cast("dict[str, object]", file.get("mcpServers", {}))

@@ -68,7 +68,7 @@ def fetch_prompt(call: PromptCall) -> str:
 
 
 def render_prompt(call: PromptCall, messages: tuple[tuple[str, str], ...]) -> str:
-    """The messages under a line that says where they come from. Pure. Raises UsageError."""
+    """The messages under a line that says where they come from. Raises UsageError."""
     texts = [
         clean_block(text) if role == "user" else f"({clean_line(role)}:) {clean_block(text)}"
         for role, text in messages

@@ -40,7 +40,7 @@ def print_columns(
 def align_cells(
     row: Sequence[str], widths: Sequence[int], head: Sequence[str], ends: Sequence[str]
 ) -> str:
-    """One line: each cell at its width, those below a title of `ends` at its end. Pure."""
+    """One line: each cell at its width, those below a title of `ends` at its end."""
     aligned = [
         cell.rjust(width) if title in ends else cell.ljust(width)
         for cell, width, title in zip(row, widths, head, strict=True)

@@ -58,7 +58,7 @@ _VALUES = {
 
 
 def run_arguments(options: NewRunOptions) -> list[str]:
-    """The arguments of `swarm` that start such a run, its task on stdin. Pure."""
+    """The arguments of `swarm` that start such a run, its task on stdin."""
     line = ["run", "--detach", "--prompt-file=-"]
     given: dict[str, object] = dict(options)
     line += [f"{flag}={given[name]}" for name, flag in _VALUES.items() if name in given]

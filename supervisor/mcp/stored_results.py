@@ -92,5 +92,5 @@ class StoredResults:
 
 
 def whole_characters(data: bytes) -> str:
-    """The text without a character that is cut off at its end. Pure."""
+    """The text without a character that is cut off at its end."""
     return data.decode("utf-8", "ignore")

@@ -115,7 +115,7 @@ def save_tool_approval(file: Path, action: McpToolAction) -> None:
 
 
 def describe_change(before: McpToolAction, now: McpToolAction) -> tuple[str, ...]:
-    """What a server says differently of a tool, in a few lines. Pure."""
+    """What a server says differently of a tool, in a few lines."""
     lines: list[str] = []
     if before.description != now.description:
         lines += _then_and_now("description", before.description, now.description)

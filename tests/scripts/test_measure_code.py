@@ -8,7 +8,7 @@ import pytest
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "measure-code"
 FILES = {
-    "mailbox/interfaces.py": "class Letter: ...\nclass _Own: ...\n",
+    "mailbox/interfaces.py": "class Letter: 'Pure.'\nclass _Own: ...\n",
     "roles/post.py": "class Letter: ...\nclass _Own: ...\n",
     "worker/one.py": """
 from typing import TYPE_CHECKING
@@ -74,6 +74,7 @@ def test_each_figure_counts_what_the_page_says(tree):
         "lambda_placeholders": 1,
         "imports_for_the_type_checker_alone": 1,
         "functions_over_40_lines": 1,
+        "docstrings_that_say_pure_without_a_contract": 1,
         "test_files_that_edit_sys_path": 1,
         "journeys_described": 1,
         "files: Journey of a call": 2,
@@ -81,7 +82,15 @@ def test_each_figure_counts_what_the_page_says(tree):
     assert names["import_circles"] == ["swarm.worker.one swarm.worker.two"]
     assert names["callables_wired_after_construction"] == ["worker/deep/post.py:2 one.on_end"]
     assert names["functions_over_40_lines"] == ["worker/post.py:1 long (41)"]
+    assert names["docstrings_that_say_pure_without_a_contract"] == ["mailbox/interfaces.py Letter"]
     assert names["files: Journey of a call"] == ["worker/one.py", "worker/two.py"]
+
+
+def test_a_docstring_may_say_pure_where_the_contract_holds_its_package(tree):
+    contract = 'name = "Pure modules do no I/O"\nsource_modules = ["swarm.mailbox"]\n'
+    (tree / "pyproject.toml").write_text(f"[[tool.importlinter.contracts]]\n{contract}")
+    figures = json.loads(measured(tree, "--json")[1])
+    assert figures["docstrings_that_say_pure_without_a_contract"] == 0
 
 
 def test_a_folder_without_the_product_is_an_error(tmp_path):

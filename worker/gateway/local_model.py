@@ -51,7 +51,7 @@ class LocalModelPlan(Value):
 def plan_local_model(
     path: Path, header: GgufHeader, *, size_bytes: int, window: int, available_bytes: int
 ) -> LocalModelPlan:
-    """Choose slots and window so that the model fits into the memory; pure.
+    """Choose slots and window so that the model fits into the memory.
 
     Two slots with the whole window if that fits, else one; the window is never cut below what the
     agents were told, because they would overrun it.

@@ -1,4 +1,4 @@
-"""What a server says of a running call, in one line. Pure but for the clock of `ProgressLimit`."""
+"""What a server says of a running call, in one line."""
 
 from collections.abc import Callable
 

@@ -34,7 +34,7 @@ async def ask_servers(pool: ServerPool, order: AskServers) -> McpOutcome:
 
 
 def join_lists(key: str, answers: dict[str, McpOutcome]) -> McpOutcome:
-    """`{KEY: […], failures?}`, sorted by the name of the server. Pure."""
+    """`{KEY: […], failures?}`, sorted by the name of the server."""
     entries: list[dict[str, object]] = []
     failures: dict[str, str] = {}
     left_out = 0

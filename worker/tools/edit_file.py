@@ -196,7 +196,7 @@ def find_tested_files(path: str, text: str) -> list[str]:
 
 
 def write_patch(text: str | None, edit: EditFileArguments) -> str:
-    """The patch that makes this edit; pure.
+    """The patch that makes this edit.
 
     Args:
         text: The file's text; None: there is no such file.

@@ -84,7 +84,7 @@ class McpResults:
 
 
 def result_head(outcome: McpOutcome, *, open_world: bool, fault: str = "") -> str:
-    """The lines before a result. Pure."""
+    """The lines before a result."""
     lines = [f"Wall time: {outcome.duration_s:.4f} seconds"]
     if open_world:
         lines.append(UNTRUSTED)
