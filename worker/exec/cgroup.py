@@ -23,14 +23,15 @@ class Cgroup:
 
     def __init__(self, folder: Path, home: Path, memory_bytes: int | None) -> None:
         self._folder, self._original_group, self._memory_bytes = folder, home, memory_bytes
-        self._kills = 0
 
-    def take_oom_kill(self) -> Overrun | None:
-        """Return an overrun once after the kernel's OOM killer killed a process of this cgroup."""
-        kills = _count(self._folder / "memory.events", "oom_kill")
-        if kills <= self._kills or self._memory_bytes is None:
+    def oom_kills(self) -> int:
+        """How many processes of this cgroup the kernel has killed for their memory, so far."""
+        return _count(self._folder / "memory.events", "oom_kill")
+
+    def oom_overrun(self) -> Overrun | None:
+        """What such a kill means; None without a limit on memory."""
+        if self._memory_bytes is None:
             return None
-        self._kills = kills
         peak = _number(self._folder / "memory.peak") or self._memory_bytes
         return Overrun(limit="agent_memory", allowed=self._memory_bytes, measured=peak)
 

@@ -27,6 +27,7 @@ Trees = Callable[[], Mapping[int, Collection[int]]]
 class _Watched(msgspec.Struct):
     limits: ResourceLimits
     ends_at: float | None
+    oom_kills: int  # in the cgroup, before it started or of other commands
     overrun: Overrun | None = None
 
 
@@ -39,8 +40,10 @@ class Watchdog:
         *,
         read: Callable[[], MachineLoad | None] = read_machine_load,
         may_come_first: bool = True,
+        enter: Callable[[ResourceLimits], Cgroup | None] = enter_cgroup,
     ) -> None:
         self._clock, self._read, self._may_raise_priority = clock, read, may_come_first
+        self._enter_cgroup = enter
         self._is_prioritized = False
         self._watched: dict[int, _Watched] = {}
         self._schedule = WatchdogSchedule()
@@ -54,7 +57,7 @@ class Watchdog:
         now = self._clock()
         self._schedule.note_start(now, is_first=not self._watched)
         ends_at = None if limits.command_s is None else now + limits.command_s
-        self._watched[token] = _Watched(limits, ends_at)
+        self._watched[token] = _Watched(limits, ends_at, self._oom_kills())
 
     def unwatch(self, token: int, *, was_killed: bool = False) -> Overrun | None:
         """Stop watching; return the overrun for which swarm or the kernel killed it, if any."""
@@ -63,15 +66,30 @@ class Watchdog:
             return None
         if not self._watched:
             self._set_priority(is_first=False)
-        return watched.overrun or (
-            self._cgroup.take_oom_kill() if was_killed and self._cgroup else None
-        )
+        if watched.overrun is None and was_killed:
+            return self._take_oom_kill(watched)
+        return watched.overrun
+
+    def _oom_kills(self) -> int:
+        return 0 if self._cgroup is None else self._cgroup.oom_kills()
+
+    def _take_oom_kill(self, killed: _Watched) -> Overrun | None:
+        """The overrun of a killed command, if the kernel killed one in its time.
+
+        The kernel counts its kills and does not name them. So one before the command's start is
+        not told of it, and each is told of one command only.
+        """
+        if self._cgroup is None or self._oom_kills() <= killed.oom_kills:
+            return None
+        for other in self._watched.values():
+            other.oom_kills += 1
+        return self._cgroup.oom_overrun()
 
     def prepare(self, limits: ResourceLimits) -> None:
         """Before the first limited command: set the kernel's own limits where possible."""
         if not self._has_tried and limits != ResourceLimits():
             self._has_tried = True
-            self._cgroup = enter_cgroup(limits)
+            self._cgroup = self._enter_cgroup(limits)
 
     def drop_priority(self) -> None:
         """Return to ordinary priority, before everything is killed.

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.mailbox.protocol.limits import ResourceLimits
-from swarm.worker.exec.cgroup import enter_cgroup, find_parent_cgroup
+from swarm.worker.exec.cgroup import Cgroup, enter_cgroup, find_parent_cgroup
 from swarm.worker.exec.exec_outcome import overrun_text
 from swarm.worker.exec.launcher_protocol import Overrun
 from swarm.worker.exec.process_usage import read_machine_load
@@ -235,6 +235,46 @@ def test_without_delegation_there_are_no_groups(hierarchy, lack):
         (proc / "cgroup").write_text("4:memory:/x\n")
     assert find_parent_cgroup(proc) is None
     assert enter_cgroup(ResourceLimits(agent_processes=9), proc) is None
+
+
+@pytest.fixture
+def events(tmp_path, clock):
+    """The kernel's file of a cgroup's events, and a watchdog of commands in that cgroup."""
+    limits = ResourceLimits(agent_memory_bytes=64 * MIB)
+    dog = Watchdog(
+        clock,
+        may_come_first=False,
+        enter=lambda _: Cgroup(tmp_path, tmp_path, limits.agent_memory_bytes),
+    )
+    dog.prepare(limits)
+    (tmp_path / "memory.events").write_text("oom 0\noom_kill 0\n")
+    (tmp_path / "memory.peak").write_text(f"{65 * MIB}\n")
+    return tmp_path / "memory.events", dog, limits
+
+
+OOM = Overrun(limit="agent_memory", allowed=64 * MIB, measured=65 * MIB)
+
+
+def test_a_kill_by_the_kernel_is_told_of_one_command_that_was_killed(events):
+    file, dog, limits = events
+    for token in (1, 2, 3):
+        dog.watch(token, limits)
+    file.write_text("oom 1\noom_kill 1\n")
+    assert dog.unwatch(1) is None  # it ended by itself
+    assert dog.unwatch(2, was_killed=True) == OOM
+    assert dog.unwatch(3, was_killed=True) is None
+
+
+def test_a_kill_by_the_kernel_is_not_told_of_a_command_that_began_later(events):
+    file, dog, limits = events
+    dog.watch(1, limits)
+    file.write_text("oom 1\noom_kill 1\n")  # of a grandchild: the command itself ends in order
+    assert dog.unwatch(1) is None
+    dog.watch(2, limits)
+    assert dog.unwatch(2, was_killed=True) is None  # somebody else's SIGKILL
+    dog.watch(3, limits)
+    file.write_text("oom 2\noom_kill 2\n")
+    assert dog.unwatch(3, was_killed=True) == OOM
 
 
 def test_a_group_that_cannot_be_entered_is_not_left_behind(hierarchy):
