@@ -14,6 +14,7 @@ import msgspec
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.path_rules import (
+    OWN_TREES,
     PRIVATE_TREES,
     access_at,
     compile_glob,
@@ -53,7 +54,7 @@ _ROOTS = (":project_roots", ":workspace_roots")
 _TMP = (":tmpdir", ":slash_tmp")
 _DEPTH = "glob_scan_max_depth"
 _MAX_EXTENDS = 16
-_SANDBOX_TREES = ("/dev", "/proc")  # a sandbox has its own
+_DEVICE_SETTINGS = "/sys"  # root could write there without any capability
 
 
 class ProfileContext(Value):
@@ -291,10 +292,13 @@ class _ProfileReader:
 
     def _exact(self, path: str, access: Access) -> Iterator[tuple[str, Access]]:
         real = os.path.realpath(path)
-        own = any(is_within(path, tree) for tree in _SANDBOX_TREES) or path in PRIVATE_TREES[1:]
+        own = any(is_within(path, tree) for tree in OWN_TREES) or path in PRIVATE_TREES[1:]
         if own and path not in _MINIMAL:
             self.warnings.append(f"`{path}`: a sandbox has its own; no rule about it counts")
             return
+        if access == "write" and is_within(path, _DEVICE_SETTINGS):
+            self.warnings.append(f"`{path}` is the kernel's: the rule lets commands read it alone")
+            access = "read"
         if not os.path.lexists(path) and path not in _MINIMAL and access != "deny":
             self.warnings.append(f"`{path}` does not exist; nothing is granted there until it does")
         yield real, access

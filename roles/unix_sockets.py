@@ -9,7 +9,7 @@ import os
 import msgspec
 
 from swarm.mailbox.errors import UsageError
-from swarm.mailbox.path_rules import SANDBOX_TREES, is_within
+from swarm.mailbox.path_rules import KERNEL_TREES, is_within
 from swarm.mailbox.protocol.limits import UnixSockets
 
 from .config.requirements import NetworkRequirements
@@ -55,7 +55,7 @@ def socket_path(path: str, place: str) -> str:
     if not path.startswith("/") or "\0" in path or ".." in path.split("/"):
         raise UsageError(f"{place}: `{path}` must be an absolute path without `..`")
     real = os.path.realpath(path)
-    if real == "/" or any(is_within(real, tree) for tree in SANDBOX_TREES):
+    if real == "/" or any(is_within(real, tree) for tree in KERNEL_TREES):
         raise UsageError(f"{place}: `{path}` cannot be shown, a sandbox has its own there")
     return real
 

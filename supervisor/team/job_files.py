@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import IO
 
 from swarm.mailbox.path_rules import (
+    KERNEL_TREES,
     PRIVATE_TREES,
     PROTECTED_NAMES,
-    SANDBOX_TREES,
     deepest_rule,
     is_explicitly_denied,
     is_within,
@@ -58,7 +58,7 @@ class FileAccess(Value):
 
     def may_read(self, path: str) -> bool:
         """`path` is canonical."""
-        if any(is_within(path, tree) for tree in (*SANDBOX_TREES, *self.hidden)):
+        if any(is_within(path, tree) for tree in (*KERNEL_TREES, *self.hidden)):
             return False  # /proc shows the supervisor other things than it shows a command
         given = any(is_within(path, one) for one in (*self.granted.read, *self.granted.write))
         match self.sandbox:

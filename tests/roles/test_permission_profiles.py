@@ -107,11 +107,17 @@ def test_what_cannot_be_kept_to_is_refused(place, files, words):
         ),
         ({"/nowhere/at/all": "write"}, "`/nowhere/at/all` does not exist"),
         ({"/dev/kvm": "write"}, "a sandbox has its own"),
+        ({"/sys/kernel": "write"}, "`/sys/kernel` is the kernel's"),
         ({":minimal": "none"}, "hardly any program can start"),
     ],
 )
 def test_what_may_surprise_is_said(place, files, words):
     assert any(words in warning for warning in resolve(place, files).warnings)
+
+
+def test_the_kernels_settings_are_read_alone(place):
+    given = resolve(place, {":root": "write", "/sys/kernel": "write", "/sys/block": "read"})
+    assert [at(given, path) for path in ("/sys/kernel/mm", "/sys/block/x")] == ["read", "read"]
 
 
 def test_patterns_keep_their_folder(place):

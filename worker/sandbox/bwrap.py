@@ -14,7 +14,7 @@ and reads no variable but PATH (Python runs isolated), and passes none of its de
 import os
 from functools import cache
 
-from swarm.mailbox.path_rules import is_within
+from swarm.mailbox.path_rules import OWN_TREES, is_within
 
 from .proxy_variables import PROXY_PORT
 from .sandbox_plan import SandboxPlan, SandboxUnavailable
@@ -45,6 +45,8 @@ def bwrap_arguments(plan: SandboxPlan, *, bwrap: str, filtered: bool) -> tuple[s
     # The kernel lets user 0 write its settings without any capability, and bwrap leaves them
     # writable.
     words += ["--ro-bind", "/proc/sys", "/proc/sys"]
+    if "/" in plan.writable:
+        words += ["--ro-bind-try", "/sys", "/sys"]
     for name, target in plan.aliases:
         words += ["--symlink", target, name]
     masks = tuple(path for path in plan.hidden if not _is_covered(path, plan))
@@ -98,11 +100,11 @@ def _mount_steps(plan: SandboxPlan, masks: tuple[str, ...]) -> list[_MountStep]:
 
 
 def _own_readable(plan: SandboxPlan) -> tuple[str, ...]:
-    """Readable paths that need their own mount. The sandbox has its own `/proc` and `/dev`."""
+    """Readable paths that need their own mount."""
     return tuple(
         path
         for path in plan.readable
-        if path != "/" and not any(is_within(path, tree) for tree in ("/proc", "/dev"))
+        if path != "/" and not any(is_within(path, tree) for tree in OWN_TREES)
     )
 
 

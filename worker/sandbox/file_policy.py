@@ -14,7 +14,7 @@ import re
 import unicodedata
 from typing import Literal
 
-from swarm.mailbox.path_rules import PROTECTED_NAMES, SANDBOX_TREES, is_within
+from swarm.mailbox.path_rules import KERNEL_TREES, PROTECTED_NAMES, is_within
 from swarm.mailbox.protocol.base import Value
 
 from .sandbox_plan import SandboxPlan
@@ -60,7 +60,7 @@ def path_access(policy: FilePolicy, path: str) -> PathAccess:
         is_named = path != repository and is_committable(path[len(repository) + 1 :])
         return "commit" if is_named and not closed else "closed"
     root = _deepest(policy.roots, path)
-    if root < 0 or any(is_within(path, tree) for tree in SANDBOX_TREES):
+    if root < 0 or any(is_within(path, tree) for tree in KERNEL_TREES):
         return "outside"
     if _deepest(policy.closed, path) >= root:
         return "closed"

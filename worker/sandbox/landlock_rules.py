@@ -11,7 +11,7 @@ files, and bubblewrap shows no more of it.
 import os
 import stat
 
-from swarm.mailbox.path_rules import PRIVATE_TREES, is_within
+from swarm.mailbox.path_rules import KERNEL_TREES, PRIVATE_TREES, is_within
 
 from .file_policy import is_protected_name
 from .landlock import (
@@ -64,7 +64,7 @@ def landlock_rules(
     for root in plan.writable:
         grants += [
             LandlockGrant(path=path, access=WRITE)
-            for path in _paths_without_holes(root, (*holes, *closed), wanted)
+            for path in _paths_without_holes(root, (*holes, *closed, *KERNEL_TREES), wanted)
             if not (brokered and _is_protected(path, plan))
         ]
     if plan.tmp_dir:

@@ -16,10 +16,10 @@ from typing import Literal
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.path_rules import (
+    KERNEL_TREES,
     PLACEHOLDER_MTIME_NS,
     PRIVATE_TREES,
     PROTECTED_NAMES,
-    SANDBOX_TREES,
     is_within,
 )
 from swarm.mailbox.protocol.base import Value
@@ -266,7 +266,7 @@ def pinned_folders(
         closed: What commands cannot write anyway: nothing in it has to be pinned, since pinning
             would open it.
     """
-    shut = (*closed, *SANDBOX_TREES)
+    shut = (*closed, *KERNEL_TREES)
 
     def is_open(folder: str) -> bool:
         above = max((root for root in roots if is_within(folder, root)), key=len, default=folder)
@@ -319,7 +319,7 @@ def _listening_sockets() -> tuple[str, ...]:
         fields = line.split(maxsplit=7)
         if len(fields) == 8 and fields[7].startswith("/") and _accepts_messages(fields):
             found[fields[7]] = None
-    outside = (path for path in found if not any(is_within(path, tree) for tree in SANDBOX_TREES))
+    outside = (path for path in found if not any(is_within(path, tree) for tree in KERNEL_TREES))
     return tuple(path for path in outside if _is_socket(path))[:_MOST]
 
 

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from swarm.mailbox.path_rules import PROTECTED_NAMES, is_within
 from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly, WorkspaceWrite
 from swarm.worker.sandbox.bwrap import bwrap_arguments
+from swarm.worker.sandbox.landlock import WRITE
+from swarm.worker.sandbox.landlock_rules import landlock_rules
 from swarm.worker.sandbox.sandbox_plan import SandboxPlan, SandboxUnavailable, plan_sandbox
 
 
@@ -114,6 +116,19 @@ def test_excluding_slash_tmp_makes_the_private_one_read_only(tmp_path):
     line = words(made)
     assert line[line.index("/tmp") - 2] == "--bind"  # what shows through gets its place first
     assert line[-5:-3] == ("--remount-ro", "/tmp")
+
+
+def test_the_kernels_settings_are_read_only_where_all_else_may_be_written():
+    line = words(SandboxPlan(stack="bwrap", writable=("/",)))
+    assert line[line.index("/sys") - 1 : line.index("/sys") + 2] == (
+        "--ro-bind-try",
+        "/sys",
+        "/sys",
+    )
+    grants = landlock_rules(SandboxPlan(stack="landlock", writable=("/",))).grants
+    changed = {grant.path for grant in grants if grant.access == WRITE}
+    assert "/usr" in changed
+    assert not changed & {"/", "/proc", "/sys"}
 
 
 def test_what_lies_deeper_or_is_stronger_comes_later():
