@@ -258,7 +258,7 @@ class EventRouter:
         """The agent's next process, also of a resumed run, stays with the provider."""
         plan = plan_after_fallback(agent.plan, taken)
         if plan is not None:
-            agent.plan = plan
+            agent.change_plan(plan)
             changed = SettingsChanged(agent_id=plan.agent_id, settings=settings_of(plan))
             self._run.note(changed, agent=agent.path)
 

@@ -86,6 +86,8 @@ class TurnAborted(Tagged):
     usage: TokenUsage = TokenUsage()
 
 
+TurnEnd = TurnCompleted | TurnFailed | TurnAborted
+
 # --- what happens in a turn ------------------------------------------------------------------
 
 

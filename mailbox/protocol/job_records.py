@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+import msgspec
+
 from .base import Tagged
 from .requests import SpawnOnCsv
 
@@ -13,7 +15,7 @@ class JobBegan(Tagged):
     """
 
     job_id: str
-    wish: SpawnOnCsv
+    request: SpawnOnCsv = msgspec.field(name="wish")
     headers: tuple[str, ...]
     rows: int
     output: str  # the file for the results

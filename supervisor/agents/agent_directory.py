@@ -146,7 +146,7 @@ class AgentDirectory:
         """Note that the parent knows of the agent's latest end; no effect for another asker."""
         if agent.plan.parent == asker.path:
             self._ensure_in_memory(agent)
-            agent.ends_reported = agent.end_count
+            agent.mark_reported()
 
     def subtree(self, path: str) -> list[Agent]:
         """The agent and all its descendants, archived ones included."""

@@ -10,7 +10,7 @@ from functools import partial
 import trio
 
 from swarm.mailbox.errors import PeerGone
-from swarm.mailbox.protocol.events import TurnAborted, TurnFailed
+from swarm.mailbox.protocol.events import TurnAborted, TurnEnd, TurnFailed
 from swarm.mailbox.protocol.items import TokenUsage
 from swarm.mailbox.protocol.ops import Interrupt, Shutdown, UserInput
 from swarm.mailbox.protocol.records import (
@@ -29,7 +29,7 @@ from ..run_end import RunEnd
 from ..team.mail_delivery import deliver_unread_mail
 from .agent_hooks import AgentHooks, AgentListener
 from .agent_phases import AgentEvent, Effect
-from .agent_record import Agent, AgentProcess, GatewayAddress, TurnEnd
+from .agent_record import Agent, GatewayAddress
 from .agent_start import (
     WITHOUT_TIMEOUT,
     SlotWait,
@@ -89,7 +89,7 @@ class AgentManager:
         is for a resumed agent. Raises SpawnError: nothing was started and no slot is held.
         """
         if memory is not None:
-            agent.process = AgentProcess(last_epoch(self._run, agent.plan.agent_id))
+            agent.note_last_epoch(last_epoch(self._run, agent.plan.agent_id))
 
         async def start() -> None:
             agent.renew_process()
@@ -147,7 +147,7 @@ class AgentManager:
                 await send_changes_since_spec(self._run, agent, self._gateway)
                 await self._redeliver_inputs(agent, memory or AgentMemory())
             finally:
-                process.is_redelivered = True  # from now on senders deliver mail themselves
+                process.end_redelivery()
             await deliver_unread_mail(self._run, agent)
 
     async def _redeliver_inputs(self, agent: Agent, memory: AgentMemory) -> None:
@@ -211,7 +211,7 @@ class AgentManager:
             if not self.run_end.has_begun:
                 return
             state, message = "interrupted", "the run ended before it had read all that it was told"
-        agent.last_turn_end = end
+        agent.note_turn_end(end)
         if isinstance(end, TurnAborted) and agent.wanted_end == "killed":
             state, message = "killed", "it was killed"
         self.end_work(agent, state, message, end.usage)

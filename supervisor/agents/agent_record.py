@@ -1,22 +1,16 @@
-"""The record of one agent: its plan, its phase, its work, and its present process.
+"""The record of one agent: its plan, its phase and its work.
 
 Only `AgentDirectory.apply` changes the phase. A new process gets a new `AgentProcess`.
 """
 
 from collections import deque
+from collections.abc import Callable
 
 import msgspec
 import trio
 
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.events import Heartbeat, TurnAborted, TurnCompleted, TurnFailed
-from swarm.mailbox.protocol.items import (
-    AnyItem,
-    CustomToolCall,
-    CustomToolCallOutput,
-    FunctionCall,
-    FunctionCallOutput,
-)
+from swarm.mailbox.protocol.events import TurnEnd
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import Mail
 from swarm.mailbox.protocol.records import AgentEnded, EndState, InputPosted
@@ -25,10 +19,8 @@ from swarm.mailbox.protocol.settings import Summary, Verbosity
 from swarm.mailbox.protocol.spec import RoleBrief
 
 from ..processes.child_loop import RestartCounter
-from ..processes.process_types import Child
 from .agent_phases import Phase
-
-TurnEnd = TurnCompleted | TurnFailed | TurnAborted
+from .process_record import AgentProcess, SuspendedTurn
 
 
 class AgentPlan(Value):
@@ -59,110 +51,18 @@ class AgentPlan(Value):
     widened: bool = False  # a person gave it more than the run began with
 
 
-class AgentProcess:
-    """What is known of one process. Times are of Trio's clock."""
+class AgentSnapshot(msgspec.Struct, frozen=True, array_like=True):
+    """What is kept of an agent that has no process and no work."""
 
-    def __init__(self, epoch: int, *, now: float = 0.0) -> None:
-        self.epoch = epoch
-        self.child: Child | None = None
-        self.hello = trio.Event()  # it sent its Hello
-        self.said_goodbye = False
-        self.suspending = False  # only this process is ended: another one continues its turn
-        self.is_redelivered = False  # it has its pending inputs; mail may be sent now
-        self.kill_reason = ""  # why the supervisor killed it, for the journal
-        self.last_heartbeat = self.progress_at = now
-        self.progress = self.live_commands = 0  # as its last heartbeat said
-        self.busy = self.reported_stuck = False
-        self.turn: str | None = None
-        self.open_calls: dict[str, str] = {}  # call id → tool, of the running turn
-        self.unstarted_calls: set[str] = set()  # calls of its last response that have not begun
-        self.responding = False  # a model response is still incomplete
-        self.has_detached_command = False  # a call ended in this process, its command runs on
-        self.rules_sent = 0  # how many of the rules saved in this run it knows
-        self.gateway_endpoint = ""  # the gateway address that it knows
-
-    @property
-    def may_have_commands(self) -> bool:
-        """By its last heartbeat, or because a call since then left a command running."""
-        return self.live_commands > 0 or self.has_detached_command
-
-    def note_heartbeat(self, now: float) -> None:
-        """A message came from it, or its silence proves nothing."""
-        self.last_heartbeat = now
-
-    def note_goodbye(self) -> None:
-        """It said that it ends in order."""
-        self.said_goodbye = True
-
-    def begin_suspension(self) -> None:
-        """It is about to be killed, and another process will continue its turn."""
-        self.suspending = self.said_goodbye = True
-
-    def kill(self, reason: str) -> None:
-        """SIGKILL, once; the journal gets the reason."""
-        if self.child is not None and not self.kill_reason:
-            self.kill_reason = reason
-            self.child.kill_group()
-
-    def note_progress(self, now: float) -> None:
-        self.progress_at, self.reported_stuck = now, False
-
-    def report_stuck(self, *, since: float) -> bool:
-        """True, once, if it works without progress since then."""
-        is_new = self.busy and self.progress_at < since and not self.reported_stuck
-        self.reported_stuck |= is_new
-        return is_new
-
-    def take_heartbeat(self, beat: Heartbeat, *, now: float) -> bool:
-        """True if a command that a call had left running has ended."""
-        self.busy, self.live_commands = beat.busy, beat.live_commands
-        if beat.progress != self.progress:
-            self.progress = beat.progress
-            self.note_progress(now)
-        ended = self.has_detached_command and not beat.live_commands
-        self.has_detached_command &= not ended
-        return ended
-
-    def begin_turn(self, turn_id: str) -> None:
-        self.turn = turn_id
-        self.open_calls.clear()
-        self.unstarted_calls.clear()
-
-    def end_turn(self) -> None:
-        self.turn, self.responding = None, False
-        self.open_calls.clear()
-
-    def add_item(self, item: AnyItem, *, from_model: bool) -> None:
-        """An item joined its history: note a call that will begin, or the output of one."""
-        self.responding |= from_model
-        match item:
-            case FunctionCall(call_id=call_id) | CustomToolCall(call_id=call_id):
-                self.unstarted_calls.add(call_id)
-            case FunctionCallOutput(call_id=call_id) | CustomToolCallOutput(call_id=call_id):
-                self.unstarted_calls.discard(call_id)
-            case _:
-                pass
-
-    def end_response(self) -> None:
-        self.responding = False
-
-    def begin_call(self, call_id: str, tool: str) -> None:
-        self.open_calls[call_id] = tool
-        self.unstarted_calls.discard(call_id)
-
-    def end_call(self, call_id: str, *, detached: bool) -> None:
-        """`detached`: its command runs on."""
-        self.open_calls.pop(call_id, None)
-        self.has_detached_command |= detached
-
-
-class SuspendedTurn:
-    """A turn suspended in the middle of one call, to continue in another process."""
-
-    def __init__(self, *, turn_id: str, call_id: str, tool: str) -> None:
-        self.turn_id, self.call_id, self.tool = turn_id, call_id, tool
-        self.output: str | None = None  # the call's output, once known
-        self.success = True
+    plan: AgentPlan
+    closed: bool
+    epoch: int  # of its last process
+    outcome: AgentEnded | None
+    last_turn_end: TurnEnd | None = None
+    last_task: str = ""
+    end_count: int = 0
+    ends_reported: int = 0
+    usd: float | None = None
 
 
 class Agent:
@@ -201,13 +101,45 @@ class Agent:
         self.children: dict[str, str] = {}  # those not closed: path → nickname
         self.forgotten = False  # it reports elsewhere, or it never started
 
+    @classmethod
+    def restored(cls, kept: AgentSnapshot, phase: Phase) -> "Agent":
+        """An agent that had processes before."""
+        agent = cls(kept.plan, phase=phase)
+        agent.process, agent.has_started = AgentProcess(kept.epoch), True
+        agent.outcome, agent.last_turn_end = kept.outcome, kept.last_turn_end
+        agent.last_task, agent.usd = kept.last_task, kept.usd
+        agent.end_count, agent.ends_reported = kept.end_count, kept.ends_reported
+        return agent
+
+    def snapshot(self) -> AgentSnapshot:
+        """What `restored` needs to know."""
+        return AgentSnapshot(
+            plan=self.plan,
+            closed=self.closed,
+            epoch=self.epoch,
+            outcome=self.outcome,
+            last_turn_end=self.last_turn_end,
+            last_task=self.last_task,
+            end_count=self.end_count,
+            ends_reported=self.ends_reported,
+            usd=self.usd,
+        )
+
     @property
     def path(self) -> str:
         return self.plan.path
 
+    def change_plan(self, plan: AgentPlan) -> None:
+        """Its settings have changed; its next process starts with them."""
+        self.plan = plan
+
     def note_process(self) -> None:
         """A process of it has started."""
         self.has_started = self.has_begun_here = True
+
+    def note_last_epoch(self, epoch: int) -> None:
+        """An earlier part of the run had processes of it, the last one with this epoch."""
+        self.process = AgentProcess(epoch)
 
     @property
     def epoch(self) -> int:
@@ -315,6 +247,29 @@ class Agent:
         self.process.end_turn()
         self.turn_ends_pending += 1
 
+    def suspend_turn(self) -> None:
+        """Suspend its turn in the one call that is open."""
+        assert self.process.turn is not None
+        (call_id, tool), *_ = self.process.open_calls.items()
+        self.suspended = SuspendedTurn(turn_id=self.process.turn, call_id=call_id, tool=tool)
+
+    def take_suspended(self) -> SuspendedTurn | None:
+        """Its suspended turn, which it has no more: that ends, or continues in a process."""
+        suspended, self.suspended = self.suspended, None
+        return suspended
+
+    def note_turn_end(self, end: TurnEnd) -> None:
+        """Its last turn has ended so."""
+        self.last_turn_end = end
+
+    def note_task(self, text: str) -> None:
+        """Another agent gave it this task."""
+        self.last_task = text
+
+    def mark_reported(self) -> None:
+        """Its parent knows of its latest end."""
+        self.ends_reported = self.end_count
+
     def expect_turn(self, input_id: str, *, is_continue: bool) -> None:
         """An input was sent; while a turn runs, the process ignores a mere "continue"."""
         if is_continue and self.process.turn is not None:
@@ -329,6 +284,10 @@ class Agent:
         self.continue_inputs.clear()
         self.outcome = outcome
         self.done.set()
+
+    def count_end(self) -> None:
+        """An end of its work is journaled."""
+        self.end_count += 1
 
     def begin_question(self) -> None:
         self.open_questions += 1
@@ -346,3 +305,8 @@ class GatewayAddress(msgspec.Struct):
 
     endpoint: str = ""
     epoch: int = 0
+
+    def move(self, endpoint_of: Callable[[int], str]) -> None:
+        """The next gateway has the next epoch, and listens elsewhere."""
+        self.epoch += 1
+        self.endpoint = endpoint_of(self.epoch)

@@ -44,7 +44,8 @@ from ..processes.process_types import DiedBeforeHello, ProcessEnd, SpawnError
 from ..run_context import RunContext
 from ..run_request import RunRequest
 from ..runs.paths import make_private_folder
-from .agent_record import Agent, AgentPlan, AgentProcess, GatewayAddress
+from .agent_record import Agent, AgentPlan, GatewayAddress
+from .process_record import AgentProcess
 from .slots import Slot
 
 HELLO_TIMEOUT_S = 10.0
@@ -83,10 +84,11 @@ async def start_agent(
         try:
             async with running.processes.start_limiter:
                 with trio.fail_after(HELLO_TIMEOUT_S):
-                    process.gateway_endpoint = gateway.endpoint
+                    process.know_gateway(gateway.endpoint)
                     spec = build_agent_spec(running, agent, memory, gateway)
                     title = f"{plan.path} [{plan.role.name}]"
-                    child = process.child = await running.processes.start(spec, title=title)
+                    child = await running.processes.start(spec, title=title)
+                    process.note_child(child)
                     await _wait_for_hello(plan.path, process)
             if agent.wanted_end is not None:
                 raise SpawnError(f"{plan.path} was ended while it started")
@@ -143,9 +145,8 @@ def last_epoch(running: RunContext, agent_id: str) -> int:
 
 async def send_gateway_address(running: RunContext, agent: Agent, gateway: GatewayAddress) -> None:
     """Send the gateway's address unless this process knows it; it may move during the start."""
-    if agent.process.gateway_endpoint == gateway.endpoint:
+    if not agent.process.know_gateway(gateway.endpoint):
         return
-    agent.process.gateway_endpoint = gateway.endpoint
     token = running.gateway_proof(agent.identity)
     with suppress(PeerGone):  # the next process gets it in its spec
         await running.send(agent, GatewayMoved(endpoint=gateway.endpoint, token=token))

@@ -5,12 +5,10 @@ provider, a limit, a crash. Work that was cut off is never called completed.
 """
 
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.events import TurnAborted, TurnCompleted, TurnFailed
+from swarm.mailbox.protocol.events import TurnAborted, TurnCompleted, TurnEnd, TurnFailed
 from swarm.mailbox.protocol.records import AgentEnded, EndState
 
 from ..journal.replay import AgentMemory, AgentPast
-
-TurnEnd = TurnCompleted | TurnFailed | TurnAborted
 
 STOPPED_NOTE = (
     "The run was stopped at this point and has now been resumed. Commands that were running have "

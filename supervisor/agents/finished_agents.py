@@ -17,10 +17,9 @@ from typing import NamedTuple
 import msgspec
 
 from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.protocol.records import AgentEnded
 
 from .agent_phases import Phase
-from .agent_record import Agent, AgentPlan, AgentProcess, TurnEnd
+from .agent_record import Agent, AgentSnapshot
 
 _SCHEMA = """
 CREATE TABLE agents (
@@ -141,38 +140,13 @@ class FinishedAgents:
         return connection
 
 
-class _FinishedState(msgspec.Struct, array_like=True):
-    """The fields of a finished agent that are archived."""
-
-    plan: AgentPlan
-    closed: bool
-    epoch: int
-    outcome: AgentEnded | None
-    last_turn_end: TurnEnd | None
-    last_task: str
-    end_count: int
-    ends_reported: int
-    usd: float | None
-
-
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_FinishedState).decode
+_decode = msgspec.msgpack.Decoder(AgentSnapshot).decode
 
 
 def archive_agent(agent: Agent) -> FinishedAgent:
     """This agent as a row, with all that later requests need: no caller sees a difference."""
     plan = agent.plan
-    state = _FinishedState(
-        plan=plan,
-        closed=agent.closed,
-        epoch=agent.epoch,
-        outcome=agent.outcome,
-        last_turn_end=agent.last_turn_end,
-        last_task=agent.last_task,
-        end_count=agent.end_count,
-        ends_reported=agent.ends_reported,
-        usd=agent.usd,
-    )
     return FinishedAgent(
         path=agent.path,
         parent=plan.parent or "",
@@ -180,19 +154,15 @@ def archive_agent(agent: Agent) -> FinishedAgent:
         order=agent.order,
         nickname=plan.nickname,
         is_child=plan.reports and not agent.closed,
-        encoded=_encode(state),
+        encoded=_encode(agent.snapshot()),
     )
 
 
 def restore_agent(row: FinishedAgent) -> Agent:
     """The agent as it was archived."""
-    state = _decode(row.encoded)
-    agent = Agent(state.plan, phase=Phase.CLOSED if state.closed else Phase.ENDED)
-    agent.process, agent.has_started = AgentProcess(state.epoch), True
-    agent.order, agent.usd = row.order, state.usd
-    agent.outcome, agent.last_turn_end = state.outcome, state.last_turn_end
-    agent.end_count, agent.ends_reported = state.end_count, state.ends_reported
-    agent.last_task = state.last_task
+    kept = _decode(row.encoded)
+    agent = Agent.restored(kept, Phase.CLOSED if kept.closed else Phase.ENDED)
+    agent.order = row.order
     return agent
 
 

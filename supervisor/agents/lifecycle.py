@@ -21,9 +21,10 @@ from ..processes.process_types import SpawnError
 from ..run_context import RunContext
 from .agent_manager import AgentManager
 from .agent_phases import AgentEvent, Effect
-from .agent_record import Agent, SuspendedTurn
+from .agent_record import Agent
 from .agent_start import SlotWait, read_agent_memory
 from .end_states import last_end_state
+from .process_record import SuspendedTurn
 from .slots import SlotsClosed
 
 _POLL_S = 0.25
@@ -169,8 +170,7 @@ class AgentLifecycle:
         turn_id = agent.process.turn
         if not self.only_waits(agent) or turn_id is None:
             return False
-        (call_id, tool), *_ = agent.process.open_calls.items()
-        agent.suspended = SuspendedTurn(turn_id=turn_id, call_id=call_id, tool=tool)
+        agent.suspend_turn()
         await self._agents.suspend(agent, "it only waits, and others need its slot")
         self._run.broadcast.state.set_agent_state(
             agent.path, "suspended", note="waits without a process"
@@ -179,8 +179,7 @@ class AgentLifecycle:
 
     def resume(self, agent: Agent, output: str, *, success: bool = True) -> None:
         """The wait of a suspended turn is over: the turn continues with this output."""
-        if agent.suspended is not None and agent.suspended.output is None:
-            agent.suspended.output, agent.suspended.success = output, success
+        if agent.suspended is not None and agent.suspended.end_wait(output, success=success):
             self.wake(agent)
 
     def abort_suspended(self, agent: Agent) -> bool:
@@ -188,17 +187,17 @@ class AgentLifecycle:
         suspended = agent.suspended
         if suspended is None or suspended.output is not None:
             return False
-        agent.suspended = None
+        agent.take_suspended()
         self._write_output(agent, suspended, ABORTED, success=False)
         aborted = TurnAborted(turn_id=suspended.turn_id)
         self._run.note(aborted, agent=agent.path, file=agent.plan.agent_id)
-        agent.last_turn_end = aborted
+        agent.note_turn_end(aborted)
         self._agents.end_work(agent, "interrupted", "it was interrupted")
         return True
 
     def _close_calls(self, agent: Agent, memory: AgentMemory) -> None:
         """End the calls that its last process left open; the call it waited in gets its output."""
-        suspended, agent.suspended = agent.suspended, None
+        suspended = agent.take_suspended()
         for call in memory.open_calls.values():
             if suspended is not None and call.call_id == suspended.call_id:
                 output = suspended.output or ABORTED

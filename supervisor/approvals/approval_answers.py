@@ -106,18 +106,16 @@ class ApprovalAnswers:
         if isinstance(grant, str):
             return Refused(message=f"{entry.approval_id}: {grant}", exit_code=2)
         saved = ""
-        entry.is_being_answered = True
         try:
-            if answer.scope == "always":
-                saved = await self._effects.save_rule(entry.request)
-            if grant is not None:
-                await self._broker.add_grant(grant)
-                if grant.prefix:
-                    await self._effects.spread_rules()
+            with entry.being_answered():
+                if answer.scope == "always":
+                    saved = await self._effects.save_rule(entry.request)
+                if grant is not None:
+                    await self._broker.add_grant(grant)
+                    if grant.prefix:
+                        await self._effects.spread_rules()
         except SwarmError as error:
             return Refused(message=f"nothing was approved: {error}")
-        finally:
-            entry.is_being_answered = False
         if not entry.is_open:
             self._broker.settle_covered()
             return Refused(

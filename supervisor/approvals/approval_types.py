@@ -4,7 +4,8 @@ The broker owns the queue and asks the reviewer, which never changes the queue i
 without a verdict by its deadline never approves.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Literal, Protocol
 
 import trio
@@ -93,6 +94,20 @@ class OpenApproval:
     @property
     def approval_id(self) -> str:
         return self.pending.approval_id
+
+    def decide(self, decided: Decided) -> None:
+        """It has its answer."""
+        self.decided = decided
+        self.answered.set()
+
+    @contextmanager
+    def being_answered(self) -> Iterator[None]:
+        """Inside, a person's answer is being carried out."""
+        self.is_being_answered = True
+        try:
+            yield
+        finally:
+            self.is_being_answered = False
 
     def on_written(self, record: Record) -> None:
         """The record is journaled: from now on it may be shown, as it was written."""

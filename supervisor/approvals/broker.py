@@ -236,10 +236,9 @@ class Broker:
 
     def resolve(self, entry: OpenApproval, decided: Decided) -> None:
         """Record the first answer. Never waits; `entry.done` is set when it is journaled."""
-        entry.decided = decided
         if decided.outcome == "approved" and self._settings.tools is not None:
             self._settings.tools.remember(entry.request)
-        entry.answered.set()
+        entry.decide(decided)
         self._close(entry, decided.by, decided.outcome)
         resolved = ApprovalResolved(
             approval_id=entry.approval_id,

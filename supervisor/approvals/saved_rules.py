@@ -42,7 +42,7 @@ def rules_for(running: RunContext, agent: Agent) -> RuleSet:
     rules, saved = running.request.rules, running.grants.prefixes
     for prefix in saved:
         rules = rules.allowing(prefix)
-    agent.process.rules_sent = len(saved)
+    agent.process.know_rules(len(saved))
     return rules
 
 
@@ -61,7 +61,7 @@ async def send_rules(running: RunContext, agent: Agent) -> None:
             if agent.process is not process:
                 return
             sent += 1
-            process.rules_sent = max(sent, process.rules_sent)
+            process.know_rules(sent)
 
 
 async def send_rules_to_all(running: RunContext, agents: Iterable[Agent]) -> None:

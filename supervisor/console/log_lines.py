@@ -187,7 +187,9 @@ def _settings_text(body: SettingsChanged | PauseSet) -> str:
 def _job_text(body: JobBegan | JobRowEnded | JobClosed) -> str:
     match body:
         case JobBegan():
-            return f"{body.job_id} {body.wish.csv_path}: {body.rows} rows, attempt {body.attempt}"
+            return (
+                f"{body.job_id} {body.request.csv_path}: {body.rows} rows, attempt {body.attempt}"
+            )
         case JobRowEnded():
             return f"row {body.index + 1}: {' '.join(body.cells[4:7])}"
         case JobClosed():

@@ -63,7 +63,7 @@ class SettingsRequests:
         if not text:
             return Done(message=f"{agent.path} works like that already")
         settings = settings_of(plan)
-        agent.plan = plan
+        agent.change_plan(plan)
         record = SettingsChanged(agent_id=plan.agent_id, settings=settings)
         await self._run.commit(record, agent=agent.path)
         await self._send_op(agent, ApplySettings(settings=settings))
@@ -110,7 +110,7 @@ class SettingsRequests:
                 text = "the whole run is paused; `swarm continue RUN` lets all of it go on"
                 return Refused(message=text)
             await self._run.commit(PauseSet(paused=paused), agent=found.path)
-            found.plan = msgspec.structs.replace(found.plan, paused=paused)
+            found.change_plan(msgspec.structs.replace(found.plan, paused=paused))
             reached = [found]
         async with trio.open_nursery() as nursery:
             for agent in reached:

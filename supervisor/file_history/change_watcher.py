@@ -30,7 +30,7 @@ from .watched_tree import PathChange, WatchedTree, now_ns
 from .working_copies import WorkingCopies
 
 SCAN_WAIT_S = 1.0  # a call waits at most this long for a scan, then runs without it
-_MAX_PATHS = 2_000
+MAX_PATHS = 2_000
 _MAX_LISTED = 20
 _REST_PER_SCAN = 9  # background scans take at most a tenth of the time
 _MAX_REST_S = 5.0
@@ -98,8 +98,8 @@ class ChangeWatcher:
         self, agent: Agent, request: WatchFiles
     ) -> FilesWatched | RequestRefused:
         """A call that may change files is about to run. Replies within about SCAN_WAIT_S."""
-        if len(request.paths) > _MAX_PATHS:
-            return RequestRefused(message=f"more than {_MAX_PATHS} paths at once")
+        if len(request.paths) > MAX_PATHS:
+            return RequestRefused(message=f"more than {MAX_PATHS} paths at once")
         self._was_asked = True
         plan = agent.plan
         is_new = self.tree.add_roots(roots_of(plan.limits.sandbox, plan.cwd, plan.add_dirs))

@@ -15,13 +15,12 @@ from swarm.mailbox.protocol.requests import ChangesReply, FilesKept, KeepFiles, 
 from ..agents.agent_record import Agent
 from ..journal.journal_reader import read_records
 from ..run_context import RunContext
-from .change_watcher import ChangeWatcher
+from .change_watcher import MAX_PATHS, ChangeWatcher
 from .changed_files import list_changed_files
 from .content_store import ContentStore, SnapshotResult
 from .file_undo import SnapshotRecord, UndoReport, describe_report, new_snapshot_id, undo_changes
 from .snapshots import choose_snapshots, fold_snapshots
 
-MAX_PATHS = 2_000
 _EXCLUDED_FOLDERS = ("/proc", "/sys", "/dev")
 
 

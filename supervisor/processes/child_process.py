@@ -60,6 +60,16 @@ class ExitReport:
         self.status: int | None = None  # as from waitpid
         self.is_lost = False  # the server is gone and reaped: this process is the parent now
 
+    def receive(self, status: int) -> None:
+        """The fork-server reports how the child ended."""
+        self.status = status
+        self.received.set()
+
+    def lose(self) -> None:
+        """The fork-server is gone, and reports nothing any more."""
+        self.is_lost = True
+        self.received.set()
+
 
 class ChildProcess:
     """Implements `Child`. Its pidfd is open exactly until its end is known."""

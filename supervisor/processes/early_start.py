@@ -105,6 +105,16 @@ class EarlyProcesses(msgspec.Struct, kw_only=True):
         if _is_single_threaded():
             self.gateway = _fork_program(self.programs.gateway, self.lifeline_reader, secrets=())
 
+    def take_server(self) -> LaunchedProcess | None:
+        """The fork-server; the caller ends it from now on."""
+        server, self.server = self.server, None
+        return server
+
+    def take_gateway(self) -> LaunchedProcess | None:
+        """The forked gateway; the caller ends it from now on."""
+        gateway, self.gateway = self.gateway, None
+        return gateway
+
     def close(self) -> None:
         """Close the lifeline: every process of the run ends. May be called twice.
 

@@ -127,8 +127,7 @@ class ForkServerClient:
         finally:
             self._fail_pending()
             for lost in self._reports.values():
-                lost.is_lost = True
-                lost.received.set()
+                lost.lose()
             self._finished.set()
 
     async def wait_ended(self) -> ProcessEnd:
@@ -192,9 +191,7 @@ class ForkServerClient:
                 case StartFailed(request=request):
                     self._resolve(request, report)
                 case ProcessExited(pid=pid, status=status):
-                    exit_report = self._reports.pop(pid)
-                    exit_report.status = status
-                    exit_report.received.set()
+                    self._reports.pop(pid).receive(status)
                 case ServerReady():
                     self.ready.set()
 

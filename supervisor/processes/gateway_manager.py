@@ -90,8 +90,7 @@ class GatewayManager:
             return await self._start_process()
 
     async def _start_process(self) -> Child:
-        self._address.epoch += 1
-        self._address.endpoint = self._run.paths.gateway_endpoint(self._address.epoch)
+        self._address.move(self._run.paths.gateway_endpoint)
         identity = self.process.admit(self._address.epoch)
         request = self._run.request
         spec = GatewaySpec(

@@ -25,7 +25,7 @@ from swarm.mailbox.protocol.spec import AgentSpec, AnySpec, GatewaySpec
 from .child_loop import ChildLoop
 from .child_process import ChildProcess
 from .child_spec import ChildSpec
-from .early_start import EarlyProcesses, LaunchedProcess, kill_launched, launch_fork_server
+from .early_start import EarlyProcesses, kill_launched, launch_fork_server
 from .fork_server_client import ForkedProcess, ForkServerClient, ForkServerGone
 from .process_types import Child, SpawnError, StartInterrupted
 from .spawn_payload import SpawnPayload, open_spawn_payload, spawn_cold
@@ -45,8 +45,8 @@ class ProcessManager:
         self._early, self._nursery = early, nursery
         self._children: dict[int, ChildProcess] = {}  # by pid, oldest first; living ones only
         self._server: ForkServerClient | None = None  # orders wait until it is ready
-        if early.server is not None:
-            self._server, early.server = ForkServerClient(early.server), None
+        if (server := early.take_server()) is not None:
+            self._server = ForkServerClient(server)
         self.start_limiter = trio.CapacityLimiter(MAX_STARTING)  # held while waiting for a Hello
         self._lost_server = False
         self.server_loop = ChildLoop(
@@ -81,10 +81,8 @@ class ProcessManager:
         """
         if self._closing:
             raise SpawnError("the run is ending; nothing new starts")
-        if isinstance(spec, GatewaySpec) and self._early.gateway is not None:
-            waiting, self._early.gateway = self._early.gateway, None
-            if (child := self._assign_early_gateway(waiting, spec, keys)) is not None:
-                return child
+        if isinstance(spec, GatewaySpec) and (child := self._assign_early_gateway(spec, keys)):
+            return child
         run = short_id(spec.run_id)
         name = f"swarm: {title.removeprefix('swarm: ')} {run}"
         with open_spawn_payload(spec, keys) as payload:
@@ -108,9 +106,11 @@ class ProcessManager:
         return child
 
     def _assign_early_gateway(
-        self, waiting: LaunchedProcess, spec: GatewaySpec, keys: Mapping[str, str] | None
+        self, spec: GatewaySpec, keys: Mapping[str, str] | None
     ) -> Child | None:
-        """Give the early forked gateway its spec; None: it has died. Raises SpawnError."""
+        """Give the early forked gateway its spec; None: there is none. Raises SpawnError."""
+        if (waiting := self._early.take_gateway()) is None:
+            return None
         run = short_id(spec.run_id)
         title = f"swarm: gateway {run}"
         order = encode_fork(StartProcess(request=0, title=title, run=run, has_keys=True))
@@ -227,9 +227,8 @@ class ProcessManager:
         with trio.move_on_after(_KILL_LIMIT_S):
             await self._wait_all()
         await self.server_loop.stop()
-        if self._early.gateway is not None:  # never used
-            kill_launched(self._early.gateway)
-            self._early.gateway = None
+        if (unused := self._early.take_gateway()) is not None:
+            kill_launched(unused)
         kill_descendants(os.getpid())
         with trio.move_on_after(_KILL_LIMIT_S):
             await self._wait_all()

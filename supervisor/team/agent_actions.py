@@ -165,7 +165,7 @@ class AgentActions:
         """End an agent that is suspended or queued; a first start in progress is cancelled."""
         if member.start_scope is not None:
             member.start_scope.cancel()
-        member.suspended = None
+        member.take_suspended()
         outcome = AgentEnded(
             agent_id=member.plan.agent_id, state="killed", message="it was ended for good"
         )

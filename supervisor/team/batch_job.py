@@ -62,7 +62,7 @@ class BatchJob:
     ) -> None:
         self._entropy = entropy
         self.job_id, self.attempt = began.job_id, began.attempt
-        self.request = request = began.wish
+        self.request = request = began.request
         self.table, self.spool = table, spool
         self.schema = _read_schema(request.output_schema) if request.output_schema else None
         self.running: dict[str, JobItem] = {}  # by item id

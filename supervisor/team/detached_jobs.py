@@ -73,12 +73,12 @@ class DetachedJobs:
     async def join(self, asker: Agent, request: SpawnOnCsv) -> AnyReply:
         """Serve the request; wait for the same job if it already runs."""
         for going in self._running.values():
-            if (going.job.asker, going.job.began.wish) == (asker.path, request):
+            if (going.job.asker, going.job.began.request) == (asker.path, request):
                 return await self._wait(going)
         self._forget_read(asker)
         for mail_id in asker.unread_mail:  # the mail that reports the end may still be on its way
             ended = self._announced.get(mail_id)
-            if ended is not None and ended.job.began.wish == request:
+            if ended is not None and ended.job.began.request == request:
                 return _reply_of(ended)
         return await self.jobs.run(asker, request)
 
@@ -145,7 +145,7 @@ class DetachedJobs:
     ) -> str:
         began = job.began
         name = began.job_id[-8:]
-        text = template.replace("{job}", name).replace("{table}", began.wish.csv_path)
+        text = template.replace("{job}", name).replace("{table}", began.request.csv_path)
         author = f"{asker.path}/job_{name}"
         mail = self._mail.make_mail(author, asker.path, text, wakes=wakes)
         self._mail.send(asker, mail)

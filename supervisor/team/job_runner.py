@@ -80,7 +80,7 @@ class JobRunner:
             )
             began = JobBegan(
                 job_id=job_id,
-                wish=request,
+                request=request,
                 headers=table.headers,
                 rows=table.rows,
                 output=str(output),
@@ -91,9 +91,9 @@ class JobRunner:
         """Run the rest of a job; return its summary. AgentRequestError if its table changed."""
         began = cut_off.began
         try:
-            source = Path(asker.plan.cwd) / began.wish.csv_path
+            source = Path(asker.plan.cwd) / began.request.csv_path
             with closing(TableFile(source, self._file_access(asker).may_read)) as file:
-                table = await _check_table(file, began.wish)
+                table = await _check_table(file, began.request)
                 if (table.headers, table.rows) != (began.headers, began.rows):
                     raise AgentRequestError(f"the table {table.path} was changed")
                 again = msgspec.structs.replace(began, attempt=began.attempt + 1)

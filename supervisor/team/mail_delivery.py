@@ -108,7 +108,7 @@ class MailDelivery:
             self.mark_dead(reader, mail, reason=f"{reader.path} was ended for good")
             return
         if mail.kind in {"new_task", "followup"}:
-            reader.last_task = preview(mail.content)
+            reader.note_task(preview(mail.content))
         self._team.add_mail(reader, mail)
         if mail.trigger_turn:
             self._team.apply(reader, AgentEvent.WAKING_MAIL)

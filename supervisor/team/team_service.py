@@ -35,7 +35,7 @@ from swarm.mailbox.protocol.requests import (
 from ..agents.agent_hooks import AgentHooks
 from ..agents.agent_manager import AgentManager
 from ..agents.agent_phases import AgentEvent, Effect, Phase
-from ..agents.agent_record import Agent, AgentPlan, AgentProcess, GatewayAddress
+from ..agents.agent_record import Agent, AgentPlan, AgentSnapshot, GatewayAddress
 from ..agents.child_plan import AgentRequestError
 from ..agents.end_states import GOOD_ENDS
 from ..agents.lifecycle import SUSPENDABLE_TOOLS, AgentLifecycle
@@ -336,7 +336,7 @@ class TeamService:
         self.team.notify_change()
 
     def _report_end(self, agent: Agent, outcome: AgentEnded, effects: frozenset[Effect]) -> None:
-        agent.end_count += 1
+        agent.count_end()
         if Effect.REPORT_END in effects:
             report_to_parent(self._run, self.mail, agent, outcome)
 
@@ -368,10 +368,14 @@ def _restored_agent(plan: AgentPlan, past: AgentPast) -> Agent:
         phase = Phase.NEW
     elif ended.state == "killed":
         phase = Phase.CLOSED
-    agent = Agent(plan, phase=phase)
-    agent.process, agent.has_started = AgentProcess(past.spawned.epoch), True
-    agent.outcome, agent.usd = ended, past.usd
-    return agent
+    kept = AgentSnapshot(
+        plan=plan,
+        closed=phase is Phase.CLOSED,
+        epoch=past.spawned.epoch,
+        outcome=ended,
+        usd=past.usd,
+    )
+    return Agent.restored(kept, phase)
 
 
 async def run_team_service(

@@ -6,7 +6,8 @@ from swarm.mailbox.protocol.records import AgentEnded
 from swarm.mailbox.protocol.spec import RoleBrief
 from swarm.supervisor.agents.agent_directory import AgentDirectory
 from swarm.supervisor.agents.agent_phases import AgentEvent, Phase
-from swarm.supervisor.agents.agent_record import Agent, AgentPlan, AgentProcess
+from swarm.supervisor.agents.agent_record import Agent, AgentPlan
+from swarm.supervisor.agents.process_record import AgentProcess
 
 
 def plan_of(path: str, *, agent_id: str = "", **more) -> AgentPlan:

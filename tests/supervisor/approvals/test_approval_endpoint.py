@@ -9,7 +9,8 @@ from trio.testing import wait_all_tasks_blocked
 from support.agent_records import plan_of
 from swarm.mailbox.protocol.approvals import ApprovalRequest, CommandAction
 from swarm.mailbox.protocol.requests import Decided, RequestApproval
-from swarm.supervisor.agents.agent_record import Agent, AgentProcess
+from swarm.supervisor.agents.agent_record import Agent
+from swarm.supervisor.agents.process_record import AgentProcess
 from swarm.supervisor.approvals import approval_endpoint
 from swarm.supervisor.approvals.approval_endpoint import ApprovalEndpoint
 
@@ -19,7 +20,7 @@ def request_for(word: str) -> RequestApproval:
     return RequestApproval(approval=ApprovalRequest(action=action, cause="escalation"))
 
 
-class Stage:
+class EndpointUnderTest:
     """One agent, a decider that waits for `approve`, and the answers that were sent."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
@@ -49,61 +50,63 @@ class Stage:
 
 
 @pytest.fixture
-async def stage():
+async def under_test():
     async with trio.open_nursery() as nursery:
-        yield Stage(nursery)
+        yield EndpointUnderTest(nursery)
         nursery.cancel_scope.cancel()
 
 
-async def test_a_repeated_request_is_asked_once_and_gets_the_answer_of_the_first(stage):
-    await stage.serve(1, "a")
-    await stage.serve(1, "a")
-    stage.approve.set()
+async def test_a_repeated_request_is_asked_once_and_gets_the_answer_of_the_first(under_test):
+    await under_test.serve(1, "a")
+    await under_test.serve(1, "a")
+    under_test.approve.set()
     await wait_all_tasks_blocked()
-    assert stage.asked == ["a"]
-    assert stage.answers == [(1, "approved", "")]
-    assert stage.agent.open_questions == 0
+    assert under_test.asked == ["a"]
+    assert under_test.answers == [(1, "approved", "")]
+    assert under_test.agent.open_questions == 0
 
 
-async def test_another_request_with_an_open_number_is_refused_and_says_why(stage):
-    await stage.serve(1, "a")
-    await stage.serve(1, "b")
-    ((request_id, outcome, text),) = stage.answers
+async def test_another_request_with_an_open_number_is_refused_and_says_why(under_test):
+    await under_test.serve(1, "a")
+    await under_test.serve(1, "b")
+    ((request_id, outcome, text),) = under_test.answers
     assert (request_id, outcome) == (1, "unavailable")
     assert "its number belongs to an open question" in text
-    assert stage.asked == ["a"]
+    assert under_test.asked == ["a"]
 
 
-async def test_a_request_beyond_the_limit_is_refused_and_says_why(stage, monkeypatch):
+async def test_a_request_beyond_the_limit_is_refused_and_says_why(under_test, monkeypatch):
     monkeypatch.setattr(approval_endpoint, "MAX_SERVED", 2)
     for number, word in enumerate("abc"):
-        await stage.serve(number, word)
-    ((request_id, outcome, text),) = stage.answers
+        await under_test.serve(number, word)
+    ((request_id, outcome, text),) = under_test.answers
     assert (request_id, outcome) == (2, "unavailable")
     assert "2 questions of this agent wait already" in text
-    stage.approve.set()
+    under_test.approve.set()
     await wait_all_tasks_blocked()
-    assert sorted(one[:2] for one in stage.answers[1:]) == [(0, "approved"), (1, "approved")]
+    assert sorted(one[:2] for one in under_test.answers[1:]) == [(0, "approved"), (1, "approved")]
 
 
-async def test_the_next_process_may_use_the_numbers_of_the_last_one(stage):
-    await stage.serve(1, "a")
-    stage.agent.process = AgentProcess(2)
-    await stage.serve(1, "b")
-    stage.approve.set()
+async def test_the_next_process_may_use_the_numbers_of_the_last_one(under_test):
+    await under_test.serve(1, "a")
+    under_test.agent.process = AgentProcess(2)
+    await under_test.serve(1, "b")
+    under_test.approve.set()
     await wait_all_tasks_blocked()
-    assert stage.asked == ["a", "b"]
-    assert stage.answers == [(1, "approved", "")]  # the one of the process that is alive
+    assert under_test.asked == ["a", "b"]
+    assert under_test.answers == [(1, "approved", "")]  # the one of the process that is alive
 
 
 @pytest.mark.parametrize("how", ["turn", "process"])
-async def test_a_request_of_an_ended_turn_or_process_is_withdrawn_without_an_answer(stage, how):
-    await stage.serve(1, "a")
+async def test_a_request_of_an_ended_turn_or_process_is_withdrawn_without_an_answer(
+    under_test, how
+):
+    await under_test.serve(1, "a")
     if how == "turn":
-        stage.endpoint.withdraw(stage.agent)
+        under_test.endpoint.withdraw(under_test.agent)
     else:
-        stage.end.set()
+        under_test.end.set()
     await wait_all_tasks_blocked()
-    stage.approve.set()
+    under_test.approve.set()
     await wait_all_tasks_blocked()
-    assert (stage.answers, stage.agent.open_questions) == ([], 0)
+    assert (under_test.answers, under_test.agent.open_questions) == ([], 0)

@@ -15,7 +15,7 @@ from swarm.supervisor.team.job_table import JobResultSpool, JobRow, JobTable
 TABLE = JobTable(path="/t.csv", headers=("v",), rows=2)
 BEGAN = JobBegan(
     job_id="00000000-0001",
-    wish=SpawnOnCsv(csv_path="/t.csv", instruction="x"),
+    request=SpawnOnCsv(csv_path="/t.csv", instruction="x"),
     headers=("v",),
     rows=2,
     output="/o.csv",

@@ -19,7 +19,7 @@ def records(*bodies) -> list[Record]:
 
 def began(job_id: str, attempt: int = 1) -> JobBegan:
     return JobBegan(
-        job_id=job_id, wish=REQUEST, headers=("v",), rows=3, output="/o.csv", attempt=attempt
+        job_id=job_id, request=REQUEST, headers=("v",), rows=3, output="/o.csv", attempt=attempt
     )
 
 

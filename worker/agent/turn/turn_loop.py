@@ -13,6 +13,7 @@ from swarm.mailbox.ids import is_reviewer
 from swarm.mailbox.protocol.events import (
     TurnAborted,
     TurnCompleted,
+    TurnEnd,
     TurnFailed,
     TurnStarted,
     Waiting,
@@ -44,8 +45,6 @@ _GO_ON = (
     "Your last response had neither a tool call nor an answer. Go on with the task: call a tool, "
     "or give your final answer as text."
 )
-
-TurnEnd = TurnCompleted | TurnFailed | TurnAborted
 
 
 async def run_turn(state: AgentState, compactor: HistoryCompactor, opening: TurnOpening) -> None:
