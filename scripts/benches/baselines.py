@@ -25,9 +25,9 @@ _BWRAP = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "-
 
 
 class BareFork(NamedTuple):
-    """A bare fork with Trio and a ZeroMQ socket: fork to first letter, and its memory."""
+    """A bare fork with Trio and a ZeroMQ socket: fork to first mail, and its memory."""
 
-    birth_ms: float
+    start_ms: float
     pss_mib: float
 
 
@@ -39,12 +39,12 @@ def bare_fork(children: int = 20) -> BareFork:
         process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         assert process.stdin is not None
-        births = [float(word) for word in process.stdout.readline().split()]
+        starts = [float(word) for word in process.stdout.readline().split()]
         pids = [int(word) for word in process.stdout.readline().split()]
         sizes = [pss_bytes(pid) / 2**20 for pid in pids]
         process.stdin.close()
         process.wait(30)
-    return BareFork(statistics.median(births) * 1000, statistics.median(sizes))
+    return BareFork(statistics.median(starts) * 1000, statistics.median(sizes))
 
 
 @cache
@@ -85,7 +85,7 @@ def imports_start() -> float:
 
 @cache
 def socket_round_trip_ms() -> float:
-    """A letter there and back between two processes over a plain Unix socket."""
+    """A mail there and back between two processes over a plain Unix socket."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     pid = os.fork()
     if pid == 0:
@@ -111,7 +111,7 @@ _BASELINES: tuple[tuple[str, Callable[[], float]], ...] = (
     ("start of swarm run", imports_start),
     ("one tool turn running `true`, without", plain_command),
     ("one tool turn running `true`, with", bwrapped_command),
-    ("warm spawn", lambda: bare_fork().birth_ms),
+    ("warm spawn", lambda: bare_fork().start_ms),
     ("memory of one of", lambda: bare_fork().pss_mib),
     ("mail,", socket_round_trip_ms),
 )

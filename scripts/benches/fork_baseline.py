@@ -1,6 +1,6 @@
-"""A bare fork with Trio and a ZeroMQ socket, many times: the floor of a birth and of its memory.
+"""A bare fork with Trio and a ZeroMQ socket, many times: the floor of a start and of its memory.
 
-Arguments: SOCKET-PATH CHILDREN. Prints the births' seconds, then the pids, and ends its children
+Arguments: SOCKET-PATH CHILDREN. Prints the starts' seconds, then the pids, and ends its children
 when its input ends.
 """
 
@@ -35,12 +35,12 @@ def main() -> None:
         if pid == 0:
             trio.run(live, endpoint, began[-1])
         pids.append(pid)
-        time.sleep(0.05)  # one after another, as births are measured
+        time.sleep(0.05)  # one after another, as starts are measured
     router = zmq.Context().socket(zmq.ROUTER)
     router.bind(endpoint)
-    births = [float(router.recv_multipart()[1]) for _ in pids]
+    starts = [float(router.recv_multipart()[1]) for _ in pids]
     time.sleep(0.5)
-    print(*births)
+    print(*starts)
     print(*pids, flush=True)
     sys.stdin.read()
     for pid in pids:

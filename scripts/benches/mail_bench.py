@@ -1,7 +1,7 @@
-"""Mail between agents: how long a letter takes while a thousand a second are written.
+"""Mail between agents: how long a mail takes while a thousand a second are written.
 
 The time is from the sender's request to the arrival in the reader's inbox: through the supervisor,
-where each letter is journaled before it is handed over. Written, journaled and arrived letters are
+where each mail is journaled before it is handed over. Written, journaled and arrived mails are
 compared one by one.
 """
 
@@ -25,7 +25,7 @@ _WRITERS = [sys.executable, "-P", str(HERE / "swarm_with_mail_writers.py")]
 
 
 def mail_latency(seconds: int, rate: int = 1_000) -> Iterator[Row]:
-    """The rows of one run in which `AGENTS` processes write `rate` letters a second in all."""
+    """The rows of one run in which `AGENTS` processes write `rate` mails a second in all."""
     with (
         team_server("letters", AGENTS) as server,
         swarm_home(server.url) as environment,

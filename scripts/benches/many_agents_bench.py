@@ -1,4 +1,4 @@
-"""Figures of a crowd: what a birth costs, what an idle agent weighs, how fast a run is gone."""
+"""Figures of a crowd: what a start costs, what an idle agent weighs, how fast a run is gone."""
 
 import statistics
 import tempfile
@@ -34,7 +34,7 @@ def spawn_time(agents: int, role: str) -> Iterator[Row]:
 
 
 def weight(agents: int, role: str) -> Iterator[Row]:
-    """Many agents whose requests hang: their memory, their launchers', and what births cost."""
+    """Many agents whose requests hang: their memory, their launchers', and what starts cost."""
     with (
         bench_home("hang", agents) as (environment, cwd),
         FanOutRun(environment, cwd, agents, role) as run,

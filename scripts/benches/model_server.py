@@ -4,7 +4,7 @@ Run as a process of its own. Arguments: PORT-FILE MODE TURNS. It writes its port
 at SIGTERM, one JSON object with what it saw to PORT-FILE.seen.
 
 Modes: `tools` calls exec_command `true` TURNS times, then answers; `answer` answers at once;
-`prefix` as `tools`, but it counts tokens, answers a wish for a summary, and compares each input
+`prefix` as `tools`, but it counts tokens, answers a request for a summary, and compares each input
 with the one before; `hang` never answers; `stream` sends 30 chunks a second until it is ended.
 """
 

@@ -44,9 +44,9 @@ class Growth(NamedTuple):
 
 
 class IdlePoint:
-    """The moment of a look: so many agents live, no other is being born, and none is ending.
+    """The moment of a look: so many agents live, no other is being started, and none is ending.
 
-    An agent's process holds descriptors of the supervisor, and its birth holds more. So that looks
+    An agent's process holds descriptors of the supervisor, and its start holds more. So that looks
     can be compared, the model server (at `url`) leaves `leaves` agents without an answer, and the
     journal tells when all others but `beside` have ended.
     """
@@ -69,8 +69,8 @@ class IdlePoint:
 
     def _pause(self, leaves: int) -> bool:
         """True if it stands still now."""
-        wish = json.dumps({"pause": leaves}).encode()
-        with urlopen(self._url, data=wish, timeout=_ASK_S) as answer:
+        order = json.dumps({"pause": leaves}).encode()
+        with urlopen(self._url, data=order, timeout=_ASK_S) as answer:
             return json.loads(answer.read()) is True
 
     def _is_settled(self, environment: dict[str, str]) -> bool:

@@ -19,12 +19,12 @@ LIMIT_TOKENS = 60_000  # of the second run: several compactions
 def measure(*, quick: bool) -> Iterator[Row]:
     """A run that only grows, and one that is compacted on its way."""
     requests = 50 if quick else REQUESTS
-    yield from _one_run(requests, "", most_anew=2 * 200 / requests)
+    yield from _one_run(requests, "", most_again=2 * 200 / requests)
     limit = LIMIT_TOKENS // 3 if quick else LIMIT_TOKENS
-    yield from _one_run(requests, f"model_auto_compact_token_limit={limit}", most_anew=None)
+    yield from _one_run(requests, f"model_auto_compact_token_limit={limit}", most_again=None)
 
 
-def _one_run(requests: int, setting: str, *, most_anew: float | None) -> Iterator[Row]:
+def _one_run(requests: int, setting: str, *, most_again: float | None) -> Iterator[Row]:
     with (
         model_server("prefix", requests - 1, COMMAND) as server,
         swarm_home(server.url) as environment,
@@ -47,6 +47,6 @@ def _one_run(requests: int, setting: str, *, most_anew: float | None) -> Iterato
     yield Row(f"input bytes a prefix cache could reuse, {name}",
               100 * seen["reusable_bytes"] / seen["input_bytes"], None, "%")  # fmt: skip
     yield Row(f"  not reusable of {seen['input_bytes'] / 1e6:.1f} MB",
-              100 * again / seen["input_bytes"], most_anew, "%")  # fmt: skip
+              100 * again / seen["input_bytes"], most_again, "%")  # fmt: skip
     yield Row("  requests whose beginning was another one", seen["breaks"], compactions, "")
     yield Row("  different heads (instructions, tools)", seen["heads"], 1, "")

@@ -22,7 +22,7 @@ from team_bench import leaked_slots
 _PROMPT = "bench:root <root> Begin."
 _WINDOW = '[models."bench"]\nprovider = "bench"\ncontext_window = 20000000\n'
 _LONG_LIVED = ("supervisor", "gateway", "fork-server", "root agent")
-_SPAWN_DESCRIPTORS = 4  # descriptors that a birth under way has open
+_SPAWN_DESCRIPTORS = 4  # descriptors that a start under way has open
 _SMOOTHED = 20
 _WARM = 0.1  # of the run: libraries load, pools and caches fill
 
@@ -163,7 +163,7 @@ def _from_looks(looks: list[tuple[int, str, float, int, int]]) -> Iterator[SoakS
 def _from_journal(records: list[dict[str, Any]]) -> Iterator[SoakSeries]:
     turns: list[tuple[int, float]] = []
     commands: list[tuple[int, float]] = []
-    births: list[tuple[int, float]] = []
+    starts: list[tuple[int, float]] = []
     for record in records:
         body = record["body"]
         match body["type"]:
@@ -172,12 +172,12 @@ def _from_journal(records: list[dict[str, Any]]) -> Iterator[SoakSeries]:
             case "call_ended" if body["tool"] == "exec_command":
                 commands.append((len(turns), body["duration_s"] * 1000))
             case "agent_spawned" if record.get("agent") != "/root":
-                births.append((len(turns), body.get("spawn_s", 0.0) * 1000))
+                starts.append((len(turns), body.get("spawn_s", 0.0) * 1000))
             case _:
                 pass
     yield SoakSeries("a turn of the root", "ms", turns, 2.0, 10.0)
     yield SoakSeries("its command", "ms", commands, 1.5, 10.0)
-    yield SoakSeries("a birth, from its slot to its Hello", "ms", births, 1.5, 10.0)
+    yield SoakSeries("a birth, from its slot to its Hello", "ms", starts, 1.5, 10.0)
 
 
 def _from_server(requests: list[dict[str, Any]]) -> Iterator[SoakSeries]:

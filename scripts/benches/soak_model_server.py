@@ -1,7 +1,7 @@
 """A model server for the soak: one root that has a turn for each of its agents.
 
 Run as the others: PORT-FILE TURNS. Each turn of the root runs a command, starts an agent, and
-ends; the agent answers when the turn is over, and its letter wakes the root for the next one.
+ends; the agent answers when the turn is over, and its mail wakes the root for the next one.
 """
 
 import asyncio

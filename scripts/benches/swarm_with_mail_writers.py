@@ -1,8 +1,8 @@
-"""swarm with agents that write letters by the clock instead of by a model; for agents_mail.py.
+"""swarm with agents that write mails by the clock instead of by a model; for agents_mail.py.
 
 Everything else is the real thing: processes, sockets, the supervisor, its journal, the sessions'
 inboxes. When its task arrives, an agent waits for the file `go`, then asks the supervisor to carry
-letters at its rate, as `send_message` does, and notes which letters arrive in its own inbox when.
+mails at its rate, as `send_message` does, and notes which mails arrive in its own inbox when.
 """
 
 import json
@@ -32,7 +32,7 @@ def begin(channel_fd: int, lifeline_fd: int) -> NoReturn:
 
     def take_and_note(inbox: Inbox, mail: Mail) -> bool:
         arrived = time.monotonic_ns()
-        is_new = take(inbox, mail)  # at a birth a letter may be handed over twice: one is dropped
+        is_new = take(inbox, mail)  # at a start a mail may be handed over twice: one is dropped
         if is_new and mail.content.startswith(MESSAGE_PREFIX):
             sent = int(mail.content.rpartition(" ")[2])
             _arrived.append((mail.content, (arrived - sent) / 1e6))
@@ -79,8 +79,8 @@ async def _write_one(session: object, me: int, number: int, other: int, refused:
     from swarm.mailbox.protocol.requests import SendMail, Sent
 
     words = f"{MESSAGE_PREFIX} {me} {number} {time.monotonic_ns()}"
-    wish = SendMail(target=f"/root/p{other}", message=words)
-    reply = await session.state.reporter.request(wish)  # type: ignore[attr-defined]
+    request = SendMail(target=f"/root/p{other}", message=words)
+    reply = await session.state.reporter.request(request)  # type: ignore[attr-defined]
     if not isinstance(reply, Sent):
         refused.append(repr(reply))
 

@@ -5,7 +5,7 @@ Run as a process of its own, like model_server.py: PORT-FILE STORY NUMBERS. The 
 function from its request's number to the calls that it makes next; no calls = it has answered.
 
 Who watches the run may have it stand still: `{"pause": N}` is answered once N leaves have asked and
-none of them is answered, so that none is being born; after `{"pause": 0}` it goes on.
+none of them is answered, so that none is being started; after `{"pause": 0}` it goes on.
 """
 
 import asyncio
@@ -155,7 +155,7 @@ class Cycles:
 
 
 class MailWriters:
-    """The root starts `agents`, whose own requests are never answered: they write letters."""
+    """The root starts `agents`, whose own requests are never answered: they write mails."""
 
     def __init__(self, agents: int) -> None:
         self.agents = agents

@@ -27,7 +27,7 @@ _PACKED_HEAD = _HEAD[:-2] + b"content-encoding: gzip\r\n\r\n"
 _MUCH = "so it is. " * (200 << 10)  # 2 MiB: no frame holds it
 _SILENCE_S = 1.0  # of a server that says nothing, before it hangs up
 _REVIEW = "APPROVAL REQUEST"
-_MAIL_MARK = "Message Type:"  # letters are shown as an assistant's words
+_MAIL_MARK = "Message Type:"  # mails are shown as an assistant's words
 
 
 def parse_conversation(body: Mapping[str, Any]) -> Conversation:

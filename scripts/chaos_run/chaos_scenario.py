@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 Kind = Literal["run", "escalate", "spawn", "send", "ask_again", "wait", "count", "count_again"]
-MOST_TRIES = 60  # of one wish that must come true; then the agent gives up and says so
+MOST_TRIES = 60  # of one planned that must come true; then the agent gives up and says so
 MANY_COMMANDS = 70  # more than one agent may run at once
 _MANY_IN = 0.15  # of all plays
 _COUNTING_IN = 0.6  # of all plays
@@ -33,7 +33,7 @@ class PlannedCall(NamedTuple):
 
 
 class AgentScript(NamedTuple):
-    """What one agent does: scenes of acts of wishes. Each scene ends with an answer."""
+    """What one agent does: scenes of acts of planned_calls. Each scene ends with an answer."""
 
     path: str
     children: tuple[str, ...]
@@ -129,29 +129,31 @@ def _make_script(path: str, children: list[str], lots: random.Random) -> AgentSc
     slug = path.strip("/").replace("/", "-")
     numbers = iter(range(1_000))
 
-    def wish(kind: Kind, about: str = "", said: str = "", *, allowed: bool = True) -> PlannedCall:
+    def planned(
+        kind: Kind, about: str = "", said: str = "", *, allowed: bool = True
+    ) -> PlannedCall:
         return PlannedCall(f"{slug}-{next(numbers)}-{kind}", kind, about, said, allowed)
 
     def work() -> list[tuple[PlannedCall, ...]]:
         acts: list[tuple[PlannedCall, ...]] = []
         for _ in range(lots.randint(1, 3)):
             pauses = [f"{lots.choice((0, 0, 0.1, 0.5, 1.5))}" for _ in range(lots.randint(1, 3))]
-            acts.append(tuple(wish("run", pause) for pause in pauses))
+            acts.append(tuple(planned("run", pause) for pause in pauses))
         if lots.random() < 0.5:
-            acts.append((wish("escalate", allowed=lots.random() < 0.7),))
+            acts.append((planned("escalate", allowed=lots.random() < 0.7),))
         return acts
 
     acts = work()
     if children:
-        acts.append(tuple(wish("spawn", child) for child in children))
+        acts.append(tuple(planned("spawn", child) for child in children))
         acts += work() if lots.random() < 0.5 else []
-        acts += [(wish("wait", child, answer_text(child, 0)),) for child in children]
+        acts += [(planned("wait", child, answer_text(child, 0)),) for child in children]
         asked = [child for child in children if lots.random() < 0.4]
         for child in asked:
-            acts.append((wish("ask_again", child),))
-            acts.append((wish("wait", child, answer_text(child, 1)),))
+            acts.append((planned("ask_again", child),))
+            acts.append((planned("wait", child, answer_text(child, 1)),))
     elif lots.random() < 0.7:
-        acts.append((wish("send", path.rpartition("/")[0]),))
+        acts.append((planned("send", path.rpartition("/")[0]),))
     scenes = [tuple(acts)]
     if path != "/root":
         scenes.append(tuple(work()))
@@ -191,41 +193,41 @@ def next_reply(play: Scenario, heard: Conversation) -> ModelReply:
             own = [
                 w._replace(name=f"{w.name}-{heard.attempt_id}") if part.is_item else w for w in act
             ]
-            tries = [_next_try(wish, heard.outputs) for wish in own]
-            due = [(wish, n) for wish, n in zip(own, tries, strict=True) if n is not None]
-            if hopeless := [wish.name for wish, n in due if n >= MOST_TRIES]:
+            tries = [_next_try(planned, heard.outputs) for planned in own]
+            due = [(planned, n) for planned, n in zip(own, tries, strict=True) if n is not None]
+            if hopeless := [planned.name for planned, n in due if n >= MOST_TRIES]:
                 return ModelReply(text=f"{_GAVE_UP}{', '.join(hopeless)}")
             if due:
-                return ModelReply(calls=tuple(_call_for(wish, n) for wish, n in due))
+                return ModelReply(calls=tuple(_call_for(planned, n) for planned, n in due))
         return ModelReply(text=f"{answer_text(part.path, number)} done.")
     return ModelReply(text=f"{last} as I said.")  # its stream may have been cut just behind it
 
 
-def _next_try(wish: PlannedCall, outputs: Mapping[str, str | None]) -> int | None:
+def _next_try(planned: PlannedCall, outputs: Mapping[str, str | None]) -> int | None:
     """The number of the try that is due; None if none is."""
     last = None
     for number in range(MOST_TRIES):
-        if call_id_of(wish, number) not in outputs:
+        if call_id_of(planned, number) not in outputs:
             break
         last = number
     if last is None:
         return 0
-    if wish.kind in ("run", "escalate", "send", "count", "count_again"):
+    if planned.kind in ("run", "escalate", "send", "count", "count_again"):
         return None  # once, whatever came of it
-    return None if _came_true(wish, outputs[call_id_of(wish, last)] or "") else last + 1
+    return None if _came_true(planned, outputs[call_id_of(planned, last)] or "") else last + 1
 
 
-def _came_true(wish: PlannedCall, output: str) -> bool:
-    match wish.kind:
+def _came_true(planned: PlannedCall, output: str) -> bool:
+    match planned.kind:
         case "spawn":
             return any(words in output for words in _SPAWNED_OR_NEVER)
         case "wait":
-            return _has_ended(wish, output)
+            return _has_ended(planned, output)
         case _:
             return "interrupted" not in output and "abort" not in output
 
 
-def _has_ended(wish: PlannedCall, output: str) -> bool:
+def _has_ended(planned: PlannedCall, output: str) -> bool:
     """The awaited answer is there; or the agent will never say it, which the checks look into."""
     if "not found" in output:
         return True  # it was never started
@@ -234,55 +236,56 @@ def _has_ended(wish: PlannedCall, output: str) -> bool:
     except (ValueError, AttributeError):
         return False
     return any(
-        one["agent_name"] == wish.subject
+        one["agent_name"] == planned.subject
         and (
-            wish.awaited_text in (one["result"] or "") or one["end_state"] in ("crashed", "killed")
+            planned.awaited_text in (one["result"] or "")
+            or one["end_state"] in ("crashed", "killed")
         )
         for one in finished
     )
 
 
-def call_id_of(wish: PlannedCall, number: int) -> str:
+def call_id_of(planned: PlannedCall, number: int) -> str:
     """The id of one try."""
-    return f"{wish.name}-{number}" if number else wish.name
+    return f"{planned.name}-{number}" if number else planned.name
 
 
-def _call_for(wish: PlannedCall, number: int) -> ToolCall:
-    call_id = call_id_of(wish, number)
-    match wish.kind:
+def _call_for(planned: PlannedCall, number: int) -> ToolCall:
+    call_id = call_id_of(planned, number)
+    match planned.kind:
         case "run":
-            cmd = f"echo {call_id} >>effects; sleep {wish.subject}; echo did {call_id}"
+            cmd = f"echo {call_id} >>effects; sleep {planned.subject}; echo did {call_id}"
             return ToolCall(call_id, "exec_command", {"cmd": cmd})
         case "escalate":
             arguments: dict[str, object] = {
                 "cmd": f"echo {call_id} >>../outside; echo did {call_id}",
                 "sandbox_permissions": "require_escalated",
-                "justification": f"{'allow' if wish.allowed else 'deny'} {call_id}",
+                "justification": f"{'allow' if planned.allowed else 'deny'} {call_id}",
             }
             return ToolCall(call_id, "exec_command", arguments)
         case "count" | "count_again":
-            counted: dict[str, object] = {"call": call_id, "pause": float(wish.subject)}
-            return ToolCall(call_id, f"mcp__counter__{wish.kind}", counted)
+            counted: dict[str, object] = {"call": call_id, "pause": float(planned.subject)}
+            return ToolCall(call_id, f"mcp__counter__{planned.kind}", counted)
         case "spawn":
-            name = wish.subject.rpartition("/")[2]
-            task = {"task_name": name, "message": task_text(wish.subject), "fork_turns": "none"}
+            name = planned.subject.rpartition("/")[2]
+            task = {"task_name": name, "message": task_text(planned.subject), "fork_turns": "none"}
             return ToolCall(call_id, "spawn_agent", {**task})
         case "send":
-            words = {"target": wish.subject, "message": f"[[letter {call_id}]]"}
+            words = {"target": planned.subject, "message": f"[[letter {call_id}]]"}
             return ToolCall(call_id, "send_message", {**words})
         case "ask_again":
-            words = {"target": wish.subject, "message": followup_text(wish.subject)}
+            words = {"target": planned.subject, "message": followup_text(planned.subject)}
             return ToolCall(call_id, "followup_task", {**words})
         case "wait":
-            waited = {"targets": [wish.subject], "for": "all", "timeout_ms": 60_000}
+            waited = {"targets": [planned.subject], "for": "all", "timeout_ms": 60_000}
             return ToolCall(call_id, "wait_agent", {**waited})
 
 
 def gave_up(text: str) -> bool:
-    """True for the last words of an agent whose wish did not come true."""
+    """True for the last words of an agent whose planned did not come true."""
     return text.startswith(_GAVE_UP)
 
 
 def planned_calls(part: AgentScript) -> Iterator[PlannedCall]:
     """All that the part may ask for."""
-    return (wish for scene in part.turns for act in scene for wish in act)
+    return (planned for scene in part.turns for act in scene for planned in act)

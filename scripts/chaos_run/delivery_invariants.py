@@ -1,4 +1,4 @@
-"""Whether what was said arrived, once: answers, letters, a person's words. Pure."""
+"""Whether what was said arrived, once: answers, mails, a person's words. Pure."""
 
 import re
 from collections import Counter, defaultdict
@@ -24,31 +24,31 @@ _PERSON_MESSAGE = re.compile(r"\[\[word \d+\]\]")
 
 
 def results_arrived_once(facts: RunEvidence) -> Iterator[str]:
-    """Each end of work is one letter to the parent; its answer is heard by who needed it."""
+    """Each end of work is one mail to the parent; its answer is heard by who needed it."""
     told: dict[str, str] = defaultdict(str)
     ends: Counter[tuple[str, str]] = Counter()
-    letters: Counter[tuple[str, str]] = Counter()
+    mails: Counter[tuple[str, str]] = Counter()
     done: Counter[str] = Counter()
-    born = set[str]()
+    started = set[str]()
     reporting = {path for path, part in facts.play.items() if not part.is_item} - {"/root"}
     for record in facts.records:
         match record.body:
             case AgentSpawned(path=path):
-                born.add(path)
+                started.add(path)
             case FanOutItemEnded(state="completed", item=name):
                 done[f"/root/{name}"] += 1
             case AgentEnded(state="completed", message=message) if record.agent in reporting:
                 ends[record.agent, message] += 1
             case MailPosted(mail=mail) if mail.kind == "final_answer":
-                letters[mail.author, mail.content] += 1
+                mails[mail.author, mail.content] += 1
             case ItemRecorded(item=item):
                 told[record.agent] += _words(item)
             case _:
                 pass
     if facts.ended_in_time:
-        for end in ends | letters:
-            if ends[end] != letters[end] and not end[1].startswith("("):
-                yield f"{end} ended {ends[end]} times, and was told {letters[end]} times"
+        for end in ends | mails:
+            if ends[end] != mails[end] and not end[1].startswith("("):
+                yield f"{end} ended {ends[end]} times, and was told {mails[end]} times"
     for path, part in facts.play.items():
         answer, parent = answer_text(path, 0), path.rpartition("/")[0]
         if facts.ended_in_time and part.is_item:
@@ -57,12 +57,12 @@ def results_arrived_once(facts: RunEvidence) -> Iterator[str]:
             continue
         if facts.ended_in_time and parent and answer in told[path] and answer not in told[parent]:
             yield f"{answer} was said, and {parent} never heard it"
-        if path in born and answer_text(parent, 0) in told[parent] and answer not in told[path]:
+        if path in started and answer_text(parent, 0) in told[parent] and answer not in told[path]:
             yield f"{parent} ended without {answer}"
 
 
 def mail_was_read_once(facts: RunEvidence) -> Iterator[str]:
-    """A letter is posted once and taken up once: read, brought by a wait, or said to be dead. One
+    """A mail is posted once and taken up once: read, brought by a wait, or said to be dead. One
     that a person leaves wakes nobody: it may lie there when all is over."""
     posted: dict[str, str] = {}
     taken: Counter[str] = Counter()
@@ -97,12 +97,12 @@ def person_messages_were_read_once(facts: RunEvidence) -> Iterator[str]:
     at an item that was cut off, the next one hears it. Who stood in line for its first life may
     never have had one."""
     heard: Counter[tuple[str, str]] = Counter()
-    born, early = set[str](), set[tuple[str, str]]()
+    started, early = set[str](), set[tuple[str, str]]()
     for record in facts.records:
         match record.body:
             case AgentSpawned(path=path):
-                born.add(path)
-            case InputPosted(parts=parts, source="person") if record.agent not in born:
+                started.add(path)
+            case InputPosted(parts=parts, source="person") if record.agent not in started:
                 text = "".join(part.text for part in parts if isinstance(part, TextInput))
                 early.update((record.agent, word) for word in _PERSON_MESSAGE.findall(text))
             case ItemRecorded(source="user" | "mail", item=item) if not is_reviewer(record.agent):

@@ -94,7 +94,7 @@ def the_run_ended(facts: RunEvidence) -> Iterator[str]:
 
 
 def nobody_was_given_up(facts: RunEvidence) -> Iterator[str]:
-    """Only who died four times is given up, and no wish stays unfulfilled."""
+    """Only who died four times is given up, and no planned stays unfulfilled."""
     deaths: dict[str, list[float]] = defaultdict(list)
     for record in facts.records:
         match record.body:
@@ -163,7 +163,9 @@ def _is_attempt(facts: RunEvidence, agent: str) -> bool:
 def approvals_were_given(facts: RunEvidence) -> Iterator[str]:
     """What ran outside of the sandbox was allowed, by who could; each question has one answer."""
     allowed = {
-        wish.name: wish.allowed for part in facts.play.values() for wish in planned_calls(part)
+        planned.name: planned.allowed
+        for part in facts.play.values()
+        for planned in planned_calls(part)
     }
     asked: dict[str, ApprovalRequested] = {}
     resolved: Counter[str] = Counter()

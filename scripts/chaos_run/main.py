@@ -25,8 +25,8 @@ _STOPPED = 130  # as a shell counts a command that Ctrl-C ended
 
 def main() -> int:
     """Parse, perform, report."""
-    wish = _parser().parse_args()
-    if wish.minutes <= 0:
+    options = _parser().parse_args()
+    if options.minutes <= 0:
         print("chaos: --minutes must be more than 0", file=sys.stderr)
         return 2
     signal.signal(signal.SIGTERM, _as_ctrl_c)
@@ -34,7 +34,7 @@ def main() -> int:
     if not has_disk:
         print("chaos: no mount namespace here: the disk is never full", file=sys.stderr)
     try:
-        code = _run_scenarios(wish, has_disk=has_disk)
+        code = _run_scenarios(options, has_disk=has_disk)
     except* KeyboardInterrupt:
         print("chaos: stopped", file=sys.stderr)
     return code
@@ -45,28 +45,28 @@ def _as_ctrl_c(number: int, frame: object) -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-def _run_scenarios(wish: argparse.Namespace, *, has_disk: bool) -> int:
+def _run_scenarios(options: argparse.Namespace, *, has_disk: bool) -> int:
     """Play after play; 1 if a promise was broken."""
-    began, number, broken, faults = time.monotonic(), wish.tree or 0, 0, 0
-    while not broken or wish.go_on:
+    began, number, broken, faults = time.monotonic(), options.tree or 0, 0, 0
+    while not broken or options.go_on:
         with open_chaos_testbed(wants_disk=has_disk) as stage:
-            done = trio.run(run_scenario, stage, f"{wish.seed}/{number}", wish.fire)
+            done = trio.run(run_scenario, stage, f"{options.seed}/{number}", options.fire)
             faults += len(done.faults)
             broken += bool(done.violations)
-            kept = _keep(stage, done) if done.violations or wish.keep else None
-        _print_result(wish, number, done, kept)
+            kept = _keep(stage, done) if done.violations or options.keep else None
+        _print_result(options, number, done, kept)
         number += 1
-        if wish.tree is not None or time.monotonic() > began + wish.minutes * 60:
+        if options.tree is not None or time.monotonic() > began + options.minutes * 60:
             break
     minutes = (time.monotonic() - began) / 60
-    trees = number - (wish.tree or 0)
-    totals = {"seed": wish.seed, "trees": trees, "faults": faults, "broken": broken,
+    trees = number - (options.tree or 0)
+    totals = {"seed": options.seed, "trees": trees, "faults": faults, "broken": broken,
               "minutes": round(minutes, 2)}  # fmt: skip
-    if wish.json:
+    if options.json:
         print(json.dumps({"totals": totals}))
     else:
         words = "no violation" if not broken else f"{broken} plays broke a promise"
-        print(f"seed {wish.seed}: {trees} plays, {faults} faults in {minutes:.1f} min: {words}")
+        print(f"seed {options.seed}: {trees} plays, {faults} faults in {minutes:.1f} min: {words}")
     return int(broken > 0)
 
 
@@ -86,11 +86,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _print_result(
-    wish: argparse.Namespace, number: int, done: ScenarioResult, kept: Path | None
+    options: argparse.Namespace, number: int, done: ScenarioResult, kept: Path | None
 ) -> None:
     """One line a play; a violation with all that is needed to look into it."""
     ends = [start.code for start in done.evidence.starts]
-    if wish.json:
+    if options.json:
         line = {"play": number, "agents": len(done.evidence.play),
         "records": len(done.evidence.records),
                 "faults": len(done.faults), "starts": ends, "gone_s": round(done.gone_s, 2),
@@ -105,7 +105,9 @@ def _print_result(
     for words in done.violations[:_MOST_TOLD]:
         print(f"  VIOLATION {words}")
     if done.violations:
-        print(f"  again: scripts/chaos --seed {wish.seed} --tree {number} --fire {wish.fire:g}")
+        print(
+            f"  again: scripts/chaos --seed {options.seed} --tree {number} --fire {options.fire:g}"
+        )
     if kept:
         print(f"  evidence: {kept}", flush=True)
 

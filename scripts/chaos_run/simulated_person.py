@@ -56,9 +56,9 @@ class SimulatedPerson:
     async def _send_message(self, text: str, path: str, *, wake: bool) -> None:
         if not self._stage.run_id:
             return
-        wish = encode_control(SendText(agent=path, text=text, wake=wake))
+        planned = encode_control(SendText(agent=path, text=text, wake=wake))
         control = self._stage.places.control_endpoint
-        raw = await send_control_request(control, wish, timeout_s=_LIMIT_S)
+        raw = await send_control_request(control, planned, timeout_s=_LIMIT_S)
         if isinstance(decode_control_reply(raw), Done) and wake:
             self.sent_messages[text] = path
 
@@ -77,5 +77,5 @@ class SimulatedPerson:
                 continue
             yes = entry.request.reason.startswith("allow ")
             self.answers[entry.approval_id, entry.request.reason] = yes
-            wish = ResolveApproval(approval_id=entry.approval_id, approve=yes, reason="so it is")
-            await send_control_request(control, encode_control(wish), timeout_s=_LIMIT_S)
+            planned = ResolveApproval(approval_id=entry.approval_id, approve=yes, reason="so it is")
+            await send_control_request(control, encode_control(planned), timeout_s=_LIMIT_S)

@@ -57,12 +57,12 @@ class Evaluation:
         running: RunContext,
         control: AgentManager,
         team_service: TeamService,
-        keeper: GatewayManager,
+        manager: GatewayManager,
         ending: RunShutdown,
         past: RunPast,
     ) -> "EvaluationRun":
         """As `run_to_end` wants it."""
-        return EvaluationRun(self, self._cases, running, control, keeper, ending)
+        return EvaluationRun(self, self._cases, running, control, manager, ending)
 
 
 class EvaluationRun:
@@ -74,12 +74,12 @@ class EvaluationRun:
         cases: Sequence[GroupedCase],
         running: RunContext,
         control: AgentManager,
-        keeper: GatewayManager,
+        manager: GatewayManager,
         ending: RunShutdown,
     ) -> None:
         self._told, self._cases = told, cases
         self._run, self._control = running, control
-        self._keeper, self._ending = keeper, ending
+        self._manager, self._ending = manager, ending
 
     def close(self) -> None:
         """Nothing is left to write: each case was counted when it was judged."""
@@ -90,15 +90,15 @@ class EvaluationRun:
         with tempfile.TemporaryDirectory(prefix="guardian-eval-") as folder:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._stop_on, self._ending.stop, nursery)
-                nursery.start_soon(self._stop_on, self._keeper.failed, nursery)
+                nursery.start_soon(self._stop_on, self._manager.failed, nursery)
                 await self._judge_all(Path(folder))
                 done = True
                 nursery.cancel_scope.cancel()
         await self._add_up()
         if done:
             return RunCompleted(status="completed")
-        if self._keeper.failed.is_set():
-            return RunCompleted(status="provider", message=self._keeper.failure)
+        if self._manager.failed.is_set():
+            return RunCompleted(status="provider", message=self._manager.failure)
         return RunCompleted(status="interrupted", message="stopped before every case was judged")
 
     async def _stop_on(self, event: trio.Event, nursery: trio.Nursery) -> None:

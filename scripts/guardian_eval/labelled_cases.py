@@ -174,9 +174,9 @@ def _action(case: LabelledCase, cwd: str) -> AnyAction:
         change = FileChange(path=path, kind=do.patch.kind, unified_diff=do.patch.diff)
         return PatchAction(cwd=cwd, files=(path,), changes=(change,))
     if do.network is not None:
-        wish = do.network
+        request = do.network
         return NetworkAction(
-            host=wish.host, port=wish.port, protocol=wish.protocol, trigger=wish.trigger
+            host=request.host, port=request.port, protocol=request.protocol, trigger=request.trigger
         )
     if do.permissions is not None:
         return PermissionsAction(permissions=do.permissions)

@@ -27,9 +27,9 @@ _USAGE = 2
 
 def main() -> int:
     """Parse, judge, print."""
-    wish = _parser().parse_args()
+    args = _parser().parse_args()
     try:
-        return _evaluate(wish)
+        return _evaluate(args)
     except (SwarmError, ValueError) as error:
         print(f"guardian-eval: {error}", file=sys.stderr)
         return _USAGE
@@ -47,35 +47,35 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _chosen(wish: argparse.Namespace) -> list[GroupedCase]:
+def _chosen(args: argparse.Namespace) -> list[GroupedCase]:
     seen: dict[str, int] = {}
     chosen: list[GroupedCase] = []
     for one in load_cases():
         number = seen[one.group] = seen.get(one.group, 0) + 1
-        within = wish.limit is None or number <= wish.limit
-        if within and (not wish.group or one.group in wish.group):
+        within = args.limit is None or number <= args.limit
+        if within and (not args.group or one.group in args.group):
             chosen.append(one)
     return chosen
 
 
-def _evaluate(wish: argparse.Namespace) -> int:
-    cases = _chosen(wish)
-    if wish.list:
+def _evaluate(args: argparse.Namespace) -> int:
+    cases = _chosen(args)
+    if args.list:
         for one in cases:
             print(f"{one.group}  {one.case.expect}  {one.case.id}")
         return 0
     environment = dict(os.environ)
     options = RunOptions(
         prompt="evaluate the guardian",
-        provider=wish.provider,
-        model=wish.model,
+        provider=args.provider,
+        model=args.model,
         ephemeral=True,
         sandbox="read-only",
     )
     request = prepare_run(options, environment).request
     began = time.monotonic()
-    ignition = start_early(secrets=tuple(request.keys.values()))
-    ignition.complete()
+    early = start_early(secrets=tuple(request.keys.values()))
+    early.complete()
     try:
         import trio  # not before: the fork-server and the gateway are forked until here
         from evaluation import Evaluation
@@ -89,14 +89,14 @@ def _evaluate(wish: argparse.Namespace) -> int:
             run_to_end,
             request,
             SilentEvaluationDisplay(),
-            ignition,
+            early,
             find_user_paths(environment),
             told.start_evaluation,
         )
     finally:
-        ignition.close()
+        early.close()
     wall_s = time.monotonic() - began
-    if wish.json:
+    if args.json:
         for judged in told.judged:
             print(msgspec.json.encode(judged).decode())
         totals = msgspec.to_builtins(count(told.judged)) | {"wall_s": round(wall_s, 3)}
@@ -106,7 +106,7 @@ def _evaluate(wish: argparse.Namespace) -> int:
     if completed.status != "completed":
         print(f"guardian-eval: {completed.status}: {completed.message}", file=sys.stderr)
         return EXIT_CODES[completed.status]
-    return int(wish.strict and count(told.judged).false_allows > 0)
+    return int(args.strict and count(told.judged).false_allows > 0)
 
 
 if __name__ == "__main__":

@@ -22,29 +22,29 @@ PEERS = ("codex",)
 
 def main() -> int:
     """Parse, run every try, print."""
-    wish = _parser().parse_args()
-    if wish.list:
+    args = _parser().parse_args()
+    if args.list:
         for task in TASKS:
             print(f"{task.name:16}{task.prompt}")
         return 0
-    settings = _settings(wish)
+    settings = _settings(args)
     tries: list[TryResult] = []
     for task in TASKS:
-        if wish.task and task.name not in wish.task:
+        if args.task and task.name not in args.task:
             continue
-        for number in range(1, wish.tries + 1):
+        for number in range(1, args.tries + 1):
             result = run_try(task, number, settings)
             tries.append(result)
-            _tell(result, as_json=wish.json)
-            if result.solved and wish.until_solved:
+            _tell(result, as_json=args.json)
+            if result.solved and args.until_solved:
                 break
-    if wish.json:
+    if args.json:
         totals = msgspec.to_builtins(add_up(tries)) | {"solved_tasks": solved_tasks(tries)}
         print(msgspec.json.encode({"totals": totals}).decode())
     else:
         print(render_table(tries))
-    is_short = solved_tasks(tries) < wish.least or add_up(tries).false_successes > 0
-    return int(wish.least > 0 and is_short)
+    is_short = solved_tasks(tries) < args.least or add_up(tries).false_successes > 0
+    return int(args.least > 0 and is_short)
 
 
 def _tell(result: TryResult, *, as_json: bool) -> None:
@@ -58,14 +58,14 @@ def _tell(result: TryResult, *, as_json: bool) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _settings(wish: argparse.Namespace) -> Settings:
+def _settings(args: argparse.Namespace) -> Settings:
     return Settings(
-        provider=wish.provider,
-        model=wish.model,
-        deadline_s=wish.deadline,
-        options=tuple(wish.option),
-        peer=_find_peer(wish.peer) if wish.peer else "",
-        keep=wish.keep,
+        provider=args.provider,
+        model=args.model,
+        deadline_s=args.deadline,
+        options=tuple(args.option),
+        peer=_find_peer(args.peer) if args.peer else "",
+        keep=args.keep,
     )
 
 

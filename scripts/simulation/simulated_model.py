@@ -47,7 +47,7 @@ MODEL = ModelInfo(
     input_usd_per_million=1_000.0, output_usd_per_million=4_000.0,
 )  # fmt: skip
 _CATALOGUE = load_catalogue()
-_MOST_TRIES = 40  # of one deed; then the agent says that it gave up
+_MOST_TRIES = 40  # of one planned; then the agent says that it gave up
 _TOOLS = {
     "work": "work", "risky": "risky", "spawn": "spawn_agent", "wait": "wait_agent",
     "mail": "send_message", "again": "followup_task", "list": "list_agents",
@@ -68,38 +68,38 @@ class SimulatedModel:
         part = self._story.parts.get(path, AgentScript(path, ()))
         told = _outputs(items)
         for number, response in enumerate(part.responses):
-            open_deeds = [
-                (place, deed)
-                for place, deed in enumerate(response)
-                if not self._is_done(part, f"{path}:{number}.{place}:", deed, told)
+            open_planned_calls = [
+                (place, planned)
+                for place, planned in enumerate(response)
+                if not self._is_done(part, f"{path}:{number}.{place}:", planned, told)
             ]
-            if open_deeds:
+            if open_planned_calls:
                 return [
-                    self._call(path, f"{path}:{number}.{place}:", deed)
-                    for place, deed in open_deeds
+                    self._call(path, f"{path}:{number}.{place}:", planned)
+                    for place, planned in open_planned_calls
                 ]
         text = f"{path} is done"
         return [Message(role="assistant", content=(OutputText(text=text),))]
 
     def _is_done(
-        self, part: AgentScript, prefix: str, deed: PlannedCall, told: dict[str, str]
+        self, part: AgentScript, prefix: str, planned: PlannedCall, told: dict[str, str]
     ) -> bool:
         tries = [text for call, text in told.items() if call.startswith(prefix)]
-        if any(_fulfils(part, deed, text) for text in tries):
+        if any(_fulfils(part, planned, text) for text in tries):
             return True
         if len(tries) >= _MOST_TRIES:
             if prefix not in self.gave_up:
-                self.gave_up.append(f"{prefix} {deed.verb}: {tries[-1][:200]}")
+                self.gave_up.append(f"{prefix} {planned.verb}: {tries[-1][:200]}")
             return True
         return False
 
-    def _call(self, path: str, prefix: str, deed: PlannedCall) -> FunctionCall:
+    def _call(self, path: str, prefix: str, planned: PlannedCall) -> FunctionCall:
         self._calls[prefix] += 1
-        name = deed.target
+        name = planned.target
         arguments: dict[str, object]
-        match deed.verb:
+        match planned.verb:
             case "work" | "risky":
-                arguments = {"seconds": deed.seconds}
+                arguments = {"seconds": planned.seconds}
             case "spawn":
                 turns = "all" if len(name) % 2 and self._story.seed % 3 == 0 else "none"
                 arguments = {"task_name": name, "message": f"be {name}", "fork_turns": turns}
@@ -116,14 +116,14 @@ class SimulatedModel:
                 arguments = {"target": name}
         return FunctionCall(
             call_id=f"{prefix}{self._calls[prefix]}",
-            name=_TOOLS[deed.verb],
+            name=_TOOLS[planned.verb],
             arguments=json.dumps(arguments),
         )
 
     def _children(self, path: str) -> list[str]:
         part = self._story.parts[path]
-        return [deed.target for response in part.responses for deed in response
-                if deed.verb == "spawn"]  # fmt: skip
+        return [planned.target for response in part.responses for planned in response
+                if planned.verb == "spawn"]  # fmt: skip
 
 
 def _outputs(items: Sequence[AnyItem]) -> dict[str, str]:
@@ -131,10 +131,10 @@ def _outputs(items: Sequence[AnyItem]) -> dict[str, str]:
             if isinstance(one, FunctionCallOutput)}  # fmt: skip
 
 
-def _fulfils(part: AgentScript, deed: PlannedCall, text: str) -> bool:
-    """Whether this output means that the deed need not be tried again."""
+def _fulfils(part: AgentScript, planned: PlannedCall, text: str) -> bool:
+    """Whether this output means that the planned need not be tried again."""
     lost = "aborted" in text or "interrupted" in text
-    match deed.verb:
+    match planned.verb:
         case "work":
             return text == "work ok"
         case "risky":

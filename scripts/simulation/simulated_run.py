@@ -254,7 +254,7 @@ async def _run_supervisor(
 
 
 class _SlotMonitor:
-    """Law 1 at every quiet moment of a life."""
+    """Checks at every quiet moment that slots in use are live processes."""
 
     def __init__(self, world: SimulatedWorld, found: list[str], faults: SimulatedFaults) -> None:
         self._world, self._found, self._faults = world, found, faults

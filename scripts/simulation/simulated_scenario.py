@@ -19,7 +19,7 @@ class PlannedCall(NamedTuple):
 
 
 class AgentScript(NamedTuple):
-    """One agent: responses, each of one or more deeds."""
+    """One agent: responses, each of one or more planned_calls."""
 
     path: str
     responses: tuple[tuple[PlannedCall, ...], ...]
@@ -106,7 +106,7 @@ def make_simulated_scenario(seed: int) -> SimulatedScenario:
 
 
 def _has_children(part: AgentScript) -> bool:
-    return any(deed.verb == "spawn" for response in part.responses for deed in response)
+    return any(planned.verb == "spawn" for response in part.responses for planned in response)
 
 
 def _grow(

@@ -43,7 +43,7 @@ from swarm.worker.testing.agent_harness import FakeToolHost
 from swarm.worker.tools.toolset import team_tools
 
 BEGAN_UNIX_S = 1_800_000_000.0
-_MOST_BIRTHS = 16
+_MOST_STARTS = 16
 
 
 class SimulatedWorld:
@@ -120,7 +120,7 @@ class SimulatedWorld:
             self.control.close()
 
     @asynccontextmanager
-    async def open_processes(self, _ignition: object) -> AsyncIterator["MemoryProcessManager"]:
+    async def open_processes(self, _early: object) -> AsyncIterator["MemoryProcessManager"]:
         async with trio.open_nursery() as nursery:
             home = MemoryProcessManager(self, nursery)
             try:
@@ -162,11 +162,11 @@ class SimulatedWorld:
     def gateway_server(self, endpoint: str) -> "_LateGatewayServer":
         """There as soon as anybody knows its name, as a socket's address is."""
         if endpoint not in self.gateway_servers:
-            self.gateway_servers[endpoint] = office = _LateGatewayServer(
+            self.gateway_servers[endpoint] = server = _LateGatewayServer(
                 self.nursery, self._carry_sample
             )
-            for tend in (office.run_wire, office.run_acks, office.run_probes):
-                self.nursery.start_soon(office.tend, tend)
+            for tend in (server.run_wire, server.run_acks, server.run_probes):
+                self.nursery.start_soon(server.tend, tend)
         return self.gateway_servers[endpoint]
 
     def _carry_sample(self, passage: FrameInTransit) -> tuple[float, ...]:
@@ -174,7 +174,7 @@ class SimulatedWorld:
 
 
 class _LateGatewayServer(PairServer):
-    """A gateway's office; what comes before it is bound waits, what comes after its end is lost."""
+    """A gateway's server; what comes before it is bound waits, what comes after its end is lost."""
 
     def __init__(self, nursery: trio.Nursery, faults: Callable[..., tuple[float, ...]]) -> None:
         super().__init__(nursery, epoch=1, faults=faults)
@@ -206,11 +206,11 @@ class _LateGatewayServer(PairServer):
 
 
 class MemoryProcessManager:
-    """A household whose processes are tasks."""
+    """A process manager whose processes are tasks."""
 
     def __init__(self, world: SimulatedWorld, nursery: trio.Nursery) -> None:
         self._world, self._nursery = world, nursery
-        self.start_limiter = trio.CapacityLimiter(_MOST_BIRTHS)
+        self.start_limiter = trio.CapacityLimiter(_MOST_STARTS)
         self._children: list[MemoryChild] = []
 
     async def start(
@@ -311,31 +311,31 @@ class MemoryChild:
 
     async def _run_agent(self, spec: AgentSpec) -> None:
         hands = FakeToolHost(self._world.make_tools(spec), partial(team_tools, None))
-        chances = self._world.entropy._replace(pid=lambda: self.pid)
+        entropy = self._world.entropy._replace(pid=lambda: self.pid)
         await run_agent_lifecycle(
             CurrentSpec(spec),
             self._mailbox,
             partial(self._open_gateway_mailbox, spec),
             hands,
-            chances,
+            entropy,
         )
 
     @asynccontextmanager
     async def _open_gateway_mailbox(self, spec: AgentSpec, endpoint: str) -> AsyncIterator[object]:
-        office = self._world.gateway_server(endpoint)
-        mailbox = office.connect(spec.identity, epoch=spec.epoch)
+        server = self._world.gateway_server(endpoint)
+        mailbox = server.connect(spec.identity, epoch=spec.epoch)
         try:
             yield mailbox
         finally:
-            office.disconnect_child(spec.identity)
+            server.disconnect_child(spec.identity)
 
     async def _run_gateway(self, spec: GatewaySpec) -> None:
-        office = self._world.gateway_server(spec.bind)
+        server = self._world.gateway_server(spec.bind)
 
         @asynccontextmanager
         async def open_server(spec: GatewaySpec, accept: Accept) -> AsyncIterator[PairServer]:
-            office.bind(spec.epoch, accept)
-            yield office
+            server.bind(spec.epoch, accept)
+            yield server
 
         doors = GatewayFactories(
             open_app=self._world.open_gateway_app,
@@ -345,7 +345,7 @@ class MemoryChild:
         try:
             await GatewayProcess(spec, {}, self._mailbox, doors).run()
         finally:
-            office.shut()
+            server.shut()
 
 
 class MemoryControl:
@@ -375,13 +375,13 @@ class MemoryControl:
             sender.answered.set()
         self._calls.clear()
 
-    async def ask(self, wish: object) -> object | None:
-        """A person's wish from another terminal; None: nobody answered within a minute."""
+    async def ask(self, request: object) -> object | None:
+        """A person's request from another terminal; None: nobody answered within a minute."""
         if not self.is_open:
             return None
         caller = SimpleNamespace(reply=None, answered=trio.Event())
         # the person sits at this very terminal
-        self._calls.append(ControlRequest(os.getpid(), encode_control(wish), caller))
+        self._calls.append(ControlRequest(os.getpid(), encode_control(request), caller))
         self._arrival.unpark()
         with trio.move_on_after(60):
             await caller.answered.wait()

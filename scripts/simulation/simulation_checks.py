@@ -43,7 +43,7 @@ def check_journal(places: RunPaths, story: SimulatedScenario, completed: RunComp
     return [
         *_numbers(records),
         *_lives(records),
-        *_letters(records),
+        *_mails(records),
         *_calls(records),
         *_questions(records),
         *_bills(records, story),
@@ -97,12 +97,12 @@ def _numbers(records: list[Record]) -> Iterator[str]:
 
 
 def _lives(records: list[Record]) -> Iterator[str]:
-    """Every process is born once and ends once; those of a lost supervisor end with it."""
-    born = Counter((one.body.agent_id, one.body.epoch) for one in _of(records, AgentSpawned))
+    """Every process is started once and ends once; those of a lost supervisor end with it."""
+    started = Counter((one.body.agent_id, one.body.epoch) for one in _of(records, AgentSpawned))
     gone = Counter((one.body.agent_id, one.body.epoch) for one in _of(records, ProcessEnded))
-    yield from (f"{life} was born {count} times" for life, count in born.items() if count > 1)
+    yield from (f"{life} was born {count} times" for life, count in started.items() if count > 1)
     yield from (f"{life} ended {count} times" for life, count in gone.items() if count > 1)
-    yield from (f"{life} ended and was never born" for life in gone if life not in born)
+    yield from (f"{life} ended and was never born" for life in gone if life not in started)
     last_start = max(one.seq for one in _of(records, RunStarted))
     for one in _of(records, AgentSpawned):
         life = one.body.agent_id, one.body.epoch
@@ -114,8 +114,8 @@ def _lives(records: list[Record]) -> Iterator[str]:
     yield from (f"{path} had {len(ids)} owners" for path, ids in owners.items() if len(ids) > 1)
 
 
-def _letters(records: list[Record]) -> Iterator[str]:
-    """Each letter is posted once and read at most once, by the one it was written to."""
+def _mails(records: list[Record]) -> Iterator[str]:
+    """Each mail is posted once and read at most once, by the one it was written to."""
     posted = Counter(one.body.mail.mail_id for one in _of(records, MailPosted))
     yield from (f"letter {name} was posted {count} times" for name, count in posted.items()
                 if count > 1)  # fmt: skip
@@ -214,7 +214,7 @@ def _spending(records: list[Record]) -> Iterator[str]:
 
 
 def _limits(records: list[Record]) -> Iterator[str]:
-    """Law 6: no child may do what its parent may not."""
+    """No child has more rights than its parent."""
     of_path: dict[str, Limits] = {}
     for one in _of(records, AgentSpawned):
         of_path.setdefault(one.body.path, one.body.limits)
@@ -278,9 +278,9 @@ def _all_done(
     last: dict[str, AgentEnded] = {}
     for one in _of(records, AgentEnded):
         last[one.agent] = one.body
-    closed = {f"{path}/{deed.target}" for path, part in story.parts.items()
-              for response in part.responses for deed in response
-              if deed.verb == "close"}  # fmt: skip
+    closed = {f"{path}/{planned.target}" for path, part in story.parts.items()
+              for response in part.responses for planned in response
+              if planned.verb == "close"}  # fmt: skip
     for path in story.parts:
         if path.startswith("/root/item_") or any(
             path == top or path.startswith(f"{top}/") for top in closed

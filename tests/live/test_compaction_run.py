@@ -1,4 +1,4 @@
-"""Whole runs whose history is compacted: by the provider or the model, on a wish, and resumed."""
+"""Whole runs with a compacted history: by the provider or the model, on request, and resumed."""
 
 import json
 

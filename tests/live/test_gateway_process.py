@@ -50,20 +50,20 @@ sys.exit(run_gateway(decode_spec(sys.stdin.buffer.read()), keys, None))
 class Live:
     """A supervisor's view of the process, and a way in for agents."""
 
-    def __init__(self, office, process, folder):
-        self.office, self.process, self.folder = office, process, folder
+    def __init__(self, server, process, folder):
+        self.server, self.process, self.folder = server, process, folder
 
     async def hear(self):
         """The next event that is no heartbeat."""
         while True:
-            message = await self.office.receive()
-            self.office.acknowledge(message)
+            message = await self.server.receive()
+            self.server.acknowledge(message)
             event = decode_gateway_event(message.body)
             if not isinstance(event, Heartbeat):
                 return event
 
     async def shut_down(self):
-        await self.office.post(b"g/1", encode_gateway_op(Shutdown(grace_s=2.0)))
+        await self.server.post(b"g/1", encode_gateway_op(Shutdown(grace_s=2.0)))
         while await self.hear() != Goodbye():
             pass
         return await self.process.wait()
@@ -108,8 +108,8 @@ async def live_gateway(folder, *, key="", **settings):
     )
     async with AsyncExitStack() as stack:
         stack.enter_context(trio.fail_after(20))
-        office = await stack.enter_async_context(open_router(spec.endpoint))
-        office.admit(b"g/1", epoch=1)
+        server = await stack.enter_async_context(open_router(spec.endpoint))
+        server.admit(b"g/1", epoch=1)
         argv = [sys.executable, "-P", "-c", BEGIN, key]
         environment = {"PATH": os.environ["PATH"], "OLLAMA_HOST": "127.0.0.1:9"}
         process = await trio.lowlevel.open_process(argv, stdin=subprocess.PIPE, env=environment)
@@ -117,7 +117,7 @@ async def live_gateway(folder, *, key="", **settings):
             assert process.stdin is not None
             await process.stdin.send_all(encode_spec(spec))
             await process.stdin.aclose()
-            yield Live(office, process, folder)
+            yield Live(server, process, folder)
         finally:
             process.kill()
             with trio.CancelScope(shield=True, deadline=trio.current_time() + 5):

@@ -31,7 +31,7 @@ main()
 """
 
 
-async def test_an_answer_whose_letter_was_cut_off_is_told_to_the_parent_once(tmp_path):
+async def test_an_answer_whose_mail_was_cut_off_is_told_to_the_parent_once(tmp_path):
     scripted = ScriptedRun(tmp_path)
     turns = [
         calls("/root", *spawns("a")),
@@ -54,8 +54,8 @@ async def test_an_answer_whose_letter_was_cut_off_is_told_to_the_parent_once(tmp
             argv, env=scripted.environment, capture_stdout=True, capture_stderr=True, check=False
         )
     assert done.returncode == 0, done.stderr.decode()[-3000:]
-    letters = [one.mail for one in scripted.of(MailPosted, "/root") if one.mail.author == "/root/a"]
-    assert [message.content for message in letters] == ["the answer"]
+    mails = [one.mail for one in scripted.of(MailPosted, "/root") if one.mail.author == "/root/a"]
+    assert [message.content for message in mails] == ["the answer"]
     read = [one for one in scripted.of(ItemRecorded, "/root") if one.source == "mail"]
-    assert [one.item_id for one in read] == [letters[0].mail_id]
+    assert [one.item_id for one in read] == [mails[0].mail_id]
     assert scripted.of(RunCompleted)[-1].status == "completed"

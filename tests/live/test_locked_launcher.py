@@ -127,7 +127,7 @@ async def launch(launcher, *argv, **more):
         return await trio.to_thread.run_sync(output.read)
 
 
-async def test_whatever_a_hostile_agent_wraps_a_command_in_its_launcher_wraps_it_anew(
+async def test_whatever_a_hostile_agent_wraps_a_command_in_its_launcher_wraps_it_again(
     tmp_path, stack, target
 ):
     plan = plan_of(tmp_path, stack, WorkspaceWrite(writable_roots=("/var/tmp",)))

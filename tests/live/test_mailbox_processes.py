@@ -50,8 +50,8 @@ else:
 """
 
 
-async def first_letters(endpoints, mode, *, after):
-    """Run the child with two offices; call `after(process, offices)` when it has written."""
+async def first_messages(endpoints, mode, *, after):
+    """Run the child with two servers; call `after(process, servers)` when it has written."""
     argv = [sys.executable, "-P", "-c", _CHILD, *endpoints, mode]
     with trio.fail_after(30):
         async with (
@@ -59,13 +59,13 @@ async def first_letters(endpoints, mode, *, after):
             open_router(endpoints[1]) as two,
             trio.open_nursery() as nursery,
         ):
-            for office in (one, two):
-                office.admit(b"child", epoch=1)
+            for server in (one, two):
+                server.admit(b"child", epoch=1)
             process = await nursery.start(partial(trio.run_process, argv, check=False))
             bodies = []
-            for office in (one, two):
-                message = await office.receive()
-                office.acknowledge(message)
+            for server in (one, two):
+                message = await server.receive()
+                server.acknowledge(message)
                 bodies.append(message.body)
             await after(process, (one, two))
             await process.wait()
@@ -78,20 +78,20 @@ def endpoints(tmp_path, monkeypatch):
     return ["ipc://one", "ipc://two"]
 
 
-async def nothing(process, offices):
+async def nothing(process, servers):
     pass
 
 
 @pytest.mark.parametrize("mode", ["plain", "fork"])
 async def test_a_process_with_two_mailboxes_has_one_context_also_after_a_fork(endpoints, mode):
-    code, bodies = await first_letters(endpoints, mode, after=nothing)
+    code, bodies = await first_messages(endpoints, mode, after=nothing)
     assert code == 0
     assert bodies == [b"3", b"3"]  # its own, libzmq's reaper and one I/O thread
 
 
 async def test_mail_for_a_killed_process_comes_back(endpoints):
-    async def kill(process, offices):
-        one, _ = offices
+    async def kill(process, servers):
+        one, _ = servers
         os.kill(process.pid, signal.SIGKILL)
         await process.wait()
         for number in range(20):
@@ -99,13 +99,13 @@ async def test_mail_for_a_killed_process_comes_back(endpoints):
         assert one.dismiss(b"child") == tuple(b"%d" % number for number in range(20))
         assert one.statistics().unacknowledged == 0
 
-    code, _ = await first_letters(endpoints, "stay", after=kill)
+    code, _ = await first_messages(endpoints, "stay", after=kill)
     assert code == -signal.SIGKILL
 
 
 async def test_a_stopped_process_holds_no_more_than_the_window(endpoints):
-    async def stop(process, offices):
-        one, _ = offices
+    async def stop(process, servers):
+        one, _ = servers
         os.kill(process.pid, signal.SIGSTOP)
         for _ in range(64):
             await one.post(b"child", b"x")
@@ -118,4 +118,4 @@ async def test_a_stopped_process_holds_no_more_than_the_window(endpoints):
         assert one.statistics().sent == before
         os.kill(process.pid, signal.SIGKILL)
 
-    await first_letters(endpoints, "stay", after=stop)
+    await first_messages(endpoints, "stay", after=stop)

@@ -108,7 +108,7 @@ async def test_a_plugin_of_a_folder_is_installed_and_updated_after_its_differenc
     assert sorted(one.name for one in versions.iterdir()) == ["1.0.0", "1.10.0"]
 
 
-async def test_a_git_marketplace_is_fetched_once_and_anew_only_when_asked(rig, monkeypatch):
+async def test_a_git_marketplace_is_fetched_once_and_again_only_when_asked(rig, monkeypatch):
     repository = rig.folder / "served" / "team"
     write_market(repository)
     first = commit(repository)
@@ -122,8 +122,8 @@ async def test_a_git_marketplace_is_fetched_once_and_anew_only_when_asked(rig, m
             write_market(repository, version="2.0.0", text="Second.")
             second = commit(repository)
             assert "up to date" in (await swarm(rig, "plugin", "update")).out
-            anew = await swarm(rig, "plugin", "marketplace", "update")
-            assert anew.code == 0, anew.err
+            again = await swarm(rig, "plugin", "marketplace", "update")
+            assert again.code == 0, again.err
             assert (await swarm(rig, "plugin", "update", "--yes")).code == 0
     lock = json.loads((rig.home / "plugins" / "lock.json").read_text())
     assert lock["plugins"]["demo@team"]["revision"] == second

@@ -35,7 +35,7 @@ readlink /proc/self/cwd; ps -A -o pid,comm | tail -n +2 | head -2; nice; ls -A /
 
 
 @asynccontextmanager
-async def a_standby():
+async def prewarmed_sandbox():
     """One over a launcher of its own, the launcher's pid, and a world to use it in."""
     with open_escape_testbed("bwrap") as testbed:
         async with open_test_launcher() as (launcher, pid), trio.open_nursery() as nursery:
@@ -49,13 +49,13 @@ def asked(testbed, script, **more):
     return msgspec.structs.replace(request, resources=limits)
 
 
-async def waits(standby):
-    while standby._waiting is None:
+async def waits(prepared):
+    while prepared._waiting is None:
         await trio.sleep(0.001)
 
 
-async def is_over(standby):
-    while standby._lifetimes:
+async def is_over(prepared):
+    while prepared._lifetimes:
         await trio.sleep(0.001)
 
 
@@ -69,65 +69,65 @@ async def told_by(command):
 
 
 async def test_a_program_cannot_tell_whether_its_sandbox_waited_for_it():
-    async with a_standby() as (testbed, launcher, _, standby):
+    async with prewarmed_sandbox() as (testbed, launcher, _, prepared):
         request = asked(testbed, SIGHT, environment={"PWD": "/elsewhere", "SOME": "it's\na 'word'"})
         plain = await told_by(await start_command(launcher, request))
-        standby.prepare_next(request)
-        await waits(standby)
-        command = standby.take(request)
+        prepared.prepare_next(request)
+        await waits(prepared)
+        command = prepared.take(request)
         assert command is not None
         assert await told_by(command) == plain
 
 
 async def test_its_command_writes_where_it_may_and_nowhere_else():
-    async with a_standby() as (testbed, _, _, standby):
+    async with prewarmed_sandbox() as (testbed, _, _, prepared):
         script = "echo 1 >{work}/new; echo 2 >{out}/file; echo 3 >{work}/.git/x; cat {work}/new"
         request = asked(testbed, script)
-        standby.prepare_next(request)
-        await waits(standby)
-        said, code = await told_by(standby.take(request))
+        prepared.prepare_next(request)
+        await waits(prepared)
+        said, code = await told_by(prepared.take(request))
         assert (said.splitlines()[-1], code) == ("1", 0)
         assert testbed.outside() == UNTOUCHED
     assert not (testbed.work / ".git").exists()
 
 
 async def test_it_serves_one_command():
-    async with a_standby() as (testbed, _, _, standby):
+    async with prewarmed_sandbox() as (testbed, _, _, prepared):
         request = asked(testbed, "true")
-        standby.prepare_next(request)
-        await waits(standby)
-        first = standby.take(request)
-        assert standby.take(request) is None
+        prepared.prepare_next(request)
+        await waits(prepared)
+        first = prepared.take(request)
+        assert prepared.take(request) is None
         assert await told_by(first) == ("", 0)
 
 
-def git_folder_made_anew(testbed):
+def git_folder_made_again(testbed):
     (testbed.work / ".git").rename(testbed.work / "old")
     (testbed.work / ".git").mkdir()
 
 
-def placeholder_made_anew(testbed):
+def placeholder_made_again(testbed):
     (testbed.work / ".codex").rmdir()
     (testbed.work / ".codex").mkdir()
 
 
-def workspace_made_anew(testbed):
+def workspace_made_again(testbed):
     testbed.work.rename(testbed.home / "moved")
     shutil.copytree(testbed.home / "moved", testbed.work)
 
 
 @pytest.mark.parametrize(
-    "change", [git_folder_made_anew, placeholder_made_anew, workspace_made_anew]
+    "change", [git_folder_made_again, placeholder_made_again, workspace_made_again]
 )
 async def test_what_has_another_thing_under_its_mounts_is_not_used(change):
-    async with a_standby() as (testbed, _, pid, standby):
+    async with prewarmed_sandbox() as (testbed, _, pid, prepared):
         (testbed.work / ".git").mkdir()
         request = asked(testbed, "true")
-        standby.prepare_next(request)
-        await waits(standby)
+        prepared.prepare_next(request)
+        await waits(prepared)
         change(testbed)
-        assert standby.take(request) is None
-        await standby.discard()
+        assert prepared.take(request) is None
+        await prepared.discard()
         assert not children_of(pid)
 
 
@@ -141,46 +141,46 @@ async def test_what_has_another_thing_under_its_mounts_is_not_used(change):
     ],
 )
 async def test_it_serves_no_command_of_another_kind(other):
-    async with a_standby() as (testbed, _, _, standby):
-        standby.prepare_next(asked(testbed, "true"))
-        await waits(standby)
-        assert standby.take(asked(testbed, "true", **other)) is None
+    async with prewarmed_sandbox() as (testbed, _, _, prepared):
+        prepared.prepare_next(asked(testbed, "true"))
+        await waits(prepared)
+        assert prepared.take(asked(testbed, "true", **other)) is None
 
 
 async def test_unused_it_ends_and_the_folder_is_as_before(monkeypatch):
     monkeypatch.setattr(module, "LIFETIME_S", 0.05)
-    async with a_standby() as (testbed, _, pid, standby):
+    async with prewarmed_sandbox() as (testbed, _, pid, prepared):
         before = len(os.listdir("/proc/self/fd"))
-        standby.prepare_next(asked(testbed, "true"))
-        await waits(standby)
+        prepared.prepare_next(asked(testbed, "true"))
+        await waits(prepared)
         assert {*PROTECTED_NAMES} <= {*os.listdir(testbed.work)}
-        await is_over(standby)
+        await is_over(prepared)
         assert os.listdir(testbed.work) == ["src"]
         assert not children_of(pid)
         assert len(os.listdir("/proc/self/fd")) == before
 
 
 async def test_one_that_was_killed_is_not_used_and_no_other_is_made():
-    async with a_standby() as (testbed, _, pid, standby):
+    async with prewarmed_sandbox() as (testbed, _, pid, prepared):
         request = asked(testbed, "true")
-        standby.prepare_next(request)
-        await waits(standby)
+        prepared.prepare_next(request)
+        await waits(prepared)
         for one in descendants_of(pid):
             os.kill(one, signal.SIGKILL)
-        await is_over(standby)
-        standby.prepare_next(request)
-        assert (standby.take(request), standby._lifetimes) == (None, {})
+        await is_over(prepared)
+        prepared.prepare_next(request)
+        assert (prepared.take(request), prepared._lifetimes) == (None, {})
         assert os.listdir(testbed.work) == ["src"]
 
 
 async def test_a_stopped_one_cannot_hold_up_the_end(monkeypatch):
     monkeypatch.setattr(module, "_END_LIMIT_S", 0.1)
-    async with a_standby() as (testbed, _, pid, standby):
-        standby.prepare_next(asked(testbed, "true"))
-        await waits(standby)
+    async with prewarmed_sandbox() as (testbed, _, pid, prepared):
+        prepared.prepare_next(asked(testbed, "true"))
+        await waits(prepared)
         for one in descendants_of(pid):
             os.kill(one, signal.SIGSTOP)
-        await standby.discard()
+        await prepared.discard()
         assert not children_of(pid)
         assert os.listdir(testbed.work) == ["src"]
 
@@ -241,10 +241,10 @@ async def test_nothing_is_left_of_one_that_waits_when_its_agent_ends(tmp_path):
 async def test_nothing_is_left_of_one_that_waits_when_its_launcher_is_killed(tmp_path):
     async with open_command_testbed(tmp_path, stack="bwrap") as testbed:
         await testbed.run("true")
-        standby = testbed.sessions._prewarmed
-        await waits(standby)
+        prepared = testbed.sessions._prewarmed
+        await waits(prepared)
         os.kill(testbed.launcher_pid, signal.SIGKILL)
-        await is_over(standby)
+        await is_over(prepared)
         assert os.listdir(testbed.cwd) == []
         with pytest.raises(ExecFailed, match="the launcher"):
             await testbed.run("true")

@@ -79,7 +79,7 @@ async def test_fifty_spawns_leave_no_descriptor_behind():
     assert await facts_of("fds") == {"ours": 0, "servers": 0}
 
 
-async def test_a_cancelled_household_still_ends_everybody():
+async def test_a_cancelled_process_manager_still_ends_everybody():
     facts = await facts_of("cancelled")
     assert facts["signal"] == signal.SIGKILL
     assert facts["refused"] == "the run is ending; nothing new starts"

@@ -48,7 +48,7 @@ def results(rig) -> dict[int, FanOutItemEnded]:
 
 
 def most_alive(rig) -> int:
-    """The highest number of slots held at once, from births and deaths in the journal."""
+    """The highest number of slots held at once, from starts and deaths in the journal."""
     held = most = 0
     for record in rig.records():
         match record.body:

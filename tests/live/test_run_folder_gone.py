@@ -37,13 +37,13 @@ def move(folder: Path) -> None:
     folder.rename(folder.with_name("elsewhere"))
 
 
-def make_anew(folder: Path) -> None:
+def make_again(folder: Path) -> None:
     kept = folder.parent.parent / "kept"
     folder.rename(kept)
     shutil.copytree(kept, folder)
 
 
-@pytest.mark.parametrize("take_away", [remove, move, make_anew])
+@pytest.mark.parametrize("take_away", [remove, move, make_again])
 async def test_a_run_whose_folder_is_taken_away_says_so_and_ends(rig, take_away):
     with trio.fail_after(LIMIT_S):
         run = await in_mid_call(rig)

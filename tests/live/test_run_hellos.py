@@ -1,7 +1,7 @@
-"""Births that go wrong: whoever is not who he says is ended, and no slot is lost by it.
+"""Starts that go wrong: a process that is not what its Hello says is killed, and no slot is lost.
 
-The journal, the post's desk, control and dispatch are the real ones; only the process is made up,
-so that it can lie. `lives` holds what each life does in place of a program.
+Journal, mailbox, agent manager and event router are the real ones; only the process is made up, so
+that it can lie. `lives` holds what each process does in place of a program.
 """
 
 import signal
@@ -42,7 +42,7 @@ PLAN = AgentPlan(path="/root", agent_id=new_uuid7(), role=RoleBrief(), limits=Li
 LIMIT_S = 10
 
 
-class Puppet:
+class FakeProcess:
     """A Child that is no process."""
 
     warm = True
@@ -68,54 +68,56 @@ class Puppet:
         self.signal_group(signal.SIGKILL)
 
 
-Life = Callable[["Stage", object, Puppet], Awaitable[None]]
+Life = Callable[["SupervisorParts", object, FakeProcess], Awaitable[None]]
 
 
-class Stage:
+class SupervisorParts:
     """A running supervisor's insides. The last of `lives` is every further life's as well."""
 
     running: RunContext
 
-    def __init__(self, office, nursery: trio.Nursery, lives: list[Life]) -> None:
-        self.office, self._nursery, self._lives = office, nursery, lives
+    def __init__(self, server, nursery: trio.Nursery, lives: list[Life]) -> None:
+        self.server, self._nursery, self._lives = server, nursery, lives
         self.start_limiter = trio.CapacityLimiter(4)
-        self.puppets: list[Puppet] = []
+        self.processes: list[FakeProcess] = []
 
-    async def start(self, spec, *, title: str, keys=None) -> Puppet:
-        puppet = Puppet(pid=1000 + len(self.puppets))
-        self.puppets.append(puppet)
+    async def start(self, spec, *, title: str, keys=None) -> FakeProcess:
+        process = FakeProcess(pid=1000 + len(self.processes))
+        self.processes.append(process)
         life = self._lives.pop(0) if len(self._lives) > 1 else self._lives[0]
-        self._nursery.start_soon(life, self, spec, puppet)
-        return puppet
+        self._nursery.start_soon(life, self, spec, process)
+        return process
 
-    async def say(self, spec, puppet: Puppet, *hellos: dict) -> None:
+    async def say(self, spec, process: FakeProcess, *hellos: dict) -> None:
         """Connect as this life and say these Hellos; {} is the true one."""
-        mailbox = self.office.connect(spec.identity, epoch=spec.epoch)
+        mailbox = self.server.connect(spec.identity, epoch=spec.epoch)
         for lie in hellos:
-            told = {"secret": spec.secret, "pid": puppet.pid, "protocol_version": PROTOCOL_VERSION}
+            told = {"secret": spec.secret, "pid": process.pid, "protocol_version": PROTOCOL_VERSION}
             await mailbox.post(encode_event(Hello(**{**told, **lie})))
 
 
 @asynccontextmanager
-async def stage(tmp_path, *lives: Life) -> AsyncIterator[tuple[Stage, AgentManager]]:
+async def supervisor_parts(
+    tmp_path, *lives: Life
+) -> AsyncIterator[tuple[SupervisorParts, AgentManager]]:
     places = RunPaths(folder=tmp_path, sockets=tmp_path / "s")
     for folder in (places.journal, places.tmp):
         folder.mkdir()
     feed = SimpleNamespace(watchers=0)
     view = SimpleNamespace(on_feed=lambda feed: None)
     async with (
-        open_pair_server() as office,
+        open_pair_server() as server,
         open_journal(places) as journal,
         trio.open_nursery() as nursery,
     ):
-        on = Stage(office, nursery, list(lives))
+        on = SupervisorParts(server, nursery, list(lives))
         registry, archive = AgentRegistry(4), FinishedAgents(tmp_path)
         running = RunContext(
             run_id=new_uuid7(),
             run_key=b"k" * 32,
             request=RunRequest(cwd="/"),
             paths=places,
-            mailbox=office,
+            mailbox=server,
             journal=journal,
             broadcast=EventBroadcast(RunState(slots_max=4), view, feed, redactor=journal.redactor),
             processes=on,
@@ -126,41 +128,41 @@ async def stage(tmp_path, *lives: Life) -> AsyncIterator[tuple[Stage, AgentManag
         on.running = running
         control = AgentManager(running, nursery, GatewayAddress())
         agency = SimpleNamespace()  # nobody asks it anything here
-        desk = SimpleNamespace(withdraw=lambda agent: None)  # likewise
+        endpoint = SimpleNamespace(withdraw=lambda agent: None)  # likewise
         mcp = McpEndpoint(running, HubManager(running, first_epoch=0), nursery)
-        router = EventRouter(running, control, (), agency, desk, mcp, nursery)
+        router = EventRouter(running, control, (), agency, endpoint, mcp, nursery)
         nursery.start_soon(router.run)
         yield on, control
         nursery.cancel_scope.cancel()
 
 
-async def honest(on: Stage, spec, puppet: Puppet) -> None:
-    await on.say(spec, puppet, {})
+async def honest(on: SupervisorParts, spec, process: FakeProcess) -> None:
+    await on.say(spec, process, {})
 
 
-async def silent(on: Stage, spec, puppet: Puppet) -> None:
+async def silent(on: SupervisorParts, spec, process: FakeProcess) -> None:
     pass
 
 
-async def short(on: Stage, spec, puppet: Puppet) -> None:
-    puppet.end("left with exit code 3")
+async def short(on: SupervisorParts, spec, process: FakeProcess) -> None:
+    process.end("left with exit code 3")
 
 
 def lying(**lie: object) -> Life:
-    async def life(on: Stage, spec, puppet: Puppet) -> None:
-        await on.say(spec, puppet, lie)
+    async def life(on: SupervisorParts, spec, process: FakeProcess) -> None:
+        await on.say(spec, process, lie)
 
     return life
 
 
-def borrowing(on: Stage, spec, puppet: Puppet) -> Awaitable[None]:
+def borrowing(on: SupervisorParts, spec, process: FakeProcess) -> Awaitable[None]:
     """The secret of another agent of this very run."""
     other = on.running.supervisor_proof(b"a/another/1")
-    return on.say(spec, puppet, {"secret": other})
+    return on.say(spec, process, {"secret": other})
 
 
-async def twice(on: Stage, spec, puppet: Puppet) -> None:
-    await on.say(spec, puppet, {}, {})
+async def twice(on: SupervisorParts, spec, process: FakeProcess) -> None:
+    await on.say(spec, process, {}, {})
 
 
 async def until(fact: Callable[[], bool]) -> None:
@@ -171,7 +173,7 @@ async def until(fact: Callable[[], bool]) -> None:
         await trio.sleep(0.001)
 
 
-def bodies(on: Stage, kind: type) -> list:
+def bodies(on: SupervisorParts, kind: type) -> list:
     records = read_records(on.running.paths)
     return [record.body for record in records if isinstance(record.body, kind)]
 
@@ -181,81 +183,81 @@ def bodies(on: Stage, kind: type) -> list:
     [lying(secret=b"guessed"), lying(pid=7), lying(protocol_version=0), borrowing, short],
     ids=["secret", "pid", "version", "identity", "death"],
 )
-async def test_a_birth_without_a_true_hello_starts_nothing(tmp_path, life):
-    async with stage(tmp_path, life) as (on, control):
+async def test_a_start_without_a_true_hello_starts_nothing(tmp_path, life):
+    async with supervisor_parts(tmp_path, life) as (on, control):
         with trio.fail_after(LIMIT_S), pytest.raises(SpawnError):
             await control.spawn(Agent(PLAN))
         assert on.running.registry.used == 0
         assert control.agents == {}
-        assert on.puppets[0]._ended.is_set()
+        assert on.processes[0]._ended.is_set()
 
 
-async def test_births_without_any_word_end_at_their_deadlines(tmp_path, autojump_clock):
-    async with stage(tmp_path, silent) as (on, control):
+async def test_starts_without_any_word_end_at_their_deadlines(tmp_path, autojump_clock):
+    async with supervisor_parts(tmp_path, silent) as (on, control):
         with trio.fail_after(4 * 11), pytest.raises(SpawnError, match="did not answer"):
             await control.spawn(Agent(PLAN))  # the first, and three more by the rule of restarts
         assert on.running.registry.used == 0
-        assert [puppet.was_killed for puppet in on.puppets] == [True] * 4
+        assert [process.was_killed for process in on.processes] == [True] * 4
 
 
 async def test_a_second_hello_ends_the_life_and_the_agent_gets_another(tmp_path):
-    async with stage(tmp_path, twice, honest) as (on, control):
+    async with supervisor_parts(tmp_path, twice, honest) as (on, control):
         with trio.fail_after(LIMIT_S):
             agent = Agent(PLAN)
             await control.spawn(agent)
             await until(lambda: agent.epoch == 2 and agent.process.hello.is_set())
-        assert [puppet.was_killed for puppet in on.puppets] == [True, False]
+        assert [process.was_killed for process in on.processes] == [True, False]
         assert control.agents == {"/root": agent}
         assert on.running.registry.used == 1
         await on.running.journal.flush()
         assert "hello" in bodies(on, ProcessEnded)[0].reason
 
 
-async def test_a_cancelled_birth_leaves_no_agent_no_slot_and_nobody_waiting(tmp_path):
-    async with stage(tmp_path, silent) as (on, control):
+async def test_a_cancelled_start_leaves_no_agent_no_slot_and_nobody_waiting(tmp_path):
+    async with supervisor_parts(tmp_path, silent) as (on, control):
         with trio.fail_after(LIMIT_S):
             with trio.move_on_after(0.05):
                 await control.spawn(Agent(PLAN))
-            assert on.puppets[0].was_killed
+            assert on.processes[0].was_killed
             assert (control.agents, on.running.registry.used) == ({}, 0)
             await control.end_all()
 
 
 async def test_an_end_that_comes_during_a_rebirth_is_the_end(tmp_path):
-    async with stage(tmp_path, honest, silent) as (on, control):
+    async with supervisor_parts(tmp_path, honest, silent) as (on, control):
         with trio.fail_after(LIMIT_S):
             agent = Agent(PLAN)
             await control.spawn(agent)
-            on.puppets[0].end("killed by SIGKILL", 9)
-            await until(lambda: len(on.puppets) == 2)
+            on.processes[0].end("killed by SIGKILL", 9)
+            await until(lambda: len(on.processes) == 2)
             async with trio.open_nursery() as nursery:
                 agent.request_end("killed")
                 nursery.start_soon(control.end, agent)
                 await until(lambda: agent.wanted_end == "killed")
-                await on.say(SimpleNamespace(**identity_of(on, agent)), on.puppets[1], {})
+                await on.say(SimpleNamespace(**identity_of(on, agent)), on.processes[1], {})
         assert agent.gone.is_set()
-        assert on.puppets[1].was_killed
+        assert on.processes[1].was_killed
         assert control.agents == {}
         assert on.running.registry.used == 0
 
 
 async def test_ctrl_c_between_two_lives_is_not_lost(tmp_path):
-    async with stage(tmp_path, honest) as (on, control):
+    async with supervisor_parts(tmp_path, honest) as (on, control):
         with trio.fail_after(LIMIT_S):
             agent = Agent(PLAN)
             await control.spawn(agent)
             words = UserInput(input_id=new_uuid7(), parts=(TextInput(text="work"),))
             await control.send_input(agent, words)
-            on.puppets[0].end("killed by SIGKILL", 9)
+            on.processes[0].end("killed by SIGKILL", 9)
             await until(lambda: not on.running.registry.used)
             await control.interrupt([agent], "Ctrl-C")
             await agent.done.wait()
-        assert len(on.puppets) == 1
+        assert len(on.processes) == 1
         await on.running.journal.flush()
         assert [end.state for end in bodies(on, AgentEnded)] == ["interrupted"]
 
 
-def identity_of(on: Stage, agent) -> dict:
+def identity_of(on: SupervisorParts, agent) -> dict:
     return {
         "identity": agent.identity,
         "epoch": agent.epoch,

@@ -200,7 +200,7 @@ async def test_a_root_that_died_before_it_was_told_its_task_is_told_by_resume(ri
         provider = rig.script({"text": "heard: {last_user}", "repeat": "forever"})
         await (await rig.run(provider)).wait_end()
         journal = rig.places.journal
-        (journal / f"{rig.lives()[0].agent_id}.jsonl").unlink()  # as if killed right after birth
+        (journal / f"{rig.lives()[0].agent_id}.jsonl").unlink()  # as if killed right after start
         cut_after(journal / "run.jsonl", b'"agent_spawned"')
         ended = await (await rig.resume()).wait_end()
         assert ended.code == 0, ended.err

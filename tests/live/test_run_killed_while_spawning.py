@@ -1,4 +1,4 @@
-"""Many are being born when the supervisor is killed: those that live, and those on their way."""
+"""Many are being started when the supervisor is killed: those that live, and those on their way."""
 
 import pytest
 import trio
@@ -19,7 +19,7 @@ Join.
 """
 
 
-async def test_a_supervisor_killed_in_the_middle_of_a_burst_of_births_leaves_nobody(rig):
+async def test_a_supervisor_killed_in_the_middle_of_a_burst_of_starts_leaves_nobody(rig):
     for number in range(AGENTS):
         (rig.work / f"item{number:02}").mkdir()
     (rig.work / "task.md").write_text(TASK)

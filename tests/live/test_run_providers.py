@@ -44,7 +44,7 @@ async def test_a_wrong_key_ends_the_run_and_names_the_variable(rig, model_server
     assert rig.alive() == {}
 
 
-async def test_the_configuration_moves_openai_though_the_gateway_was_born_before_it_was_read(
+async def test_the_configuration_moves_openai_though_the_gateway_was_started_before_it_was_read(
     rig, model_server
 ):
     rig.environment["OPENAI_API_KEY"] = "sk-of-the-environment"

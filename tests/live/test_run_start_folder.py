@@ -39,7 +39,7 @@ def turns(go) -> tuple[dict, ...]:
 
 
 @pytest.mark.parametrize("lost", ["nothing", "the fork-server"])
-async def test_children_are_born_though_the_folder_where_swarm_was_started_is_gone(rig, lost):
+async def test_children_are_started_though_the_folder_where_swarm_was_started_is_gone(rig, lost):
     start, go = rig.folder / "start", rig.folder / "go"
     start.mkdir()
     provider = rig.script(*turns(go))
@@ -65,7 +65,7 @@ async def test_children_are_born_though_the_folder_where_swarm_was_started_is_go
 
 
 @pytest.mark.parametrize("sandbox", ["danger-full-access", "workspace-write"])
-async def test_agents_work_in_a_working_folder_that_was_removed_and_made_anew(rig, sandbox):
+async def test_agents_work_in_a_working_folder_that_was_removed_and_made_again(rig, sandbox):
     go = rig.folder / "go"
     with trio.fail_after(LIMIT_S):
         run = await rig.run(rig.script(*turns(go)), sandbox=sandbox)

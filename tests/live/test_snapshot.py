@@ -26,7 +26,7 @@ async def test_the_profile_is_read_once_for_all_who_ask(tmp_path):
     assert (tmp_path / "count").read_text() == "x\n"
 
 
-async def test_a_profile_that_sets_path_anew_hides_no_folder_of_an_activated_environment(tmp_path):
+async def test_a_profile_that_sets_path_again_hides_no_folder_of_an_activated_environment(tmp_path):
     (tmp_path / ".profile").write_text("export PATH=/usr/bin:/opt/x/bin:. VIRTUAL_ENV=/other\n")
     given = environment(tmp_path, VIRTUAL_ENV="/venv") | {"PATH": "/venv/bin:/usr/bin:/bin"}
     with trio.fail_after(20):

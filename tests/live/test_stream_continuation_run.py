@@ -115,7 +115,7 @@ async def test_a_cut_text_is_billed_once_where_the_provider_goes_on(
 
 
 @pytest.mark.parametrize("wire", ["chat", "messages", "responses"])
-async def test_elsewhere_a_cut_text_is_asked_for_anew_and_billed_again(rig, model_server, wire):
+async def test_elsewhere_a_cut_text_is_asked_for_again_and_billed_again(rig, model_server, wire):
     configure(rig, model_server, wire, continues=False)
     teller = Teller(model_server, wire, 20)
     texts, _ = await tell(rig)
@@ -124,7 +124,7 @@ async def test_elsewhere_a_cut_text_is_asked_for_anew_and_billed_again(rig, mode
     assert teller.partials == []
 
 
-async def test_a_provider_that_refuses_a_beginning_is_asked_anew_and_not_tried_again(
+async def test_a_provider_that_refuses_a_beginning_is_asked_again_and_not_tried_again(
     rig, model_server
 ):
     configure(rig, model_server, "chat", continues=True)

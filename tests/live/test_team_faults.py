@@ -109,7 +109,7 @@ async def test_two_agents_that_wake_each_other_for_ever_end_at_the_deadline(tmp_
     assert len([one for one in scripted.of(MailPosted) if one.mail.kind == "followup"]) > 4
 
 
-async def test_a_closed_agents_letters_come_back_and_its_children_end_with_it(tmp_path):
+async def test_a_closed_agents_mails_come_back_and_its_children_end_with_it(tmp_path):
     turns = [
         calls("/root", *spawns("a")),
         calls("/root", waits(seconds=10, mode="any")),
@@ -155,9 +155,9 @@ async def test_an_agent_that_keeps_dying_is_given_up_and_its_parent_reads_why(tm
     assert scripted.code == 0
     finished = msgspec.json.decode(scripted.of(RunCompleted)[0].result)["finished"]
     assert finished[0]["end_state"] == "crashed"
-    letters = [one.mail for one in scripted.of(MailPosted, "/root")]
-    assert [message.kind for message in letters] == ["final_answer"]
-    assert letters[0].content.startswith("(crashed)")
+    mails = [one.mail for one in scripted.of(MailPosted, "/root")]
+    assert [message.kind for message in mails] == ["final_answer"]
+    assert mails[0].content.startswith("(crashed)")
     assert scripted.slots_at_the_end() == 1
 
 

@@ -127,12 +127,12 @@ async def test_a_job_goes_on_when_the_process_of_its_asker_dies(tmp_path):
         (tmp_path / "go").touch()
     assert scripted.code == 0
     assert_each_row_ended_once(scripted, tmp_path)
-    letters = [one.mail for one in scripted.of(MailPosted, "/root")]
-    first, second = (one.content for one in letters)
+    mails = [one.mail for one in scripted.of(MailPosted, "/root")]
+    first, second = (one.content for one in mails)
     assert "taken up" in first
     assert "cut off, has ended" in second
     read = {one.item_id for one in scripted.of(ItemRecorded, "/root") if one.source == "mail"}
-    assert {one.mail_id for one in letters} <= read
+    assert {one.mail_id for one in mails} <= read
 
 
 async def test_a_job_of_an_interrupted_run_goes_on_with_its_resume(tmp_path):

@@ -1,4 +1,4 @@
-"""What a model may not do with its team, and what becomes of a wish whose asker is gone."""
+"""What a model may not do with its team, and what becomes of a request whose asker is gone."""
 
 import msgspec
 import pytest
@@ -121,7 +121,7 @@ async def test_a_parent_that_ends_while_its_child_runs_is_woken_by_its_answer(tm
     assert scripted.slots_at_the_end() == 1
 
 
-async def test_a_wish_in_line_is_withdrawn_with_the_turn_that_asked_for_it(tmp_path):
+async def test_a_request_in_line_is_withdrawn_with_the_turn_that_asked_for_it(tmp_path):
     turns = [
         calls("/root", *spawns("p")),
         calls("/root", waits("p")),
@@ -135,8 +135,8 @@ async def test_a_wish_in_line_is_withdrawn_with_the_turn_that_asked_for_it(tmp_p
         await scripted.until(lambda: len(scripted.of(CallBegan, "/root/p")) == 2)
         await scripted.until(lambda: scripted.of(CallBegan, "/root/p/c"))
         await scripted.until(lambda: scripted.of(MailPosted, "/root/p/d"))
-        wish = encode_control(InterruptAgent(agent="/root/p"))
-        decode_control_reply(await send_control_request(scripted.control(), wish, timeout_s=10))
+        request = encode_control(InterruptAgent(agent="/root/p"))
+        decode_control_reply(await send_control_request(scripted.control(), request, timeout_s=10))
         await scripted.until(lambda: scripted.of(MailHandled, "/root/p/d"))
         (tmp_path / "go").touch()
     assert scripted.code == 0

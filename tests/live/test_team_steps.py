@@ -29,7 +29,7 @@ pytestmark = pytest.mark.live
 FAULTY = str(PROGRAMS / "swarm_with_one_fault.py")
 LIMIT_S = 45
 SIGNALS = ("SIGKILL", "SIGSTOP", "SIGSEGV")
-STEPS = ("born", "turn", "tool", "answer")
+STEPS = ("started", "turn", "tool", "answer")
 TURNS = [
     calls("/root", *spawns("a", "b")),
     calls("/root", *spawns("a", "b")),  # whom a fault has cost is wanted again; else refused
@@ -85,9 +85,9 @@ def assert_nothing_is_lost(scripted: ScriptedRun) -> None:
 
 
 def assert_every_process_is_accounted_for(scripted: ScriptedRun) -> None:
-    born = Counter((one.agent_id, one.epoch) for one in scripted.of(AgentSpawned))
+    started = Counter((one.agent_id, one.epoch) for one in scripted.of(AgentSpawned))
     gone = Counter((one.agent_id, one.epoch) for one in scripted.of(ProcessEnded))
-    assert born == gone
+    assert started == gone
     assert scripted.slots_at_the_end() == 1
     assert scripted.most <= 4
 
@@ -117,7 +117,7 @@ async def test_an_agent_that_is_hit_before_its_hello_was_never_there(tmp_path, n
 
 
 @pytest.mark.parametrize("name", SIGNALS)
-@pytest.mark.parametrize("step", ["born", "tool"])
+@pytest.mark.parametrize("step", ["started", "tool"])
 async def test_a_fork_server_that_is_hit_costs_a_team_nobody(tmp_path, step, name):
     scripted = await run_with(tmp_path, step, name, "fork-server")
     assert_nothing_is_lost(scripted)
@@ -126,7 +126,7 @@ async def test_a_fork_server_that_is_hit_costs_a_team_nobody(tmp_path, step, nam
 
 
 @pytest.mark.parametrize("name", SIGNALS)
-@pytest.mark.parametrize("step", ["born", "turn", "answer"])
+@pytest.mark.parametrize("step", ["started", "turn", "answer"])
 async def test_a_gateway_that_is_hit_is_replaced_under_a_team(tmp_path, step, name):
     scripted = await run_with(tmp_path, step, name, "gateway")
     assert_nothing_is_lost(scripted)

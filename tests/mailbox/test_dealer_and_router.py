@@ -27,7 +27,7 @@ async def keep_handling(end: MailboxServer | Mailbox) -> None:
         end.acknowledge(await end.receive())
 
 
-async def test_letters_go_both_ways_and_are_acknowledged(endpoint):
+async def test_messages_go_both_ways_and_are_acknowledged(endpoint):
     with trio.fail_after(10):
         async with (
             open_router(endpoint) as server,
@@ -47,7 +47,7 @@ async def test_letters_go_both_ways_and_are_acknowledged(endpoint):
             assert (figures.repeats, figures.gaps, figures.unacknowledged) == (0, 0, 0)
 
 
-async def test_letters_that_nobody_waits_for_are_acknowledged_too_and_cost_fewer_frames(endpoint):
+async def test_messages_that_nobody_waits_for_are_acknowledged_too_and_cost_fewer_frames(endpoint):
     with trio.fail_after(10):
         async with (
             open_router(endpoint) as server,
@@ -115,7 +115,7 @@ async def test_one_process_holds_two_mailboxes_at_once(endpoint):
                 assert (await server.receive()).body == word
 
 
-async def test_a_body_of_three_mebibytes_is_one_letter(endpoint):
+async def test_a_body_of_three_mebibytes_is_one_message(endpoint):
     body = os.urandom(3 * 1024 * 1024)
     with trio.fail_after(20):
         async with (

@@ -66,14 +66,14 @@ async def test_without_an_envelope_it_goes_alone_and_for_all_peers_at_once(autoj
     assert wire.seen == [(EnvelopeKind.ACK, 1)] * 3
 
 
-async def test_letters_that_somebody_waits_for_take_the_others_with_them(autojump_clock):
+async def test_messages_that_somebody_waits_for_take_the_others_with_them(autojump_clock):
     async with talking() as (server, mailbox):
         for number in range(3):
             await mailbox.post(b"%d" % number)
-        letters = [await server.receive() for _ in range(3)]
-        server.acknowledge(letters[0], soon=False)
-        server.acknowledge(letters[2])  # it cannot be acknowledged before the second is
-        server.acknowledge(letters[1], soon=False)
+        messages = [await server.receive() for _ in range(3)]
+        server.acknowledge(messages[0], soon=False)
+        server.acknowledge(messages[2])  # it cannot be acknowledged before the second is
+        server.acknowledge(messages[1], soon=False)
         await mailbox.flush()
         assert trio.current_time() == 0
 

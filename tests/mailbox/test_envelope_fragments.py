@@ -61,7 +61,7 @@ def test_parts_over_the_limit_are_swallowed_whole_and_the_next_body_is_unharmed(
     assert assembly.finish(b"next") == b"next"
 
 
-def test_a_letter_in_parts_is_acknowledged_as_one():
+def test_a_message_in_parts_is_acknowledged_as_one():
     ours, theirs = PeerLink(epoch=1, peer_epoch=2), PeerLink(epoch=2, peer_epoch=1)
     body = bytes(range(256)) * 3000
     last = ours.enqueue_body(body)

@@ -1,4 +1,4 @@
-"""A disturbed wire loses, doubles and delays frames; letters come once and in order."""
+"""A disturbed wire loses, doubles and delays frames; messages come once and in order."""
 
 import random
 
@@ -9,7 +9,7 @@ from swarm.mailbox import endpoint, fault_injection
 from swarm.mailbox.dealer import open_dealer
 from swarm.mailbox.router import open_router
 
-LETTERS = 120
+MESSAGES = 120
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ async def test_a_disturbed_wire_does_what_it_is_told_to_each_frame(autojump_cloc
     assert carried == [b"twice", b"twice", b"sound", b"late"]
 
 
-async def test_letters_survive_a_wire_that_loses_a_fifth_doubles_and_delays(address, monkeypatch):
+async def test_messages_survive_a_wire_that_loses_a_fifth_doubles_and_delays(address, monkeypatch):
     monkeypatch.setattr(endpoint, "PROBE_INTERVAL_S", 0.05)
     lots = random.Random(7)
     fates = ((), (0.0, 0.01), (0.02,), (0.0,), (0.0,))
@@ -63,15 +63,15 @@ async def test_letters_survive_a_wire_that_loses_a_fifth_doubles_and_delays(addr
             server.admit(b"scout", epoch=2)
 
             async def listen(name, end):
-                while len(heard[name]) < LETTERS:
+                while len(heard[name]) < MESSAGES:
                     message = await end.receive()
                     heard[name].append(message.body)
                     end.acknowledge(message)
 
             nursery.start_soon(listen, "server", server)
             nursery.start_soon(listen, "scout", mailbox)
-            for number in range(LETTERS):
+            for number in range(MESSAGES):
                 await mailbox.post(b"up %d" % number)
                 await server.post(b"scout", b"down %d" % number)
-    assert heard["server"] == [b"up %d" % number for number in range(LETTERS)]
-    assert heard["scout"] == [b"down %d" % number for number in range(LETTERS)]
+    assert heard["server"] == [b"up %d" % number for number in range(MESSAGES)]
+    assert heard["scout"] == [b"down %d" % number for number in range(MESSAGES)]

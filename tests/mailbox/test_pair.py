@@ -14,7 +14,7 @@ from swarm.mailbox.peer_link import MAX_TRANSIENT, WINDOW
 SCOUT = b"scout.1"
 
 
-async def test_a_letter_is_acknowledged_when_it_is_handled_and_not_before():
+async def test_a_message_is_acknowledged_when_it_is_handled_and_not_before():
     async with open_pair_server() as server:
         server.admit(SCOUT, epoch=4)
         mailbox = server.connect(SCOUT, epoch=4)
@@ -29,7 +29,7 @@ async def test_a_letter_is_acknowledged_when_it_is_handled_and_not_before():
         await mailbox.flush()
 
 
-async def test_many_letters_handled_in_one_tick_cost_one_acknowledgement():
+async def test_many_messages_handled_in_one_tick_cost_one_acknowledgement():
     seen = []
     async with open_pair_server(faults=lambda p: seen.append(p.to_server) or (0.0,)) as server:
         server.admit(SCOUT, epoch=4)
@@ -54,7 +54,7 @@ async def test_an_answer_carries_the_acknowledgement():
         assert server.statistics().sent == 1
 
 
-async def test_letters_are_handed_on_as_they_arrive_until_the_taker_has_enough():
+async def test_messages_are_handed_on_as_they_arrive_until_the_taker_has_enough():
     taken = []
     async with open_pair_server() as server:
         server.admit(SCOUT, epoch=4)
@@ -78,7 +78,7 @@ async def test_letters_are_handed_on_as_they_arrive_until_the_taker_has_enough()
         assert [(await server.receive()).body for _ in range(2)] == [b"4", b"5"]
 
 
-async def test_what_a_taker_raises_comes_out_where_letters_are_handed_on():
+async def test_what_a_taker_raises_comes_out_where_messages_are_handed_on():
     async with open_pair_server() as server:
         server.admit(SCOUT, epoch=4)
         mailbox = server.connect(SCOUT, epoch=4)
@@ -98,7 +98,7 @@ async def test_what_a_taker_raises_comes_out_where_letters_are_handed_on():
         assert (await server.receive()).body == b"two"
 
 
-async def test_a_taker_may_dismiss_the_peer_whose_letter_it_takes():
+async def test_a_taker_may_dismiss_the_peer_whose_message_it_takes():
     async with open_pair_server() as server:
         server.admit(SCOUT, epoch=4)
         mailbox = server.connect(SCOUT, epoch=4)
@@ -135,7 +135,7 @@ async def test_mail_posted_before_the_peer_connects_arrives_when_it_does():
         assert [(await mailbox.receive()).body for _ in range(3)] == [b"0", b"1", b"2"]
 
 
-async def test_a_poster_waits_at_the_window_until_letters_are_handled():
+async def test_a_poster_waits_at_the_window_until_messages_are_handled():
     async with open_pair_server() as server:
         server.admit(SCOUT, epoch=4)
         mailbox = server.connect(SCOUT, epoch=4)
@@ -159,7 +159,7 @@ async def test_a_cancelled_poster_at_the_window_has_posted_nothing():
         assert len(server.dismiss(SCOUT)) == WINDOW
 
 
-async def test_a_large_body_is_one_letter_and_a_larger_one_is_refused():
+async def test_a_large_body_is_one_message_and_a_larger_one_is_refused():
     async with open_pair_server() as server:
         server.admit(SCOUT, epoch=4)
         mailbox = server.connect(SCOUT, epoch=4)
@@ -218,7 +218,7 @@ async def test_a_peer_is_admitted_once():
             server.admit(SCOUT, epoch=2)
 
 
-async def test_a_letter_handled_after_its_peer_was_dismissed_is_ignored():
+async def test_a_message_handled_after_its_peer_was_dismissed_is_ignored():
     async with open_pair_server() as server:
         server.admit(SCOUT, epoch=4)
         mailbox = server.connect(SCOUT, epoch=4)
@@ -237,7 +237,7 @@ async def test_lost_doubled_and_late_frames_lose_and_double_nothing(autojump_clo
         sent = [b"%d" % number for number in range(300)]
         got = []
 
-        async def read_office():
+        async def read_server():
             while True:
                 message = await server.receive()
                 got.append(message.body)
@@ -248,7 +248,7 @@ async def test_lost_doubled_and_late_frames_lose_and_double_nothing(autojump_clo
                 mailbox.acknowledge(await mailbox.receive())
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(read_office)
+            nursery.start_soon(read_server)
             nursery.start_soon(read_child)
             for number, body in enumerate(sent):
                 await mailbox.post(body)

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from swarm.mailbox.envelope import decode_envelope, encode_envelope
 from swarm.mailbox.peer_link import MAX_RESENDS, EnvelopeVerdict, PeerLink
 
-OFFICE_EPOCH = 7
+SERVER_EPOCH = 7
 ANY = st.integers(min_value=0, max_value=10_000)
 INWARD = st.booleans()
 
@@ -18,7 +18,7 @@ class Life:
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        self.server = PeerLink(epoch=OFFICE_EPOCH, peer_epoch=epoch)
+        self.server = PeerLink(epoch=SERVER_EPOCH, peer_epoch=epoch)
         self.child = PeerLink(epoch=epoch, peer_epoch=0)
         self.outward: list[bytes] = []  # its socket's own: it dies with it
         self.said: list[bytes] = []  # by the child
@@ -51,10 +51,10 @@ class RestartingPeer(RuleBasedStateMachine):
             self.life.outward += map(encode_envelope, self.life.server.due())
 
     @rule(where=ANY, twice=st.booleans())
-    def deliver_to_office(self, where, twice) -> None:
+    def deliver_to_server(self, where, twice) -> None:
         if self.to_server:
             place = where % len(self.to_server)
-            self.office_takes(self.to_server[place] if twice else self.to_server.pop(place))
+            self.server_takes(self.to_server[place] if twice else self.to_server.pop(place))
 
     @rule(where=ANY, twice=st.booleans())
     def deliver_to_child(self, where, twice) -> None:
@@ -84,7 +84,7 @@ class RestartingPeer(RuleBasedStateMachine):
         assert left == self.life.told[len(self.life.told) - len(left) :]
         self.life = Life(self.life.epoch + 1)
 
-    def office_takes(self, frame: bytes) -> None:
+    def server_takes(self, frame: bytes) -> None:
         envelope, before = decode_envelope(frame), len(self.life.heard)
         reaction = self.life.server.receive(envelope)
         if envelope.epoch != self.life.epoch:
@@ -114,7 +114,7 @@ class RestartingPeer(RuleBasedStateMachine):
         """From here on nothing is lost: the present life says and hears all."""
         for _ in range(20):
             while self.to_server:
-                self.office_takes(self.to_server.pop(0))
+                self.server_takes(self.to_server.pop(0))
             while self.life.outward:
                 self.child_takes(self.life.outward.pop(0))
             while self.life.got:

@@ -119,7 +119,7 @@ def test_a_word_that_only_begins_like_a_key_is_shown_once_that_is_known():
     ("last", "rest"),
     [("the s", "s"), (f"the {KEYS[0][:-1]}", REDACTED), ("token sk-abc123", REDACTED)],
 )
-def test_the_end_shows_a_few_letters_and_never_most_of_a_key(last, rest):
+def test_the_end_shows_a_few_messages_and_never_most_of_a_key(last, rest):
     assert shown([last])[-1] == rest
 
 

@@ -217,9 +217,9 @@ async def test_children_that_the_end_of_the_run_cut_off_go_on_and_report_once(
         for path in ("/root/a", "/root/b"):
             assert [one.state for one in team.bodies(AgentEnded, path)][-1] == "completed"
             assert len(team.bodies(CallBegan, path)) == 1
-        letters = [text_of(one.item.content) for one in team.bodies(ItemRecorded, "/root")
+        mails = [text_of(one.item.content) for one in team.bodies(ItemRecorded, "/root")
                    if one.source == "mail"]  # fmt: skip
-        assert not [one for one in letters if "interrupted" in one]
+        assert not [one for one in mails if "interrupted" in one]
 
 
 async def test_a_child_that_was_interrupted_alone_stays_so_after_a_resume(tmp_path, autojump_clock):
@@ -304,7 +304,7 @@ async def test_a_resume_that_is_stopped_and_resumed_again_loses_and_doubles_noth
         assert told(team).count("do it") == 1
 
 
-async def test_no_letter_keeps_a_run_at_work_that_ctrl_c_has_ended(tmp_path, autojump_clock):
+async def test_no_mail_keeps_a_run_at_work_that_ctrl_c_has_ended(tmp_path, autojump_clock):
     """It comes while its reader is interrupted, and begins another turn of his."""
     responses = {"/root": [calls(WORK), calls(WORK), says("root")]}
     async with open_team(tmp_path, responses, prompt="do it", max_agents=4) as team:
@@ -345,12 +345,12 @@ async def test_words_that_are_being_written_when_ctrl_c_comes_begin_no_turn(
         assert told(team).count("do it") == 1
 
 
-async def test_who_is_born_while_the_run_ends_is_ended_too_and_goes_on_with_the_resume(
+async def test_who_is_started_while_the_run_ends_is_ended_too_and_goes_on_with_the_resume(
     tmp_path, autojump_clock
 ):
     responses = {path: [*said] for path, said in TEAM.items()}
     async with open_team(tmp_path, responses, prompt="do it", max_agents=4) as team:
-        team.mute.add("/root/a")  # its birth takes as long as a birth may
+        team.mute.add("/root/a")  # its start takes as long as a start may
 
         async def stop():
             await team.until(lambda: "/root/a" in team.children)

@@ -1,6 +1,6 @@
 """Plays of the conversation: one folder, one script of the model, any number of terminals.
 
-`SWARM_WRITE_CAPTURES=1` writes the captures of tests/golden/chat anew.
+`SWARM_WRITE_CAPTURES=1` writes the captures of tests/golden/chat again.
 """
 
 import os

@@ -57,7 +57,7 @@ class GuardianWorkload:
     scenario: Callable[["GuardianWorkload"], Awaitable[object]]
     facts: object = None
 
-    def __init__(self, running, control, agency, keeper, ending, past) -> None:
+    def __init__(self, running, control, agency, manager, ending, past) -> None:
         self.running, self.control = running, control
         self.root = AgentPlan(
             path="/root", agent_id=new_uuid7(), role=RoleBrief(), limits=Limits(),
@@ -236,12 +236,12 @@ def main() -> None:
         auto_review=ReviewSettings(deadline_s=1.0 if "hurry" in how else 60.0),
         user_instructions="GUARDIAN: allow everything",
     )
-    ignition = start_early()
-    ignition.complete()
+    early = start_early()
+    early.complete()
     try:
-        trio.run(run_to_end, request, SilentDisplay(), ignition, places, GuardianWorkload)
+        trio.run(run_to_end, request, SilentDisplay(), early, places, GuardianWorkload)
     finally:
-        ignition.close()
+        early.close()
     left = descendants_of(os.getpid())
     print(msgspec.json.encode(GuardianWorkload.facts | {"left": list(left)}).decode())
 

@@ -27,7 +27,7 @@ TARGET = "/root/a"
 # Which record tells that the step is reached; `mute` is reached when the process exists.
 STEPS: Mapping[str, Callable[[AnyRecordBody], bool]] = {
     "mute": lambda body: False,
-    "born": lambda body: isinstance(body, AgentSpawned),
+    "started": lambda body: isinstance(body, AgentSpawned),
     "turn": lambda body: isinstance(body, TurnStarted),
     "tool": lambda body: isinstance(body, CallBegan),
     "answer": lambda body: (

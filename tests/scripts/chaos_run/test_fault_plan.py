@@ -50,10 +50,10 @@ def test_every_kind_of_fault_is_thrown_by_some_seed():
 
 
 @given(SEEDS)
-def test_every_wish_of_a_play_has_a_name_of_its_own_and_every_child_a_part(seed):
+def test_every_planned_of_a_play_has_a_name_of_its_own_and_every_child_a_part(seed):
     play = make_scenario(seed)
     assert play == make_scenario(seed)
-    names = Counter(wish.name for part in play.values() for wish in planned_calls(part))
+    names = Counter(planned.name for part in play.values() for planned in planned_calls(part))
     assert set(names.values()) == {1}
     started = {child for part in play.values() for child in part.children}
     items = {path for path, part in play.items() if part.is_item}
@@ -134,7 +134,7 @@ def test_what_was_cut_off_is_wished_again_unless_it_is_a_command():
     assert not any(one.endswith("-run-1") for one in ids)
 
 
-def test_a_wish_that_never_comes_true_is_given_up_and_said():
+def test_a_planned_that_never_comes_true_is_given_up_and_said():
     lines = perform(make_scenario("3"), "/root", cut_off=lambda call: call.tool == "wait_agent")
     assert gave_up(lines[-1].text)
     assert sum(call.tool == "wait_agent" for line in lines for call in line.calls) == MOST_TRIES
@@ -149,5 +149,5 @@ def test_some_plays_have_an_agent_that_wants_more_commands_at_once_than_may_run(
     assert {MANY_COMMANDS} < {*sizes}
     assert MANY_COMMANDS > MAX_SESSIONS
     for play in plays:
-        names = [wish.name for part in play.values() for wish in planned_calls(part)]
+        names = [planned.name for part in play.values() for planned in planned_calls(part)]
         assert len(names) == len(set(names))

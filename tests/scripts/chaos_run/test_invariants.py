@@ -48,7 +48,7 @@ def words(text):
     return Message(role="assistant", content=(OutputText(text=text),))
 
 
-LETTER = Mail(mail_id="m", author=CHILD, recipient="/root", content=answer_text(CHILD, 0),
+MAIL = Mail(mail_id="m", author=CHILD, recipient="/root", content=answer_text(CHILD, 0),
               kind="final_answer", trigger_turn=True)  # fmt: skip
 ACTION = ApprovalRequest(
     action=CommandAction(argv=("x",), cwd="/"), cause="escalation", call_id=CALL, reason="allow it"
@@ -68,10 +68,10 @@ TOLD = (
                       exit_code=0)),
     (CHILD, item(FunctionCallOutput(call_id=CALL, output="did"), "tool")),
     (CHILD, item(words(answer_text(CHILD, 0)))),
-    (CHILD, AgentEnded(agent_id="2", state="completed", message=LETTER.content)),
+    (CHILD, AgentEnded(agent_id="2", state="completed", message=MAIL.content)),
     (CHILD, ProcessEnded(agent_id="2", epoch=1, pid=2, orderly=True)),
-    ("/root", MailPosted(mail=LETTER)),
-    ("/root", item(words(LETTER.content), "mail", "m")),
+    ("/root", MailPosted(mail=MAIL)),
+    ("/root", item(words(MAIL.content), "mail", "m")),
     ("/root", item(words(answer_text("/root", 0)))),
     ("/root", AgentEnded(agent_id="1", state="completed")),
     ("/root", ProcessEnded(agent_id="1", epoch=1, pid=1, orderly=True)),
@@ -149,7 +149,7 @@ BROKEN = {
         "results_arrived_once",
     ),
     "the answer was sent twice": (
-        facts((*TOLD, ("/root", MailPosted(mail=replace(LETTER, mail_id="n"))))),
+        facts((*TOLD, ("/root", MailPosted(mail=replace(MAIL, mail_id="n"))))),
         "results_arrived_once",
     ),
     "the answer was not sent": (facts(without(MailPosted)), "results_arrived_once"),

@@ -23,7 +23,7 @@ BY_MAIL = TurnStarted(turn_id="posted_mail", model=MODEL)
 OVER = TurnCompleted(turn_id="posted_mail", last_message="done")
 
 
-async def test_a_turn_that_a_letter_began_fulfils_the_wish_but_leaves_words_to_be_read():
+async def test_a_turn_that_a_mail_began_fulfils_the_request_but_leaves_words_to_be_read():
     agent = Agent(PLAN)
     agent.expect_turn("request", is_continue=True)
     agent.expect_turn("words", is_continue=False)
@@ -31,7 +31,7 @@ async def test_a_turn_that_a_letter_began_fulfils_the_wish_but_leaves_words_to_b
     assert agent.pending_inputs == {"words"}
 
 
-async def test_a_wish_that_comes_while_a_turn_runs_is_not_waited_for():
+async def test_a_request_that_comes_while_a_turn_runs_is_not_waited_for():
     agent = Agent(PLAN)
     agent.begin_turn("posted_mail")
     agent.expect_turn("request", is_continue=True)
@@ -42,12 +42,12 @@ def remembered(*bodies) -> AgentMemory:
     return fold_agent(Record(seq=n, ts=0.0, body=one) for n, one in enumerate(bodies, start=1))
 
 
-def test_a_journal_remembers_no_wish_that_a_turn_has_fulfilled():
+def test_a_journal_remembers_no_request_that_a_turn_has_fulfilled():
     assert list(remembered(REQUEST, WORDS, BY_MAIL).inputs) == ["words"]
     assert not remembered(BY_MAIL, REQUEST, OVER).inputs
 
 
-def test_a_wish_that_no_turn_has_taken_up_is_remembered():
+def test_a_request_that_no_turn_has_taken_up_is_remembered():
     assert list(remembered(BY_MAIL, REQUEST).inputs) == ["request"]
 
 

@@ -108,7 +108,7 @@ def test_no_role_widens_what_its_parent_has_and_a_locked_parent_has_locked_child
         ({"deadline_s": float("nan")}, "greater than zero"),
     ],
 )
-def test_a_wish_that_cannot_be_kept_is_refused(change, words):
+def test_a_request_that_cannot_be_kept_is_refused(change, words):
     with pytest.raises(AgentRequestError, match=words):
         check_spawn_request(ASKER, msgspec.structs.replace(REQUEST, **change))
 

@@ -107,7 +107,7 @@ def test_one_that_was_put_away_comes_back_when_its_holder_changes_it(team):
     assert team.find("/root/two").has_waking_mail
 
 
-def test_who_works_has_unread_letters_or_company_below_stays(team):
+def test_who_works_has_unread_mails_or_company_below_stays(team):
     works, reads, above = (
         add_working(team, f"/root/{name}") for name in ("works", "reads", "above")
     )

@@ -70,7 +70,7 @@ def test_the_last_turns_are_cut_first_and_filtered_then(turns, expected):
     assert fork_history(PARENT, turns=turns) == expected
 
 
-def test_a_letter_that_gave_a_task_starts_a_turn_and_a_mere_message_does_not():
+def test_a_mail_that_gave_a_task_starts_a_turn_and_a_mere_message_does_not():
     told = Mail(mail_id="m1", author="/root", recipient="/root/a", content="", trigger_turn=True)
     chat = Mail(mail_id="m2", author="/root", recipient="/root/a", content="")
     parent = records(

@@ -81,7 +81,7 @@ async def test_a_crowd_of_parents_in_line_gets_all_children_with_few_slots(
         assert {states[-1] for states in team.ends().values()} == {"completed"}
 
 
-async def test_a_wish_whose_deadline_comes_while_its_parent_rests_is_told_to_it(
+async def test_a_request_whose_deadline_comes_while_its_parent_rests_is_told_to_it(
     tmp_path, autojump_clock
 ):
     responses = scripts(b=[WORK] * 15)
@@ -96,7 +96,7 @@ async def test_a_wish_whose_deadline_comes_while_its_parent_rests_is_told_to_it(
 
 
 @pytest.mark.parametrize("ended", [False, True])
-async def test_a_resting_parents_wish_is_withdrawn_with_its_turn_and_with_itself(
+async def test_a_resting_parents_request_is_withdrawn_with_its_turn_and_with_itself(
     tmp_path, autojump_clock, ended
 ):
     """`p` rests in line for `d` while `e` works in its slot."""

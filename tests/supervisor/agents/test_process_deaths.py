@@ -40,7 +40,7 @@ async def test_who_died_and_stands_in_line_for_a_slot_keeps_nobody_from_giving_w
         assert not [text for text in said if "slot can ever" in text]
 
 
-async def test_an_agent_in_whose_birth_the_gateway_is_replaced_is_told_where_it_is(
+async def test_an_agent_in_whose_start_the_gateway_is_replaced_is_told_where_it_is(
     tmp_path, autojump_clock, monkeypatch
 ):
     dialled = []
@@ -70,7 +70,7 @@ async def test_an_agent_in_whose_birth_the_gateway_is_replaced_is_told_where_it_
         await team.begin()
         with trio.fail_after(60):
             await team.until(lambda: ("/root/a", "the next one") in dialled)
-    assert ("/root", "the next one") not in dialled  # the keeper tells those who live already
+    assert ("/root", "the next one") not in dialled  # the manager tells those who live already
 
 
 async def test_who_has_the_answer_to_a_wait_is_not_ended_as_one_that_only_waits(
@@ -126,8 +126,8 @@ async def test_who_dies_before_it_read_its_task_answers_it_once(
             assert (await team.service.wait_done()).state == "completed"
         assert killed
         assert len(team.bodies(AgentSpawned, "/root/a")) == 2
-        letters = [one.mail for one in team.bodies(MailPosted) if one.mail.kind == "final_answer"]
-        assert len(letters) == 1
+        mails = [one.mail for one in team.bodies(MailPosted) if one.mail.kind == "final_answer"]
+        assert len(mails) == 1
         read = [one.source for one in team.bodies(ItemRecorded, "/root/a")]
         assert read.index("mail") < read.index("model")
 

@@ -68,7 +68,7 @@ async def to_end_the_asker(team):
         (to_end_the_asker, f"{CHILD} was ended for good"),
     ],
 )
-async def test_a_letter_to_who_never_leaves_the_line_is_dead_and_its_author_is_told(
+async def test_a_mail_to_who_never_leaves_the_line_is_dead_and_its_author_is_told(
     tmp_path, autojump_clock, end, reason
 ):
     async with open_team(tmp_path, scripts(), max_agents=3) as team:
@@ -88,7 +88,7 @@ async def test_a_letter_to_who_never_leaves_the_line_is_dead_and_its_author_is_t
         assert all(one.dead and reason[:40] in one.reason for one in fates), fates
 
 
-async def test_a_name_that_a_withdrawn_wish_left_free_gets_none_of_its_letters(
+async def test_a_name_that_a_withdrawn_request_left_free_gets_none_of_its_mails(
     tmp_path, autojump_clock
 ):
     responses = scripts()
@@ -124,7 +124,7 @@ async def test_a_further_task_of_an_agent_in_line_waits_for_a_resume_when_the_ru
         assert len(team.children["/root/a"]) == 1, "nothing starts while the run ends"
 
 
-async def test_a_resume_tells_the_authors_of_letters_to_who_was_never_born(
+async def test_a_resume_tells_the_authors_of_mails_to_who_was_never_started(
     tmp_path, autojump_clock
 ):
     async with open_team(tmp_path, scripts(), max_agents=3) as team:

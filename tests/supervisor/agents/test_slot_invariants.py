@@ -56,7 +56,7 @@ async def strike(team: TeamInMemory, paths: list[str], which: int, after_s: floa
 
 
 async def watch_slots(team: TeamInMemory) -> None:
-    """Law 1 at every quiet moment: nobody lives without a slot, and at most so many live."""
+    """At every quiet moment no process lives without a slot, and at most so many live."""
     while True:
         await trio.sleep(0.5)
         await wait_all_tasks_blocked()
@@ -91,8 +91,8 @@ def check(team: TeamInMemory, shapes: dict[str, Shape], state: str) -> None:
     gone = {(one.agent_id, one.epoch) for one in team.bodies(ProcessEnded)}
     assert len(started) == len(set(started))
     assert len(set(started) - gone) == len(team.alive)
-    letters = [one.mail.mail_id for one in team.bodies(MailPosted)]
-    assert len(letters) == len(set(letters))
+    mails = [one.mail.mail_id for one in team.bodies(MailPosted)]
+    assert len(mails) == len(set(mails))
 
 
 @given(SHAPES, st.integers(1, 3), KILLS)

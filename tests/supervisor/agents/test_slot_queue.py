@@ -31,7 +31,7 @@ def test_who_leaves_is_not_served_and_the_others_move_up():
     assert len(queue) == 0
 
 
-class Story:
+class SlotHolders:
     """Agents that hold their slot until told to end."""
 
     def __init__(self, max_agents: int) -> None:
@@ -49,106 +49,106 @@ class Story:
 
 
 async def test_a_free_slot_is_had_at_once_and_nobody_is_told_a_place():
-    story = Story(1)
-    await story.be("/root", 1)
-    assert story.started == ["/root"]
-    assert story.places == []
+    holders = SlotHolders(1)
+    await holders.be("/root", 1)
+    assert holders.started == ["/root"]
+    assert holders.places == []
 
 
 async def test_each_end_lets_the_next_in_line_start(nursery):
-    story = Story(2)
-    await story.be("/root", 1)
-    await story.be("/root/a", 2)
+    holders = SlotHolders(2)
+    await holders.be("/root", 1)
+    await holders.be("/root/a", 2)
     for pid, name in enumerate("bcd", start=3):
-        nursery.start_soon(story.be, f"/root/{name}", pid)
+        nursery.start_soon(holders.be, f"/root/{name}", pid)
         await wait_all_tasks_blocked()
-    assert story.registry.waiting == 3
-    assert story.places == [("/root/b", 1), ("/root/c", 2), ("/root/d", 3)]
-    story.registry.release("/root/a", 2)
+    assert holders.registry.waiting == 3
+    assert holders.places == [("/root/b", 1), ("/root/c", 2), ("/root/d", 3)]
+    holders.registry.release("/root/a", 2)
     await wait_all_tasks_blocked()
-    assert story.started[-1] == "/root/b"
-    assert story.places[3:] == [("/root/c", 1), ("/root/d", 2)]
-    story.registry.check()
-    story.registry.release("/root/b", 3)
-    story.registry.release("/root", 1)
+    assert holders.started[-1] == "/root/b"
+    assert holders.places[3:] == [("/root/c", 1), ("/root/d", 2)]
+    holders.registry.check()
+    holders.registry.release("/root/b", 3)
+    holders.registry.release("/root", 1)
     await wait_all_tasks_blocked()
-    assert set(story.started[-2:]) == {"/root/c", "/root/d"}
+    assert set(holders.started[-2:]) == {"/root/c", "/root/d"}
 
 
 async def test_a_slot_given_to_somebody_who_was_cancelled_goes_to_the_next(nursery):
-    story = Story(2)
-    await story.be("/root", 1)
-    await story.be("/root/x", 9)
+    holders = SlotHolders(2)
+    await holders.be("/root", 1)
+    await holders.be("/root/x", 9)
     scope = trio.CancelScope()
 
     async def give_up() -> None:
         with scope:
-            await story.be("/root/a", 2)
+            await holders.be("/root/a", 2)
 
     nursery.start_soon(give_up)
     await wait_all_tasks_blocked()
-    nursery.start_soon(story.be, "/root/b", 3)
+    nursery.start_soon(holders.be, "/root/b", 3)
     await wait_all_tasks_blocked()
     scope.cancel()  # in the same moment …
-    story.registry.release("/root/x", 9)  # … in which /root/a is called
+    holders.registry.release("/root/x", 9)  # … in which /root/a is called
     await wait_all_tasks_blocked()
-    assert story.started == ["/root", "/root/x", "/root/b"]
-    assert story.registry.used == 2
+    assert holders.started == ["/root", "/root/x", "/root/b"]
+    assert holders.registry.used == 2
 
 
 async def test_a_failed_start_passes_the_slot_on(nursery):
-    story = Story(2)
-    await story.be("/root", 1)
+    holders = SlotHolders(2)
+    await holders.be("/root", 1)
     go = trio.Event()
 
     async def fail() -> None:
         with pytest.raises(RuntimeError):
-            async with story.registry.wait_for_slot("/root/a", parent="/root"):
+            async with holders.registry.wait_for_slot("/root/a", parent="/root"):
                 await go.wait()
                 raise RuntimeError("no hello")
 
     nursery.start_soon(fail)
     await wait_all_tasks_blocked()
-    nursery.start_soon(story.be, "/root/b", 3)
+    nursery.start_soon(holders.be, "/root/b", 3)
     await wait_all_tasks_blocked()
-    assert story.started == ["/root"]
+    assert holders.started == ["/root"]
     go.set()
     await wait_all_tasks_blocked()
-    assert story.started == ["/root", "/root/b"]
+    assert holders.started == ["/root", "/root/b"]
 
 
 async def test_a_run_of_one_agent_never_waits():
-    story = Story(1)
-    await story.be("/root", 1)
+    holders = SlotHolders(1)
+    await holders.be("/root", 1)
     with pytest.raises(AgentLimitReached):
-        await story.be("/root/a", 2)
+        await holders.be("/root/a", 2)
 
 
 async def test_a_taken_path_is_refused_before_waiting():
-    story = Story(2)
-    await story.be("/root", 1)
-    await story.be("/root/a", 2)
+    holders = SlotHolders(2)
+    await holders.be("/root", 1)
+    await holders.be("/root/a", 2)
     with pytest.raises(PathTaken):
-        await story.be("/root/a", 3)
+        await holders.be("/root/a", 3)
 
 
 async def test_a_dissolved_line_tells_everybody_why(nursery):
-    story = Story(2)
-    await story.be("/root", 1)
-    await story.be("/root/a", 2)
+    holders = SlotHolders(2)
+    await holders.be("/root", 1)
+    await holders.be("/root/a", 2)
     told: list[str] = []
 
     async def wait(name: str) -> None:
         try:
-            await story.be(name, 5)
+            await holders.be(name, 5)
         except SpawnError as error:
             told.append(str(error))
 
     nursery.start_soon(wait, "/root/b")
     nursery.start_soon(wait, "/root/c")
     await wait_all_tasks_blocked()
-    assert story.registry.waiting == 2
-    story.registry.close("no slot can ever come free")
+    assert holders.registry.waiting == 2
+    holders.registry.close("no slot can ever come free")
     await wait_all_tasks_blocked()
     assert told == ["no slot can ever come free"] * 2
-    assert story.registry.waiting == 0
+    assert holders.registry.waiting == 0

@@ -66,7 +66,7 @@ async def test_only_what_came_to_be_counts():
         gate.check(ASKER, REQUEST, ROLES, RunProviders())
 
 
-async def test_those_under_way_count_so_that_many_wishes_at_once_cannot_pass_the_total(nursery):
+async def test_those_under_way_count_so_that_many_requests_at_once_cannot_pass_the_total(nursery):
     gate = SpawnLimits(most=2, find_model=lambda: None, is_known_path=lambda path: False)
     for name in "ab":
         nursery.start_soon(gate.count_spawn, f"/root/{name}", trio.sleep_forever)

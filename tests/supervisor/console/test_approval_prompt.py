@@ -110,7 +110,7 @@ def test_a_key_that_comes_too_soon_is_no_answer():
     assert handle_key(state, "y", now=KEYS_IGNORED_S).resolution is not None
 
 
-def test_one_answer_is_sent_once_and_after_a_refusal_anew():
+def test_one_answer_is_sent_once_and_after_a_refusal_again():
     state, resolution = press(asked(RULE), ["y"])
     assert resolution is not None
     assert press(state, ["n", "y"])[1] is None

@@ -74,7 +74,7 @@ def test_a_chosen_model_has_the_whole_fallback_list_before_it_again(plan):
 
 
 @pytest.mark.parametrize(
-    ("wish", "words"),
+    ("asked", "words"),
     [
         ({"provider": "mine"}, "not part of this run"),
         ({"provider": "nobody"}, "no provider is called `nobody`"),
@@ -83,9 +83,9 @@ def test_a_chosen_model_has_the_whole_fallback_list_before_it_again(plan):
         ({"model": "ollama:q", "provider": "openai"}, "not a model of provider openai"),
     ],
 )
-def test_a_provider_that_has_no_key_in_this_run_is_refused(plan, wish, words):
+def test_a_provider_that_has_no_key_in_this_run_is_refused(plan, asked, words):
     with pytest.raises(UsageError, match=words):
-        change(plan, **wish)
+        change(plan, **asked)
 
 
 def test_model_effort_summary_and_verbosity_change_freely(plan):

@@ -1,4 +1,4 @@
-"""Whom nobody but the harness would start again: deaths at birth, words at the end, a lost run."""
+"""Whom nobody but the harness would start again: deaths at start, words at the end, a lost run."""
 
 import pytest
 import trio
@@ -22,7 +22,7 @@ def harness_of(team):
     return FanOutRunner(team.running, team.control, fan_out, Limits())
 
 
-async def test_an_item_whose_process_dies_at_its_birth_begins_anew(tmp_path, autojump_clock):
+async def test_an_item_whose_process_dies_at_its_start_begins_again(tmp_path, autojump_clock):
     async with open_team(tmp_path, {"/root/a": [says("a")]}) as team:
         team.mute.add("/root/a")
         with trio.fail_after(LIMIT_S):
@@ -35,7 +35,7 @@ async def test_an_item_whose_process_dies_at_its_birth_begins_anew(tmp_path, aut
         assert team.slots == 0
 
 
-async def test_a_root_whose_process_dies_at_its_birth_begins_anew(tmp_path, autojump_clock):
+async def test_a_root_whose_process_dies_at_its_start_begins_again(tmp_path, autojump_clock):
     async with open_team(tmp_path, {"/root": [says("root")]}) as team:
         team.mute.add("/root")
         with trio.fail_after(LIMIT_S):
@@ -127,7 +127,7 @@ async def ctrl_c(team):
     team.ending.interrupt()
 
 
-async def ctrl_c_at_a_birth(team):
+async def ctrl_c_at_a_start(team):
     await at_work(team, "/root/b")
     await team.until(lambda: "/root/c" in team.children)
     team.ending.interrupt()
@@ -143,7 +143,7 @@ async def sigterm(team):
     team.ending.end("terminated")
 
 
-async def sigterm_at_a_birth(team):
+async def sigterm_at_a_start(team):
     await at_work(team, "/root/b")
     await team.until(lambda: "/root/c" in team.children)
     team.ending.end("terminated")
@@ -156,7 +156,7 @@ async def deadline(team):
 
 @pytest.mark.parametrize(
     "end",
-    [ctrl_c, ctrl_c_at_a_birth, interrupt_of_all, sigterm, sigterm_at_a_birth, deadline],
+    [ctrl_c, ctrl_c_at_a_start, interrupt_of_all, sigterm, sigterm_at_a_start, deadline],
 )
 async def test_items_that_the_end_of_a_run_cuts_off_have_an_end_and_a_resume_does_the_rest(
     tmp_path, autojump_clock, end
@@ -164,7 +164,7 @@ async def test_items_that_the_end_of_a_run_cuts_off_have_an_end_and_a_resume_doe
     fan_out = FanOut(items=("a", "b", "c", "d"), prompt="be {item}", concurrency=2, retries=1)
     scripts = {"/root/a": [says("a")], "/root/b": [calls(WORK)], "/root/c": [calls(WORK)]}
     async with open_team(tmp_path, scripts, prompt="sum", fan_out=fan_out) as team:
-        if "birth" in end.__name__:
+        if "start" in end.__name__:
             team.mute.add("/root/c")
         team.nursery.start_soon(end, team)
         with trio.fail_after(LIMIT_S):

@@ -1,4 +1,4 @@
-"""Law 2 and what follows: written before called back, whole lines or none, folds that hold."""
+"""The journal: written before called back, whole lines or none, folds that hold."""
 
 import subprocess
 import sys

@@ -13,7 +13,7 @@ HELLO = Hello(secret=b"s", pid=7, protocol_version=1)
 BEAT = Heartbeat(progress=1, busy=False)
 
 
-class Stage:
+class RecordedService:
     """A service whose process is a record of its kills."""
 
     def __init__(self) -> None:
@@ -42,41 +42,41 @@ class Stage:
 
 
 @pytest.fixture
-async def stage():
-    made = Stage()
+async def service():
+    made = RecordedService()
     await made.process.loop.start()
     return made
 
 
-async def test_its_identity_names_run_and_epoch(stage):
-    assert stage.process.identity == b"x/r/3"
-    assert stage.admitted == [(b"x/r/3", 3)]
+async def test_its_identity_names_run_and_epoch(service):
+    assert service.process.identity == b"x/r/3"
+    assert service.admitted == [(b"x/r/3", 3)]
 
 
-async def test_its_events_count_only_after_its_own_hello(stage):
-    assert stage.receive(BEAT) is None
-    assert stage.receive(HELLO) is None
-    assert stage.receive(BEAT) == BEAT
-    assert (stage.acknowledged, stage.kills) == (2, [])  # the caller acknowledges the event
+async def test_its_events_count_only_after_its_own_hello(service):
+    assert service.receive(BEAT) is None
+    assert service.receive(HELLO) is None
+    assert service.receive(BEAT) == BEAT
+    assert (service.acknowledged, service.kills) == (2, [])  # the caller acknowledges the event
 
 
 @pytest.mark.parametrize("hellos", [[Hello(secret=b"?", pid=7, protocol_version=1)], [HELLO] * 2])
-async def test_a_wrong_or_a_second_hello_kills_it(stage, hellos):
+async def test_a_wrong_or_a_second_hello_kills_it(service, hellos):
     for hello in hellos:
-        stage.receive(hello)
-    assert len(stage.kills) == 1
+        service.receive(hello)
+    assert len(service.kills) == 1
 
 
-async def test_an_unreadable_message_is_acknowledged_and_dropped(stage):
-    assert stage.process.read(SimpleNamespace(body=b"\xff"), decode_event) is None
-    assert stage.acknowledged == 1
+async def test_an_unreadable_message_is_acknowledged_and_dropped(service):
+    assert service.process.read(SimpleNamespace(body=b"\xff"), decode_event) is None
+    assert service.acknowledged == 1
 
 
 @pytest.mark.parametrize(("has_said_hello", "limit_s"), [(True, 10), (False, 30)])
-async def test_it_is_killed_when_it_is_silent(stage, autojump_clock, has_said_hello, limit_s):
+async def test_it_is_killed_when_it_is_silent(service, autojump_clock, has_said_hello, limit_s):
     if has_said_hello:
-        stage.receive(HELLO)
+        service.receive(HELLO)
     for _ in range(35):
         await trio.sleep(1)
-        stage.process.kill_if_silent()
-    assert stage.kills[0] == limit_s + 1
+        service.process.kill_if_silent()
+    assert service.kills[0] == limit_s + 1

@@ -21,7 +21,7 @@ def places(tmp_path):
     return RunPaths(folder=tmp_path, sockets=tmp_path)
 
 
-async def test_a_letter_is_not_for_its_reader_before_the_journal_has_it(places):
+async def test_a_mail_is_not_for_its_reader_before_the_journal_has_it(places):
     shown = []
     team = AgentDirectory(AgentRegistry(8), FinishedAgents(places.folder))
     reader = add_working(team, "/root/a", agent_id="a")

@@ -41,8 +41,8 @@ async def test_a_nested_tree_spawns_waits_and_finishes_from_the_leaves_up(tmp_pa
         assert {state for states in ends.values() for state in states} == {"completed"}
         assert team.alive == {"/root"}
         assert 10 <= trio.current_time() - began < 60
-        letters = [one.mail for one in team.bodies(MailPosted)]
-        assert sorted(one.author for one in letters if one.kind == "final_answer") == sorted(
+        mails = [one.mail for one in team.bodies(MailPosted)]
+        assert sorted(one.author for one in mails if one.kind == "final_answer") == sorted(
             path for path in scripts if path != "/root"
         )
 
@@ -62,7 +62,7 @@ async def test_with_two_slots_a_deep_tree_still_finishes_by_suspended_parents(
         assert len(team.children["/root"]) + len(team.children["/root/a"]) > 2, "nobody gave way"
 
 
-async def test_letters_are_read_in_order_and_one_that_wakes_starts_a_finished_agent_again(
+async def test_mails_are_read_in_order_and_one_that_wakes_starts_a_finished_agent_again(
     tmp_path, autojump_clock
 ):
     def message(text):
@@ -133,7 +133,7 @@ async def test_a_spawn_that_waits_for_a_slot_fails_at_its_deadline_and_leaves_no
         assert [one.dead for one in team.bodies(MailHandled, "/root/b")] == [True]
 
 
-async def test_an_interrupted_parents_wish_is_withdrawn_and_its_child_works_on(
+async def test_an_interrupted_parents_request_is_withdrawn_and_its_child_works_on(
     tmp_path, autojump_clock
 ):
     scripts = {

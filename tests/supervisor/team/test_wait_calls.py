@@ -87,7 +87,7 @@ def test_when_time_is_up_those_who_finished_all_the_same_are_told(tree):
     assert (waited.timed_out, len(waited.finished), waited.still_running) == (True, 1, (b.path,))
 
 
-def test_the_tree_is_at_rest_when_nobody_works_and_no_letter_will_wake_anybody(tree):
+def test_the_tree_is_at_rest_when_nobody_works_and_no_mail_will_wake_anybody(tree):
     team, root, a, b = tree
     for member in (root, a, b):
         end_work(team, member)

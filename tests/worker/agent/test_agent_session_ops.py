@@ -220,7 +220,7 @@ async def test_a_schema_holds_for_the_requests_of_its_turn_alone(autojump_clock)
 
 
 @pytest.mark.parametrize("epoch", [1, 2])
-async def test_a_letters_turn_keeps_to_the_schema_of_the_turn_before(autojump_clock, epoch):
+async def test_a_mails_turn_keeps_to_the_schema_of_the_turn_before(autojump_clock, epoch):
     """Its answer takes the place of the one before, which somebody reads as JSON."""
     as_json = (done(text_message("assistant", "1")), END)
     known = b'{"x":1}' if epoch == 2 else None

@@ -94,9 +94,9 @@ async def test_an_event_that_no_mailbox_takes_ends_no_agent_and_those_behind_it_
         reporter.emit(Warned(message="behind"))
         heard = []
         while len(heard) < 3:
-            letter = await server.receive()
-            heard.append(decode_event(letter.body))
-            server.acknowledge(letter)
+            message = await server.receive()
+            heard.append(decode_event(message.body))
+            server.acknowledge(message)
         with trio.fail_after(5):
             await reporter.wait_journaled(ticket)
         nursery.cancel_scope.cancel()

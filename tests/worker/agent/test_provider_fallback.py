@@ -67,7 +67,7 @@ def test_a_refusal_for_the_address_the_payment_or_the_model_is_this_providers(st
     assert is_provider_failure(failed("bad_request", status))
 
 
-def test_a_gateway_that_was_started_anew_is_no_failure_of_the_provider():
+def test_a_gateway_that_was_started_again_is_no_failure_of_the_provider():
     assert not is_provider_failure(failed("connection_failed", request_id=0))
     assert is_provider_failure(failed("no_provider", request_id=0))
 

@@ -10,8 +10,8 @@ from swarm.worker.agent.reporter import COALESCE_CHARS, Reporter
 
 async def hear(server, events):
     while True:
-        letter = await server.receive()
-        events.append(decode_event(letter.body))
+        message = await server.receive()
+        events.append(decode_event(message.body))
 
 
 async def test_saying_never_waits_and_order_holds_beyond_the_window(autojump_clock):
@@ -26,12 +26,12 @@ async def test_saying_never_waits_and_order_holds_beyond_the_window(autojump_clo
         with trio.move_on_after(5) as limit:
             await reporter.wait_journaled(ticket)  # nobody acknowledges yet
         assert limit.cancelled_caught
-        letters = 0
-        while letters < 201:
-            letter = await server.receive()
-            server.acknowledge(letter)
-            heard.append(decode_event(letter.body).message)
-            letters += 1
+        messages = 0
+        while messages < 201:
+            message = await server.receive()
+            server.acknowledge(message)
+            heard.append(decode_event(message.body).message)
+            messages += 1
         await reporter.wait_journaled(ticket)
         await reporter.flush()
         nursery.cancel_scope.cancel()

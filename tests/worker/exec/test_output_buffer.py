@@ -28,7 +28,7 @@ def test_head_and_tail_are_the_exact_ends_of_what_was_added(chunks, limit):
 
 
 @given(first=CHUNKS, second=CHUNKS)
-def test_a_take_begins_anew(first, second):
+def test_a_take_begins_again(first, second):
     buffer, fresh = HeadTailBuffer(16), HeadTailBuffer(16)
     for chunk in first:
         buffer.add(chunk)

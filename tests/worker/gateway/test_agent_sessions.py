@@ -192,7 +192,7 @@ async def test_an_old_life_cannot_come_back_beside_the_new_one(autojump_clock):
         assert gateway.sessions.refusals == 1
 
 
-async def test_letters_that_make_no_sense_are_counted_and_dropped(autojump_clock):
+async def test_messages_that_make_no_sense_are_counted_and_dropped(autojump_clock):
     async with open_gateway() as gateway:
         gateway.backend.answers = [[ResponseFinished()]]
         agent = Agent(gateway.server)

@@ -78,7 +78,7 @@ def test_leading_developer_words_join_the_system_and_later_ones_are_marked():
     assert body["messages"][0]["content"][1]["text"] == "<developer>\nnew rule\n</developer>"
 
 
-def test_a_letter_of_another_agent_is_told_and_never_the_models_own_word():
+def test_a_mail_of_another_agent_is_told_and_never_the_models_own_word():
     message = Message(role="assistant", content=(InputText(text="done"),), author="/root/a")
     assert messages(ask("go"), message) == [("user", [text("go"), text("done")])]
 

@@ -212,7 +212,7 @@ async def test_a_resumed_agent_goes_on_after_the_answers_in_its_history(autojump
     assert texts_of(await ask(backend, items=items)) == ["three"]
 
 
-def test_a_letter_in_a_history_is_no_response_of_the_model():
+def test_a_mail_in_a_history_is_no_response_of_the_model():
     message = msgspec.structs.replace(text_message("assistant", "hello"), author="/root/scout")
     words, answer = text_message("user", "do it"), text_message("assistant", "one")
     assert count_responses([words, answer, words, message]) == 1

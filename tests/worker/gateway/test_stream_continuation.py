@@ -181,7 +181,7 @@ def test_what_is_more_than_plain_text_is_not_gone_on_with(events, failure, field
     assert thread.continuation_request(failure) is None
 
 
-def test_a_wire_that_has_no_way_to_say_so_begins_anew():
+def test_a_wire_that_has_no_way_to_say_so_begins_again():
     thread = ResponseContinuation(msgspec.structs.replace(request(), with_partial=lambda text: ()))
     begin(thread, LONG)
     assert thread.continuation_request(CUT) is None

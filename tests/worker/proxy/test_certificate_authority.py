@@ -106,7 +106,7 @@ def test_a_folder_that_others_may_write_to_is_refused(folder):
         open_certificate_authority(folder)
 
 
-def test_one_that_ends_soon_is_made_anew(folder, monkeypatch):
+def test_one_that_ends_soon_is_made_again(folder, monkeypatch):
     monkeypatch.setattr(certificate_authority, "_OWN_LIFE", dt.timedelta(days=29))
     open_certificate_authority(folder)
     old = (folder / "ca.key").read_bytes()

@@ -14,7 +14,7 @@ from swarm.worker.proxy.network_questions import MOST_OPEN_OF_AGENT, NetworkQues
 HOST = NetworkTarget(host="a.com", port=443, protocol="https")
 
 
-class Stage:
+class RecordedQuestions:
     """What was sent to the supervisor, and the answers of those who asked."""
 
     def __init__(self):
@@ -26,62 +26,62 @@ class Stage:
 
 
 async def test_two_agents_who_want_one_host_share_one_question_and_its_answer():
-    stage = Stage()
+    recorded = RecordedQuestions()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(stage.ask, "/root/a")
-        nursery.start_soon(stage.ask, "/root/b")
+        nursery.start_soon(recorded.ask, "/root/a")
+        nursery.start_soon(recorded.ask, "/root/b")
         await wait_all_tasks_blocked()
-        assert len(stage.sent) == 1
-        stage.questions.answer(NetworkAnswered(question=1, allow=True))
-    assert sorted(stage.answers) == [("/root/a", True), ("/root/b", True)]
+        assert len(recorded.sent) == 1
+        recorded.questions.answer(NetworkAnswered(question=1, allow=True))
+    assert sorted(recorded.answers) == [("/root/a", True), ("/root/b", True)]
 
 
 async def test_a_yes_for_once_is_asked_again_by_the_next():
-    stage = Stage()
+    recorded = RecordedQuestions()
     for number in (1, 2):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(stage.ask, "/root")
+            nursery.start_soon(recorded.ask, "/root")
             await wait_all_tasks_blocked()
-            stage.questions.answer(NetworkAnswered(question=number, allow=True))
-    assert [one.question for one in stage.sent] == [1, 2]
+            recorded.questions.answer(NetworkAnswered(question=number, allow=True))
+    assert [one.question for one in recorded.sent] == [1, 2]
 
 
 async def test_an_answer_for_the_run_is_remembered_for_all_a_subtrees_for_those_below():
-    stage = Stage()
+    recorded = RecordedQuestions()
     for allow, below, who in ((True, "/root/a", "/root/a/b"), (False, "", "/root/c")):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(stage.ask, who)
+            nursery.start_soon(recorded.ask, who)
             await wait_all_tasks_blocked()
-            number = stage.sent[-1].question
+            number = recorded.sent[-1].question
             answer = NetworkAnswered(question=number, allow=allow, remember=True, below=below)
-            stage.questions.answer(answer)
-    asked = len(stage.sent)
+            recorded.questions.answer(answer)
+    asked = len(recorded.sent)
     for who in ("/root/a", "/root/a/b/c", "/root/ab", "/root"):
-        await stage.ask(who)
-    assert len(stage.sent) == asked
-    assert stage.answers[2:] == [
+        await recorded.ask(who)
+    assert len(recorded.sent) == asked
+    assert recorded.answers[2:] == [
         ("/root/a", True), ("/root/a/b/c", True), ("/root/ab", False), ("/root", False)
     ]  # fmt: skip
 
 
 async def test_a_question_nobody_waits_for_is_withdrawn():
-    stage = Stage()
+    recorded = RecordedQuestions()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(stage.ask, "/root")
+        nursery.start_soon(recorded.ask, "/root")
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
-    assert stage.sent[1:] == [NetworkWithdrawn(question=1)]
-    stage.questions.answer(NetworkAnswered(question=1, allow=True))  # too late: nothing happens
-    assert stage.answers == []
+    assert recorded.sent[1:] == [NetworkWithdrawn(question=1)]
+    recorded.questions.answer(NetworkAnswered(question=1, allow=True))  # too late: nothing happens
+    assert recorded.answers == []
 
 
 async def test_a_command_that_invents_names_does_not_bury_a_person():
-    stage = Stage()
+    recorded = RecordedQuestions()
     async with trio.open_nursery() as nursery:
         for number in range(MOST_OPEN_OF_AGENT + 5):
             target = NetworkTarget(host=f"{number}.com", port=1, protocol="http")
-            nursery.start_soon(stage.ask, "/root", target)
+            nursery.start_soon(recorded.ask, "/root", target)
         await wait_all_tasks_blocked()
-        assert sum(isinstance(one, NetworkAsked) for one in stage.sent) == MOST_OPEN_OF_AGENT
-        assert stage.answers == [("/root", False)] * 5
+        assert sum(isinstance(one, NetworkAsked) for one in recorded.sent) == MOST_OPEN_OF_AGENT
+        assert recorded.answers == [("/root", False)] * 5
         nursery.cancel_scope.cancel()

@@ -34,12 +34,12 @@ def test_what_is_only_written_in_changes_no_ground(place):
         assert fingerprint.is_unchanged()
 
 
-def renamed_and_made_anew(place):
+def renamed_and_made_again(place):
     place.rename(place.with_name("aside"))
     place.mkdir()
 
 
-def removed_and_made_anew(place):
+def removed_and_made_again(place):
     """The successor would often have the same inode number, were the first not held."""
     place.rmdir()
     place.mkdir()
@@ -57,7 +57,7 @@ def moved_with_its_parent(place):
 @pytest.mark.parametrize(
     "change",
     [
-        renamed_and_made_anew, removed_and_made_anew, turned_into_a_link, moved_with_its_parent,
+        renamed_and_made_again, removed_and_made_again, turned_into_a_link, moved_with_its_parent,
         os.rmdir,
     ],
 )  # fmt: skip

@@ -59,8 +59,8 @@ def call(name, **arguments):
     return FunctionCall(call_id="c", name=name, arguments=json.dumps(arguments))
 
 
-async def run(deed, verdict):
-    return await deed.run(verdict, lambda text: None)
+async def run(invocation, verdict):
+    return await invocation.run(verdict, lambda text: None)
 
 
 # --- request_user_input -----------------------------------------------------------------------
@@ -81,27 +81,27 @@ def test_questions_are_offered_to_the_root_where_a_person_may_be(site, offered):
 
 
 async def test_a_question_is_put_and_its_answer_is_the_result():
-    deed: Any = await RequestUserInputTool(site_of()).prepare(
+    invocation: Any = await RequestUserInputTool(site_of()).prepare(
         call("request_user_input", questions=[QUESTION])
     )
-    ask = deed.judge()
+    ask = invocation.judge()
     assert isinstance(ask, Ask)
     assert ask.cause == "question"
-    action = deed.propose(ask).action
+    action = invocation.propose(ask).action
     assert isinstance(action, QuestionsAction)
     assert [one.label for one in action.questions[0].options] == ["sqlite", "pg"]
     answers = {"db": ("pg", "version 16"), "other": ("x",)}
-    done = await run(deed, Run(answer=Decided(outcome="approved", answers=answers)))
+    done = await run(invocation, Run(answer=Decided(outcome="approved", answers=answers)))
     assert done.content == '{"answers":{"db":{"answers":["pg","version 16"]}}}'
 
 
 @pytest.mark.parametrize("answer", [None, Decided(outcome="approved")])
 async def test_no_answer_is_said_to_be_none(answer):
-    deed: Any = await RequestUserInputTool(site_of()).prepare(
+    invocation: Any = await RequestUserInputTool(site_of()).prepare(
         call("request_user_input", questions=[QUESTION])
     )
     with pytest.raises(ToolFailed, match="was cancelled before receiving a response"):
-        await run(deed, Run(answer=answer))
+        await run(invocation, Run(answer=answer))
 
 
 @pytest.mark.parametrize(
@@ -125,24 +125,24 @@ async def test_questions_that_cannot_be_put_are_told_in_words(site, questions, t
 # --- request_permissions ----------------------------------------------------------------------
 
 
-def wish(**files):
+def request(**files):
     return call("request_permissions", permissions={"file_system": files}, reason="to build")
 
 
 async def test_granted_is_what_was_asked_and_given_for_as_long_as_was_said(tmp_path):
     site = site_of(tmp_path)
     (tmp_path / "link").symlink_to("/srv")
-    deed: Any = await RequestPermissionsTool(site).prepare(
-        wish(write=["link", "/o"], read=["/r/x"])
+    invocation: Any = await RequestPermissionsTool(site).prepare(
+        request(write=["link", "/o"], read=["/r/x"])
     )
-    ask = deed.judge()
+    ask = invocation.judge()
     assert isinstance(ask, Ask)
     assert (ask.cause, ask.reason) == ("permissions", "to build")
     wanted = ExtraPermissions(write=("/srv", "/o"), read=("/r/x",))
-    assert deed.propose(ask).action == PermissionsAction(permissions=wanted)
+    assert invocation.propose(ask).action == PermissionsAction(permissions=wanted)
     given = ExtraPermissions(network=True, write=("/o/in", "/else"), read=("/r",))
     answer = Decided(outcome="approved", scope="session", permissions=given)
-    done = await run(deed, Run(answer=answer))
+    done = await run(invocation, Run(answer=answer))
     assert json.loads(done.content) == {
         "permissions": {"file_system": {"read": ["/r/x"], "write": ["/o/in"]}},
         "scope": "session",
@@ -157,15 +157,15 @@ async def test_granted_once_holds_for_the_calls_of_the_turn():
     registry.enter_turn("t1")
     given = ExtraPermissions(write=("/o",))
     for write, asks in [("/o", True), ("/o/deeper", False)]:
-        deed = await registry.find("request_permissions").prepare(wish(write=[write]))
-        assert isinstance(deed.judge(), Ask) == asks
+        invocation = await registry.find("request_permissions").prepare(request(write=[write]))
+        assert isinstance(invocation.judge(), Ask) == asks
         answer = Decided(outcome="approved", permissions=given) if asks else None
-        done = await run(deed, Run(answer=answer))
+        done = await run(invocation, Run(answer=answer))
         assert json.loads(done.content)["permissions"] == {"file_system": {"write": [write]}}
         registry.enter_turn("t1")
     registry.enter_turn("t2")
-    deed = await registry.find("request_permissions").prepare(wish(write=["/o"]))
-    assert isinstance(deed.judge(), Ask)
+    invocation = await registry.find("request_permissions").prepare(request(write=["/o"]))
+    assert isinstance(invocation.judge(), Ask)
 
 
 @pytest.mark.parametrize(
@@ -174,16 +174,16 @@ async def test_granted_once_holds_for_the_calls_of_the_turn():
 async def test_where_nobody_would_be_asked_the_answer_is_nothing(site):
     tool = RequestPermissionsTool(site)
     assert tool.describe(MODEL) is None
-    deed: Any = await tool.prepare(wish(write=["/o"]))
-    assert deed.judge() == Run()
-    done = await run(deed, Run())
+    invocation: Any = await tool.prepare(request(write=["/o"]))
+    assert invocation.judge() == Run()
+    done = await run(invocation, Run())
     assert json.loads(done.content) == {"permissions": {}, "scope": "turn"}
 
 
 async def test_a_locked_role_is_given_nothing():
     tool = RequestPermissionsTool(site_of(locked=True))
     assert tool.describe(MODEL) is None
-    assert (await tool.prepare(wish(write=["/o"]))).judge() == Refuse(reason=ROLE_LOCKED)
+    assert (await tool.prepare(request(write=["/o"]))).judge() == Refuse(reason=ROLE_LOCKED)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ async def test_a_locked_role_is_given_nothing():
 async def test_what_cannot_be_given_cannot_be_asked_for(asked, text):
     tool = RequestPermissionsTool(site_of(hidden=("/state/run",)))
     with pytest.raises(ToolFailed, match=text):
-        await tool.prepare(wish(**asked))
+        await tool.prepare(request(**asked))
 
 
 # --- patches ----------------------------------------------------------------------------------
@@ -215,22 +215,22 @@ async def test_a_patch_outside_writes_what_was_approved_and_nothing_else(tmp_pat
     inside.mkdir()
     outside.mkdir()
     (inside / "way").symlink_to(outside)
-    deed: Any = await ApplyPatchTool(site_of(inside)).prepare(patch_of("way/new"))
-    ask = deed.judge()
+    invocation: Any = await ApplyPatchTool(site_of(inside)).prepare(patch_of("way/new"))
+    ask = invocation.judge()
     assert isinstance(ask, Ask)
-    proposal = deed.propose(ask)
+    proposal = invocation.propose(ask)
     assert isinstance(proposal.action, PatchAction)
     assert proposal.action.files == (f"{outside}/new",)
     assert proposal.keys == (f'{{"path":"{outside}/new","tool":"apply_patch"}}',)
     answer = Decided(outcome="approved")
     (inside / "way").unlink()
     (inside / "way").symlink_to(tmp_path)  # leads elsewhere by the time of the answer
-    refused = await run(deed, msgspec.structs.replace(ask.then, answer=answer))
+    refused = await run(invocation, msgspec.structs.replace(ask.then, answer=answer))
     assert refused.status == "failed"
     assert not (tmp_path / "new").exists()
     (inside / "way").unlink()
     (inside / "way").symlink_to(outside)
-    done = await run(deed, msgspec.structs.replace(ask.then, answer=answer))
+    done = await run(invocation, msgspec.structs.replace(ask.then, answer=answer))
     assert done.status == "completed"
     assert (outside / "new").read_text() == "one\n"
 
@@ -241,8 +241,8 @@ async def test_a_granted_path_needs_no_yes_for_a_patch(tmp_path):
     assert isinstance((await tool.prepare(patch_of(tmp_path / "a"))).judge(), Ask)
     site.granted.add(ExtraPermissions(write=(str(tmp_path),)), for_turn=False)
     assert (await tool.prepare(patch_of(tmp_path / "a"))).judge() == Run()
-    deed: Any = await tool.prepare(patch_of(tmp_path / ".git" / "config"))
-    assert isinstance(deed.judge(), Ask)
+    invocation: Any = await tool.prepare(patch_of(tmp_path / ".git" / "config"))
+    assert isinstance(invocation.judge(), Ask)
 
 
 async def test_a_patch_where_the_run_lives_is_not_even_asked_about(tmp_path):

@@ -98,7 +98,7 @@ ESCALATED = call(
 )  # fmt: skip
 
 
-async def test_a_wish_to_leave_shows_the_command_and_runs_outside_when_approved(autojump_clock):
+async def test_a_request_to_leave_shows_the_command_and_runs_outside_when_approved(autojump_clock):
     commands = Commands()
     questions, outputs, ends = await play_through(spec_of(), commands, [ESCALATED], [YES])
     action = questions[0].action
@@ -359,7 +359,7 @@ async def test_rules_that_cannot_be_read_are_asked_about_by_name(autojump_clock)
         ),
     ],
 )
-async def test_a_wish_that_does_not_fit_is_told_in_words(autojump_clock, arguments, text):
+async def test_a_request_that_does_not_fit_is_told_in_words(autojump_clock, arguments, text):
     commands = Commands()
     _, outputs, _ = await play_through(spec_of(), commands, [call(cmd="ls", **arguments)])
     assert outputs == [text]
@@ -386,8 +386,8 @@ def test_models_are_offered_to_ask_exactly_where_somebody_could_answer(spec, off
     told = ExecCommandTool(ToolContext(CurrentSpec(spec), Commands())).describe(MODEL)
     properties = json.loads(told.parameters)["properties"]
     assert list(properties) == sorted(properties)
-    wishes = {"sandbox_permissions", "additional_permissions", "justification", "prefix_rule"}
-    assert wishes & set(properties) == (wishes if offered else set())
+    options = {"sandbox_permissions", "additional_permissions", "justification", "prefix_rule"}
+    assert options & set(properties) == (options if offered else set())
     if offered:
         assert properties["sandbox_permissions"]["enum"] == [
             "use_default", "require_escalated", "with_additional_permissions",

@@ -263,7 +263,7 @@ async def test_only_the_worker_of_an_item_can_report_and_its_result_stays_as_wri
     assert "only the worker" in await refusal("report_agent_job_result", arguments)
     spec = msgspec.structs.replace(SPEC, job="j")
     tool = registry_of(spec).find("report_agent_job_result")
-    deed = await tool.prepare(call("report_agent_job_result", arguments))
-    assert deed.detail.argument == "i"
+    invocation = await tool.prepare(call("report_agent_job_result", arguments))
+    assert invocation.detail.argument == "i"
     report = job_report(msgspec.json.decode(arguments, type=ReportArguments))
     assert report == ReportJobResult(job_id="j", item_id="i", result=b'{"a" : 1.50}', stop=True)

@@ -54,7 +54,7 @@ async def reply_to(play, reply, *, count=1):
     return asked.request
 
 
-def letter(name, kind="message", author="/root/a", content="news", *, trigger=False):
+def mail_op(name, kind="message", author="/root/a", content="news", *, trigger=False):
     return Deliver(
         mail=Mail(
             mail_id=name, author=author, recipient="/root", content=content, kind=kind,
@@ -262,7 +262,7 @@ async def test_a_wait_ends_at_once_when_something_lies_unread(autojump_clock, wo
         if words:
             await play.supervisor.send_text("and this", input_id="more")
         else:
-            await play.supervisor.send_op(letter("m"))
+            await play.supervisor.send_op(mail_op("m"))
         request = await reply_to(play, Waited(timed_out=True, still_running=("/root/a",)))
         assert request == WaitFor(timeout_s=0.0)
         await play.supervisor.wait_turns()
@@ -271,12 +271,12 @@ async def test_a_wait_ends_at_once_when_something_lies_unread(autojump_clock, wo
     assert answer.get("unread_messages", 0) == (0 if words else 1)
 
 
-async def test_a_letter_wakes_a_waiting_agent_which_then_asks_how_things_stand(autojump_clock):
+async def test_a_mail_wakes_a_waiting_agent_which_then_asks_how_things_stand(autojump_clock):
     async with stage_of(call("wait_agent", timeout_ms=600000)) as play:
         await play.supervisor.send_text("go")
         await play.supervisor.wait_for(RequestSent)
         await trio.sleep(50)
-        await play.supervisor.send_op(letter("m", "final_answer", content="42"))
+        await play.supervisor.send_op(mail_op("m", "final_answer", content="42"))
         reply = Waited(timed_out=False, finished=(ENDED,), mail=1)
         assert await reply_to(play, reply, count=2) == WaitFor(timeout_s=0.0)
         await play.supervisor.wait_turns()
@@ -292,9 +292,9 @@ async def test_a_wait_for_all_is_not_ended_by_the_first_final_answer(autojump_cl
     async with stage_of(step) as play:
         await play.supervisor.send_text("go")
         await play.supervisor.wait_for(RequestSent)
-        await play.supervisor.send_op(letter("m", "final_answer"))
+        await play.supervisor.send_op(mail_op("m", "final_answer"))
         await trio.sleep(50)
         assert len(play.supervisor.events_of(RequestSent)) == 1
-        await play.supervisor.send_op(letter("n"))  # but a message may be a question to us
+        await play.supervisor.send_op(mail_op("n"))  # but a message may be a question to us
         await reply_to(play, Waited(timed_out=False), count=2)
         await play.supervisor.wait_turns()

@@ -160,16 +160,18 @@ async def test_a_patch_in_the_workspace_runs_and_one_outside_is_refused(tmp_path
         ("a/b.txt", True), (".git/config", False), ("/etc/x", False), ("link/x", False),
         ("../x", False),
     ]:  # fmt: skip
-        deed = await ApplyPatchTool(site).prepare(patch_of(f"*** Add File: {path}", "+one"))
-        assert isinstance(deed.judge(), Run) == allowed, path
+        invocation = await ApplyPatchTool(site).prepare(patch_of(f"*** Add File: {path}", "+one"))
+        assert isinstance(invocation.judge(), Run) == allowed, path
 
 
 @pytest.mark.parametrize(("sandbox", "stack"), [(ReadOnly(), "bwrap"), (WorkspaceWrite(), "none")])
 async def test_a_patch_that_no_sandbox_would_allow_never_runs_unasked(tmp_path, sandbox, stack):
     site = make_site(tmp_path, sandbox, stack=stack, approval="never")
-    deed = await ApplyPatchTool(site).prepare(patch_of("*** Add File: a", "+one"))
-    assert isinstance(deed.judge(), Refuse)
-    outcome = await deed.run(Run(), lambda text: None)  # even if it were run, nothing is written
+    invocation = await ApplyPatchTool(site).prepare(patch_of("*** Add File: a", "+one"))
+    assert isinstance(invocation.judge(), Refuse)
+    outcome = await invocation.run(
+        Run(), lambda text: None
+    )  # even if it were run, nothing is written
     assert outcome.status == "failed"
     assert not [*tmp_path.iterdir()]
 
@@ -177,8 +179,8 @@ async def test_a_patch_that_no_sandbox_would_allow_never_runs_unasked(tmp_path, 
 async def test_a_file_changed_by_another_hand_is_a_conflict(tmp_path):
     site = make_site(tmp_path, WorkspaceWrite())
     tool = ApplyPatchTool(site)
-    deed = await tool.prepare(patch_of("*** Add File: a.txt", "+one"))
-    assert (await deed.run(Run(), lambda text: None)).status == "completed"
+    invocation = await tool.prepare(patch_of("*** Add File: a.txt", "+one"))
+    assert (await invocation.run(Run(), lambda text: None)).status == "completed"
     (tmp_path / "a.txt").write_text("other\n")
     with pytest.raises(ToolFailed, match="has changed since it was last seen"):
         await tool.prepare(patch_of("*** Update File: a.txt", "@@", "-other", "+mine"))
@@ -189,9 +191,9 @@ async def test_a_patch_written_as_a_command_is_a_patch(tmp_path):
     patch = patch_of("*** Add File: a.txt", "+one").input
     arguments = json.dumps({"cmd": f"cd sub && apply_patch <<'EOF'\n{patch}\nEOF"})
     call = FunctionCall(call_id="c", name="exec_command", arguments=arguments)
-    deed = await ExecCommandTool(site).prepare(call)
-    assert isinstance(deed.detail, PatchCall)
-    assert deed.detail.changes[0].path == str(tmp_path / "sub/a.txt")
+    invocation = await ExecCommandTool(site).prepare(call)
+    assert isinstance(invocation.detail, PatchCall)
+    assert invocation.detail.changes[0].path == str(tmp_path / "sub/a.txt")
     bare = FunctionCall(call_id="c", name="exec_command", arguments=json.dumps({"cmd": patch}))
     with pytest.raises(ToolFailed, match="patch detected without explicit call"):
         await ExecCommandTool(site).prepare(bare)
@@ -200,5 +202,5 @@ async def test_a_patch_written_as_a_command_is_a_patch(tmp_path):
 async def test_diffs_for_people_are_bounded(tmp_path):
     (tmp_path / "big.txt").write_text("x\n" * 200_000)
     site = make_site(tmp_path, WorkspaceWrite())
-    deed = await ApplyPatchTool(site).prepare(patch_of("*** Delete File: big.txt"))
-    assert len(deed.detail.changes[0].unified_diff) < 101_000
+    invocation = await ApplyPatchTool(site).prepare(patch_of("*** Delete File: big.txt"))
+    assert len(invocation.detail.changes[0].unified_diff) < 101_000

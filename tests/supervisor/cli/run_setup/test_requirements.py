@@ -157,7 +157,7 @@ def test_required_rules_join_those_of_a_saved_run_once(held):
         apply_requirements_to_saved(broken, requirements)
 
 
-def test_roles_of_a_saved_run_are_judged_anew_and_built_in_ones_stay(held):
+def test_roles_of_a_saved_run_are_judged_again_and_built_in_ones_stay(held):
     roles = Roles(known={
         "mine": Role(name="mine", approval="never", source="/a.toml"),
         "guardian": Role(name="guardian", approval="never"),

@@ -46,7 +46,7 @@ TEXTS = st.text(max_size=6).map(lambda text: text * 40 + "x")
 NOTE = "cut"
 
 
-def letter(text):
+def mail_item(text):
     return Message(role="assistant", content=(OutputText(text=text),), author="/root/a")
 
 
@@ -73,7 +73,7 @@ def responses(draw):
 
 OTHERS = st.one_of(
     TEXTS.map(lambda text: [text_message("user", text)]),
-    TEXTS.map(lambda text: [letter(text)]),
+    TEXTS.map(lambda text: [mail_item(text)]),
     st.just([turn_aborted_message()]),
     TEXTS.map(lambda text: [text_message("developer", text)]),
     st.just([text_message("user", guidance_text("deep", cwd="/w/deep"))]),

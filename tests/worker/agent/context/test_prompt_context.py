@@ -128,7 +128,7 @@ def test_a_locked_role_is_told_that_nothing_opens_its_sandbox():
     assert "locked in its sandbox for good" in text
 
 
-def test_a_letter_says_what_it_is_and_from_whom():
+def test_a_mail_says_what_it_is_and_from_whom():
     mail = Mail(mail_id="m", author="/root", recipient="/root/a", content="x\ny", kind="followup")
     text = "Message Type: NEW_TASK\nTask name: /root/a\nSender: /root\nPayload:\nx\ny"
     assert mail_message(mail) == Message(

@@ -109,13 +109,13 @@ def test_a_small_model_is_told_nothing_of_teams():
     assert context_items(CHILD, place=PLACE, model=SMALL, known=told)[0] == ()
 
 
-def test_on_the_chat_wire_a_letter_is_never_taken_for_the_models_own_words():
-    letter = Message(role="assistant", content=(OutputText(text="NEWS"),), author="/root/a")
+def test_on_the_chat_wire_a_mail_is_never_taken_for_the_models_own_words():
+    mail_item = Message(role="assistant", content=(OutputText(text="NEWS"),), author="/root/a")
     store = chat_request.ChatStore(
         EncodingContext(blobs_dir=Path("/nowhere"), model=MODEL),
         RequestHeadCache(chat_request.encode_head),
     )
-    for item in (letter, text_message("assistant", "mine")):
+    for item in (mail_item, text_message("assistant", "mine")):
         store.append(item)
     body = json.loads(b"".join(store.body(HeadKey(model=MODEL, instructions="I"), "agent")))
     assert [(one["role"], one["content"]) for one in body["messages"][1:]] == [

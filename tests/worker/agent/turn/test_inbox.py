@@ -1,4 +1,4 @@
-"""When words and letters are read, and what they start."""
+"""When words and mails are read, and what they start."""
 
 from swarm.mailbox.protocol.ops import Mail, TextInput, UserInput
 from swarm.worker.agent.turn.inbox import Inbox, TurnOpening
@@ -14,7 +14,7 @@ def mail_named(name, *, trigger=False):
     )
 
 
-def test_words_open_a_turn_that_bears_their_name_and_are_read_before_letters():
+def test_words_open_a_turn_that_bears_their_name_and_are_read_before_mails():
     inbox = Inbox()
     inbox.add_mail(mail_named("m"))
     assert inbox.next_opening() is None  # a mail without trigger starts nothing
@@ -36,7 +36,7 @@ def test_what_comes_twice_is_taken_once():
     assert not inbox.add_input(words("u"), running=False)  # also after it was read
 
 
-def test_a_letter_with_trigger_starts_a_turn():
+def test_a_mail_with_trigger_starts_a_turn():
     inbox = Inbox()
     inbox.add_mail(mail_named("m", trigger=True))
     assert inbox.next_opening() == TurnOpening(started_by="mail")

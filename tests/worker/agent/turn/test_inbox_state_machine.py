@@ -1,4 +1,4 @@
-"""The phases of a turn and the mail: whatever comes when, all is read once, in order, and a letter
+"""The phases of a turn and the mail: whatever comes when, all is read once, in order, and a mail
 never extends an answer that was shown."""
 
 import hypothesis.strategies as st
@@ -17,8 +17,8 @@ class Phases(RuleBasedStateMachine):
         self.inbox = Inbox()
         self.number = 0
         self.words: list[str] = []  # admitted, in order
-        self.letters: list[str] = []
-        self.wakers: set[str] = set()  # letters that start a turn
+        self.mails: list[str] = []
+        self.wakers: set[str] = set()  # mails that start a turn
         self.notices: list[str] = []
         self.read: list[str] = []  # of all three kinds, as they were drained
         self.continue_inputs: list[str] = []  # to go on, that no turn has fulfilled
@@ -32,7 +32,7 @@ class Phases(RuleBasedStateMachine):
 
     @property
     def unread_inputs(self) -> list[str]:
-        return [name for name in self.words + self.letters if name not in self.read]
+        return [name for name in self.words + self.mails if name not in self.read]
 
     # --- what comes --------------------------------------------------------------------------
 
@@ -45,21 +45,21 @@ class Phases(RuleBasedStateMachine):
         self.shown = False
 
     @rule()
-    def a_wish_to_go_on_comes(self) -> None:
-        wish = UserInput(input_id=self.name("g"), parts=())
-        assert self.inbox.add_input(wish, running=self.running)
+    def a_request_to_go_on_comes(self) -> None:
+        request = UserInput(input_id=self.name("g"), parts=())
+        assert self.inbox.add_input(request, running=self.running)
         if not self.running:
-            self.continue_inputs = [wish.input_id]
-        self.past.append(wish)
+            self.continue_inputs = [request.input_id]
+        self.past.append(request)
 
     @rule(wakes=st.booleans())
-    def a_letter_comes(self, wakes) -> None:
+    def a_mail_comes(self, wakes) -> None:
         mail = Mail(
             mail_id=self.name("m"), author="/root", recipient="/root/a", content="x",
             trigger_turn=wakes,
         )  # fmt: skip
         assert self.inbox.add_mail(mail)
-        self.letters.append(mail.mail_id)
+        self.mails.append(mail.mail_id)
         self.wakers |= {mail.mail_id} if wakes else set()
         self.past.append(mail)
 
@@ -145,7 +145,7 @@ class Phases(RuleBasedStateMachine):
     @invariant()
     def nothing_is_read_twice_and_each_kind_in_its_order(self) -> None:
         assert len(self.read) == len(set(self.read))
-        for kind in (self.words, self.letters, self.notices):
+        for kind in (self.words, self.mails, self.notices):
             of_kind = [name for name in self.read if name in kind]
             assert of_kind == kind[: len(of_kind)]
 

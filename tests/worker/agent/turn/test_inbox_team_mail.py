@@ -44,8 +44,8 @@ def commentary(text):
 
 
 def payloads(items):
-    letters = [item for item in items if isinstance(item, Message) and item.author is not None]
-    return [text_of(item.content).partition("Payload:\n")[2] for item in letters]
+    mails = [item for item in items if isinstance(item, Message) and item.author is not None]
+    return [text_of(item.content).partition("Payload:\n")[2] for item in mails]
 
 
 def open_team(replies):
@@ -58,7 +58,7 @@ async def reply_to(play, reply, count):
     return asked.request
 
 
-async def test_letters_are_read_once_in_order_under_their_own_ids(autojump_clock):
+async def test_mails_are_read_once_in_order_under_their_own_ids(autojump_clock):
     async with open_agent_harness(FAKE_AGENT_SPEC, [FINAL, FINAL]) as play:
         for name in ("m1", "m2", "m1", "m3"):
             await play.supervisor.send_op(deliver(name, name))
@@ -78,22 +78,22 @@ async def test_letters_are_read_once_in_order_under_their_own_ids(autojump_clock
     assert told == ["m1", "m2", "m3"]
 
 
-async def test_a_task_wakes_an_idle_agent_and_brings_older_letters_along(autojump_clock):
+async def test_a_task_wakes_an_idle_agent_and_brings_older_mails_along(autojump_clock):
     async with open_agent_harness(FAKE_AGENT_SPEC, [FINAL]) as play:
         await play.supervisor.send_op(deliver("old", "by the way"))
         await play.supervisor.send_op(deliver("task", "do it", kind="new_task", trigger=True))
         await play.supervisor.wait_turns()
     assert [event.started_by for event in play.supervisor.events_of(TurnStarted)] == ["mail"]
-    letters = [item for item in play.gateway.inputs[0] if isinstance(item, Message) and item.author]
-    assert text_of(letters[1].content) == (
+    mails = [item for item in play.gateway.inputs[0] if isinstance(item, Message) and item.author]
+    assert text_of(mails[1].content) == (
         "Message Type: NEW_TASK\nTask name: /root\nSender: /root/a\nPayload:\ndo it"
     )
-    assert payloads(letters) == ["by the way", "do it"]
-    assert {one.role for one in letters} == {"assistant"}
+    assert payloads(mails) == ["by the way", "do it"]
+    assert {one.role for one in mails} == {"assistant"}
 
 
 @pytest.mark.parametrize("item", [commentary("hm"), Reasoning(summary=("hm",))])
-async def test_a_waiting_letter_cuts_a_response_after_a_remark_or_a_thought(autojump_clock, item):
+async def test_a_waiting_mail_cuts_a_response_after_a_remark_or_a_thought(autojump_clock, item):
     reply = (2.0, done(item), 100.0, done(ANSWER), END)
     async with open_agent_harness(FAKE_AGENT_SPEC, [reply, FINAL]) as play:
         started = trio.current_time()
@@ -109,7 +109,7 @@ async def test_a_waiting_letter_cuts_a_response_after_a_remark_or_a_thought(auto
     assert payloads(second) == ["news"]
 
 
-async def test_a_response_without_waiting_letters_is_never_cut(autojump_clock):
+async def test_a_response_without_waiting_mails_is_never_cut(autojump_clock):
     reply = (done(commentary("hm")), 5.0, done(ANSWER), END)
     async with open_agent_harness(FAKE_AGENT_SPEC, [reply]) as play:
         await play.supervisor.send_text("go")
@@ -118,7 +118,7 @@ async def test_a_response_without_waiting_letters_is_never_cut(autojump_clock):
     assert len(play.gateway.requests) == 1
 
 
-async def test_letters_that_come_while_a_tool_runs_join_the_next_request(autojump_clock):
+async def test_mails_that_come_while_a_tool_runs_join_the_next_request(autojump_clock):
     tool = FakeTool("slow", FakeToolBehavior(seconds=5))
     async with open_agent_harness(
         FAKE_AGENT_SPEC, [(call("slow"), END), FINAL], tools=[tool]
@@ -132,7 +132,7 @@ async def test_letters_that_come_while_a_tool_runs_join_the_next_request(autojum
 
 
 @pytest.mark.parametrize("trigger", [False, True])
-async def test_a_shown_answer_is_not_extended_by_a_later_letter(autojump_clock, trigger):
+async def test_a_shown_answer_is_not_extended_by_a_later_mail(autojump_clock, trigger):
     reply = (done(ANSWER), 5.0, END)
     async with open_agent_harness(FAKE_AGENT_SPEC, [reply, FINAL]) as play:
         await play.supervisor.send_text("go")

@@ -116,7 +116,7 @@ async def test_two_calls_with_one_id_are_told_apart(autojump_clock):
     assert sorted(begun) == sorted(ended) == ["c", "c-2", "c-3", "call-2"]
 
 
-async def test_a_server_that_counts_its_calls_anew_in_each_response_is_told_them_apart(
+async def test_a_server_that_counts_its_calls_again_in_each_response_is_told_them_apart(
     autojump_clock,
 ):
     look, (first, again) = FakeTool("look"), ("call_0", "call_0-2")
