@@ -5,7 +5,8 @@ at SIGTERM, one JSON object with what it saw to PORT-FILE.seen.
 
 Modes: `tools` calls exec_command `true` TURNS times, then answers; `answer` answers at once;
 `prefix` as `tools`, but it counts tokens, answers a request for a summary, and compares each input
-with the one before; `hang` never answers; `stream` sends 30 chunks a second until it is ended.
+with the one before; `siblings` as `answer`, but it compares the first requests of children with
+each other; `hang` never answers; `stream` sends 30 chunks a second until it is ended.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 SUMMARY_WANTED = b"The conversation is about to be replaced by a summary"
+OF_A_CHILD = b"<spawned_agent_context>"
 
 
 def event(kind: str, **fields: Any) -> bytes:
@@ -92,7 +94,7 @@ class Prefixes:
         self.told = {"requests": 0, "input_bytes": 0, "reusable_bytes": 0, "breaks": 0, "heads": 0}
 
     def note(self, body: bytes) -> None:
-        start, end = body.index(b'"input":[') + 9, body.rindex(b'],"tools":')
+        start, end = body.index(b'"input":[') + 9, body.rindex(b'],"prompt_cache_key":')
         given = body[start:end]
         whole = given.startswith(self.before)
         same = len(self.before) if whole else common_prefix_bytes(given, self.before)
@@ -103,6 +105,24 @@ class Prefixes:
         self.told["reusable_bytes"] += same
         self.told["breaks"] += not whole
         self.told["heads"] = len(self.heads)
+
+
+class Siblings:
+    """How much of each child's first request is that of the child before, from its first byte."""
+
+    def __init__(self) -> None:
+        self.before = b""
+        self.told = {"requests": 0, "bytes": 0, "least_share": 1.0}
+
+    def note(self, body: bytes) -> None:
+        if OF_A_CHILD not in body:
+            return
+        if self.before:
+            share = common_prefix_bytes(body, self.before) / len(body)
+            self.told["least_share"] = min(self.told["least_share"], share)
+        self.before = body
+        self.told["requests"] += 1
+        self.told["bytes"] = len(body)
 
 
 def _nth(command: str, number: int) -> str:
@@ -117,7 +137,7 @@ class BenchModelServer:
         self.last = chunked(message(turns, "done")) + b"0\r\n\r\n"
         self.requests_of: dict[bytes, int] = {}
         self.seen: list[dict[str, Any]] = []
-        self.prefixes = Prefixes()
+        self.prefixes, self.siblings = Prefixes(), Siblings()
         self.command = command
         self.first_byte: float | None = None
         self.first_body = b""
@@ -151,6 +171,8 @@ class BenchModelServer:
             writer.write(self.counted(number, body))
             self.note(who, number, began, len(body))
             return
+        if self.mode == "siblings":
+            self.siblings.note(body)
         if self.mode == "stream":
             self.note(who, number, began, len(body))
             await self.stream(writer)
@@ -214,6 +236,7 @@ async def serve_until_told(server: BenchModelServer, port_file: Path) -> None:
         "first_texts": texts_bytes(json.loads(server.first_body or b"null")),
         "requests": server.seen,
         "prefix": server.prefixes.told,
+        "siblings": server.siblings.told,
     }
     Path(f"{port_file}.seen").write_text(json.dumps(seen))  # noqa: ASYNC240  at its end, alone
 

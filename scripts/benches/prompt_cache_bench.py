@@ -1,7 +1,9 @@
-"""How much of what is sent could be read from a prompt cache: over 200 requests of one turn.
+"""How much of what is sent could be read from a prompt cache: over 200 requests of one turn, and
+by siblings of a fan-out.
 
 The server compares the raw bytes of each request's input with those of the one before it, as a
-provider's prefix cache does; tools and instructions must be the same bytes throughout.
+provider's prefix cache does; tools and instructions must be the same bytes throughout. Of siblings
+it compares the whole first requests.
 """
 
 import tempfile
@@ -14,6 +16,8 @@ from measurements import Row
 REQUESTS = 200
 COMMAND = "seq 1"  # to 400 and more: 1.5 KB of output a call, each another one
 LIMIT_TOKENS = 60_000  # of the second run: several compactions
+SIBLINGS = 8
+MOST_OWN = 5.0  # percent of a sibling's first request
 
 
 def measure(*, quick: bool) -> Iterator[Row]:
@@ -22,6 +26,7 @@ def measure(*, quick: bool) -> Iterator[Row]:
     yield from _one_run(requests, "", most_again=2 * 200 / requests)
     limit = LIMIT_TOKENS // 3 if quick else LIMIT_TOKENS
     yield from _one_run(requests, f"model_auto_compact_token_limit={limit}", most_again=None)
+    yield from _siblings()
 
 
 def _one_run(requests: int, setting: str, *, most_again: float | None) -> Iterator[Row]:
@@ -50,3 +55,29 @@ def _one_run(requests: int, setting: str, *, most_again: float | None) -> Iterat
               100 * again / seen["input_bytes"], most_again, "%")  # fmt: skip
     yield Row("  requests whose beginning was another one", seen["breaks"], compactions, "")
     yield Row("  different heads (instructions, tools)", seen["heads"], 1, "")
+
+
+def _siblings() -> Iterator[Row]:
+    with (
+        model_server("siblings") as server,
+        swarm_home(server.url) as environment,
+        tempfile.TemporaryDirectory() as cwd,
+    ):
+        folder = Path(cwd)
+        for number in range(SIBLINGS):
+            (folder / f"part{number}").mkdir()
+        (folder / "AGENTS.md").write_text("Use tabs.\n")
+        (folder / "task.md").write_text(
+            "---\nfan_out:\n  each: {dirs: 'part*'}\n  prompt: 'What is {item} for?'\n---\nJoin.\n"
+        )
+        words = ("run", "task.md", "-s", "danger-full-access", "--plain")
+        done = run_swarm(environment, *words, cwd=cwd)
+        if done.returncode:
+            raise RuntimeError(done.stderr[-2000:])
+        seen = server.seen()["siblings"]
+    if seen["requests"] != SIBLINGS:
+        raise RuntimeError(f"{seen['requests']} first requests of {SIBLINGS} siblings")
+    own = 100 * (1 - seen["least_share"])
+    yield Row(f"first requests of {SIBLINGS} siblings: shared with the one before",
+              100 - own, None, "%")  # fmt: skip
+    yield Row(f"  not shared of {seen['bytes'] / 1e3:.1f} KB", own, MOST_OWN, "%")
