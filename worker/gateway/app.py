@@ -302,7 +302,8 @@ async def _open_unrecorded(
     match choice.model.wire:
         case "responses" | "chat" | "messages":
             async with open_http(provider.base_url) as client:
-                yield with_retries(HttpSource(client, provider, dependencies.keys, new_short_id))
+                keys, warn = dependencies.keys, dependencies.warn
+                yield with_retries(HttpSource(client, provider, keys, new_short_id, warn))
         case "scripted":
             from .answer_script import load_script  # imported late: only this needs yaml
             from .scripted_source import ScriptedSource

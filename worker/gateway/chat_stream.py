@@ -66,6 +66,7 @@ class _Choice(msgspec.Struct):
 
 class _Chunk(msgspec.Struct):
     id: str | None = None
+    model: msgspec.Raw = msgspec.Raw(b"null")  # not part of the answer: decoded separately
     choices: tuple[_Choice, ...] | None = None
     usage: msgspec.Raw = msgspec.Raw(b"null")  # not part of the answer: decoded separately
     error: ErrorFields | str | None = None
@@ -110,6 +111,7 @@ class ChatStream(WireStream[_Chunk]):
             raise self._failed(ErrorFields(message=error) if isinstance(error, str) else error)
         self._usage = read_usage(chunk.usage) or self._usage
         self._response_id = self._response_id or read.identifier(chunk.id or "")
+        self._note_model(chunk.model)
         for choice in chunk.choices or ():
             if choice.index:
                 raise UnreadableEvent("it holds another answer than the one that was asked for")

@@ -4,7 +4,7 @@ It tries once and reports exactly what failed; retry_policy.py decides about ano
 text contains anything that could hold a key (headers, query).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from time import time
 
@@ -15,6 +15,7 @@ from swarm.mailbox.protocol.sampling import ToolSpec
 from swarm.mailbox.protocol.spec import ProviderSpec
 from swarm.mailbox.trained_tool_names import TRAINED_TOOL_NAMES
 
+from .answering_models import AnsweringModels
 from .backend import (
     AnyResponseEvent,
     AttemptEvents,
@@ -97,14 +98,24 @@ def auth_headers(provider: ProviderSpec, keys: Mapping[str, str]) -> dict[str, s
     return headers
 
 
+def _warn_nobody(text: str) -> None:
+    """For a server that is the run's own."""
+
+
 class HttpSource:
-    """One provider behind one HTTP client."""
+    """One provider behind one HTTP client. `warn` is told when another model answers."""
 
     def __init__(
-        self, client: HttpClient, provider: ProviderSpec, keys: ProviderKeys, new_id: NewId
+        self,
+        client: HttpClient,
+        provider: ProviderSpec,
+        keys: ProviderKeys,
+        new_id: NewId,
+        warn: Callable[[str], None] = _warn_nobody,
     ) -> None:
         self._client, self._provider, self._new_id = client, provider, new_id
         self._urls, self._keys = provider_urls(provider), keys
+        self._answering = AnsweringModels(provider, warn)
         self._origin = FailureOrigin(
             provider=provider.name or provider.id,
             url=self._urls.shown,
@@ -209,6 +220,8 @@ class HttpSource:
             if error.failure.kind == "stream_disconnected" and not splitter.events_seen:
                 raise SampleError(self._no_stream(reply, preview)) from error
             raise
+        finally:
+            self._answering.note(request.model.slug, stream.served_model)
 
     async def _read_compacted(
         self, reply: HttpReply, request: RenderedRequest, begun: float

@@ -41,6 +41,7 @@ _DELTAS: dict[str, dict[str, str | None]] = {
 
 class _MessageStart(msgspec.Struct):
     id: str | None = None
+    model: msgspec.Raw = msgspec.Raw(b"null")  # not part of the answer: decoded separately
     usage: msgspec.Raw = msgspec.Raw(b"null")
 
 
@@ -129,6 +130,7 @@ class MessagesStream(WireStream[_Event]):
             raise UnreadableEvent("a message begins within another one")
         start = read.event.message or _MessageStart()
         self._response_id = read.identifier(start.id or "")
+        self._note_model(start.model)
         self._usage.add(start.usage)
 
     def _take_message_delta(self, read: DecodedEvent[_Event]) -> None:

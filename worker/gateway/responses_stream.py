@@ -65,6 +65,7 @@ class _Incomplete(msgspec.Struct):
 
 class _Response(msgspec.Struct):
     id: str | None = None
+    model: msgspec.Raw = msgspec.Raw(b"null")  # not part of the answer: decoded separately
     usage: msgspec.Raw = msgspec.Raw(b"null")  # not part of the answer: decoded separately
     end_turn: bool | None = None
     error: ErrorFields | None = None
@@ -168,6 +169,7 @@ class ResponsesStream(WireStream[_Event]):
         if read.has_halves:
             raise UnreadableEvent("half a character stands alone")
         response = read.event.response or _Response()
+        self._note_model(response.model)
         if not self._items_done:  # some servers send their items only here
             for raw in _read_items(response.output):
                 self._complete_item(_read_item(raw) or _Item(), raw)

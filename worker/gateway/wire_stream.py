@@ -44,6 +44,7 @@ class _Typed(msgspec.Struct):
 
 
 _decode_type = msgspec.json.Decoder(_Typed).decode
+_decode_name = msgspec.json.Decoder(str).decode
 
 
 class WireStream(ABC, Generic[Event_co]):
@@ -71,6 +72,7 @@ class WireStream(ABC, Generic[Event_co]):
         self._events: list[AnyResponseEvent] = []  # of the current call
         self._content_events = 0
         self._items_done = 0
+        self.served_model = ""  # the server's own name of the model that answers; "" if none came
         self.finished = False
 
     @property
@@ -127,6 +129,14 @@ class WireStream(ABC, Generic[Event_co]):
     @abstractmethod
     def _end(self) -> None:
         """The stream has ended. Raises UnreadableEvent and SampleError."""
+
+    def _note_model(self, name: msgspec.Raw) -> None:
+        """A name of the model came. It is no part of the answer: an odd one is passed over."""
+        if not self.served_model:
+            try:
+                self.served_model = _decode_name(name)
+            except msgspec.DecodeError:
+                return
 
     # --- what handlers emit ------------------------------------------------------------------
 
