@@ -32,7 +32,7 @@ from .backend import (
 from .fetch import FetchFailed, fetch_weights
 from .http_client import HttpClient
 from .http_source import HttpSource
-from .local_model import LocalModelPlan, LocalModelServer, available_memory_bytes
+from .local_model import LocalModelServer, available_memory_bytes
 from .provider_keys import ProviderKeys
 from .rate_limiter import RateLimiter
 from .retry_policy import RetryingBackend
@@ -191,14 +191,17 @@ class LocalBackend:
     async def sample(self, request: RenderedRequest) -> ResponseEvents:
         """Answer once. Closing the generator ends the work at the next token."""
         server = self._server
-        plan: LocalModelPlan | None = None
-        if not server.is_running:
-            plan = server.plan()
-            yield RequestWaiting(reason=plan.describe(), delay_s=0.0)
-            await server.start(plan)
+        if not server.is_loaded:
+            loading = server.start(server.plan())
+            notice = loading.plan.describe()
+            while not loading.has_ended:
+                yield RequestWaiting(reason=notice, delay_s=0.0)
+                notice = await loading.wait_progress() or notice
+            await loading.wait_ended()
         answered = False
         async with server.requests:
-            await server.start(plan or server.plan())
+            if not server.is_loaded:  # it has ended while this request waited for its slot
+                await server.start(server.plan()).wait_ended()
             try:
                 async with aclosing(self._requests.sample(request)) as events:
                     async for event in events:

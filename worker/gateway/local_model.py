@@ -19,6 +19,7 @@ from swarm.mailbox.protocol.sampling import ModelInfo
 from .backend import Failure, SampleError
 from .gguf_header import GgufHeader, NotAModelFile, read_gguf_header
 from .model_server import FAILED, READY, ModelServerOrder
+from .server_memory import resident_bytes
 from .weights import find_weights, known_weights
 
 _SLOTS = 2  # requests that are answered side by side
@@ -28,6 +29,7 @@ _SPARE_BYTES = 256 << 20  # that must stay free beside the model
 _LOG_REASON = "error loading model:"
 _DEATH_S = 1.0  # a process that ends closes its connections first
 _GIVE_UP_AFTER = 3  # ends of the process in a row without one answer
+_PROGRESS_S = 1.0  # between two looks at a model that is being loaded
 _MEMORY_FILE = Path("/proc/meminfo")
 
 
@@ -46,6 +48,37 @@ class LocalModelPlan(Value):
             f"loading {self.path.name}: about {size:.1f} GB of memory, "
             f"{self.slots} × {self.context_tokens} tokens"
         )
+
+
+class ModelLoading:
+    """One start of the process. Requests share it, and a request that is cancelled ends none."""
+
+    def __init__(self, plan: LocalModelPlan) -> None:
+        self.plan = plan
+        self.pid = 0
+        self.failure: Failure | None = None
+        self._ended = trio.Event()
+
+    @property
+    def has_ended(self) -> bool:
+        return self._ended.is_set()
+
+    def end(self) -> None:
+        """The model is loaded, or `failure` says why it is not."""
+        self._ended.set()
+
+    async def wait_ended(self) -> None:
+        """Raises SampleError if the model could not be loaded."""
+        await self._ended.wait()
+        if self.failure is not None:
+            raise SampleError(self.failure)
+
+    async def wait_progress(self) -> str:
+        """What is loaded by now, a while later or at the end; "" before the first tenth."""
+        with trio.move_on_after(_PROGRESS_S):
+            await self._ended.wait()
+        tenths = min(9, 10 * resident_bytes(self.pid) // max(1, self.plan.memory_bytes))
+        return f"loading {self.plan.path.name}: {tenths}0 %" if tenths else ""
 
 
 def plan_local_model(
@@ -98,9 +131,10 @@ class LocalModelServer:
         self.key = secrets.token_hex(16)
         self._entry = known_weights(model.slug, additions)
         self._process: trio.Process | None = None
-        self._starting = trio.Lock()
+        self._loading: ModelLoading | None = None
         self._plan: LocalModelPlan | None = None
         self._log = b""
+        self._is_stopped = False  # from here: its exit code says nothing
         self._ends = 0  # of the process, since it last answered
         self.requests = trio.CapacityLimiter(_SLOTS)
         self._last_used = trio.current_time()
@@ -108,6 +142,10 @@ class LocalModelServer:
     @property
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def is_loaded(self) -> bool:
+        return self.is_running and self._loading is not None and self._loading.has_ended
 
     def plan(self) -> LocalModelPlan:
         """What will be loaded. Raises SampleError: no file, a damaged one, or too little memory."""
@@ -129,21 +167,36 @@ class LocalModelServer:
             available_bytes=available_memory_bytes(),
         )
 
-    async def start(self, plan: LocalModelPlan) -> None:
-        """Start the process and wait until the model is loaded; at once if it runs already.
+    def start(self, plan: LocalModelPlan) -> ModelLoading:
+        """Start the process; the start that is under way or has succeeded if there is one.
 
-        Raises SampleError with the library's reason.
+        Raises SampleError: it has ended too often without an answer.
         """
-        async with self._starting:
-            self._last_used = trio.current_time()
-            if self.is_running:
-                return
-            if self._ends >= _GIVE_UP_AFTER:
-                raise _unusable(self._failure_text("it ended several times without an answer"))
-            self._ends += 1
-            await self._launch(plan)
+        self._last_used = trio.current_time()
+        if self._loading is not None and (self.is_running or not self._loading.has_ended):
+            return self._loading
+        if self._ends >= _GIVE_UP_AFTER:
+            died = self.death_reason()
+            why = "it ended several times without an answer" + (f"; {died}" if died else "")
+            raise _unusable(self._failure_text(why))
+        self._ends += 1
+        self._loading = ModelLoading(plan)
+        self._nursery.start_soon(self._load, self._loading)
+        return self._loading
 
-    async def _launch(self, plan: LocalModelPlan) -> None:
+    async def _load(self, loading: ModelLoading) -> None:
+        try:
+            await self._launch(loading)
+        except SampleError as error:
+            loading.failure = error.failure
+        except OSError as error:  # no memory or no process left, for example
+            text = f"the process of the model could not be started: {error}"
+            loading.failure = Failure(kind="no_provider", message=text)
+        finally:
+            loading.end()
+
+    async def _launch(self, loading: ModelLoading) -> None:
+        plan = loading.plan
         await trio.Path(self.socket).unlink(missing_ok=True)
         order = ModelServerOrder(
             model=str(plan.path),
@@ -152,13 +205,13 @@ class LocalModelServer:
             slots=plan.slots,
             context_tokens=plan.context_tokens,
         )
-        self._log, self._plan = b"", plan
+        self._log, self._plan, self._is_stopped = b"", plan, False
         process = await trio.lowlevel.open_process(
             [sys.executable, "-P", "-m", "swarm.worker.gateway.model_server"],
             stdin=-1, stdout=-1, stderr=-1,
         )  # fmt: skip
         assert process.stdin is not None
-        self._process = process
+        self._process, loading.pid = process, process.pid
         self._nursery.start_soon(self._read_log, process)
         self.requests.total_tokens = plan.slots
         said = ""
@@ -166,8 +219,10 @@ class LocalModelServer:
             await process.stdin.send_all(msgspec.json.encode(order) + b"\n")
             said = await _first_line(process)
         if said != READY:
+            reported = said.removeprefix(FAILED).strip() or await self.wait_death_reason()
             await self.stop()
-            raise _unusable(self._failure_text(said.removeprefix(FAILED).strip()))
+            late = f"not loaded within {_LOAD_LIMIT_S:g} s"
+            raise _unusable(self._failure_text(reported or late))
         self._nursery.start_soon(self._end_when_idle, process)
 
     async def _read_log(self, process: trio.Process) -> None:
@@ -181,7 +236,7 @@ class LocalModelServer:
         while keep_s > 0 and process.poll() is None:
             idle_s = trio.current_time() - self._last_used
             if self.requests.borrowed_tokens == 0 and idle_s >= keep_s:
-                self._ends = 0
+                self._ends, self._loading = 0, None
                 await self.stop()
                 return
             await trio.sleep(max(1.0, keep_s - idle_s))
@@ -197,6 +252,7 @@ class LocalModelServer:
         process = self._process
         if process is None:
             return
+        self._is_stopped = self._is_stopped or process.poll() is None
         process.kill()
         with trio.CancelScope(shield=True), trio.move_on_after(10.0):
             await process.wait()
@@ -209,8 +265,8 @@ class LocalModelServer:
         return self.death_reason()
 
     def death_reason(self) -> str | None:
-        """Why the process is gone, in words; None while it runs."""
-        if self._process is None or self.is_running:
+        """Why the process is gone, in words; None while it runs, or if it was stopped from here."""
+        if self._process is None or self.is_running or self._is_stopped:
             return None
         code = self._process.returncode or 0
         how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
@@ -218,12 +274,9 @@ class LocalModelServer:
         return f"the process of the model {how}{hint}"
 
     def _failure_text(self, reported: str) -> str:
-        log = self._log.decode("utf-8", "replace")
-        died = self.death_reason() if self._process and self._process.returncode != 1 else None
-        reason = load_error(log)
-        why = reason or died or reported or f"not loaded within {_LOAD_LIMIT_S:g} s"
+        reason = load_error(self._log.decode("utf-8", "replace"))
         name = self._plan.path if self._plan is not None else self._model.slug
-        return f"the model file {name} could not be loaded: {why}. {_advice(reason)}"
+        return f"the model file {name} could not be loaded: {reason or reported}. {_advice(reason)}"
 
 
 def _advice(reason: str) -> str:

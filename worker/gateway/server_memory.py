@@ -23,7 +23,7 @@ def server_memory_bytes(base_url: str) -> int | None:
     if not owners:
         return None
     parents = {pid: _parent(pid) for pid in _pids()}
-    return sum(_resident_bytes(pid) for pid in parents if _is_below(pid, owners, parents))
+    return sum(resident_bytes(pid) for pid in parents if _is_below(pid, owners, parents))
 
 
 def child_memory_bytes() -> int:
@@ -31,7 +31,7 @@ def child_memory_bytes() -> int:
     own = os.getpid()
     parents = {pid: _parent(pid) for pid in _pids()}
     below = (pid for pid in parents if pid != own and _is_below(pid, {own}, parents))
-    return sum(map(_resident_bytes, below))
+    return sum(map(resident_bytes, below))
 
 
 def _is_here(host: str) -> bool:
@@ -80,7 +80,8 @@ def _is_below(pid: int, owners: set[int], parents: dict[int, int]) -> bool:
     return False
 
 
-def _resident_bytes(pid: int) -> int:
+def resident_bytes(pid: int) -> int:
+    """Resident memory of this process; 0 if there is none."""
     with suppress(OSError, ValueError, IndexError):
         pages = int((_PROC / str(pid) / "statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
