@@ -6,7 +6,8 @@ and others take a JSON schema as `response_format`) lets it write nothing else t
 the tool's form. The answer for the user is a call as well, of `finish`. So every response can be
 read. One short thought comes first: without it a small model calls before it has read the output.
 
-The answer is offered only after a call: a small model would answer what it has not looked up.
+The answer is offered only after a call: a small model would answer what it has not looked up. Nor
+is it offered right after an edit that failed: a small model would give up at the first word of it.
 Only the arguments that a tool requires are offered: each further one is a chance to be wrong.
 Commands, paths, texts and answers have a longest length, because a model that repeats itself would
 fill the whole response; what reaches it was cut, and is not used.
@@ -39,6 +40,7 @@ FINISH = "finish"
 _SUMMARY_CHARS = 300  # of a tool's description
 _SHOWN_CHARS = 400  # of a call that was cut
 _MOST_REPEATS = 2  # then the tool is not offered for one response
+_MOST_FAILED_EDITS = 2  # in a row, after which the answer is not offered
 _MOST_OUTPUTS = 20  # that are compared with a new one
 _THOUGHT_CHARS = 200
 _MOST_CHARS = {  # servers refuse grammars beyond 2,000
@@ -229,6 +231,7 @@ class ConstrainedChatStore(ChatStore):
         self._call = ""  # the latest one, whose output is awaited
         self._outputs: dict[str, str] = {}  # the latest output of each of the last calls
         self._has_looked = False  # it has made a call since the latest task
+        self._failed_edits = 0  # in a row, the latest call among them
         self._repeats = 0  # of the latest call, in a row, each with the same output
 
     def append(self, item: AnyItem) -> None:
@@ -240,6 +243,9 @@ class ConstrainedChatStore(ChatStore):
             self._call, self._has_looked = f"{item.name} {item.arguments}", True
         elif isinstance(item, Message) and item.role == "assistant" and item.author is None:
             self._has_looked = False  # an answer: the next message is another task
+        if isinstance(item, FunctionCallOutput):
+            is_failed_edit = item.success is False and self._call.startswith("edit_file ")
+            self._failed_edits = self._failed_edits + 1 if is_failed_edit else 0
         text = as_text(item, thought=self._thought)
         if isinstance(item, FunctionCallOutput) and isinstance(text, Message):
             text = self._marked_if_repeated(text)
@@ -282,8 +288,8 @@ class ConstrainedChatStore(ChatStore):
         return self.body(key, cache_key)
 
     def _closed_tool(self) -> str:
-        """What is not offered now: the answer before any call, or a tool that only repeats."""
-        if not self._has_looked:
+        """What is not offered: the answer before a call or after a failed edit, a repeated tool."""
+        if not self._has_looked or 0 < self._failed_edits <= _MOST_FAILED_EDITS:
             return FINISH
         return self._call.partition(" ")[0] if self._repeats >= _MOST_REPEATS else ""
 

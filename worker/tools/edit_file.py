@@ -5,7 +5,8 @@ stand there instead. The call becomes a patch of whole lines and takes the way o
 verified, judged, approved, watched, written.
 
 A small model that shall fix code changes its test instead, because that is where the failure was
-shown. So the first such changes of a test are held back, with the code that it tests.
+shown. So the first such changes of a test are held back, with the code that it tests. Where it
+copied that code and named the test, the code is changed.
 """
 
 import re
@@ -31,6 +32,7 @@ from .word_match import find_words, replace_words
 _SHOWN_CHARS = 2_000  # of the file, to a model that copied the text wrongly
 _REPEATED_SHARE = 0.6  # of a file's lines, from which a text without an old one is the whole file
 _MOST_HELD_BACK = 2  # changes of one test
+_SURE_CHARS = 10  # of a text that stands in the code that a test tests, and not in the test
 _MOST_TESTS = 100  # whose changes are counted
 _TEST_NAME = re.compile(r"test_.*|.*_test\.\w+|.*\.(?:test|spec)\.\w+")
 _IMPORTED = re.compile(r"^(?:from|import)\s+([\w.]+)", re.MULTILINE)
@@ -73,10 +75,17 @@ class EditFileTool(FunctionTool):
         edit = decode_arguments(call, EditFileArguments)
         if self._is_for_small_model:
             _refuse_placeholders(edit)
-        text = self._read(edit.path)
+        text, note = self._read(edit.path), ""
         if self._is_for_small_model and text is not None and _changes_test(text, edit):
-            self._hold_back(edit, text)
-        return _EditInvocation(self._context, write_patch(text, edit), find_removed_names(edit))
+            tested = self._tested_code(edit.path, text)
+            name = _place_of(edit, tested) if edit.old_text not in text else ""
+            if not name:
+                self._hold_back(edit, tested)
+            else:  # the test is what it was shown; what it copied is the code
+                note = f"old_text stands in {name}, not in {edit.path}: {name} was changed.\n"
+                edit, text = msgspec.structs.replace(edit, path=name), tested[name]
+        patch = write_patch(text, edit)
+        return _EditInvocation(self._context, patch, find_removed_names(edit), note)
 
     def _read(self, path: str) -> str | None:
         context = self._context
@@ -90,14 +99,8 @@ class EditFileTool(FunctionTool):
             raise ToolFailed(f"{path} is no text file: it cannot be edited, and holds no answer")
         return data.decode("utf-8", "replace")
 
-    def _hold_back(self, edit: EditFileArguments, text: str) -> None:
-        """Raises ToolFailed for the first changes of this test, and for a text of its code."""
-        tested = self._tested_code(edit.path, text)
-        if edit.old_text not in text and (name := _place_of(edit, tested)):
-            raise ToolFailed(
-                f"old_text stands in {name}, not in {edit.path}: make this call again with the "
-                f'path "{name}"'
-            )
+    def _hold_back(self, edit: EditFileArguments, tested: dict[str, str]) -> None:
+        """Raises ToolFailed for the first changes of this test, with the code that it tests."""
         times = self._held_back.get(edit.path, 0)
         if times >= _MOST_HELD_BACK or len(self._held_back) >= _MOST_TESTS:
             return
@@ -132,17 +135,24 @@ def _refuse_placeholders(edit: EditFileArguments) -> None:
 
 
 class _EditInvocation(PatchInvocation):
-    """A patch whose result tells which files still use a name that the edit took away."""
+    """A patch whose result tells which files still use a name that the edit took away.
 
-    def __init__(self, context: ToolContext, patch: str, removed: frozenset[str]) -> None:
+    Args:
+        note: Comes before the result of a patch that was written; "" if there is none.
+    """
+
+    def __init__(
+        self, context: ToolContext, patch: str, removed: frozenset[str], note: str
+    ) -> None:
         super().__init__(context, patch, context.spec.cwd)
-        self._removed = removed
+        self._removed, self._note = removed, note
 
     async def run(self, verdict: Run, listen: OnOutput) -> ToolResult:
         result = await super().run(verdict, listen)
-        if result.status != "completed" or not self._removed:
+        if result.status != "completed":
             return result
-        return result.framed(tail=await trio.to_thread.run_sync(self._describe_uses))
+        uses = await trio.to_thread.run_sync(self._describe_uses) if self._removed else ""
+        return result.framed(head=self._note, tail=uses)
 
     def _describe_uses(self) -> str:
         found: list[str] = []
@@ -169,7 +179,9 @@ def find_removed_names(edit: EditFileArguments) -> frozenset[str]:
 
 
 def _place_of(edit: EditFileArguments, texts: dict[str, str]) -> str:
-    """The file in which the old text stands; "" if there is none."""
+    """The file in which the old text stands; "" if there is none, or the text is too short."""
+    if len(edit.old_text.strip()) < _SURE_CHARS:
+        return ""
     for name, text in texts.items():
         with suppress(ToolFailed):
             _find(text, edit)

@@ -159,6 +159,24 @@ def test_an_answer_is_offered_only_after_a_call():
         assert is_offered(body_of(*items), "finish", answer="7") is may_finish
 
 
+def test_an_answer_is_withheld_after_each_of_two_failed_edits_and_no_longer():
+    def tried(number, *, success):
+        arguments = f'{{"path":"a.py","old_text":"{number}","new_text":"y"}}'
+        call = FunctionCall(call_id=f"c{number}", name="edit_file", arguments=arguments)
+        return call, FunctionCallOutput(call_id=f"c{number}", output="no", success=success)
+
+    task = text_message("user", "Do it")
+    failed = [item for number in range(3) for item in tried(number, success=False)]
+    for items, may_finish in [
+        (failed[:2], False),
+        (failed[:4], False),
+        (failed, True),
+        ([*failed[:2], *tried(7, success=True)], True),
+        ([*failed[:2], *tried(7, success=True), *tried(8, success=False)], False),
+    ]:
+        assert is_offered(body_of(task, *items), "finish", answer="7") is may_finish
+
+
 def test_a_search_without_a_result_says_what_to_try():
     call = FunctionCall(call_id="c", name="exec_command", arguments='{"cmd":"grep -n x a.py"}')
     output = FunctionCallOutput(call_id="c", output="Process exited with code 1\nOutput:\n")

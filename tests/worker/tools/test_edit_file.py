@@ -201,16 +201,22 @@ async def test_the_first_changes_of_a_test_are_held_back_with_the_code_that_it_t
     assert isinstance((await change_test(tool)).judge(), Run)
 
 
-async def test_an_edit_of_the_code_that_names_the_test_is_told_the_right_file(tmp_path):
+async def test_an_edit_of_the_code_that_names_the_test_changes_the_code(tmp_path):
     (tmp_path / "calc.py").write_text(CODE)
     (tmp_path / "test_calc.py").write_text(TEST)
     limits = Limits(sandbox=WorkspaceWrite(), approval="on-request")
     spec = msgspec.structs.replace(FAKE_AGENT_SPEC, cwd=str(tmp_path), limits=limits)
     tool = EditFileTool(ToolContext(CurrentSpec(spec), Commands()))
     tool.describe(SMALL)
-    for _ in range(3):
-        with pytest.raises(ToolFailed, match=r"stands in calc\.py, not in test_calc\.py"):
-            await change_test(tool, old="def add(a, b):\n    return a - b")
+    invocation = await change_test(tool, old="def add(a, b):\n    return a - b")
+    result = await invocation.run(invocation.judge(), lambda data: None)
+    assert result.text.startswith(
+        "old_text stands in calc.py, not in test_calc.py: calc.py was changed.\n"
+    )
+    assert (tmp_path / "calc.py").read_text().startswith("== -1\n")
+    assert (tmp_path / "test_calc.py").read_text() == TEST
+    with pytest.raises(ToolFailed, match="it is a test"):  # too short to be sure of
+        await change_test(tool, old="def sub")
 
 
 @pytest.mark.parametrize(
