@@ -6,6 +6,7 @@ of its own; anything that does not parse cleanly stays text. Off unless the prov
 """
 
 import re
+from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -164,10 +165,8 @@ def _json_end(text: str, start: int) -> int | None:
 
 def _read(body: str, offered: frozenset[str]) -> list[ExtractedCall]:
     """The calls of a JSON object, of a list of objects, or of objects on separate lines."""
-    body = body.strip()
-    try:
-        value = _decode(body)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+    value = _parse(body)
+    if value is None:
         lines = [line.strip() for line in body.splitlines() if line.strip()]
         if len(lines) < 2:
             return []
@@ -202,11 +201,21 @@ def _call(value: object, offered: frozenset[str]) -> ExtractedCall | None:
 
 
 def _object(text: str) -> dict[str, object] | None:
-    try:
-        value = _decode(text.strip())
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return None
-    return cast("dict[str, object]", value) if isinstance(value, dict) else None
+    value = _parse(text)
+    return value if isinstance(value, dict) else None
+
+
+def _parse(text: str) -> dict[str, object] | list[Any] | None:
+    """The JSON object or list; None if it is none.
+
+    Qwen2.5 writes `{{"name": …}}`, because its chat template shows calls in doubled brackets.
+    """
+    text = text.strip()
+    is_doubled = text.startswith("{{") and text.endswith("}}")
+    for one in (text, text[1:-1], text[1:]) if is_doubled else (text,):
+        with suppress(msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            return _decode(one)
+    return None
 
 
 def _value(text: str) -> object:

@@ -31,6 +31,10 @@ READ = ExtractedCall("exec_command", '{"cmd":"ls"}')
         '{"type": "function", "function": {"name": "exec_command", "arguments": {"cmd": "ls"}}}',
         '{"name": "exec_command", "arguments": "{\\"cmd\\": \\"ls\\"}"}',
         f"[{CALL}]",
+        f"{{{CALL}}}",
+        f"```json\n{{{CALL}}}\n```",
+        f"<tool_call>\n{{{CALL}}}\n</tool_call>",
+        f"<tool_call>\n{{{CALL}\n</tool_call>",
     ],
 )
 def test_each_dialect_is_read(text):
