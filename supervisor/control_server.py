@@ -51,9 +51,12 @@ from .control_requests.settings_requests import SettingsRequests
 from .file_history.file_history import FileHistory
 from .run_context import RunContext
 from .run_shutdown import RunShutdown
+from .team.person_input import RunEnds
 from .team.team_service import TeamService
 
 _log = logging.getLogger("swarm.control_server")
+_ROOT_LIMIT_S = 8.0  # less than clients wait for a reply
+_ForAgent = SendText | ReviewWork | CompactAgent | RollBack | ChangeSettings | AcceptPlan
 
 
 class ControlledParts(NamedTuple):
@@ -103,6 +106,8 @@ class ControlService:
         if why := refusal_for(peer_pid):
             _log.warning("process %s asked to steer this run and was refused: %s", peer_pid, why)
             return Refused(message=why, exit_code=3)
+        if isinstance(request, _ForAgent):
+            await self._wait_root()
         match request:
             case GetSnapshot():
                 return Snapshot(view=self._run.broadcast.current_view())
@@ -157,7 +162,7 @@ class ControlService:
         try:
             await self._team_service.send_input(agent, user_input)
         except AgentRequestError as error:
-            return Refused(message=str(error))
+            return Refused(message=str(error), run_ends=isinstance(error, RunEnds))
         return Done(message=f"sent to {agent.path}")
 
     async def _accept_plan(self, request: AcceptPlan) -> AnyControlReply:
@@ -210,6 +215,15 @@ class ControlService:
         below = self._team_service.team.subtree(member.path)
         await self._team_service.kill(below)
         return Done(message=f"ended {_agent_count(len(below))}")
+
+    async def _wait_root(self) -> None:
+        """A run that is only starting has no agent yet; a fan-out has its root after the items."""
+        team = self._team_service.team
+        if self._run.request.fan_out is not None:
+            return
+        with trio.move_on_after(_ROOT_LIMIT_S):
+            while ROOT_PATH not in team.members and not self._agents.run_end.has_begun:
+                await team.wait_change()
 
     def _find_agent(self, path: str) -> Agent | Refused:
         """Find by full path, or by the path's last step when only one agent has it."""

@@ -244,7 +244,8 @@ class TaskWorkload:
             images = await self._store_images(self._run.request.next_images)
             parts = (*images, *await first_parts(self._run, text))
             await self._agents.send_input(root, self._make_input(*parts))
-        elif isinstance(verdict, WorkEnded):
+        elif isinstance(verdict, WorkEnded) and not root.has_taken_work:
+            # A person's words may have come while it started.
             self._agents.end_work(root, verdict.state, verdict.message)
 
     def _prepare_continuation(self, plan: AgentPlan, memory: AgentMemory) -> WorkEnded | None:

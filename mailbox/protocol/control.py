@@ -245,6 +245,7 @@ class Refused(Tagged):
 
     message: str
     exit_code: int = 1
+    run_ends: bool = False  # nothing was taken: the run is ending, and a resume takes it
 
 
 AnyControlReply = Snapshot | Approvals | Done | Refused

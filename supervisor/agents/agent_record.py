@@ -177,6 +177,11 @@ class Agent:
         return any(mail.trigger_turn for mail in self.unread_mail.values())
 
     @property
+    def has_taken_work(self) -> bool:
+        """An input was sent that no turn has taken up, or a turn runs, or its end is unwritten."""
+        return bool(self.pending_inputs or self.process.turn or self.turn_ends_pending)
+
+    @property
     def can_be_archived(self) -> bool:
         """It has had a process, nothing of it is in progress, and nothing waits for it."""
         return self.has_started and not (

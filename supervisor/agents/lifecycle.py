@@ -108,7 +108,8 @@ class AgentLifecycle:
             is_asked = any(mail.trigger_turn for mail in memory.mails.values())
             has_more = memory.open_turn or memory.inputs or is_asked or agent.has_waking_mail
             await self._start_process(agent, memory)
-            if not has_more:  # its last process had ended its turn; only that record was lost
+            if not (has_more or agent.has_taken_work):
+                # Its last process had ended its turn; only that record was lost.
                 self._agents.end_work(agent, *last_end_state(None, memory))
         except SlotsClosed:
             return  # what it has not read waits for a resume

@@ -4,7 +4,13 @@ Works under asyncio and Trio. It uses the run's control socket, its event feed a
 `swarm watch` and `swarm send` do. Everything here is public; the shapes are in `docs/client.md`.
 """
 
-from ..runs.client_errors import ControlRequestRefused, RunFailedToStart, RunNotAlive, RunVanished
+from ..runs.client_errors import (
+    ControlRequestRefused,
+    RunEnding,
+    RunFailedToStart,
+    RunNotAlive,
+    RunVanished,
+)
 from .live_run import LiveRun, attach_run
 from .open_run import NewRunOptions, open_run
 from .run_events import Event
@@ -15,6 +21,7 @@ __all__ = [
     "Event",
     "LiveRun",
     "NewRunOptions",
+    "RunEnding",
     "RunFailedToStart",
     "RunNotAlive",
     "RunVanished",

@@ -35,7 +35,7 @@ from swarm.mailbox.protocol.control import (
 )
 from swarm.mailbox.protocol.records import RunCompleted, RunStarted
 
-from ..runs.client_errors import ControlRequestRefused, RunNotAlive, RunVanished
+from ..runs.client_errors import ControlRequestRefused, RunEnding, RunNotAlive, RunVanished
 from ..runs.paths import RunPaths, find_run, find_user_paths, paths_of_run
 from ..runs.run_metadata import is_run_alive
 from .client_sockets import NobodyListens, request_reply
@@ -43,7 +43,7 @@ from .run_events import Event, RunEvents, open_events
 from .turn_tracking import TurnResult, TurnTracker
 
 REPLY_TIMEOUT_S = 10.0
-_STOP_POLL_S = 0.05
+_POLL_S = 0.05
 
 
 class LiveRun:
@@ -149,8 +149,12 @@ class LiveRun:
             await self.request(KillAgent())
         except RunNotAlive:
             return
-        while self.is_alive:  # noqa: ASYNC110 - a lock says nothing; the run's deadlines bound this
-            await anyio.sleep(_STOP_POLL_S)
+        await self.wait_ended()
+
+    async def wait_ended(self) -> None:
+        """Return when nothing of the run is left; one that is ending ends within its deadlines."""
+        while self.is_alive:  # noqa: ASYNC110 - a lock says nothing
+            await anyio.sleep(_POLL_S)
 
     async def kill(self, agent: str) -> None:
         """End an agent and all below it for good."""
@@ -192,17 +196,12 @@ class LiveRun:
     ) -> AnyControlReply:
         """Send any request of `swarm.mailbox.protocol.control` and return the reply.
 
-        Raises RunNotAlive, ControlRequestRefused, MessageTooLarge over 1 MiB, or SwarmError if no
-        answer comes in time.
+        Raises RunNotAlive, ControlRequestRefused (RunEnding for input that comes too late),
+        MessageTooLarge over 1 MiB, or SwarmError if no answer comes in time.
         """
         body: bytes | None = None
-        try:
-            with anyio.move_on_after(timeout_s):
-                body = await request_reply(
-                    self.paths.control_endpoint, encode_control(request), lambda: self.is_alive
-                )
-        except NobodyListens:
-            raise RunNotAlive(self.run_id) from None
+        with anyio.move_on_after(timeout_s):
+            body = await self._request(encode_control(request))
         if body is None:
             short = short_id(self.run_id)
             raise SwarmError(f"run {short} did not answer within {timeout_s:g} s")
@@ -211,8 +210,20 @@ class LiveRun:
         except msgspec.DecodeError as error:
             raise SwarmError(f"the run's answer cannot be read: {error}") from error
         if isinstance(reply, Refused):
-            raise ControlRequestRefused(reply)
+            raise RunEnding(reply) if reply.run_ends else ControlRequestRefused(reply)
         return reply
+
+    async def _request(self, request: bytes) -> bytes:
+        """The reply. A run that is only starting, or about to be gone, has no control socket."""
+        while True:
+            try:
+                return await request_reply(
+                    self.paths.control_endpoint, request, lambda: self.is_alive
+                )
+            except NobodyListens:
+                if not self.is_alive:
+                    raise RunNotAlive(self.run_id) from None
+            await anyio.sleep(_POLL_S)
 
 
 def _canonical(path: str | Path) -> str:

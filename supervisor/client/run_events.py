@@ -7,7 +7,7 @@ only while the reader keeps up; a reader that is too slow gets the missed record
 import heapq
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import islice
 from typing import TypeAlias
 
@@ -27,7 +27,8 @@ from .client_sockets import ClientSocket, NobodyListens, open_client_socket, rec
 Event: TypeAlias = AnyFeed
 """`Recorded`, a journaled record; or `TransientEvent`, which no journal keeps."""
 
-_JOIN_LIMIT_S = 5.0
+_SILENT = "the run does not publish what happens in it; look at it with `swarm doctor`"
+_JOIN_LIMIT_S = 15.0
 _JOIN_CHECK_INTERVAL_S = 0.2
 _ALIVE_CHECK_INTERVAL_S = 1.0
 _BATCH = 256  # past records read at once
@@ -41,6 +42,7 @@ class RunEvents:
         self._seq = 0  # of the last record that was given out
         self._past: Iterator[Record] | None = None
         self._pending: deque[Record] = deque()
+        self._may_miss_last = False  # the feed tells of a gap only with its next message
 
     async def begin(self, after: int | None) -> None:
         """Start behind the record `after`; None: behind the newest. Call once, before `receive`."""
@@ -80,10 +82,14 @@ class RunEvents:
         with anyio.move_on_after(_ALIVE_CHECK_INTERVAL_S):
             number, body = await receive_numbered(sock)
         if body is None:
-            if not is_run_alive(self._paths):  # killed: it sends nothing any more
+            is_gone = not is_run_alive(self._paths)  # killed: it sends nothing any more
+            if is_gone:
                 self._sock = None
+            if is_gone or self._may_miss_last:
+                self._may_miss_last = False
                 await self._catch_up()
             return None
+        self._may_miss_last = True
         is_join = not body  # another reader has joined: the last number once more
         has_gap, self._number = number != self._number + (not is_join), number
         event = None if is_join else _decode(body)
@@ -103,10 +109,15 @@ class RunEvents:
 
     async def _catch_up(self) -> None:
         """Read from the journal what the feed did not bring."""
-        self._pending.extend(await anyio.to_thread.run_sync(self._missed))
+        missed = await anyio.to_thread.run_sync(self._missed)
+        self._pending.extend(missed)
+        if any(isinstance(record.body, RunCompleted) for record in missed):
+            self._sock = None  # a resumed run has another feed
 
     def _missed(self) -> list[Record]:
         newest = last_seq(self._paths)
+        if newest <= self._seq:
+            return []
         files = sorted(path.stem for path in self._paths.journal.glob("*.jsonl"))
         found = [records_after(self._paths, file, self._seq) for file in files]
         merged = heapq.merge(*found, key=lambda record: record.seq)
@@ -130,16 +141,25 @@ async def open_events(paths: RunPaths, *, after: int | None = 0) -> AsyncIterato
     nothing, and JournalUnreadable for a run of a newer version.
     """
     async with AsyncExitStack() as stack:
-        sock = number = None
-        if is_run_alive(paths):
-            with suppress(NobodyListens):  # it has ended meanwhile
-                feed = open_client_socket("sub", paths.feed_endpoint)
-                sock = await stack.enter_async_context(feed)
-                number = await _wait_joined(sock, paths)
-                sock = None if number is None else sock
-        events = RunEvents(paths, sock, number or 0)
+        number = None
+        if (sock := await _open_feed(stack, paths)) is not None:
+            number = await _wait_joined(sock, paths)
+        events = RunEvents(paths, None if number is None else sock, number or 0)
         await events.begin(after)
         yield events
+
+
+async def _open_feed(stack: AsyncExitStack, paths: RunPaths) -> ClientSocket | None:
+    """The run's feed, also of a run that is only starting; None if the run has ended."""
+    limit = anyio.current_time() + _JOIN_LIMIT_S
+    while is_run_alive(paths):
+        try:
+            return await stack.enter_async_context(open_client_socket("sub", paths.feed_endpoint))
+        except NobodyListens:
+            if anyio.current_time() > limit:
+                raise SwarmError(_SILENT) from None
+        await anyio.sleep(_JOIN_CHECK_INTERVAL_S)
+    return None
 
 
 async def _wait_joined(sock: ClientSocket, paths: RunPaths) -> int | None:
@@ -156,4 +176,4 @@ async def _wait_joined(sock: ClientSocket, paths: RunPaths) -> int | None:
                     return number
         if not is_run_alive(paths):
             return None
-    raise SwarmError("the run does not publish what happens in it; look at it with `swarm doctor`")
+    raise SwarmError(_SILENT)

@@ -41,3 +41,7 @@ class ControlRequestRefused(SwarmError):
     def __init__(self, refused: Refused) -> None:
         super().__init__(refused.message)
         self.exit_code = refused.exit_code
+
+
+class RunEnding(ControlRequestRefused):
+    """The run is ending and took nothing of the request; once it has ended, a resume takes it."""

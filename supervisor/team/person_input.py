@@ -16,6 +16,10 @@ from ..agents.resume_continuation import input_record
 from ..run_context import RunContext
 
 
+class RunEnds(AgentRequestError):
+    """The run is ending and has not taken the input."""
+
+
 class PersonInput:
     """`wake` is called for an agent without a process."""
 
@@ -38,9 +42,12 @@ class PersonInput:
         self._is_closed = True
 
     async def send(self, member: Agent, message: UserInput) -> None:
-        """Journaled on return. Raises AgentRequestError: no agent will read it in this run."""
+        """Journaled on return. Raises AgentRequestError: no agent will read it in this run.
+
+        That is RunEnds if the input is nowhere in the journal.
+        """
         if self._is_closed:
-            raise AgentRequestError("the run is ending; say it with `swarm resume`")
+            raise RunEnds("the run is ending; say it with `swarm resume`")
         self._writing += 1
         try:
             await self._write_and_deliver(member, message)

@@ -155,7 +155,9 @@ async def test_words_for_a_run_that_is_ending_are_refused(tmp_path, autojump_clo
     async with open_control_server(tmp_path, {"/root": [calls(WORK)]}) as (team, server):
         team.service.close()
         reply = await server.ask(SendText(agent="/root", text="x"))
-        assert reply == Refused(message="the run is ending; say it with `swarm resume`")
+        assert reply == Refused(
+            message="the run is ending; say it with `swarm resume`", run_ends=True
+        )
 
 
 # --- turns taken back ----------------------------------------------------------------------------

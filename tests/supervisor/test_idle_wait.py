@@ -3,11 +3,13 @@
 import os
 from contextlib import asynccontextmanager
 
+import pytest
 import trio
 
 from support.team_in_memory import WORK, calls, open_team, says, spawn
 from swarm.mailbox.control_channel import ControlRequest
 from swarm.mailbox.protocol.control import (
+    Done,
     EndRun,
     InterruptAgent,
     KillAgent,
@@ -208,3 +210,16 @@ async def test_a_run_that_was_lost_while_it_waited_waits_again_after_a_resume(
         assert (idle.status, len(run.team.bodies(TurnStarted))) == ("interrupted", 2)
         await run.say("now")
         assert (await run.wait_idle(4)).result == "three"
+
+
+@pytest.mark.parametrize("disk_s", [0.0, 0.02])
+async def test_words_to_a_resumed_run_that_is_only_starting_are_answered(
+    tmp_path, autojump_clock, disk_s
+):
+    async with open_run(tmp_path, says("one"), keep_open=True) as run:
+        await run.wait_idle()
+        past = run.team.past()
+    asked = {"keep_open": True, "resumes": True, "disk_s": disk_s}
+    async with open_run(tmp_path, says("two"), past=past, **asked) as run:
+        assert isinstance(await run.client.ask(SendText(agent="/root", text="now")), Done)
+        await run.team.until(lambda: run.team.bodies(RunIdle)[-1].result == "two")

@@ -100,6 +100,22 @@ async def test_records_that_the_feed_dropped_come_from_the_journal(paths):
     assert seen == [1, 2, 3, 4, 5, 6, 7]
 
 
+async def test_a_last_record_that_the_feed_dropped_comes_from_the_journal_and_ends_the_events(
+    paths,
+):
+    write(paths, 1)
+    events = RunEvents(paths, cast("ClientSocket", FakeFeed((1, recorded(2)))), 0)
+    await events.begin(0)
+    seen = []
+    with trio.fail_after(30):
+        while (event := await events.receive()) is not None:
+            assert isinstance(event, Recorded)
+            seen.append(event.record.seq)
+            if seen == [1, 2]:
+                write(paths, 1, 2, 3, 4, end=4)  # the run is alive, and its feed is silent
+    assert seen == [1, 2, 3, 4]
+
+
 async def test_another_reader_that_joins_is_no_gap_and_transient_events_pass(paths):
     text = TransientEvent(agent="/root", event=TextArrived(turn_id="t", item_id="i", delta="hello"))
     feed = FakeFeed((7, b""), (8, _encode(text)), (8, b""), (9, recorded(1, last=True)))
