@@ -21,7 +21,7 @@ from swarm.mailbox.protocol.control import ResolveApproval
 from swarm.mailbox.protocol.elicitation import ElicitationAction
 from swarm.mailbox.protocol.records import ApprovalRequested, ApprovalResolved, Record
 
-from ..client import LiveRun
+from ..client import ControlRequestRefused, LiveRun, RunNotAlive
 from ..console.elicitation_description import elicitation_lines, may_skip, questions_of
 from .permission_requests import (
     SKIPPED,
@@ -35,6 +35,8 @@ from .permission_requests import (
     question_call,
     question_options,
 )
+
+_TRIES, _TRY_AGAIN_S = 30, 1.0  # of ten seconds each
 
 
 class AsksPermission(Protocol):
@@ -88,19 +90,37 @@ class ApprovalQuestions:
             self._asking[approval_id] = asyncio.create_task(asking)
 
     async def _ask(self, agent: str, approval_id: str, request: ApprovalRequest) -> None:
-        """Ask the editor and pass its answer on. No answer at all is a no."""
+        """Ask the editor and pass its answer on. No answer at all, and a fault, are a no."""
         answer = ResolveApproval(approval_id=approval_id, approve=False)
-        with suppress(SwarmError):
-            if isinstance(request.action, QuestionsAction):
-                answer = await self._ask_questions(approval_id, request.action)
-            elif isinstance(request.action, ElicitationAction):
-                answer = await self._ask_form(approval_id, agent, request)
+        try:
+            with suppress(SwarmError):
+                answer = await self._asked(agent, approval_id, request)
+        except Exception:
+            await self._give(answer)
+            raise
+        await self._give(answer)
+
+    async def _asked(
+        self, agent: str, approval_id: str, request: ApprovalRequest
+    ) -> ResolveApproval:
+        if isinstance(request.action, QuestionsAction):
+            return await self._ask_questions(approval_id, request.action)
+        if isinstance(request.action, ElicitationAction):
+            return await self._ask_form(approval_id, agent, request)
+        call = permission_call(agent, request, approval_id)
+        return approval_answer(approval_id, await self._choose(call, permission_options(request)))
+
+    async def _give(self, answer: ResolveApproval) -> None:
+        """Pass an answer on. Again if the run is too busy to take it: its agent waits for it."""
+        for _ in range(_TRIES):
+            try:
+                await self._run.request(answer)
+            except (ControlRequestRefused, RunNotAlive):
+                return  # answered by somebody else, or its agent has ended
+            except SwarmError:
+                await asyncio.sleep(_TRY_AGAIN_S)
             else:
-                call = permission_call(agent, request, approval_id)
-                chosen = await self._choose(call, permission_options(request))
-                answer = approval_answer(approval_id, chosen)
-        with suppress(SwarmError):  # answered by somebody else, or its agent has ended
-            await self._run.request(answer)
+                return
 
     async def _ask_questions(self, approval_id: str, action: QuestionsAction) -> ResolveApproval:
         answers: dict[str, tuple[str, ...]] = {}

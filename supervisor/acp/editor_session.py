@@ -18,7 +18,7 @@ from swarm.mailbox.ids import new_uuid7
 from swarm.mailbox.protocol.control import EndRun, Recorded
 from swarm.mailbox.protocol.records import RunCompleted
 
-from ..client import Event, LiveRun, RunNotAlive, TurnResult
+from ..client import Event, LiveRun, RunEnding, RunNotAlive, TurnResult
 from ..client.open_run import run_arguments, start_with_warnings
 from ..client.turn_tracking import TurnTracker
 from ..journal.journal_reader import last_seq
@@ -31,6 +31,8 @@ from .session_updates import SessionUpdates
 # A run waits so long for an editor that was killed.
 _STAY = ("--keep-open", "--idle-timeout=30m")
 _INTERRUPT_AGAIN_S = 0.5
+_END_LIMIT_S = 60.0  # of a run that is ending already
+_ENDED = TurnResult(status="failed", text="the run ended before the turn did")
 _CANCELLED = TurnResult(status="interrupted", text="cancelled before it began")
 
 
@@ -89,9 +91,7 @@ class EditorSession:
                     await self._send(text, images, result)
                 else:
                     await self._start(text, images, result)
-            if self._is_cancelled:
-                await self._interrupt_until(result)
-            return await result
+            return await self._wait_turn(result)
         finally:
             self._waiting.pop(result, None)
             self._is_prompting = False
@@ -126,13 +126,39 @@ class EditorSession:
             try:
                 await self._apply_settings()
                 await self.run.send(text, images=images, input_id=input_id)
-            except RunNotAlive:  # it has ended in this moment
+            except (RunNotAlive, RunEnding):  # it ends in this moment
                 if is_last:
                     raise
+                await self._wait_end()
             else:
                 return
 
+    async def _wait_turn(self, result: asyncio.Future[TurnResult]) -> TurnResult:
+        """Wait for the end of the turn; until then the run's events are followed."""
+        while not result.done():
+            self.follow()
+            assert self._follower is not None
+            if self._is_cancelled:
+                await self._interrupt()
+            pause_s = _INTERRUPT_AGAIN_S if self._is_cancelled else None
+            await asyncio.wait(
+                (result, self._follower), timeout=pause_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            if self._follower.done() and not self.run.is_alive:
+                self._end_waiting(_ENDED)
+        return result.result()
+
+    async def _wait_end(self) -> None:
+        """Wait until nobody holds a run that is ending. Raises SwarmError if it does not end."""
+        try:
+            async with asyncio.timeout(_END_LIMIT_S):
+                await self.run.wait_ended()
+        except TimeoutError:
+            raise SwarmError("the run is ending; say it again when it has ended") from None
+
     async def _resume(self) -> None:
+        if self._follower is not None:
+            await asyncio.wait((self._follower,))  # it ends with the run that has ended
         with server_options(self._place.servers) as for_servers:
             line = ["resume", self.session_id, "--detach", *_STAY, *for_servers]
             await self._start_process(line, "")
@@ -160,8 +186,9 @@ class EditorSession:
             return  # it starts with them
         change = self._settings.change_from(self._applied)
         if change is not None and self.run.is_alive:
-            await self.run.request(change)
-            self._applied = self._settings
+            with suppress(RunNotAlive):  # it ends in this moment; the next prompt continues it
+                await self.run.request(change)
+                self._applied = self._settings
 
     async def cancel(self) -> None:
         """Stop what runs; the session stays. May come at any time, any number of times."""
@@ -238,9 +265,14 @@ class EditorSession:
                         self._questions.watch(event.record)
                     if isinstance(event, Recorded) and isinstance(event.record.body, RunCompleted):
                         break
-            self._end_waiting(TurnResult(status="failed", text="the run ended before the turn did"))
         except (SwarmError, ConnectionError) as error:
             self._end_waiting(TurnResult(status="failed", text=str(error)))
+        except Exception as error:  # no prompt may wait for ever, whatever the fault was
+            words = f"the run could not be followed any more: {type(error).__name__}: {error}"
+            self._end_waiting(TurnResult(status="failed", text=words))
+            raise
+        else:
+            self._end_waiting(_ENDED, only_posted=True)
 
     async def _show(self, event: Event) -> None:
         if isinstance(event, Recorded):
@@ -254,9 +286,10 @@ class EditorSession:
             if tracker.turn is not None and not result.done():
                 result.set_result(tracker.turn)
 
-    def _end_waiting(self, how: TurnResult) -> None:
-        for result in self._waiting:
-            if not result.done():
+    def _end_waiting(self, how: TurnResult, *, only_posted: bool = False) -> None:
+        """End the prompts that wait. A prompt that is not posted yet may be sent to a next run."""
+        for result, tracker in self._waiting.items():
+            if not result.done() and (tracker.ends_with_run or not only_posted):
                 result.set_result(how)
 
     # --- end ---------------------------------------------------------------------------------

@@ -8,9 +8,10 @@ import pytest
 import trio
 
 from support.acp_editor import LIMIT_S, command, said, start, use
-from swarm.mailbox.protocol.records import RunCompleted
+from swarm.mailbox.protocol.records import AgentSpawned, RunCompleted
 
 pytestmark = pytest.mark.live
+DO_IT = [{"type": "text", "text": "do it"}]
 
 
 async def test_garbage_is_answered_in_words_and_the_next_request_works(rig):
@@ -57,7 +58,7 @@ async def test_an_editor_that_goes_ends_its_runs_and_a_killed_agent_leaves_one_t
         await lines.ask(1, "initialize", protocolVersion=1)
         new = await lines.ask(2, "session/new", cwd=str(rig.work), mcpServers=[])
         name = new["result"]["sessionId"]
-        prompt = {"sessionId": name, "prompt": [{"type": "text", "text": "do it"}]}
+        prompt = {"sessionId": name, "prompt": DO_IT}
         request = {"jsonrpc": "2.0", "id": 3, "method": "session/prompt", "params": prompt}
         await lines.send(json.dumps(request).encode())
         await rig.wait_call()
@@ -84,3 +85,18 @@ async def test_an_editor_that_goes_ends_its_runs_and_a_killed_agent_leaves_one_t
         assert reply["result"]["stopReason"] in {"end_turn", "cancelled"}
         await again.ask(4, "session/close", sessionId=name)
         await rig.wait(lambda: rig.bodies(RunCompleted))
+
+
+async def test_a_prompt_ends_with_its_turn_although_the_process_of_its_agent_died(rig):
+    use(rig, command("sleep 60"), said("gone on"))
+    with trio.fail_after(LIMIT_S):
+        lines = await start(rig)
+        await lines.ask(1, "initialize", protocolVersion=1)
+        new = await lines.ask(2, "session/new", cwd=str(rig.work), mcpServers=[])
+        prompt = {"sessionId": new["result"]["sessionId"], "prompt": DO_IT}
+        request = {"jsonrpc": "2.0", "id": 3, "method": "session/prompt", "params": prompt}
+        await lines.send(json.dumps(request).encode())
+        await rig.wait_call()
+        os.kill(rig.bodies(AgentSpawned)[0].pid, signal.SIGKILL)
+        assert (await lines.reply(3))["result"]["stopReason"] == "end_turn"
+        assert [one.epoch for one in rig.bodies(AgentSpawned)] == [1, 2]

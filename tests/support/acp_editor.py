@@ -21,7 +21,7 @@ from acp.schema import (
     RequestPermissionResponse,
 )
 
-LIMIT_S = 90
+LIMIT_S = 240  # much less without a load; only a hang takes longer
 PROGRAM = str(Path(sys.executable).parent / "swarm")
 
 
