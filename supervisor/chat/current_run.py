@@ -126,9 +126,7 @@ class CurrentRun:
             await self._launch("starting", started)
             self.plans_first = False
         elif delivery == "resume":
-            if images:
-                self._say("a picture cannot continue an ended run; send it with your next words")
-            resumed = self._launcher.resume(attached.run.run_id, words)
+            resumed = self._launcher.resume(attached.run.run_id, words, images)
             await self._launch("continuing", resumed, shown_seq=attached.view().seq)
         elif delivery == "queue":
             self._queue.append(words)

@@ -5,12 +5,8 @@ The run belongs to no terminal: it goes on when the conversation is left or dies
 
 from collections.abc import Mapping, Sequence
 
-from swarm.mailbox.errors import UsageError
-
 from ..client.live_run import LiveRun
 from ..client.open_run import start_in_background
-
-_MOST_ARGUMENT_BYTES = 96 << 10  # the kernel takes 128 KiB for one argument
 
 
 class RunLauncher:
@@ -34,12 +30,8 @@ class RunLauncher:
         arguments += [*self._options, *(f"--image={image}" for image in images)]
         return await start_in_background(arguments, words, self._environment)
 
-    async def resume(self, run_id: str, words: str) -> LiveRun:
+    async def resume(self, run_id: str, words: str, images: Sequence[str]) -> LiveRun:
         """Continue a run that has ended. Raises SwarmError with what to do."""
-        if len(words.encode("utf-8", "replace")) > _MOST_ARGUMENT_BYTES:
-            raise UsageError(
-                "that is too long to continue a run with; say something short first, or put it "
-                "into a file and name it with @"
-            )
-        arguments = ["resume", run_id, "--detach", "--keep-open", f"--prompt={words}"]
-        return await start_in_background(arguments, "", self._environment)
+        arguments = ["resume", run_id, "--detach", "--keep-open", "--prompt-file=-"]
+        arguments += [f"--image={image}" for image in images]
+        return await start_in_background(arguments, words, self._environment)

@@ -19,7 +19,7 @@ from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.ids import ROOT_PATH
 from swarm.mailbox.protocol.control import EndRun
 
-from ..client import LiveRun, RunNotAlive
+from ..client import LiveRun, RunEnding, RunNotAlive
 from ..client.open_run import start_in_background
 from ..journal.journal_reader import last_seq
 from ..runs.paths import RunPaths, UserPaths, paths_of_run
@@ -31,7 +31,6 @@ from .turn_progress import AwaitedTurn
 IDLE_TIMEOUT = "30m"  # a run that nobody speaks to any more ends by itself
 MOST_LISTED = 50
 _MARK = "mcp_server"  # file in a run's folder: which kind of server may reach it
-_MOST_PROMPT_BYTES = 96 << 10  # the kernel takes 128 KiB for one argument
 _CLOSE_LIMIT_S = 10.0
 _INTERRUPT_INTERVAL_S = 0.3
 _AT_WORK = frozenset({"queued", "starting", "running", "waiting", "restarting"})
@@ -151,19 +150,19 @@ class ServedRuns:
         """Send words; a run that has ended is resumed with them. Which turn reads them."""
         try:
             sent = await run.send(text, agent=agent)
-        except RunNotAlive:
+        except (RunNotAlive, RunEnding):
             if agent not in {ROOT_PATH, "root"}:
                 raise
+            with anyio.move_on_after(_CLOSE_LIMIT_S):
+                await run.wait_ended()
             return await self._resume(run, text)
         return AwaitedTurn(input_id=sent)
 
     async def _resume(self, run: LiveRun, text: str) -> AwaitedTurn:
-        if len(text.encode(errors="replace")) > _MOST_PROMPT_BYTES or "\0" in text:
-            raise UsageError("that is too long to go on with a run that has ended; say less")
         self._check_room()
         before = await anyio.to_thread.run_sync(last_seq, run.paths)
         line = ["resume", run.run_id, "--detach", "--keep-open", f"--idle-timeout={IDLE_TIMEOUT}"]
-        await start_in_background([*line, f"--prompt={text}"], "", self._environment)
+        await start_in_background([*line, "--prompt-file=-"], text, self._environment)
         self._own.add(run.run_id)
         return AwaitedTurn(after_seq=before)
 

@@ -82,6 +82,7 @@ def save_request(run_paths: RunPaths, request: RunRequest) -> None:
         providers=(),
         run_id=None,
         next_prompt=None,
+        next_images=(),
         next_settings=None,
     )
     _write_atomically(run_paths.folder / "request.json", msgspec.json.encode(kept))

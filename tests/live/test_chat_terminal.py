@@ -7,7 +7,12 @@ import signal
 import pytest
 
 from support.chat_play import HOLD, LONG, play, say
+from support.mcp_server_program import PIXEL
 from support.scripted_team_run import call, calls, says, spawns, waits
+from swarm.mailbox.protocol.ops import ImageInput
+from swarm.mailbox.protocol.records import InputPosted
+from swarm.supervisor.journal.journal_reader import read_records
+from swarm.supervisor.runs.paths import find_user_paths, paths_of_run
 
 __all__ = ["play"]
 
@@ -156,7 +161,7 @@ def test_a_conversation_is_left_and_comes_back_and_two_may_be_there(play):
         stage.compare("left", terminal)
     with (
         stage.terminal(stage.run_id(), name="two") as two,
-        stage.terminal(stage.run_id(), name="three") as three,
+        stage.terminal(stage.run_id(), name="three", command="resume") as three,
     ):
         two.wait("First answer.")
         stage.compare("back", two)
@@ -248,3 +253,28 @@ def test_escape_sequences_of_models_and_commands_are_not_obeyed(play):
         assert (
             terminal.tmux("display-message", "-p", "-t", "play", "#{pane_title}").strip() != "owned"
         )
+
+
+def test_resume_opens_a_conversation_in_which_work_that_was_cut_off_goes_on(play):
+    stage = play(
+        calls("/root", call("exec_command", cmd="sleep 60")),
+        says("/root", "Then it was cut off."),
+        says("/root", "I see the picture."),
+    )
+    with stage.terminal() as terminal:
+        say(terminal, "begin")
+        terminal.wait("$ sleep 60")
+        stage.end()
+    with stage.terminal(stage.run_id(), name="two", command="resume") as two:
+        two.wait("Then it was cut off.")
+        two.wait("Esc stops", gone=True)
+        say(two, "/quit")
+        two.wait("is ended")
+    (stage.folder / "a.png").write_bytes(PIXEL)
+    with stage.terminal(stage.run_id(), name="three", command="resume") as three:
+        three.wait("Then it was cut off.")
+        say(three, "look at a.png")
+        three.wait("I see the picture.")
+    places = paths_of_run(find_user_paths(stage.environment), stage.run_id())
+    *_, posted = (one.body for one in read_records(places) if isinstance(one.body, InputPosted))
+    assert [part.name for part in posted.parts if isinstance(part, ImageInput)] == ["a.png"]

@@ -47,10 +47,10 @@ class Play:
         self.options = [f"--provider=scripted:{script}", "-s", "danger-full-access"]
 
     @contextmanager
-    def terminal(self, *words: str, name: str = "one"):
+    def terminal(self, *words: str, name: str = "one", command: str = "chat"):
         inside = self.home / name
         inside.mkdir(exist_ok=True)
-        argv = [SWARM, "chat", *(words or self.options)]
+        argv = [SWARM, command, *(words or self.options)]
         with open_tmux(inside, ["sh", "-c", 'cd "$0" && exec "$@"', str(self.folder), *argv],
                        self.environment, self.size) as terminal:  # fmt: skip
             terminal.wait("/help")

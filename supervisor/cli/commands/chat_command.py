@@ -68,13 +68,15 @@ def open_chat(
     return run_chat(chosen, output=sys.stdout, history=_history_file())
 
 
-def typed_options(ctx: click.Context) -> tuple[str, ...]:
-    """The options of `swarm run` that were typed, as words of its command line."""
+def typed_options(
+    ctx: click.Context, *, but: tuple[str, ...] = ("prompt", "plan")
+) -> tuple[str, ...]:
+    """The options that were typed, as words of a command line, without those of these names."""
     words: list[str] = []
     for parameter in ctx.command.params:
         name = parameter.name or ""
         source = ctx.get_parameter_source(name)
-        if not isinstance(parameter, click.Option) or name in ("prompt", "plan") or source is None:
+        if not isinstance(parameter, click.Option) or name in but or source is None:
             continue
         if source.name != "COMMANDLINE" or not parameter.expose_value:
             continue

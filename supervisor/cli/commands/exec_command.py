@@ -14,7 +14,6 @@ from swarm.roles.config.merge import parse_override
 from swarm.roles.permission_profiles import chosen_profile
 
 from ...run_request import RunRequest
-from ...runs.image_blobs import check_image
 from ...runs.paths import RunPaths, find_run, find_user_paths, paths_of_run
 from ...runs.run_list import list_runs
 from ...task_file import MAX_TASK_BYTES, decode_task
@@ -22,6 +21,7 @@ from ..codex_arguments import ExecWords, append_stdin, parse_words, split_unknow
 from ..lazy_commands import ColorCommand, OptionValue
 from ..options import SANDBOXES, RunOptions, ShowOptions, trust_once_option
 from ..run_execution import start_run
+from ..run_setup.request_builder import checked_images
 from ..run_setup.request_parts import load_schema
 from ..run_setup.run_settings import find_cwd, load_config_here
 from .resume_command import rebuild_request
@@ -222,9 +222,7 @@ def _resumed(
         "budget_tokens": None, "budget_usd": None, "budget_requests": None, "deadline": None,
         "keep_open": False, "idle_timeout": None,
     }  # fmt: skip
-    images = tuple(os.path.realpath(image) for image in given["image"])
-    for image in images:
-        check_image(Path(image))
+    images = checked_images(given["image"])
     schema = given["output_schema"]
     click.echo(f"swarm: resuming {short_id(found.folder.name)}", err=True)
     return msgspec.structs.replace(

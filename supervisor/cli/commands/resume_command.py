@@ -22,10 +22,13 @@ from ...control_requests.settings_change import changed_plan, check_requirements
 from ...run_request import RunRequest
 from ...runs.paths import RunPaths, find_user_paths
 from ...runs.run_metadata import is_run_alive, load_request, read_metadata
+from ...task_file import read_task
+from ..early_processes import close_early_processes
 from ..lazy_commands import ColorCommand, OptionValue
 from ..options import (
     APPROVALS,
     SANDBOXES,
+    ShowOptions,
     keep_open_options,
     mcp_config_option,
     show_options,
@@ -45,12 +48,15 @@ from ..run_setup.mcp_settings import (
     rebuild_mcp,
 )
 from ..run_setup.provider_specs import build_providers
-from ..run_setup.request_builder import idle_seconds
+from ..run_setup.request_builder import checked_images, idle_seconds
 from ..run_setup.reviewer_choice import NO_PERSON_WARNING
 from ..run_setup.run_requirements import apply_requirements_to_saved, find_requirements
 from ..run_setup.run_settings import key_variables, mcp_file_layers, override_layer
-from .run_command import export_openai_base_url, parse_show_options
+from .chat_command import can_chat, open_chat, typed_options
+from .run_command import export_openai_base_url, parse_show_options, read_stdin
 
+# What finds the run, or is passed on in another way.
+_NOT_PASSED_ON = ("last", "all_projects", "yes", "prompt", "prompt_file", "keep_open")
 # They change the root's settings; the others stay as the run recorded them.
 settings_change_options = stack_options(
     [
@@ -91,6 +97,10 @@ def _check_change(request: RunRequest, change: ChangeSettings | None) -> None:
 @all_projects_option
 @yes_option
 @click.option("-p", "--prompt", help="The next prompt for the root agent.")
+@click.option(
+    "--prompt-file", metavar="FILE", help="The next prompt from FILE, or - for stdin, as text."
+)
+@click.option("-i", "--image", multiple=True, metavar="FILE", help="An image with the prompt.")
 @click.option("--budget-tokens", type=click.IntRange(min=1), help="A new bound for the run.")
 @click.option("--budget-usd", type=click.FloatRange(min=0, min_open=True), help="Likewise.")
 @click.option("--budget-requests", type=click.IntRange(min=1), help="Likewise.")
@@ -101,12 +111,13 @@ def _check_change(request: RunRequest, change: ChangeSettings | None) -> None:
 @click.option("--accept-plan", is_flag=True, help="End plan mode: the plan is carried out.")
 @keep_open_options
 @show_options
-@click.pass_obj
-def resume(color: ColorChoice, /, run: str | None, *, last: bool, **given: OptionValue) -> int:
+@click.pass_context
+def resume(ctx: click.Context, /, run: str | None, *, last: bool, **given: OptionValue) -> int:
     """Continue a run after a crash, a stop or its end.
 
     The model is told that unfinished work was interrupted; nothing runs twice. Settings stay as
-    the run recorded them, except for the options given here.
+    the run recorded them, except for the options given here. On a terminal it opens a conversation
+    with the run, unless an option says how the run is shown.
 
     \b
     Examples:
@@ -115,12 +126,56 @@ def resume(color: ColorChoice, /, run: str | None, *, last: bool, **given: Optio
     """
     if last and run is not None:
         raise UsageError("give a run or --last, not both")
+    color: ColorChoice = ctx.obj or "auto"
     show = parse_show_options(given, color)
     environment = dict(os.environ)
     places = find_user_paths(environment)
     here = choose_run_to_change(take_run_wanted(run, given), "resume", live=False)
+    given["prompt"] = _next_prompt(given.pop("prompt"), given.pop("prompt_file"))
+    images = checked_images(given.pop("image"))
+    if images and given["prompt"] is None:
+        raise UsageError("--image goes with a prompt: give -p or --prompt-file, too")
+    if show == ShowOptions(color=color) and can_chat():
+        return _talk(ctx, here, given["prompt"])
     request = rebuild_request(here, environment, given)
-    return start_run(request, show, places)
+    return start_run(msgspec.structs.replace(request, next_images=images), show, places)
+
+
+def _talk(ctx: click.Context, here: RunPaths, prompt: str | None) -> int:
+    """Open a conversation with the run. Before that, work that did not end well goes on."""
+    close_early_processes()  # the run gets its own
+    run_id, color = here.folder.name, ctx.obj or "auto"
+    options = typed_options(ctx, but=_NOT_PASSED_ON)
+    if is_run_alive(here):
+        if options:
+            raise UsageError(_alive_text(here))
+        return open_chat(color, run=run_id, words=prompt or "")
+    if not options and read_metadata(here).status == "completed":
+        return open_chat(color, run=run_id, words=prompt or "")
+    import anyio  # for a terminal alone, as the conversation
+
+    from ...client.open_run import start_in_background
+
+    line = ["resume", run_id, "--detach", "--keep-open", *options]
+    line += [] if prompt is None else ["--prompt-file=-"]
+    click.echo(f"swarm: run {short_id(run_id)} goes on", err=True)
+    anyio.run(start_in_background, line, prompt or "", dict(os.environ))
+    return open_chat(color, run=run_id)
+
+
+def _next_prompt(prompt: str | None, file: str | None) -> str | None:
+    """The next prompt as text; None: there is none. Raises UsageError."""
+    if file is None:
+        return prompt
+    return read_task(None, prompt=prompt, prompt_file=file, read_stdin=read_stdin).body
+
+
+def _alive_text(here: RunPaths) -> str:
+    short = short_id(here.folder.name)
+    return (
+        f"run {short} is alive; speak to it with `swarm send {short} root TEXT`, "
+        f"watch it with `swarm watch {short}`"
+    )
 
 
 def rebuild_request(
@@ -131,12 +186,8 @@ def rebuild_request(
     Raises UsageError: the run is alive, of another version, its folder is gone, or there is no
     input.
     """
-    short = short_id(here.folder.name)
     if is_run_alive(here):
-        raise UsageError(
-            f"run {short} is alive; speak to it with `swarm send {short} root TEXT`, "
-            f"watch it with `swarm watch {short}`"
-        )
+        raise UsageError(_alive_text(here))
     read_metadata(here)
     request = load_request(here)
     prompt = given["prompt"]

@@ -4,7 +4,7 @@ All errors of the person are reported here, before anything is started.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -156,7 +156,7 @@ def build_request(
     request = RunRequest(
         task=settings.task.name,
         prompt=_prompt_with_context(settings, cwd, sandbox, warnings),
-        images=tuple(_image(name) for name in options.image),
+        images=checked_images(options.image),
         cwd=settings.cwd,
         add_dirs=add_dirs,
         role=root_brief(role, settings),
@@ -376,11 +376,13 @@ def _file(name: str, option: str) -> str:
     return str(path)
 
 
-def _image(name: str) -> str:
-    """Check the image now, before the run starts."""
-    path = os.path.realpath(_file(name, "--image"))  # no later link can redirect the run
-    check_image(Path(path))
-    return path
+def checked_images(names: Sequence[str]) -> tuple[str, ...]:
+    """The canonical paths of images, checked before the run starts. Raises UsageError."""
+    # no later link can redirect the run
+    paths = tuple(os.path.realpath(_file(name, "--image")) for name in names)
+    for path in paths:
+        check_image(Path(path))
+    return paths
 
 
 def _folder(name: str, option: str) -> str:
