@@ -1,4 +1,5 @@
-"""The conversation's figures: start, words to request, key to screen, cost of a client.
+"""The conversation's figures: start, words to request, key to screen, cost of a client and of a
+run that waits.
 
 A conversation runs on a pseudo-terminal, and is typed into as a person would.
 """
@@ -24,10 +25,12 @@ from urllib.parse import urlparse
 import yaml
 from bench_harness import SWARM, cpu_seconds, model_server, newest_run, swarm_home
 from measurements import Row
+from process_watch import tree_cpu_seconds
 
 PROMPT, KEY = "› ".encode(), "ж"  # a letter that nothing else prints
 AGENTS, CLIENTS = 40, 4
 _LIMIT_S = 120.0
+_REST_S = 3.0  # the processes of the agents end after the last answer
 
 
 class ChatTerminal:
@@ -86,6 +89,7 @@ def measure(*, quick: bool) -> Iterator[Row]:
     yield start_to_prompt(5 if quick else 15)
     yield words_to_request(8 if quick else 30)
     yield from beside_streaming_agents(20 if quick else 100, 5.0 if quick else 15.0)
+    yield waiting_run(20.0 if quick else 60.0)
 
 
 def start_to_prompt(rounds: int) -> Row:
@@ -255,6 +259,32 @@ def feed_clients(environment: dict[str, str], cwd: str) -> Iterator[None]:
     finally:
         readers.kill()
         readers.wait()
+
+
+def waiting_run(span_s: float) -> Row:
+    """Processor time of all processes of a run that waits for words."""
+    with (
+        model_server("answer") as server,
+        swarm_home(server.url) as environment,
+        tempfile.TemporaryDirectory() as cwd,
+    ):
+        words = ["run", "-p", "hello", "--keep-open", "--json", "-s", "danger-full-access"]
+        run = subprocess.Popen(
+            [*SWARM, *words], env=environment, cwd=cwd, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            assert run.stdout is not None
+            any(b'"run.idle"' in line for line in run.stdout)
+            time.sleep(_REST_S)
+            before, began = tree_cpu_seconds(run.pid), time.monotonic()
+            time.sleep(span_s)
+            used = tree_cpu_seconds(run.pid) - before
+            share = 100 * used / (time.monotonic() - began)
+        finally:
+            end_run(environment)
+            run.wait(20)
+    return Row("a run that waits for words, all its processes", share, 0.1, "%", floor=None)
 
 
 def end_run(environment: dict[str, str]) -> None:
