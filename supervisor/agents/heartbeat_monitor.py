@@ -15,6 +15,7 @@ from ..run_context import RunContext
 from .agent_manager import AgentManager
 
 _POLL_S = 1.0
+_IDLE_POLL_S = 5.0  # while no agent has a process: a run that waits costs next to nothing
 _HEARTBEAT_TIMEOUT_S = 10.0
 _STUCK_S = 300.0
 
@@ -22,16 +23,17 @@ _STUCK_S = 300.0
 async def monitor_heartbeats(
     running: RunContext, agents: AgentManager, services: Sequence[Service]
 ) -> None:
-    """Check every service and agent once a second, until cancelled.
+    """Check every service and agent once a second, more seldom without agents; until cancelled.
 
     If this process itself was held up (a suspended machine), silence proves nothing: then all
     heartbeat clocks are reset.
     """
     last_round = trio.current_time()
     while True:
-        await trio.sleep(_POLL_S)
+        pause_s = _POLL_S if running.agents.live else _IDLE_POLL_S
+        await trio.sleep(pause_s)
         now = trio.current_time()
-        was_held_up = now - last_round > _POLL_S + 2
+        was_held_up = now - last_round > pause_s + 2
         last_round = now
         for service in services:
             if was_held_up:
