@@ -65,7 +65,7 @@ class ToolHost(Protocol):
         ...
 
     async def prewarm(self) -> None:
-        """Prepare for the first call; called once, while the model writes that call."""
+        """Prepare for a call while the model writes it: the first one; with hooks, each."""
         ...
 
     async def end_commands(self) -> None:
@@ -114,7 +114,7 @@ async def run_agent_lifecycle(
         nursery.start_soon(_send_heartbeats, state, tools)
         nursery.start_soon(state.sampler.stay_connected)
         nursery.start_soon(session.run_turns)
-        nursery.start_soon(_prewarm_before_first_call, state, tools)
+        nursery.start_soon(_prewarm_before_calls, state, tools)
         nursery.start_soon(_end_commands_on_request, state, tools)
         nursery.start_soon(_serve_hooks, state, questions, background)
         shutdown = await session.serve_ops(post)
@@ -190,14 +190,17 @@ async def _request_environment(reporter: Reporter, spec: AgentSpec) -> Mapping[s
     return spec.environment
 
 
-async def _prewarm_before_first_call(state: AgentState, tools: ToolHost) -> None:
-    """Prepare the tools while the model still writes its first call.
+async def _prewarm_before_calls(state: AgentState, tools: ToolHost) -> None:
+    """Prepare the tools while the model still writes its first call; with hooks, each call.
 
     Not earlier: half of all agents never make a call, and each would wake its launcher or hold an
     environment for nothing.
     """
-    await state.sampler.call_started.wait()
-    await tools.prewarm()
+    while True:
+        await state.sampler.wait_call_started()
+        await tools.prewarm()
+        if not state.spec.hooks:
+            return
 
 
 async def _end_commands_on_request(state: AgentState, tools: ToolHost) -> None:

@@ -101,7 +101,7 @@ class Sampler:
         self._opens_unanswered = 0  # sent on this mailbox and not yet answered
         self._must_reopen = False
         self._before_sample, self._sampling = before_sample, trio.Lock()
-        self.call_started = trio.Event()  # the model has begun to write its first call
+        self._call_started = trio.Event()  # the model has begun to write a call
 
     async def stay_connected(self) -> None:
         """Hold a mailbox to the gateway; open a new one whenever it has moved. Loops for ever."""
@@ -114,6 +114,11 @@ class Sampler:
                     self._mailbox, self._opens_unanswered = mailbox, 1
                     self._connected.set()
                 await moved.wait()
+
+    async def wait_call_started(self) -> None:
+        """Return when the model has begun to write a call since the last return. For one task."""
+        await self._call_started.wait()
+        self._call_started = trio.Event()
 
     def _opening(self) -> OpenConversation:
         spec = self._current.spec
@@ -239,7 +244,7 @@ class Sampler:
                     raise SamplingError(event)
                 case SampleItemStarted() | TextDelta() | ReasoningDelta() | SampleItemDone():
                     if isinstance(event, SampleItemStarted) and event.kind.endswith("_call"):
-                        self.call_started.set()
+                        self._call_started.set()
                     if on_event(event):
                         return None
                 case SampleAlive():

@@ -17,11 +17,9 @@ from swarm.mailbox.protocol.approvals import ExtraPermissions
 from swarm.mailbox.protocol.hooks import Hook
 from swarm.mailbox.protocol.limits import SandboxPolicy
 from swarm.mailbox.proxy_environment import without_proxy_variables
-from swarm.roles.hooks.hook_scripts import hook_variables
 from swarm.roles.login_shell import find_shell
 
 from ..current_spec import CurrentSpec
-from ..hooks.hook_argv import hook_argv
 from ..proxy.blocked_texts import blocked_texts
 from ..sandbox.denial_detection import is_sandbox_denial
 from ..sandbox.sandbox_plan import SandboxPlan
@@ -30,7 +28,6 @@ from .command_plan import (
     check_workdir,
     command_environment,
     plan_command,
-    plan_hook,
 )
 from .command_route import RouteRequest
 from .command_state import LauncherGone
@@ -52,13 +49,12 @@ from .exec_outcome import (
     write_yield_s,
 )
 from .exec_session import ExecSession, OnOutput, SessionSlots, choose_session_to_close
+from .hook_commands import HookCommands, StartedHook
 from .launcher_client import LauncherClient
 from .prewarmed_sandbox import PrewarmedSandbox
 from .running_command import (
     CommandRequest,
-    GivenFiles,
     InputClosed,
-    RunningCommand,
     start_command,
 )
 
@@ -88,6 +84,9 @@ class ExecSessions:
         self._snapshot: Mapping[str, str] | None = None
         self._snapshotting = trio.Lock()
         self._prewarmed = PrewarmedSandbox(launcher, nursery)
+        self._hooks = HookCommands(
+            launcher, current, nursery, environment=self._environment, shell_argv=self.shell_argv
+        )
 
     async def exec(self, request: ExecRequest, on_output: OnOutput | None = None) -> ExecOutcome:
         """Run a command until it ends or its yield time is over; then it goes on as a session.
@@ -156,40 +155,22 @@ class ExecSessions:
                 given = self._current.spec.environment
                 self._snapshot = given if self._source is None else await self._source()
 
-    async def start_hook(self, hook: Hook, files: GivenFiles) -> RunningCommand:
+    async def start_hook(self, hook: Hook, payload: bytes) -> StartedHook:
         """Start a hook's command, outside of the sessions; the caller ends and closes it.
 
         A project's hook starts in the project's folder. Raises SwarmError, OSError.
         """
         await self.load_environment()
-        spec = self._current.spec
-        folder = hook.folder or spec.cwd
-        plan = plan_hook(spec, network=hook.network)
-        check_workdir(plan, folder)
-        if not plan.is_sandboxed:
-            await self._prewarmed.discard()
-        request = ExecRequest(
-            argv=hook_argv(hook, folder, self.shell_argv),
-            cwd=folder,
-            policy=spec.limits.sandbox,
-            environment=hook_variables(hook, folder),
-        )
-        endpoint = spec.proxy_endpoint if hook.network else ""
-        return await start_command(
-            self._launcher,
-            CommandRequest(
-                argv=request.argv,
-                cwd=folder,
-                environment=self._environment(request, plan),
-                sandbox=plan,
-                limits=request.limits,
-                resources=spec.resources,
-                route=RouteRequest(
-                    endpoint=endpoint, ticket=spec.network_ticket, command=hook.command
-                ),
-            ),
-            files=files,
-        )
+        asked = self._hooks.build_request(hook)
+        if not asked.request.sandbox.is_sandboxed:
+            await self._discard_prewarmed()
+        return await self._hooks.start(asked, payload)
+
+    async def prewarm_hook(self, hook: Hook, *, after_s: float = 0.0) -> None:
+        """Make a sandbox ahead in which this hook, or one that is like it, can start at once."""
+        if self._current.spec.prewarmed_sandbox:
+            await self.load_environment()
+            self._hooks.prepare_next(hook, after_s=after_s)
 
     def set_environment_source(self, source: EnvironmentSource) -> None:
         """Set the source that is asked once for the environment; without one the spec's is used."""
@@ -221,7 +202,7 @@ class ExecSessions:
         sessions = tuple(self._sessions.values())
         running = self.live_count()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._prewarmed.discard)
+            nursery.start_soon(self._discard_prewarmed)
             for session in sessions:
                 nursery.start_soon(self._terminate, session)
         return running
@@ -230,7 +211,7 @@ class ExecSessions:
         try:
             asked = self._build_request(request)
             if not asked.sandbox.is_sandboxed:
-                await self._prewarmed.discard()
+                await self._discard_prewarmed()
             command = self._prewarmed.take(asked) or await start_command(self._launcher, asked)
         except BaseException as error:
             self._slots.release()
@@ -241,6 +222,10 @@ class ExecSessions:
         self._sessions[session.id] = session
         self._nursery.start_soon(session.run)
         return session
+
+    async def _discard_prewarmed(self) -> None:
+        await self._prewarmed.discard()
+        await self._hooks.discard()
 
     async def _check_launcher(self, session: ExecSession) -> None:
         """For a command that still runs, check that the launcher lives and can report its end."""
@@ -265,7 +250,7 @@ class ExecSessions:
         return CommandRequest(
             argv=request.argv,
             cwd=request.cwd,
-            environment=self._environment(request, plan),
+            environment=self._environment(request.environment, plan),
             sandbox=plan,
             tty=request.tty,
             limits=request.limits,
@@ -277,11 +262,11 @@ class ExecSessions:
             ),
         )
 
-    def _environment(self, request: ExecRequest, plan: SandboxPlan) -> dict[str, str]:
+    def _environment(self, own: Mapping[str, str], plan: SandboxPlan) -> dict[str, str]:
         extra = {
             **FORCED_VARIABLES,
             "SWARM_THREAD_ID": self._current.spec.agent_id,
-            **request.environment,
+            **own,
         }
         base = self._snapshot if self._snapshot is not None else self._current.spec.environment
         if not plan.network:

@@ -6,14 +6,16 @@ unused after 5 seconds.
 
 It is used only if everything that it was made from is *now* as the command would have it: the plan,
 the folders under its mounts, environment, folder and limits. In any doubt the command starts in a
-fresh sandbox. The prewarmed sandbox ends with the block's nursery and leaves nothing behind.
+fresh sandbox. The prewarmed sandbox ends with the block's nursery and leaves nothing behind. Hooks
+have one of their own (`prewarmed_hook.py`).
 """
 
 import contextlib
+import fcntl
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 import msgspec
 import trio
@@ -33,7 +35,7 @@ _END_LIMIT_S = 1.0
 _MOST_SCRIPT_BYTES = 32 * 1024  # a pipe takes so much in one write
 _MIN_PROCESS_LIMIT = 64  # below this limit the waiting shell would count too much
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_SET_BY_SHELLS = ("PWD", "OLDPWD")
+SET_BY_SHELLS = ("PWD", "OLDPWD")
 # A shell changes these or does not pass them on. (It decrements SHLVL again when it execs.)
 _SHELL_MANAGED = re.compile(
     r"IFS|OPT(ARG|IND|ERR)|LINENO|PPID|E?UID|PS\d|S?RANDOM|SECONDS|EPOCH\w+|GROUPS|DIRSTACK"
@@ -41,8 +43,11 @@ _SHELL_MANAGED = re.compile(
 )
 
 
-class _WaitingSandbox:
-    """A sandbox whose shell waits for a script."""
+class WaitingSandbox:
+    """A sandbox whose shell waits for a script. `stderr_fd`: where the command's errors come out.
+
+    Whoever takes it closes `stderr_fd`.
+    """
 
     def __init__(
         self,
@@ -50,8 +55,10 @@ class _WaitingSandbox:
         command: RunningCommand,
         script_fd: int,
         fingerprint: MountFingerprint,
+        *,
+        stderr_fd: int | None = None,
     ) -> None:
-        self.command, self.is_taken = command, False
+        self.command, self.is_taken, self.stderr_fd = command, False, stderr_fd
         self._request, self._script_fd, self._fingerprint = request, script_fd, fingerprint
 
     def matches(self, request: CommandRequest) -> bool:
@@ -61,6 +68,8 @@ class _WaitingSandbox:
 
     def send_script(self, script: bytes) -> bool:
         """Send the script; False if the shell has ended or the pipe did not take all of it."""
+        if len(script) > fcntl.fcntl(self._script_fd, fcntl.F_GETPIPE_SZ):
+            return False  # a part of it would run
         try:
             self.is_taken = os.write(self._script_fd, script) == len(script)
         except OSError:
@@ -76,6 +85,8 @@ class _WaitingSandbox:
             with trio.move_on_after(_END_LIMIT_S):
                 await self.command.kill_tree()
         self.command.close()
+        if self.stderr_fd is not None:
+            os.close(self.stderr_fd)
 
     def release(self) -> None:
         """Close what only the waiting needed."""
@@ -83,12 +94,22 @@ class _WaitingSandbox:
         os.close(self._script_fd)
 
 
+StartWaiting = Callable[[LauncherClient, CommandRequest], Awaitable[WaitingSandbox]]
+
+
 class PrewarmedSandbox:
     """At most one waiting sandbox of one agent."""
 
-    def __init__(self, launcher: LauncherClient, nursery: trio.Nursery) -> None:
+    def __init__(
+        self,
+        launcher: LauncherClient,
+        nursery: trio.Nursery,
+        start: StartWaiting | None = None,
+    ) -> None:
+        """`start` makes a waiting sandbox; None: one for a command without input."""
         self._launcher, self._nursery = launcher, nursery
-        self._waiting: _WaitingSandbox | None = None
+        self._start = start or _start_waiting_shell
+        self._waiting: WaitingSandbox | None = None
         self._lifetimes: dict[trio.CancelScope, trio.Event] = {}  # set when the sandbox has ended
         self._is_disabled = False
 
@@ -97,11 +118,16 @@ class PrewarmedSandbox:
 
         A sandbox that no longer fits is ended.
         """
-        ready = self._waiting
-        if ready is None or not can_prewarm(request):
+        if self._waiting is None or not can_prewarm(request):
             return None
         script = render_exec_script(request.argv, request.environment)
-        if script is None:
+        ready = None if script is None else self.take_with(request, script)
+        return None if ready is None else ready.command
+
+    def take_with(self, request: CommandRequest, script: bytes) -> WaitingSandbox | None:
+        """The waiting sandbox, in which the shell reads this script; None if none fits."""
+        ready = self._waiting
+        if ready is None or not can_prewarm(request):
             return None
         self._waiting = None
         is_told = ready.matches(request) and ready.send_script(script)
@@ -109,18 +135,18 @@ class PrewarmedSandbox:
         if not is_told:
             return None
         ready.release()
-        return ready.command
+        return ready
 
-    def prepare_next(self, request: CommandRequest) -> None:
+    def prepare_next(self, request: CommandRequest, *, after_s: float = _START_DELAY_S) -> None:
         """Prepare a sandbox for the next command if one may wait and none does.
 
-        Call it when such a command has begun or ended.
+        Call it when such a command has begun or ended. `after_s`: what else begins then goes first.
         """
         is_free = all(scope.cancel_called for scope in self._lifetimes)
         if is_free and not self._is_disabled and can_prewarm(request):
             scope = trio.CancelScope()
             self._lifetimes[scope] = trio.Event()
-            self._nursery.start_soon(self._prepare, request, scope)
+            self._nursery.start_soon(self._prepare, request, scope, after_s)
 
     async def discard(self) -> None:
         """End the waiting sandbox; on return the folder has none of its placeholders."""
@@ -133,17 +159,19 @@ class PrewarmedSandbox:
         for scope in self._lifetimes:
             scope.cancel()
 
-    async def _prepare(self, request: CommandRequest, scope: trio.CancelScope) -> None:
+    async def _prepare(
+        self, request: CommandRequest, scope: trio.CancelScope, after_s: float
+    ) -> None:
         try:
             with scope:
-                await trio.sleep(_START_DELAY_S)
-                await self._hold_until_taken(await _start_waiting_shell(self._launcher, request))
+                await trio.sleep(after_s)
+                await self._hold_until_taken(await self._start(self._launcher, request))
         except (SwarmError, OSError):
             self._is_disabled = True  # the next command reports the error
         finally:
             self._lifetimes.pop(scope).set()
 
-    async def _hold_until_taken(self, ready: _WaitingSandbox) -> None:
+    async def _hold_until_taken(self, ready: WaitingSandbox) -> None:
         self._waiting = ready
         try:
             with trio.move_on_after(LIFETIME_S):
@@ -156,10 +184,27 @@ class PrewarmedSandbox:
                 await ready.end()
 
 
-async def _start_waiting_shell(
-    launcher: LauncherClient, request: CommandRequest
-) -> _WaitingSandbox:
-    """Start the shell that waits for a script. Raises SwarmError, OSError."""
+async def _start_waiting_shell(launcher: LauncherClient, request: CommandRequest) -> WaitingSandbox:
+    return await start_waiting_shell(launcher, request)
+
+
+async def start_waiting_shell(
+    launcher: LauncherClient,
+    request: CommandRequest,
+    *,
+    words: tuple[str, ...] = (),
+    stderr: tuple[int, int] | None = None,
+    pipe_bytes: int = 0,
+) -> WaitingSandbox:
+    """Start the shell that waits for a script. Raises SwarmError, OSError.
+
+    Args:
+        launcher: Starts it.
+        request: What it is made for.
+        words: The shell's own words; none: it reads commands from its input.
+        stderr: A pipe for errors, its reading end first; the result owns that end.
+        pipe_bytes: How much the shell's input is to hold, if more than a pipe usually does.
+    """
     shell = find_system_program("sh")
     if shell is None:
         raise FileNotFoundError("there is no sh")
@@ -167,14 +212,19 @@ async def _start_waiting_shell(
     with contextlib.ExitStack() as undo:
         undo.callback(os.close, script_fd)
         os.set_blocking(script_fd, False)
+        if pipe_bytes:
+            with contextlib.suppress(OSError):  # the person's limit for all pipes
+                fcntl.fcntl(script_fd, fcntl.F_SETPIPE_SZ, pipe_bytes)
         try:
             fingerprint = undo.enter_context(MountFingerprint(_mounted_paths(request)))
-            waiting = msgspec.structs.replace(request, argv=(shell,))
-            command = await start_command(launcher, waiting, files=GivenFiles(stdin_fd=script))
+            waiting = msgspec.structs.replace(request, argv=(shell, *words))
+            read, write = stderr or (None, None)
+            files = GivenFiles(stdin_fd=script, stderr_fd=write)
+            command = await start_command(launcher, waiting, files=files)
         finally:
             os.close(script)
         undo.pop_all()
-    return _WaitingSandbox(request, command, script_fd, fingerprint)
+    return WaitingSandbox(request, command, script_fd, fingerprint, stderr_fd=read)
 
 
 def _mounted_paths(request: CommandRequest) -> set[str]:
@@ -205,18 +255,23 @@ def render_exec_script(argv: tuple[str, ...], environment: Mapping[str, str]) ->
 
     None: it is too long for one write, or it cannot be encoded.
     """
-    lines = [
-        f"export {name}={shlex.quote(environment[name])}"
-        if name in environment
-        else f"unset {name}"
-        for name in _SET_BY_SHELLS
-    ]
+    lines = export_lines(SET_BY_SHELLS, environment)
     text = "\n".join((*lines, f"exec {shlex.join(argv)} </dev/null\n"))
     try:
         script = text.encode()
     except UnicodeEncodeError:
         return None
     return script if b"\0" not in script and len(script) <= _MOST_SCRIPT_BYTES else None
+
+
+def export_lines(names: Iterable[str], environment: Mapping[str, str]) -> list[str]:
+    """Shell lines by which these variables become as in the environment."""
+    return [
+        f"export {name}={shlex.quote(environment[name])}"
+        if name in environment
+        else f"unset {name}"
+        for name in names
+    ]
 
 
 def _comparable(request: CommandRequest) -> CommandRequest:

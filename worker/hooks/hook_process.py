@@ -6,18 +6,17 @@ print a bounded amount. A script of a trusted project runs only with the content
 
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import trio
 
 from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.protocol.hooks import Hook
+from swarm.mailbox.protocol.hooks import CommandHook, Hook
 from swarm.mailbox.safe_open import READ_FLAGS, open_canonical, read_start
 from swarm.roles.hooks.hook_output import HookEnd
 
 from ..exec.exec_sessions import ExecSessions
-from ..exec.running_command import GivenFiles, RunningCommand
+from ..exec.running_command import RunningCommand
 
 MAX_STDOUT_BYTES = 1 << 20
 MAX_STDERR_BYTES = 64 << 10
@@ -25,6 +24,8 @@ _SCRIPT_BYTES = 1 << 20
 _TRAILING_S = 0.2  # for output that is still in the pipe when the first process has ended
 _KILL_LIMIT_S = 5.0
 _CHUNK_BYTES = 64 << 10
+_NEXT_AFTER_S = 0.05  # the call goes first; a model takes longer for its next one
+_IN_SERIES = ("PreToolUse", "PermissionRequest", "PostToolUse")  # others are seldom
 
 
 class _TooMuchOutput(Exception):
@@ -40,25 +41,27 @@ async def run_hook(commands: ExecSessions, hook: Hook, payload: bytes) -> HookEn
             changed=True,
         )
     try:
-        with _input_file(payload) as stdin_fd:
-            read, write = os.pipe2(os.O_CLOEXEC)
-            stderr = trio.lowlevel.FdStream(read)
-            try:
-                command = await commands.start_hook(
-                    hook, GivenFiles(stdin_fd=stdin_fd, stderr_fd=write)
-                )
-            except BaseException:
-                await _closed(stderr)
-                raise
-            finally:
-                os.close(write)
+        started = await commands.start_hook(hook, payload)
     except (SwarmError, OSError) as error:
         return HookEnd(fault=f"hook did not start: {error}")
+    stderr = trio.lowlevel.FdStream(started.stderr_fd)
     try:
-        return await _wait_end(command, stderr, hook.timeout_s)
+        end = await _wait_end(started.command, stderr, hook.timeout_s)
     finally:
         await _closed(stderr)
-        await _end_tree(command)
+        await _end_tree(started.command)
+    if hook.event in _IN_SERIES and _runs_script(hook):
+        await commands.prewarm_hook(hook, after_s=_NEXT_AFTER_S)
+    return end
+
+
+def is_before_calls(hook: Hook) -> bool:
+    """True for a script that runs before calls, for which a sandbox is made ahead."""
+    return hook.event == "PreToolUse" and _runs_script(hook)
+
+
+def _runs_script(hook: Hook) -> bool:
+    return isinstance(hook.action, CommandHook) and hook.action.args is None
 
 
 def changed_script(hook: Hook) -> str:
@@ -140,17 +143,3 @@ async def _end_tree(command: RunningCommand) -> None:
 async def _closed(stream: trio.lowlevel.FdStream) -> None:
     with trio.CancelScope(shield=True):
         await stream.aclose()
-
-
-@contextmanager
-def _input_file(payload: bytes) -> Iterator[int]:
-    """A file in memory with the payload, at its start. A hook need not read it."""
-    fd = os.memfd_create("swarm-hook", os.MFD_CLOEXEC)
-    try:
-        view = memoryview(payload)
-        while view:
-            view = view[os.write(fd, view) :]
-        os.lseek(fd, 0, os.SEEK_SET)
-        yield fd
-    finally:
-        os.close(fd)

@@ -6,7 +6,7 @@ from swarm.roles.hooks.hook_output import HookEnd
 from ..agent.reporter import Reporter
 from ..current_spec import CurrentSpec
 from ..exec.exec_sessions import EnvironmentSource, ExecSessions
-from ..hooks.hook_process import run_hook
+from ..hooks.hook_process import is_before_calls, run_hook
 from ..policy.shell_parser import plain_commands
 from .apply_patch import ApplyPatchTool
 from .csv_job import ReportAgentJobResultTool, SpawnAgentsOnCsvTool
@@ -72,9 +72,12 @@ class Toolset:
         self._commands.set_environment_source(source)
 
     async def prewarm(self) -> None:
-        """Prepare for the first command while the model still writes its call."""
+        """Prepare for a command, and the hook that comes before it, while its call is written."""
         await self._commands.load_environment()
-        plain_commands("true")  # loads the parser, some milliseconds
+        plain_commands("true")  # loads the parser, some milliseconds, once
+        hooks = self._current.spec.hooks
+        if (first := next(filter(is_before_calls, hooks), None)) is not None:
+            await self._commands.prewarm_hook(first)
 
     async def end_commands(self) -> None:
         await self._commands.terminate_all()
