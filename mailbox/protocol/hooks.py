@@ -12,6 +12,7 @@ HookEvent = Literal[
     "PreToolUse",
     "PermissionRequest",
     "PostToolUse",
+    "PostToolUseFailure",
     "Stop",
     "PreCompact",
     "PostCompact",

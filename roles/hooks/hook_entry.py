@@ -28,7 +28,7 @@ from swarm.mailbox.protocol.hooks import (
 from .hook_condition import is_condition
 
 Json = Mapping[str, object]
-TOOL_EVENTS = frozenset({"PreToolUse", "PermissionRequest", "PostToolUse"})
+TOOL_EVENTS = frozenset({"PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailure"})
 # Events at which a yes or a no of a model means something.
 ANSWERED_EVENTS = frozenset({*TOOL_EVENTS, "UserPromptSubmit", "Stop", "SubagentStop"})
 _MAX_COMMAND = 10_000

@@ -19,7 +19,7 @@ from .hook_entry import EntryKind, read_entry
 EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
 OWN_NAMES: dict[str, HookEvent] = {"AgentSpawn": "SubagentStart", "AgentEnd": "SubagentStop"}
 _NOT_RUN = (
-    "PostToolUseFailure PostToolBatch "
+    "PostToolBatch "
     "PermissionDenied StopFailure TaskCreated TaskCompleted TeammateIdle ConfigChange CwdChanged "
     "FileChanged InstructionsLoaded WorktreeCreate WorktreeRemove Elicitation ElicitationResult "
     "Setup UserPromptExpansion MergeConflict"

@@ -25,6 +25,7 @@ _STOPS = frozenset({"Stop", "SubagentStop"})
 _GATES = frozenset({"PreToolUse", "PermissionRequest"})  # a hook that was replaced closes them
 _EXIT_2: dict[str, HookDecision] = {
     "PreToolUse": "deny", "PermissionRequest": "deny", "PostToolUse": "feedback",
+    "PostToolUseFailure": "feedback",
     "UserPromptSubmit": "deny", "Stop": "continue", "SubagentStop": "continue",
     "PreCompact": "deny",
 }  # fmt: skip

@@ -116,8 +116,10 @@ async def test_claudes_notification_hook_is_told_that_a_person_is_waited_for(rig
     assert failures(rig) == []
 
 
-async def test_claudes_hook_keeps_the_summary_of_a_compaction(rig):
+async def test_claudes_hook_keeps_the_summary_of_a_compaction_and_the_session_starts_anew(rig):
     install(rig, "claude")
+    again = {"matcher": "compact", "hooks": [{"type": "command", "command": "echo as before"}]}
+    (rig.home / "hooks.json").write_text(json.dumps({"hooks": {"SessionStart": [again]}}))
     config = rig.home / "config.toml"
     config.write_text("model_auto_compact_token_limit = 3000\n")
     words = ("-p", "word " * 2_500)
@@ -125,4 +127,5 @@ async def test_claudes_hook_keeps_the_summary_of_a_compaction(rig):
         rig, {"calls": [call("seq 3000")]}, {"text": "the summary"}, DONE, words=words
     )
     assert "the summary" in (rig.work / "summary.md").read_text()
+    assert texts(rig).count("as before") == 1
     assert failures(rig) == []

@@ -139,12 +139,20 @@ async def test_a_formatter_runs_after_an_edit_in_the_project(rig):
     assert (rig.work / "a.txt").read_text() == "formatted\n"
 
 
-async def test_a_linter_tells_the_model_by_exit_code_2(rig):
-    write_hooks(rig, PostToolUse=("Bash", {"command": "echo 'lint: bad' >&2; exit 2"}))
-    await run_trusted(rig, {"calls": [call("echo fine")]}, {"text": "done"})
-    (output,) = outputs(rig)
-    assert "fine" in output
-    assert "lint: bad" in output
+async def test_a_linter_tells_the_model_by_exit_code_2_and_a_failure_has_hooks_of_its_own(rig):
+    why = "grep -q '\"error\":.*went wrong' && { echo 'see the log' >&2; exit 2; }"
+    write_hooks(
+        rig,
+        PostToolUse=("Bash", {"command": "echo 'lint: bad' >&2; exit 2"}),
+        PostToolUseFailure=("Bash", {"command": why}),
+    )
+    failing = call("echo went wrong; exit 3")
+    await run_trusted(rig, {"calls": [call("echo fine")]}, {"calls": [failing]}, {"text": "done"})
+    fine, failed = outputs(rig)
+    assert "fine" in fine
+    assert "lint: bad" in fine
+    assert "see the log" in failed
+    assert "lint: bad" not in failed
 
 
 async def test_a_start_adds_context_once_and_stop_lets_the_turn_go_on_once(rig):

@@ -86,9 +86,14 @@ class SessionHooks:
     async def after_compaction(
         self, trigger: CompactionTrigger, summary: str, turn_id: str
     ) -> None:
-        """Tell hooks that the history was compacted; what they add is read with it."""
+        """Tell hooks that the history was compacted; what they add is read with it.
+
+        For the root the session also starts anew: `SessionStart` with the source `compact`.
+        """
         fields: dict[str, object] = {"trigger": trigger, "compact_summary": summary}
         await self._ask("PostCompact", fields, turn_id, name=trigger)
+        if not self._current.spec.depth:
+            await self._ask("SessionStart", {"source": "compact"}, turn_id, name="compact")
 
     def on_interrupt(self, turn_id: str) -> None:
         """Tell hooks that a person interrupted a turn of the root. Never waits."""

@@ -64,6 +64,11 @@ class ToolHooks:
         """Tell the PostToolUse hooks how a call succeeded."""
         return await self._ask("PostToolUse", call, {"tool_response": response[:_RESPONSE_CHARS]})
 
+    async def after_failure(self, call: HookedCall, error: str) -> HookVerdict:
+        """Tell the PostToolUseFailure hooks how a call failed."""
+        fields: Fields = {"error": error[:_RESPONSE_CHARS], "is_interrupt": False}
+        return await self._ask("PostToolUseFailure", call, fields)
+
     def on_request(self, call: HookedCall, reason: str) -> None:
         """Tell hooks that a call's approval is requested. Never waits."""
         self._announce("ApprovalRequested", call, reason, _names(call))

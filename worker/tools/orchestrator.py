@@ -204,10 +204,13 @@ class Orchestrator:
         return call, msgspec.structs.replace(others, asks=asks, allowed_by=allowed)
 
     async def _after(self, call: _Call, done: ToolResult) -> ToolResult:
-        """Tell the PostToolUse hooks about a success; add what they say for the model."""
-        if done.status != "completed" or done.exit_code not in (None, 0):
+        """Tell hooks how the call succeeded or failed; add what they say for the model."""
+        if done.status not in ("completed", "failed"):
             return done
-        said = await self._hooks.after(call.hooked, done.text)
+        if done.status == "completed" and done.exit_code in (None, 0):
+            said = await self._hooks.after(call.hooked, done.text)
+        else:
+            said = await self._hooks.after_failure(call.hooked, done.text)
         notes = [*said.feedback]
         if said.denied is not None:  # a hook failed that closes
             notes.append(said.denied)

@@ -1,4 +1,4 @@
-"""`swarm hooks list|test|disable|enable|log`: the hooks that a run here would have."""
+"""`swarm hooks list|test|trust|disable|enable|log`: the hooks that a run here would have."""
 
 import os
 from pathlib import Path
@@ -27,6 +27,7 @@ from ..printing import print_columns, print_json
 from ..run_setup.hook_settings import RunHooks, find_run_hooks
 from ..run_setup.run_settings import load_config_here
 from .config_edit_commands import edit_user_config
+from .trust_command import trust
 
 _SHELL_NAMES = ("Bash", "exec_command", "shell")
 _EXAMPLE_NAMES = {
@@ -159,6 +160,19 @@ def _tool_uses(tool: str, given: str, cwd: Path) -> ToolUse:
         return other_use(tool, msgspec.json.decode(given, type=dict[str, object]))
     except msgspec.DecodeError:
         return other_use(tool, {"input": given})
+
+
+@hooks.command("trust", cls=ColorCommand)
+@click.option("-y", "--yes", is_flag=True, help="Trust without a question; for scripts.")
+@click.pass_context
+def trust_hooks(context: click.Context, *, yes: bool) -> None:
+    """Trust this project's hooks as they are now, with all else that it brings: `swarm trust`.
+
+    \b
+    Example:
+      swarm hooks trust
+    """
+    context.invoke(trust, folder=None, revoke=False, yes=yes, as_list=False)
 
 
 @hooks.command("disable", cls=ColorCommand)

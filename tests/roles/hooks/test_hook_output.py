@@ -54,6 +54,7 @@ def said(event: str, **inner: object) -> HookEnd:
         ("PostToolUse", HookEnd(exit_code=2, stderr="lint"), "completed", "feedback", "lint"),
         ("PostToolUse", HookEnd(exit_code=0, stdout='{"continue":false,"stopReason":"s"}'),
          "stopped", "", "s"),
+        ("PostToolUseFailure", HookEnd(exit_code=2, stderr="see"), "completed", "feedback", "see"),
         ("UserPromptSubmit", HookEnd(exit_code=2, stderr="secret"), "blocked", "deny", "secret"),
         ("Stop", HookEnd(exit_code=2, stderr="go on"), "completed", "continue", "go on"),
         ("Stop", HookEnd(exit_code=0, stdout="text"), "failed", "", ""),
