@@ -5,6 +5,7 @@ code that looks for a person's own messages.
 """
 
 from .protocol.items import AnyItem, InputText, Message
+from .protocol.ops import SkillInput
 
 ENVIRONMENT_START, ENVIRONMENT_END = "<environment_context>", "</environment_context>"
 ABORTED_START, ABORTED_END = "<turn_aborted>", "</turn_aborted>"
@@ -46,3 +47,9 @@ def is_harness_message(item: AnyItem) -> bool:
 def is_person_message(item: AnyItem) -> bool:
     """True for a user message of which no part was written by the harness."""
     return isinstance(item, Message) and item.role == "user" and not is_harness_message(item)
+
+
+def skill_block(skill: SkillInput) -> str:
+    """What a model reads of a skill that was named."""
+    head = f"<name>{skill.name}</name>\n<path>{skill.path}</path>"
+    return f"{SKILL_START}\n{head}\n{skill.text}\n{SKILL_END}"

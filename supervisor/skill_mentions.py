@@ -1,6 +1,7 @@
 """Adds to a person's input the instructions of the skills that its text names.
 
-The file is read again here, once for each input. What a project's skill says was trusted as it was
+An input is a person's, or the task with which an agent is started. The file is read again here,
+once for each input. What a project's skill says was trusted as it was
 at the start, so a changed one is left out; a person's own may change.
 """
 
@@ -9,6 +10,7 @@ from functools import partial
 
 import trio
 
+from swarm.mailbox.context_markers import skill_block
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.ops import SkillInput
@@ -58,6 +60,12 @@ async def read_named_skills(
     for warning in warnings:
         running.note(Warned(message=warning), agent=agent)
     return tuple(parts)
+
+
+async def with_named_skills(running: RunContext, task: str, *, agent: str) -> str:
+    """The task of a new agent, and behind it the skills that it names and its role allows."""
+    parts = await read_named_skills(running, task, agent=agent)
+    return "\n\n".join((task, *map(skill_block, parts)))
 
 
 def _choice_of(running: RunContext, path: str) -> SkillChoice:

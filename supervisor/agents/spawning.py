@@ -23,6 +23,7 @@ from ..journal.journal_reader import read_records
 from ..journal.replay import AgentMemory
 from ..processes.process_types import SpawnError
 from ..run_context import RunContext
+from ..skill_mentions import with_named_skills
 from ..team.mail_delivery import MailDelivery
 from .agent_manager import AgentManager
 from .agent_record import Agent, AgentPlan
@@ -102,9 +103,10 @@ class AgentSpawner:
         began = trio.current_time()
         try:
             history = await self._forked_items(asker, turns)
+            task = await with_named_skills(self._run, request.message, agent=plan.path)
             await self.start_first_process(
                 member,
-                self._journal_first_memory(member, asker, request, history),
+                self._journal_first_memory(member, asker, task, history),
                 request.deadline_s,
                 on_position,
             )
@@ -148,7 +150,7 @@ class AgentSpawner:
         return list(items)
 
     def _journal_first_memory(
-        self, member: Agent, asker: Agent, request: Spawn, history: list[AnyItem]
+        self, member: Agent, asker: Agent, task: str, history: list[AnyItem]
     ) -> AgentMemory:
         """Journal what the child starts with: its share of the parent's history, and its task."""
         if history:
@@ -157,10 +159,8 @@ class AgentSpawner:
                 agent=member.path,
                 file=member.plan.agent_id,
             )
-        task = self._mail.make_mail(
-            asker.path, member.path, request.message, kind="new_task", wakes=True
-        )
-        self._mail.send(member, task)
+        mail = self._mail.make_mail(asker.path, member.path, task, kind="new_task", wakes=True)
+        self._mail.send(member, mail)
         return AgentMemory(items=history)
 
     async def start_first_process(

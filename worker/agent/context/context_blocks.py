@@ -16,14 +16,13 @@ from swarm.mailbox.context_markers import (
     GUIDANCE_START,
     PERMISSIONS_END,
     PERMISSIONS_START,
-    SKILL_END,
-    SKILL_START,
     SKILLS_END,
     SKILLS_START,
     SPAWNED_END,
     SPAWNED_START,
     TEAM_END,
     TEAM_START,
+    skill_block,
 )
 from swarm.mailbox.ids import ROOT_PATH, AgentPath, parent_path
 from swarm.mailbox.path_rules import denies_reading
@@ -310,17 +309,7 @@ def skills_text(lines: Sequence[str]) -> str:
 def skill_messages(parts: tuple[UserInputPart, ...]) -> list[Message]:
     """Return a message for each skill that an input names."""
     return [
-        Message(
-            role="user",
-            content=(
-                InputText(
-                    text=f"{SKILL_START}\n<name>{part.name}</name>\n<path>{part.path}</path>\n"
-                    f"{part.text}\n{SKILL_END}"
-                ),
-            ),
-        )
-        for part in parts
-        if isinstance(part, SkillInput)
+        text_message("user", skill_block(part)) for part in parts if isinstance(part, SkillInput)
     ]
 
 
