@@ -19,6 +19,7 @@ from swarm.mailbox.protocol.events import (
     AnyEvent,
     CallBegan,
     CallEnded,
+    CommandCall,
     ContextReplaced,
     FileWatch,
     Goodbye,
@@ -188,6 +189,8 @@ class EventRouter:
             if follow is not None:
                 follow()
 
+        if isinstance(event, CallBegan) and isinstance(event.detail, CommandCall):
+            self._run.skills.note_command(event.detail.script)
         self._run.journal.write(body, agent=agent.path, file=agent.plan.agent_id, then=written)
 
     def _record_for(

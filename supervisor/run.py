@@ -38,6 +38,7 @@ from .budget.deadlines import DeadlineMonitor
 from .budget.ledger import fold_ledger
 from .console.run_state import RunState
 from .control_server import ControlledParts, ControlService
+from .current_skills import CurrentSkills
 from .dependencies import REAL_DEPENDENCIES, RunDependencies
 from .event_broadcast import EventBroadcast
 from .event_router import EventRouter
@@ -67,6 +68,7 @@ from .runs.run_metadata import (
     save_request,
     write_metadata,
 )
+from .skill_watch.skill_watcher import watch_skills
 from .task_workload import TaskWorkload
 from .team.team_service import TeamService, run_team_service
 from .version import VERSION
@@ -223,6 +225,7 @@ async def _open_context(
     archive = FinishedAgents(run_paths.folder)
     stack.callback(archive.close)
     registry = AgentRegistry(max_agents, bound=limit_reason, archive=archive)
+    state = RunState(slots_max=max_agents)
     return RunContext(
         run_id=RunId(run_paths.folder.name),
         run_key=dependencies.entropy.random_bytes(32),
@@ -230,13 +233,12 @@ async def _open_context(
         paths=run_paths,
         mailbox=mailbox,
         journal=journal,
-        broadcast=EventBroadcast(
-            RunState(slots_max=max_agents), view, feed, redactor=journal.redactor
-        ),
+        broadcast=EventBroadcast(state, view, feed, redactor=journal.redactor),
         processes=processes,
         registry=registry,
         agents=AgentDirectory(registry, archive),
         grants=ApprovalGrants(),
+        skills=CurrentSkills(request),
         entropy=dependencies.entropy,
         began_s=dependencies.entropy.unix_s(),
     )
@@ -314,6 +316,7 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
         locked.signals.set_handler(shutdown.handle_signal)
         nursery.start_soon(watch_folders, running.paths, locked.lock_fd)
         nursery.start_soon(monitor_heartbeats, running, agents, services)
+        nursery.start_soon(watch_skills, running, agents)
         nursery.start_soon(view.draw, running.broadcast.current_view)
         if (kind := network_filesystem_of(running.paths.folder)) is not None:
             text = f"{running.paths.folder} lies on {kind}: locks are unsafe there; "

@@ -21,6 +21,7 @@ from .agents.agent_record import Agent, AgentPlan
 from .agents.private_tmp import remove_private_tmp
 from .agents.slots import AgentRegistry
 from .approvals.approval_grants import ApprovalGrants
+from .current_skills import CurrentSkills
 from .event_broadcast import EventBroadcast
 from .journal.journal import Journal
 from .journal.journal_files import RUN_FILE
@@ -43,6 +44,7 @@ class RunContext(NamedTuple):
     registry: AgentRegistry
     agents: AgentDirectory
     grants: ApprovalGrants  # approvals that a person gave for good
+    skills: CurrentSkills
     entropy: EntropySources = SYSTEM_ENTROPY
     began_s: float = 0.0  # Unix time
 

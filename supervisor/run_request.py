@@ -33,6 +33,7 @@ from swarm.mailbox.protocol.spec import (
 )
 from swarm.roles.commands.command_file import PromptCommand
 from swarm.roles.role_loader import Roles
+from swarm.roles.skills.rescan import SkillSources
 from swarm.roles.skills.skill_file import Skill
 
 
@@ -143,6 +144,7 @@ class RunRequest(Value):
     skills: tuple[Skill, ...] = ()  # enabled ones, in the order of the list
     commands: tuple[PromptCommand, ...] = ()  # command files; a person calls them by /name
     skill_lines: tuple[str, ...] = ()  # what models are told of them
+    skill_sources: SkillSources = SkillSources()  # where to look for changes of them
     hooks: tuple[Hook, ...] = ()  # of every agent, in the order in which results are combined
     summary: Summary = "auto"
     verbosity: Verbosity | None = None

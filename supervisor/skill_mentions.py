@@ -1,4 +1,4 @@
-"""Adds to a person's input the instructions of the skills that its text names.
+"""Adds to an input the instructions of the skills that its text names.
 
 An input is a person's, or the task with which an agent is started. The file is read again here,
 once for each input. What a project's skill says was trusted as it was
@@ -34,7 +34,7 @@ async def read_named_skills(
 
     What is left out is warned of in the journal.
     """
-    mentioned = mentioned_skills(text, running.request.skills)
+    mentioned = mentioned_skills(text, running.skills.skills)
     choice = _choice_of(running, agent)
     named = tuple(skill for skill in mentioned if choice.allows(skill.name))
     parts: list[SkillInput] = []

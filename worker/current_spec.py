@@ -3,6 +3,7 @@
 import msgspec
 
 from swarm.mailbox.model_reference import ModelReference
+from swarm.mailbox.protocol.ops import LearnRule, ListSkills
 from swarm.mailbox.protocol.settings import AgentSettings
 from swarm.mailbox.protocol.spec import AgentSpec
 
@@ -44,6 +45,13 @@ class CurrentSpec:
             fallbacks_taken=taken,
         )
 
-    def allow_prefix(self, prefix: tuple[str, ...]) -> None:
-        """Allow commands with this prefix, in the running turn too, because a person saved it."""
-        self._spec = msgspec.structs.replace(self._spec, rules=self._spec.rules.allowing(prefix))
+    def learn(self, op: LearnRule | ListSkills) -> None:
+        """Allow commands with a prefix, in the running turn too, because a person saved it.
+
+        Or take a new list of skills, of which the model is told with the next turn.
+        """
+        if isinstance(op, LearnRule):
+            rules = self._spec.rules.allowing(op.prefix)
+            self._spec = msgspec.structs.replace(self._spec, rules=rules)
+        else:
+            self._spec = msgspec.structs.replace(self._spec, skills=op.lines)

@@ -115,6 +115,12 @@ class LearnRule(Tagged):
     prefix: tuple[str, ...]
 
 
+class ListSkills(Tagged):
+    """These skills are there from now on, one line each: the model is told with the next turn."""
+
+    lines: tuple[str, ...] = ()
+
+
 class Pause(Tagged):
     """Send no further request to the model; the current one finishes."""
 
@@ -153,6 +159,7 @@ AnyOp = (
     | RollBackTurns
     | ApplySettings
     | LearnRule
+    | ListSkills
     | Pause
     | Continue
     | Shutdown

@@ -79,6 +79,7 @@ class ContextRules(Value):
     guidance_names: tuple[str, ...] = ()  # tried after AGENTS.md
     root_markers: tuple[str, ...] = (".git",)
     guidance_home: str = ""  # folder of the person's own file
+    skills_percent: int = 2  # of the model's window, for the list of skills
 
 
 class FolderIdentity(Value):

@@ -278,6 +278,9 @@ class SkillsTable(Value):
     include_instructions: bool = True  # False: no list in the prompt
     config: tuple[SkillConfig, ...] = ()
     exclude: tuple[str, ...] = ()  # swarm's own: names
+    # swarm's own: what the list may take, of a model's window and in bytes
+    budget_percent: int = 2
+    budget_bytes: int = 8_000
     # swarm's own: by the canonical path of a project's root; a project may not set it
     projects: dict[str, ProjectSkills] = {}
 

@@ -134,9 +134,15 @@ def project_skills(files: Mapping[str, bytes], cache: SkillCache) -> Iterator[Sk
 
 
 def skill_folders(root: Path, *, follow_links: bool) -> Iterator[Path]:
-    """Folders with a SKILL.md, breadth first: at most 6 levels and 2,000 folders, none hidden.
+    """Folders with a SKILL.md, as `walk_folders` finds them."""
+    return (place for place, has in walk_folders(root, follow_links=follow_links) if has)
 
-    Raises UsageError if there are more folders.
+
+def walk_folders(root: Path, *, follow_links: bool) -> Iterator[tuple[Path, bool]]:
+    """The root and the folders below, and which have a SKILL.md; those that are there.
+
+    Breadth first, at most 6 levels and 2,000 folders, none hidden. Raises UsageError if there are
+    more folders.
     """
     level, seen = [root], set[tuple[int, int]]()
     for _ in range(_MAX_LEVELS + 1):
@@ -152,8 +158,7 @@ def skill_folders(root: Path, *, follow_links: bool) -> Iterator[Path]:
             if len(seen) > _MAX_FOLDERS:
                 raise UsageError(f"{root}: more than {_MAX_FOLDERS} folders of skills")
             has_skill, folders = _look_in(folder, follow_links=follow_links)
-            if has_skill:
-                yield folder
+            yield folder, has_skill
             below += folders
         level = below
 

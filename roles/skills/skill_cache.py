@@ -18,6 +18,7 @@ from ..config.atomic_replace import locked_folder, replace_file
 from ..config.file_reading import read_bounded
 from .skill_file import Skill
 
+CACHE_FILE = "skills.json"  # in the folder of state
 _FILE_BYTES = 8 << 20
 _MOST_SKILLS = 4_000
 _VERSION = 1  # of what is made of a file; another one forgets all

@@ -24,7 +24,6 @@ from swarm.mailbox.protocol.limits import opens_tunnels
 from swarm.mailbox.protocol.ops import GatewayMoved
 from swarm.mailbox.protocol.records import AgentSpawned
 from swarm.mailbox.protocol.rules import RuleSet
-from swarm.mailbox.protocol.settings import SkillChoice
 from swarm.mailbox.protocol.spec import (
     AgentSpec,
     ChildCard,
@@ -34,7 +33,6 @@ from swarm.mailbox.protocol.spec import (
     FolderIdentity,
 )
 from swarm.mailbox.proxy_environment import without_proxy_variables
-from swarm.roles.skills.skill_list import skill_lines
 
 from ..approvals.saved_rules import rules_for, send_rules
 from ..journal.journal_reader import read_records
@@ -44,6 +42,7 @@ from ..processes.process_types import DiedBeforeHello, ProcessEnd, SpawnError
 from ..run_context import RunContext
 from ..run_request import RunRequest
 from ..runs.paths import make_private_folder
+from ..skill_watch.skill_updates import send_skills, skills_for
 from .agent_record import Agent, AgentPlan, GatewayAddress
 from .process_record import AgentProcess
 from .slots import Slot
@@ -158,6 +157,7 @@ async def send_changes_since_spec(
     """Send the gateway's address and the rules that were saved since the spec was written."""
     await send_gateway_address(running, agent, gateway)
     await send_rules(running, agent)
+    await send_skills(running, agent)
 
 
 async def _wait_for_slot(
@@ -252,7 +252,7 @@ def build_agent_spec(
         ),
         user_instructions="" if plan.slotless else request.user_instructions,
         guidance_files=() if plan.slotless else request.guidance_files,
-        skills=_skill_lines(request, plan),
+        skills=skills_for(running, agent),
         hooks=() if plan.slotless else request.hooks,
         session_source=_session_source(running, agent),
         context=with_overrides(
@@ -279,16 +279,6 @@ def _session_source(running: RunContext, agent: Agent) -> Literal["", "startup",
     if agent.has_begun_here:
         return ""
     return "resume" if running.request.resumes else "startup"
-
-
-def _skill_lines(request: RunRequest, plan: AgentPlan) -> tuple[str, ...]:
-    """What the agent is told of skills: those that its role allows; a reviewer knows none."""
-    choice = plan.role.skills
-    if plan.slotless or not request.skill_lines:
-        return ()
-    if choice == SkillChoice():
-        return request.skill_lines
-    return skill_lines([skill for skill in request.skills if choice.allows(skill.name)]).lines
 
 
 def hidden_paths(running: RunContext) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ class AgentProcess:
         self.responding = False  # a model response is still incomplete
         self.has_detached_command = False  # a call ended in this process, its command runs on
         self.rules_sent = 0  # how many of the rules saved in this run it knows
+        self.skills_sent = 0  # the version of the list of skills that it knows
         self.gateway_endpoint = ""  # the gateway address that it knows
 
     @property
@@ -66,6 +67,10 @@ class AgentProcess:
     def know_rules(self, sent: int) -> None:
         """It has the first `sent` rules that were saved in this run."""
         self.rules_sent = max(sent, self.rules_sent)
+
+    def know_skills(self, version: int) -> None:
+        """It has this version of the list of skills."""
+        self.skills_sent = max(version, self.skills_sent)
 
     def begin_suspension(self) -> None:
         """It is about to be killed, and another process will continue its turn."""

@@ -27,6 +27,7 @@ from swarm.supervisor.agents.finished_agents import FinishedAgents
 from swarm.supervisor.agents.slots import AgentRegistry
 from swarm.supervisor.approvals.approval_grants import ApprovalGrants
 from swarm.supervisor.console.run_state import RunState
+from swarm.supervisor.current_skills import CurrentSkills
 from swarm.supervisor.event_broadcast import EventBroadcast
 from swarm.supervisor.event_router import EventRouter
 from swarm.supervisor.journal.journal import open_journal
@@ -124,6 +125,7 @@ async def supervisor_parts(
             registry=registry,
             agents=AgentDirectory(registry, archive),
             grants=ApprovalGrants(),
+            skills=CurrentSkills(RunRequest(cwd="/")),
         )
         on.running = running
         control = AgentManager(running, nursery, GatewayAddress())

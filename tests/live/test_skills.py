@@ -5,7 +5,7 @@ import trio
 
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.items import Message, text_of
-from swarm.mailbox.protocol.records import ContextRecorded, ItemRecorded
+from swarm.mailbox.protocol.records import ContextRecorded, ItemRecorded, MailPosted, RunIdle
 
 pytestmark = pytest.mark.live
 LIMIT_S = 30
@@ -72,3 +72,33 @@ async def test_a_skill_that_changes_during_the_run_is_left_out_with_a_warning(ri
         assert (await run.wait_end()).code == 0
     assert not any("EVIL" in text for text in told(rig))
     assert any("was not trusted" in body.message for body in rig.bodies(Warned))
+
+
+async def test_a_skill_that_a_person_adds_during_a_run_is_told_with_the_next_turn(rig):
+    place = rig.home / ".agents" / "skills" / "notes"
+    with trio.fail_after(LIMIT_S):
+        await rig.run(rig.script({"text": "one"}, {"text": "two"}), "--keep-open", "-p", "go")
+        await rig.wait(lambda: len(rig.bodies(RunIdle)) == 1)
+        place.mkdir(parents=True)
+        (place / "SKILL.md").write_text(SKILL)
+        await rig.wait(lambda: any("notes (new)" in one.message for one in rig.bodies(Warned)))
+        assert (await command(rig, "send", rig.run_id, "root", "Use $notes")).code == 0
+        await rig.wait(lambda: len(rig.bodies(RunIdle)) == 2)
+        assert (await command(rig, "end", rig.run_id)).code == 0
+    first, second = (text for text in told(rig) if text.startswith(("<skills", "<permissions")))
+    assert "notes" not in first
+    assert f"- notes: Write release notes. (file: {place}/SKILL.md)" in second
+    assert any("SECRET-STEP" in text for text in told(rig))
+
+
+async def test_a_new_agent_gets_the_skill_that_its_task_names(rig):
+    write_skill(rig)
+    spawn = {"name": "spawn_agent", "arguments": {"task_name": "a", "message": "Use $notes."}}
+    with trio.fail_after(LIMIT_S):
+        assert (await command(rig, "trust", "--yes")).code == 0
+        provider = rig.script({"agent": "/root", "calls": [spawn]}, default={"text": "done"})
+        run = await rig.run(provider, "-p", "go")
+        assert (await run.wait_end()).code == 0
+    (mail,) = (one.mail for one in rig.bodies(MailPosted) if one.mail.kind == "new_task")
+    assert mail.content.startswith("Use $notes.\n\n<skill>\n<name>notes</name>\n")
+    assert "SECRET-STEP" in mail.content

@@ -39,6 +39,7 @@ from swarm.supervisor.approvals.approval_grants import ApprovalGrants
 from swarm.supervisor.approvals.approval_queue import open_approval_queue
 from swarm.supervisor.console.run_state import RunState
 from swarm.supervisor.control_server import ControlledParts
+from swarm.supervisor.current_skills import CurrentSkills
 from swarm.supervisor.event_broadcast import EventBroadcast
 from swarm.supervisor.event_router import EventRouter
 from swarm.supervisor.journal.journal import Journal, open_journal
@@ -284,6 +285,7 @@ async def _set_up(
         registry=registry,
         agents=AgentDirectory(registry, archive),
         grants=ApprovalGrants(),
+        skills=CurrentSkills(run_request),
     )
     team.service = await nursery.start(run_team_service, team.running, GatewayAddress())
     team.control = team.service.agents

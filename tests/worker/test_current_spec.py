@@ -1,6 +1,7 @@
 """Settings that change while the agent lives are seen by everybody who holds the same object."""
 
 from swarm.mailbox.protocol.limits import Limits, ReadOnly
+from swarm.mailbox.protocol.ops import LearnRule
 from swarm.mailbox.protocol.settings import AgentSettings
 from swarm.worker.current_spec import CurrentSpec
 from swarm.worker.policy.command_facts import EscalationRequest
@@ -30,8 +31,8 @@ def test_a_saved_prefix_holds_for_the_next_command_and_a_second_one_too():
         return [rule.decision for one in facts.commands for rule in one.rules]
 
     assert decisions("make", "all") == []
-    current.allow_prefix(("make",))
+    current.learn(LearnRule(prefix=("make",)))
     assert decisions("make", "all") == ["allow"]
-    current.allow_prefix(("cargo",))
+    current.learn(LearnRule(prefix=("cargo",)))
     assert decisions("cargo", "test") == ["allow"]
     assert decisions("make", "all") == ["allow"]

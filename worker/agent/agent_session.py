@@ -23,6 +23,7 @@ from swarm.mailbox.protocol.ops import (
     GatewayMoved,
     Interrupt,
     LearnRule,
+    ListSkills,
     Mail,
     Notice,
     Pause,
@@ -123,8 +124,8 @@ class AgentSession:
                 self.roll_back(op)
             case ApplySettings(settings=settings):
                 state.wanted_settings = settings
-            case LearnRule(prefix=prefix):
-                state.add_rule(prefix)
+            case LearnRule() | ListSkills():
+                state.learn(op)
             case Pause():
                 state.pause.begin()
             case Continue():

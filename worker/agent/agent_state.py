@@ -32,7 +32,7 @@ from swarm.mailbox.protocol.items import (
     text_message,
     text_of,
 )
-from swarm.mailbox.protocol.ops import Mail, UserInput
+from swarm.mailbox.protocol.ops import LearnRule, ListSkills, Mail, UserInput
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleFailed, ToolSpec
 from swarm.mailbox.protocol.settings import AgentSettings
 from swarm.mailbox.protocol.spec import AgentSpec
@@ -164,9 +164,9 @@ class AgentState:
         self.reporter.emit(event)
         return True
 
-    def add_rule(self, prefix: tuple[str, ...]) -> None:
-        """Allow commands with this prefix from now on, in the running turn too."""
-        self._current.allow_prefix(prefix)
+    def learn(self, op: LearnRule | ListSkills) -> None:
+        """Take a rule that a person saved, or a new list of skills."""
+        self._current.learn(op)
 
     def begin_sampling(self, model: ModelInfo) -> None:
         """Prepare for a turn that is about to sample this model."""

@@ -199,6 +199,7 @@ def build_request(
         skills=skills.skills,
         commands=commands.commands,
         skill_lines=skills.lines,
+        skill_sources=skills.sources,
         hooks=hooks.hooks,
         context=context_rules(settings_without_role(settings.loaded), Path(settings.config_folder)),
         notify=config.notify,

@@ -49,6 +49,7 @@ def context_rules(config: Config, config_folder: Path) -> ContextRules:
         guidance_names=config.project_doc_fallback_filenames,
         root_markers=config.project_root_markers,
         guidance_home=str(config_folder),
+        skills_percent=config.skills.budget_percent,
     )
 
 

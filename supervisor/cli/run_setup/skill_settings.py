@@ -1,7 +1,7 @@
 """The skills of a run: found once, before anything is started, with the lines that models get."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from swarm.mailbox.errors import UsageError
@@ -18,12 +18,14 @@ from swarm.roles.skills.discovery import (
     project_skills,
     read_root,
 )
-from swarm.roles.skills.skill_cache import SkillCache
-from swarm.roles.skills.skill_file import Skill
+from swarm.roles.skills.rescan import SkillSources
+from swarm.roles.skills.skill_cache import CACHE_FILE, SkillCache
+from swarm.roles.skills.skill_file import Skill, SkillScope
 from swarm.roles.skills.skill_list import SkillRule, enabled_skills, skill_lines
 from swarm.roles.skills.skill_use import read_skill_use
 
-CACHE_FILE = "skills.json"  # in the folder of state
+_MOST_PERCENT = 50
+_MOST_BYTES = 256 << 10
 
 
 class RunSkills(Value):
@@ -34,6 +36,7 @@ class RunSkills(Value):
     lines: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     last_used: Mapping[str, float] = {}  # Unix seconds by path
+    sources: SkillSources = SkillSources()
 
 
 def find_run_skills(
@@ -50,9 +53,14 @@ def find_run_skills(
     Raises UsageError: a `[[skills.config]]` entry is not usable.
     """
     cache = SkillCache(memory / CACHE_FILE)
-    found = _find(loaded, config_folder, cache)
+    roots = tuple(personal_roots(config_folder, Path.home(), SYSTEM_FOLDER))
+    found = _find(loaded, roots, cache)
     cache.save()
     table = loaded.config.skills
+    if not 0 <= table.budget_percent <= _MOST_PERCENT:
+        raise UsageError(f"skills.budget_percent must be from 0 to {_MOST_PERCENT}")
+    if not 0 <= table.budget_bytes <= _MOST_BYTES:
+        raise UsageError(f"skills.budget_bytes must be from 0 to {_MOST_BYTES:,}")
     rules = [*(_rule(entry) for entry in table.config)]
     rules += [SkillRule(name=name, enabled=False) for name in table.exclude]
     chosen = table.projects.get(project_of(loaded, cwd), ProjectSkills())
@@ -60,13 +68,13 @@ def find_run_skills(
     rules += [SkillRule(name=name, enabled=False) for name in chosen.exclude]
     enabled = enabled_skills(found.skills, rules)
     last_used = read_skill_use(memory)
-    listed = skill_lines(enabled, last_used=last_used)
+    listed = skill_lines(enabled, limit_bytes=table.budget_bytes, last_used=last_used)
     warnings = list(found.warnings)
     if listed.left_out:
         warnings.append(
             f"skills: {listed.left_out} of {len(enabled)} are not in the list that models get, for "
-            "it is full: those that were named last stay; shorten descriptions, or switch some off "
-            "(`swarm skills disable NAME`)"
+            "it is full: those that were named last stay; shorten descriptions, switch some off "
+            "(`swarm skills disable NAME`), or raise `skills.budget_bytes`"
         )
     return RunSkills(
         skills=enabled,
@@ -74,6 +82,12 @@ def find_run_skills(
         lines=listed.lines if table.include_instructions else (),
         warnings=tuple(warnings),
         last_used=last_used,
+        sources=SkillSources(
+            roots=tuple((str(root), scope) for root, scope in roots),
+            rules=tuple(rules),
+            is_listed=table.include_instructions,
+            budget_bytes=table.budget_bytes,
+        ),
     )
 
 
@@ -83,10 +97,12 @@ def project_of(loaded: LoadedConfig, cwd: Path) -> str:
     return str(find_project_root(Path(os.path.realpath(cwd)), markers))
 
 
-def _find(loaded: LoadedConfig, config_folder: Path, cache: SkillCache) -> FoundSkills:
+def _find(
+    loaded: LoadedConfig, roots: Sequence[tuple[Path, SkillScope]], cache: SkillCache
+) -> FoundSkills:
     files: list[SkillFile] = []
     warnings: list[str] = []
-    for root, scope in personal_roots(config_folder, Path.home(), SYSTEM_FOLDER):
+    for root, scope in roots:
         try:
             files += read_root(root, scope, cache)
         except UsageError as error:

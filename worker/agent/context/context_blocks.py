@@ -77,6 +77,7 @@ _MAIL_TYPES = {
     "message": "MESSAGE",
     "final_answer": "FINAL_ANSWER",
 }
+_NO_SKILLS = "(none)"
 RESULT_KNOWN = "(wait_agent has given you this answer already)"
 
 # Children named in the environment block; without a limit each turn could name a thousand.
@@ -299,11 +300,17 @@ def withheld_message(reason: str) -> Message:
     return text_message("developer", f"A hook withheld a message of the person: {reason}")
 
 
-def skills_text(lines: Sequence[str]) -> str:
-    """Return the block that lists skills; "" without any."""
-    if not lines:
-        return ""
-    return "\n".join((SKILLS_START, _TEXTS["skills"], *lines, SKILLS_END))
+def skills_text(lines: Sequence[str], *, replaces: bool = False) -> str:
+    """Return the block that lists skills; "" without any, unless it replaces an earlier list."""
+    if replaces:
+        told = lines or (_NO_SKILLS,)
+        return "\n".join((SKILLS_START, _TEXTS["skills_again"], *told, SKILLS_END))
+    return "\n".join((SKILLS_START, _TEXTS["skills"], *lines, SKILLS_END)) if lines else ""
+
+
+def is_skill_line(line: str) -> bool:
+    """True for a line of the list, unlike the words before it."""
+    return line.startswith("- ") and " (file: " in line and line.endswith(")")
 
 
 def skill_messages(parts: tuple[UserInputPart, ...]) -> list[Message]:

@@ -5,11 +5,13 @@ permissions, date or working directory is appended before the next user message.
 """
 
 from collections.abc import Iterable
+from typing import Literal
 
 from swarm.mailbox.context_markers import (
     ENVIRONMENT_START,
     GUIDANCE_START,
     PERMISSIONS_START,
+    SKILLS_START,
     SPAWNED_START,
 )
 from swarm.mailbox.protocol.base import Value
@@ -23,6 +25,7 @@ from .context_blocks import (
     environment_text,
     guidance_text,
     is_short,
+    is_skill_line,
     permissions_text,
     skills_text,
     spawned_start,
@@ -31,8 +34,6 @@ from .context_blocks import (
 )
 from .token_meter import estimate_tokens
 
-_SKILLS_PERCENT = 2  # of the model's window, for the list of skills
-
 
 class KnownContext(Value):
     """Context that the history already holds and that must not be repeated; None: not told."""
@@ -40,6 +41,7 @@ class KnownContext(Value):
     permissions: str | None = None
     environment: str | None = None
     guidance: str | None = None  # the text alone, of the working directory
+    skills: tuple[str, ...] = ()  # the lines of the list
     spawned: str | None = None  # of a child: the block that contains its path
     begun: bool = False  # the initial context was sent (it may be empty for a small model)
 
@@ -62,6 +64,7 @@ def find_known_context(items: Iterable[AnyItem], *, cwd: str) -> KnownContext:
             or known.permissions,
             environment=_text_starting_with(item, "user", ENVIRONMENT_START) or known.environment,
             guidance=guidance,
+            skills=known.skills if (told := _skills_in(item)) is None else told,
             spawned=_text_starting_with(item, "user", SPAWNED_START)
             or _text_starting_with(item, "developer", SPAWNED_START)  # of older journals
             or known.spawned,
@@ -95,32 +98,38 @@ def context_items(
     rules, guidance = spec.context, spec.user_instructions
     developer = [permissions] if rules.permissions and permissions != known.permissions else []
     user = [environment] if rules.environment and environment != known.environment else []
+    skills = _fitting_skills(spec, model)
     if not begun:
-        own = (team, skills_text(_fitting_skills(spec, model)), spec.role.developer_instructions)
+        own = (team, skills_text(skills), spec.role.developer_instructions)
         developer += [text for text in own if text]
+    elif skills != known.skills:
+        developer.append(skills_text(skills, replaces=bool(known.skills)))
     if guidance != (known.guidance or ""):
         is_change = known.guidance is not None and begun
         if is_change or guidance:
             user.insert(0, guidance_text(guidance, cwd=spec.cwd, replaces=is_change))
     if spawned and not begun:
         user.append(spawned)
-    messages: list[Message] = []
-    if developer:
-        messages.append(text_message("developer", *developer))
-    if user:
-        messages.append(text_message("user", *user))
-    return tuple(messages), KnownContext(
+    return _messages(developer, user), KnownContext(
         permissions=permissions,
         environment=environment,
         guidance=guidance if guidance or known.guidance is not None else None,
+        skills=skills,
         spawned=spawned or None,
         begun=True,
     )
 
 
+def _messages(developer: list[str], user: list[str]) -> tuple[Message, ...]:
+    parts: tuple[tuple[Literal["developer", "user"], list[str]], ...] = (
+        ("developer", developer), ("user", user),
+    )  # fmt: skip
+    return tuple(text_message(role, *texts) for role, texts in parts if texts)
+
+
 def _fitting_skills(spec: AgentSpec, model: ModelInfo) -> tuple[str, ...]:
     """The first lines of skills that fit into their part of the model's window."""
-    left, fitting = model.context_window * _SKILLS_PERCENT // 100, list[str]()
+    left, fitting = model.context_window * spec.context.skills_percent // 100, list[str]()
     for line in spec.skills:
         tokens = estimate_tokens(len(line.encode()) + 1)
         if tokens <= left:
@@ -138,6 +147,14 @@ def _short_context(spec: AgentSpec, model: ModelInfo, *, begun: bool) -> tuple[M
 
 def _instructions_in(block: str) -> str:
     return block.partition("<INSTRUCTIONS>\n")[2].removesuffix("\n</INSTRUCTIONS>")
+
+
+def _skills_in(item: AnyItem) -> tuple[str, ...] | None:
+    """The lines of the list of skills in a message; None if it has no list."""
+    text = _text_starting_with(item, "developer", SKILLS_START)
+    if text is None:
+        return None
+    return tuple(line for line in text.split("\n") if is_skill_line(line))
 
 
 def _text_starting_with(item: AnyItem, role: str, start: str) -> str | None:

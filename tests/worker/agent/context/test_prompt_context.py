@@ -3,7 +3,14 @@
 import msgspec
 import pytest
 
-from swarm.mailbox.protocol.items import InputImage, InputText, Message, OutputText, text_message
+from swarm.mailbox.protocol.items import (
+    InputImage,
+    InputText,
+    Message,
+    OutputText,
+    text_message,
+    text_of,
+)
 from swarm.mailbox.protocol.limits import (
     DangerFullAccess,
     Granular,
@@ -21,6 +28,7 @@ from swarm.worker.agent.context.context_blocks import (
     guidance_text,
     mail_message,
     permissions_text,
+    skills_text,
     turn_aborted_message,
     user_message,
 )
@@ -67,6 +75,22 @@ def test_later_only_what_changed_is_told_and_the_role_never_again():
     free = msgspec.structs.replace(SPEC, limits=Limits(sandbox=DangerFullAccess()))
     changed, _ = context_items(free, place=moved, model=MODEL, known=told)
     assert changed == (text_message("developer", permissions_text(free.limits, cwd="/w")),)
+
+
+def test_a_changed_list_of_skills_is_told_again_whole_and_an_unchanged_one_is_not():
+    one, two = "- a: x (file: /a/SKILL.md)", "- b: y (file: /b/SKILL.md)"
+    spec = msgspec.structs.replace(SPEC, skills=(one,))
+    items, _ = context_items(spec, place=PLACE, model=MODEL, known=KnownContext())
+    known = find_known_context(items, cwd="/w")
+    assert context_items(spec, place=PLACE, model=MODEL, known=known)[0] == ()
+    spec = msgspec.structs.replace(spec, skills=(one, two))
+    (message,), _ = context_items(spec, place=PLACE, model=MODEL, known=known)
+    assert message == text_message("developer", skills_text((one, two), replaces=True))
+    known = find_known_context((*items, message), cwd="/w")
+    none = msgspec.structs.replace(spec, skills=())
+    (last,), told = context_items(none, place=PLACE, model=MODEL, known=known)
+    assert "(none)" in text_of(last.content)
+    assert find_known_context((*items, message, last), cwd="/w") == told
 
 
 def test_a_small_model_is_told_its_role_alone():

@@ -1,0 +1,78 @@
+"""Looks again for the skills of a run that has begun.
+
+A person's own skills count as they are now. What a project or a plugin brings was trusted as it was
+at the run's start: a file that differs is left out, and comes back when it is as it was.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.safe_open import READ_FLAGS, open_canonical, read_whole
+
+from .discovery import SkillFile, in_order, parse_skills, read_root, walk_folders
+from .skill_cache import SkillCache
+from .skill_file import SKILL_BYTES, Skill, SkillScope
+from .skill_list import LIST_BYTES, SkillRule, enabled_skills
+
+_HELD_SCOPES = ("repo", "plugin")
+
+
+class SkillSources(Value):
+    """Where a run's skills come from."""
+
+    roots: tuple[tuple[str, SkillScope], ...] = ()  # a person's own and the machine's, in order
+    rules: tuple[SkillRule, ...] = ()  # which of them are off
+    is_listed: bool = True  # `include_instructions`
+    budget_bytes: int = LIST_BYTES  # for all lines of the list
+
+
+class SkillsNow(Value):
+    """The skills that count now, what was left out with its reason, and what has changed."""
+
+    skills: tuple[Skill, ...] = ()
+    warnings: tuple[str, ...] = ()
+    untrusted: tuple[Skill, ...] = ()  # no longer as they were trusted
+
+
+def look_again(sources: SkillSources, at_start: Sequence[Skill], cache: SkillCache) -> SkillsNow:
+    """The skills as of now. `at_start`: those that the run began with. Blocks."""
+    files: list[SkillFile] = []
+    warnings: list[str] = []
+    for root, scope in sources.roots:
+        try:
+            files += read_root(Path(root), scope, cache)
+        except UsageError as error:
+            warnings.append(str(error))
+    found = parse_skills(files, cache)
+    held = [skill for skill in at_start if skill.scope in _HELD_SCOPES]
+    untrusted = tuple(skill for skill in held if not is_as_trusted(skill))
+    kept = (skill for skill in held if skill not in untrusted)
+    own = enabled_skills(found.skills, sources.rules)
+    return SkillsNow(
+        skills=in_order((*kept, *own)),
+        warnings=(*warnings, *found.warnings),
+        untrusted=untrusted,
+    )
+
+
+def watched_folders(sources: SkillSources, at_start: Sequence[Skill]) -> Iterator[str]:
+    """Every folder in which a change may concern a skill; some may not be there. Blocks."""
+    for root, _ in sources.roots:
+        yield root
+        try:
+            yield from (str(place) for place, _ in walk_folders(Path(root), follow_links=True))
+        except UsageError:
+            continue  # too many: said by the scan
+    yield from (skill.folder for skill in at_start if skill.scope in _HELD_SCOPES)
+
+
+def is_as_trusted(skill: Skill) -> bool:
+    """True while its SKILL.md has the content that was read at the start. Blocks."""
+    try:
+        data = read_whole(open_canonical(skill.path, READ_FLAGS), most_bytes=SKILL_BYTES)
+    except (UsageError, OSError):
+        return False
+    return hashlib.sha256(data).hexdigest() == skill.digest

@@ -1,0 +1,1 @@
+"""Notices changes of skills while a run is on, and tells its agents."""
