@@ -56,6 +56,19 @@ class RoleSkills(Value, forbid_unknown_fields=True):
     exclude: tuple[str, ...] = ()
 
 
+class RolePlugin(Value, forbid_unknown_fields=True):
+    """`[plugins."NAME"]` of a role: less of a plugin of the run. A role brings no plugin."""
+
+    enabled: bool = True
+
+
+class PluginChoice(Value):
+    """Plugins by id or name: of the others a role has nothing but their hooks."""
+
+    only: tuple[str, ...] | None = None  # None: all of the run
+    exclude: tuple[str, ...] = ()
+
+
 class RoleFile(ModelKeys, forbid_unknown_fields=True):
     """A role's TOML file: what names the role, and the keys of a configuration that it may set.
 
@@ -90,6 +103,8 @@ class RoleFile(ModelKeys, forbid_unknown_fields=True):
     features: dict[str, bool | Toml] = {}
     # swarm's own: names of skills, or all but the excluded ones
     skills: tuple[str, ...] | RoleSkills = RoleSkills()
+    # swarm's own: ids or names, or tables by them; None: the parent's
+    plugins: tuple[str, ...] | dict[str, RolePlugin] | None = None
 
     @property
     def skill_choice(self) -> SkillChoice:
@@ -97,6 +112,14 @@ class RoleFile(ModelKeys, forbid_unknown_fields=True):
         if isinstance(self.skills, RoleSkills):
             return SkillChoice(exclude=self.skills.exclude)
         return SkillChoice(only=self.skills)
+
+    @property
+    def plugin_choice(self) -> PluginChoice:
+        """Which plugins the role's agents use."""
+        if isinstance(self.plugins, tuple):
+            return PluginChoice(only=self.plugins)
+        tables = (self.plugins or {}).items()
+        return PluginChoice(exclude=tuple(name for name, table in tables if not table.enabled))
 
 
 class Role(Value):
@@ -127,6 +150,7 @@ class Role(Value):
     verbosity: Verbosity | None = None
     context: ContextOverrides = ContextOverrides()
     skills: SkillChoice = SkillChoice()
+    plugins: PluginChoice = PluginChoice()
     warnings: tuple[str, ...] = ()  # keys of its file that have no effect
     source: str = "built-in"
 
@@ -182,6 +206,7 @@ def role_from_file(file: RoleFile, *, name: str, source: str) -> Role:
         prompt=file.prompt,
         sampling=file.sampling,
         skills=file.skill_choice,
+        plugins=file.plugin_choice,
         summary=file.model_reasoning_summary,
         verbosity=file.model_verbosity,
         context=ContextOverrides(

@@ -24,6 +24,7 @@ from .config.merge import Layer, as_table, is_table
 from .config.requirements import NO_REQUIREMENTS, Requirements, role_refusal
 from .config.schema import AgentsTable, RoleTable
 from .markdown.markdown_discovery import FoundMarkdown
+from .plugins.plugin_choice import brought_plugins, with_plugin_choice
 from .role import Role, RoleFile, fill_missing, merge_sampling, role_from_file
 from .role_layer import obeyed_keys
 
@@ -76,7 +77,13 @@ def load_roles(layers: Sequence[Layer], required: Requirements = NO_REQUIREMENTS
         if not layer.ignored:
             seen = loading.add_layer(layer)
             loading.add_files(layer_agent_files(layer), layer.source, seen)
-    return apply_role_requirements(loading.result(), required)
+    loaded = loading.result()
+    brought, warnings = brought_plugins(layers), list(loaded.warnings)
+    known = {
+        name: with_plugin_choice(role, brought, warnings) for name, role in loaded.known.items()
+    }
+    loaded = msgspec.structs.replace(loaded, known=known, warnings=tuple(warnings))
+    return apply_role_requirements(loaded, required)
 
 
 class _Loading:
