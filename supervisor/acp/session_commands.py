@@ -55,7 +55,7 @@ def shown_commands(editor: EditorClient) -> list[AvailableCommand]:
 
 
 async def folder_commands(cwd: str) -> list[AvailableCommand]:
-    """The command files of a session's folder; a prompt that calls one goes to the agent."""
+    """Command files and skills of a session's folder; a prompt that names one goes to the agent."""
     taken = {one.name for one in _COMMANDS}
     return [
         AvailableCommand(
@@ -65,7 +65,7 @@ async def folder_commands(cwd: str) -> list[AvailableCommand]:
             if not one.arguments
             else AvailableCommandInput(root=UnstructuredCommandInput(hint=one.arguments)),
         )
-        for one in await read_own_commands(os.environ, cwd=cwd, skills=False)
+        for one in await read_own_commands(os.environ, cwd=cwd)
         if one.name not in taken
     ]
 

@@ -27,10 +27,10 @@ class _Listed(msgspec.Struct, frozen=True):
 
 
 async def read_own_commands(
-    environment: Mapping[str, str], *, cwd: str | None = None, skills: bool = True
+    environment: Mapping[str, str], *, cwd: str | None = None
 ) -> tuple[OwnCommand, ...]:
     """Command files first, then skills whose name is free. () where they cannot be read."""
-    kinds = ["commands", *(["skills"] if skills else [])]
+    kinds = ("commands", "skills")
     done = await asyncio.gather(
         *(
             run_twin([kind, "list", "--json"], environment=environment, columns=_COLUMNS, cwd=cwd)

@@ -34,7 +34,10 @@ def test_the_conversation_offers_and_calls_command_files(play):
         terminal.wait("did you mean /look?")
 
 
-async def test_an_editor_is_told_of_command_files_and_calls_them(rig):
+async def test_an_editor_is_told_of_command_files_and_skills_and_calls_them(rig):
+    notes = rig.home / "skills" / "notes" / "SKILL.md"
+    notes.parent.mkdir(parents=True)
+    notes.write_text("---\nname: notes\ndescription: Write notes.\n---\nDo it.\n")
     (rig.home / "commands").mkdir()
     (rig.home / "commands" / "look.md").write_text(COMMAND)
     use(rig, said("{last_user}"))
@@ -53,3 +56,4 @@ async def test_an_editor_is_told_of_command_files_and_calls_them(rig):
     told = editor.of("available_commands_update")[-1]["availableCommands"]
     (look,) = [one for one in told if one["name"] == "look"]
     assert (look["description"], look["input"]["hint"]) == ("Look around", "PATH")
+    assert {"name": "notes", "description": "skill: Write notes."} in told
