@@ -141,6 +141,10 @@ def update_marketplaces(name: str | None) -> None:
         raise UsageError(f"{failed} of {len(known)} marketplaces could not be read")
 
 
+# Codex's name of it.
+marketplace.add_command(update_marketplaces, "upgrade")
+
+
 def _update_one(one: KnownMarketplace) -> None:
     fetched = _fetch(one)
     if fetched.file.name != one.name:
