@@ -72,8 +72,16 @@ class ProjectFolder(Value):
 
     def files_by_name(self) -> dict[str, bytes]:
         """The files by their path relative to `.swarm`, sorted."""
-        base = str(Path(self.folder, PROJECT_FOLDER))
-        return {os.path.relpath(path, base): self.files[path] for path in sorted(self.files)}
+        own, base = f"{self.folder}/", f"{self.config_file.parent}/"
+
+        def name_of(path: str) -> str:
+            if path.startswith(base):
+                return path.removeprefix(base)
+            if path.startswith(own):
+                return f"../{path.removeprefix(own)}"
+            return os.path.relpath(path, base)
+
+        return {name_of(path): self.files[path] for path in sorted(self.files)}
 
 
 DecideTrust = Callable[[Sequence[ProjectFolder]], Sequence[str]]
@@ -248,7 +256,8 @@ def _digest(one: ProjectFolder) -> str:
 def _layer(one: ProjectFolder, *, ignored: str) -> Layer:
     path = one.config_file
     data = one.files.get(str(path))
-    has_config = any(not name.startswith("../") for name in one.files_by_name())
+    own = f"{path.parent}/"
+    has_config = any(name.startswith(own) for name in one.files)
     source = str(path) if has_config or one.problem else one.folder
     layer = Layer(
         name="project", source=source, ignored=ignored, exists=data is not None,

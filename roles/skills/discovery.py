@@ -4,7 +4,9 @@ Skills of a project are read with its configuration (`config/project_config.py`)
 only when their exact content was trusted.
 """
 
+import errno
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -98,29 +100,41 @@ def read_project_skills(folder: Path) -> Iterator[tuple[str, bytes]]:
     for root in (folder / name for name in PROJECT_FOLDERS):
         if os.path.realpath(root) != str(root):
             continue  # a link on the way may lead anywhere
-        for place in skill_folders(root, follow_links=False):
-            yield _read(place / SKILL_FILE, SKILL_BYTES)
-            if _is_own_file(sidecar := place / SIDECAR):
-                yield _read(sidecar, _SIDECAR_BYTES)
+        for place, has_skill in walk_folders(root, follow_links=False):
+            if has_skill:
+                path = f"{place}/{SKILL_FILE}"
+                yield path, _read(open_canonical(path, READ_FLAGS), path, SKILL_BYTES)
+                if (fd := _open_own_file(beside := f"{place}/{SIDECAR}")) is not None:
+                    yield beside, _read(fd, beside, _SIDECAR_BYTES)
 
 
-def _is_own_file(path: Path) -> bool:
-    return os.path.realpath(path) == str(path) and path.is_file()
+def _open_own_file(path: str) -> int | None:
+    """The regular file at this path; None: there is none, or a link is on the way."""
+    try:
+        fd = open_canonical(path, READ_FLAGS)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO):
+            return None
+        raise
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    return None
 
 
-def _read(path: Path, limit_bytes: int) -> tuple[str, bytes]:
-    data = read_start(open_canonical(str(path), READ_FLAGS), most_bytes=limit_bytes + 1)
+def _read(fd: int, path: str, limit_bytes: int) -> bytes:
+    data = read_start(fd, most_bytes=limit_bytes + 1)
     if len(data) > limit_bytes:
         raise UsageError(f"{path}: larger than {limit_bytes >> 10} KiB")
-    return str(path), data
+    return data
 
 
 def project_skills(files: Mapping[str, bytes], cache: SkillCache) -> Iterator[SkillFile]:
     """The skills among the files of a trusted project folder, as they were read with it."""
     for path, data in files.items():
-        place = Path(path)
-        if place.name == SKILL_FILE:
-            sidecar = files.get(str(place.parent / SIDECAR), b"")
+        folder, _, name = path.rpartition("/")
+        if name == SKILL_FILE:
+            sidecar = files.get(f"{folder}/{SIDECAR}", b"")
             mark = content_mark(data, sidecar)
             yield SkillFile(
                 path=path,
@@ -135,21 +149,21 @@ def project_skills(files: Mapping[str, bytes], cache: SkillCache) -> Iterator[Sk
 
 def skill_folders(root: Path, *, follow_links: bool) -> Iterator[Path]:
     """Folders with a SKILL.md, as `walk_folders` finds them."""
-    return (place for place, has in walk_folders(root, follow_links=follow_links) if has)
+    return (Path(place) for place, has in walk_folders(root, follow_links=follow_links) if has)
 
 
-def walk_folders(root: Path, *, follow_links: bool) -> Iterator[tuple[Path, bool]]:
+def walk_folders(root: Path, *, follow_links: bool) -> Iterator[tuple[str, bool]]:
     """The root and the folders below, and which have a SKILL.md; those that are there.
 
     Breadth first, at most 6 levels and 2,000 folders, none hidden. Raises UsageError if there are
     more folders.
     """
-    level, seen = [root], set[tuple[int, int]]()
+    level, seen = [str(root)], set[tuple[int, int]]()
     for _ in range(_MAX_LEVELS + 1):
-        below: list[Path] = []
+        below: list[str] = []
         for folder in level:
             try:
-                facts = folder.stat()
+                facts = os.stat(folder)  # noqa: PTH116 - for each of up to 2,000 folders
             except OSError:
                 continue  # it vanished, or is a link to nothing or to itself
             if (place := (facts.st_dev, facts.st_ino)) in seen:
@@ -163,7 +177,7 @@ def walk_folders(root: Path, *, follow_links: bool) -> Iterator[tuple[Path, bool
         level = below
 
 
-def _look_in(folder: Path, *, follow_links: bool) -> tuple[bool, list[Path]]:
+def _look_in(folder: str, *, follow_links: bool) -> tuple[bool, list[str]]:
     """Whether the folder has a SKILL.md, and its folders in order; links count if followed.
 
     At most 10,000 entries are looked at: a folder of skills is not a store of files.
@@ -181,7 +195,7 @@ def _look_in(folder: Path, *, follow_links: bool) -> tuple[bool, list[Path]]:
                     names.append(entry.name)
     except OSError:
         return has_skill, []  # not there, not readable, or gone in the middle
-    return has_skill, [folder / name for name in sorted(names)]
+    return has_skill, [f"{folder}/{name}" for name in sorted(names)]
 
 
 def _is_file(entry: os.DirEntry[str], *, follow_links: bool) -> bool:

@@ -63,7 +63,7 @@ def watched_folders(sources: SkillSources, at_start: Sequence[Skill]) -> Iterato
     for root, _ in sources.roots:
         yield root
         try:
-            yield from (str(place) for place, _ in walk_folders(Path(root), follow_links=True))
+            yield from (place for place, _ in walk_folders(Path(root), follow_links=True))
         except UsageError:
             continue  # too many: said by the scan
     yield from (skill.folder for skill in at_start if skill.scope in _HELD_SCOPES)
