@@ -180,15 +180,15 @@ def skip_library_search() -> Iterator[None]:
         ctypes.util.find_library = search
 
 
-def run_and_exit(life: Callable[[], int]) -> NoReturn:
-    """Run `life` in a forked child and exit with the code that it returns.
+def run_and_exit(program: Callable[[], int]) -> NoReturn:
+    """Run `program` in a forked child and exit with the code that it returns.
 
-    An exception from `life` is printed on stderr. The caller's frames never continue in the child,
+    An exception from `program` is printed on stderr. The caller's frames never continue in the child,
     so the child closes nothing of the parent's a second time.
     """
     code = 1
     try:
-        code = life()
+        code = program()
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else 1
     except BaseException:

@@ -41,16 +41,15 @@ _WHILE_OPEN_S = 5.0  # between scans while a call is open: the most that a crash
 class _OpenCall:
     """An open call window and the agent process that made the call."""
 
-    def __init__(self, window: CallWindow, life: Agent) -> None:
-        self.window, self.live_agent, self.epoch = window, life, life.epoch
+    def __init__(self, window: CallWindow, agent: Agent) -> None:
+        self.window, self.agent, self.epoch = window, agent, agent.epoch
         self.exact: tuple[FileEntry, ...] = ()  # paths that no scan covers, as they were before
 
     @property
     def is_over(self) -> bool:
         """True if its process is gone or the session that it left running has ended."""
-        life = self.live_agent
-        is_dead = life.epoch != self.epoch or life.gone.is_set()
-        return is_dead or (self.window.detached and not life.process.has_detached_command)
+        is_dead = self.agent.epoch != self.epoch or self.agent.gone.is_set()
+        return is_dead or (self.window.detached and not self.agent.process.has_detached_command)
 
 
 class ChangeWatcher:

@@ -172,7 +172,7 @@ def _make(path: Path) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
 
 def _begun(
     name: str, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: dt.datetime,
-    life: dt.timedelta,
+    lifetime: dt.timedelta,
 ) -> x509.CertificateBuilder:  # fmt: skip
     common = x509.NameAttribute(NameOID.COMMON_NAME, name[:_MOST_NAME])
     return (
@@ -182,7 +182,7 @@ def _begun(
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _CLOCKS)
-        .not_valid_after(now + life)
+        .not_valid_after(now + lifetime)
     )
 
 
