@@ -141,6 +141,7 @@ async def test_a_server_that_cannot_be_used_costs_its_tools_and_not_the_run(rig)
     configure(rig, "mute", name="mute", more="startup_timeout_sec = 1.0")
     configure(rig, name="good")
     configure(rig, "bomb", name="bomb")
+    configure(rig, "ancient", name="ancient")
     with (rig.home / "config.toml").open("a") as file:
         file.write('[mcp_servers.lost]\ncommand = "no-such-program"\n')
     with trio.fail_after(LIMIT_S):
@@ -151,6 +152,7 @@ async def test_a_server_that_cannot_be_used_costs_its_tools_and_not_the_run(rig)
     assert [text for text in told if "`lost`" in text and "there is no program" in text]
     assert [text for text in told if "`bomb`" in text and "can be read" in text]
     assert [text for text in told if "`mute`" in text and "startup_timeout_sec" in text]
+    assert [text for text in told if "`ancient`" in text and "1999-01-01" in text]
 
 
 async def test_a_required_server_that_cannot_be_used_ends_the_run_before_its_first_agent(rig):

@@ -1,5 +1,9 @@
 """Servers that use a login against the person: none gets a token, or leads the hub astray."""
 
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import ClassVar
+
 import pytest
 
 from live.test_mcp_login import home, start, stored, typed  # noqa: F401 (fixtures)
@@ -27,3 +31,40 @@ def test_a_hostile_login_ends_in_words_and_leaves_no_token(options, words, start
     assert words in err
     assert "Traceback" not in err
     assert stored(home, server) is None
+
+
+class _Redirect(BaseHTTPRequestHandler):
+    """Sends every request to another origin, and notes to which port each came."""
+
+    other = 0
+    arrived: ClassVar[list[int]] = []
+
+    def do_POST(self):
+        self.arrived.append(self.server.server_port)
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(307)
+        self.send_header("Location", f"http://127.0.0.1:{self.other}/mcp")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *words):
+        return
+
+
+def test_a_server_that_sends_requests_to_another_origin_is_not_followed(typed, home):  # noqa: F811
+    with (
+        ThreadingHTTPServer(("127.0.0.1", 0), _Redirect) as server,
+        ThreadingHTTPServer(("127.0.0.1", 0), _Redirect) as other,
+    ):
+        _Redirect.other = other.server_port
+        for one in (server, other):
+            Thread(target=one.serve_forever, daemon=True).start()
+        (home / "config.toml").write_text(
+            f'[mcp_servers.api]\nurl = "http://127.0.0.1:{server.server_port}/mcp"\n'
+        )
+        code, _, err = typed("tools", "api")
+        for one in (server, other):
+            one.shutdown()
+    assert code == 1
+    assert "not followed" in err
+    assert set(_Redirect.arrived) == {server.server_port}

@@ -3,9 +3,9 @@
     python mcp_server_program.py [WORD …]
 
 Words: `garbage` (lines that are no messages), `slow` (half a second before it answers the first
-message), `mute` (answers nothing), `many` (200 tools; with
-`unhinted` they say nothing of themselves), `bomb` (a schema of 300 levels). It appends
-a line to `$MARKS`, if that is set: its pid at its start, each call that begins, and each
+message), `mute` (answers nothing), `many` (200 tools; with `unhinted` they say nothing of
+themselves), `bomb` (a schema of 300 levels), `ancient` (a protocol version that nobody knows). It
+appends a line to `$MARKS`, if that is set: its pid at its start, each call that begins, and each
 cancellation.
 """
 
@@ -145,7 +145,7 @@ def answer(message: dict[str, Any], words: list[str]) -> None:
     match message.get("method"):
         case "initialize":
             result = {
-                "protocolVersion": given["protocolVersion"],
+                "protocolVersion": "1999-01-01" if "ancient" in words else given["protocolVersion"],
                 "capabilities": {"tools": {}},
                 "serverInfo": {"name": "program", "version": "1"},
             }

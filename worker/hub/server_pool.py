@@ -49,6 +49,8 @@ class PooledServer:
         self._blocked_until = 0.0
         self._reason = ""
         self._scope = trio.CancelScope()
+        self._over = trio.Event()  # set: nothing is left of the connection before
+        self._over.set()
         self.starts = 0
         self.has_resources = False  # when it was last connected
 
@@ -73,6 +75,7 @@ class PooledServer:
         limit_s = self.server.startup_timeout_s
         try:
             with trio.fail_after(limit_s):
+                await self._over.wait()
                 await nursery.start(self._run)
         except trio.TooSlowError:
             self._note_failure(f"it was not ready within {limit_s:g} s (startup_timeout_sec)")
@@ -83,24 +86,35 @@ class PooledServer:
 
     async def _run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Hold the connection until it ends or is stopped. Raises ServerFailed before then."""
-        is_made = False
+        made: LiveServer | None = None
+        self._over = trio.Event()
         try:
             with trio.CancelScope() as self._scope:
-                async with self._open(self.server, self.label) as live:
-                    self._live, is_made = live, True
-                    self._last_tools, self.has_resources = live.tools, live.has_resources
+                async with self._open(self.server, self.label) as made:
+                    self._live = made
+                    self._last_tools, self.has_resources = made.tools, made.has_resources
                     task_status.started()
-                    reason = await live.wait_ended()
-                    self._live = None
-                    self._note_failure(reason)
+                    self._note_end(made, await made.wait_ended())
         except (Exception, BaseExceptionGroup) as error:
             failed = as_server_failure(error)
-            if not is_made:
+            if made is None:
                 raise failed from error
-            if self._live is not None:
-                self._note_failure(str(failed))
+            self._note_end(made, str(failed))
         finally:
             self._live = None
+            self._over.set()
+
+    def _note_end(self, live: LiveServer, reason: str) -> None:
+        """The connection is of no use any more; the first who says so counts."""
+        if self._live is live:
+            self._live = None
+            self._note_failure(reason)
+
+    def abandon(self, live: LiveServer, reason: str) -> None:
+        """A call has found the connection broken: the next use starts another."""
+        if self._live is live:
+            self._note_end(live, reason)
+            self._scope.cancel()
 
     def _note_failure(self, reason: str) -> None:
         pause = min(_FIRST_PAUSE_S * _PAUSE_GROWTH**self._failures, _MAX_PAUSE_S)
@@ -212,11 +226,13 @@ class ServerPool:
     async def _call_once(self, name: str, agent: str, call: PooledCall) -> tuple[McpOutcome, bool]:
         """The outcome, and whether the call may be repeated."""
         known: McpTool | None = None
+        used: tuple[PooledServer, LiveServer] | None = None
         limit_s = self._servers[name].tool_timeout_s if name in self._servers else 0.0
         text = f"no answer within {limit_s:g} s (tool_timeout_sec); the server was told to stop"
         outcome = McpOutcome(state="timed_out", message=text)
         try:
-            async with self._used(name, agent) as (pooled, live):
+            async with self._used(name, agent) as used:
+                pooled, live = used
                 tools = await live.current_tools()
                 known = next((one for one in tools if one.tool == call.tool), None)
                 if known is None:
@@ -227,6 +243,9 @@ class ServerPool:
                     pooled.note_success()
                 return outcome, False
         except CallInterrupted as error:
+            if used is not None:
+                pooled, live = used
+                pooled.abandon(live, str(error))
             repeats = known is not None and known.annotations.idempotent is True
             text = (
                 f"{error} while the call ran. It may or may not have had its effect; look before "
