@@ -48,8 +48,8 @@ from .journal.journal_files import repair_tail
 from .journal.journal_reader import BadLine, last_seq, run_records
 from .journal.replay import RunPast, fold_run
 from .mcp.hub_manager import HubManager
+from .mcp.hub_questions import HubQuestions
 from .mcp.mcp_requests import McpEndpoint
-from .mcp.server_elicitations import ServerElicitations
 from .network.proxy_manager import ProxyManager
 from .processes.early_start import EarlyProcesses
 from .processes.gateway_manager import GatewayManager
@@ -307,11 +307,12 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
         queue = _open_approvals(running, agents, team_service, nursery, locked.user_paths)
         proxy = ProxyManager(running, nursery, queue.broker, first_epoch=gateway_address.epoch)
         services = (gateway, proxy, hub)
-        mcp = McpEndpoint(running, hub, nursery)
+        asked = HubQuestions(running, hub, queue.broker)
+        mcp = McpEndpoint(running, hub, asked.models, nursery)
         router = EventRouter(running, agents, services, team_service, queue.endpoint, mcp, nursery)
         nursery.start_soon(proxy.run)
         nursery.start_soon(hub.run)
-        nursery.start_soon(ServerElicitations(running, hub, queue.broker).run)
+        nursery.start_soon(asked.run)
         nursery.start_soon(router.run)
         locked.signals.set_handler(shutdown.handle_signal)
         nursery.start_soon(watch_folders, running.paths, locked.lock_fd)

@@ -11,6 +11,7 @@ from .changes import FileChange
 from .elicitation import ElicitationAction
 from .mcp import McpAnnotations
 from .parsed_command import ParsedCommand
+from .server_sampling import SamplingAction
 
 SandboxPermissions = Literal["use_default", "require_escalated", "with_additional_permissions"]
 Cause = Literal[
@@ -28,6 +29,7 @@ Cause = Literal[
     "mcp_tool",  # it would call a tool of an MCP server
     "hook",  # a hook wants it to be asked about
     "elicitation",  # an MCP server asks a person something
+    "sampling",  # an MCP server asks the agent's model something
 ]
 
 
@@ -125,6 +127,7 @@ AnyAction = (
     | PermissionsAction
     | QuestionsAction
     | ElicitationAction
+    | SamplingAction
 )
 
 

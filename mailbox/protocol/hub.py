@@ -7,6 +7,7 @@ from .elicitation import ElicitationAction, ElicitationAnswer
 from .events import Goodbye, Heartbeat, Hello, Warned
 from .mcp import McpOutcome, McpQuestion, McpTools
 from .ops import Shutdown
+from .server_sampling import SamplingAction, SamplingAnswer
 from .spec import HubSpec
 
 
@@ -89,8 +90,19 @@ class PersonAsked(Tagged):
     action: ElicitationAction
 
 
+class ModelAsked(Tagged):
+    """A server asks the model of the agent whose call runs. The reply is `ModelAnswered`.
+
+    `requests` are as in `PersonAsked`.
+    """
+
+    question: int
+    requests: tuple[int, ...]
+    action: SamplingAction
+
+
 class QuestionWithdrawn(Tagged):
-    """Nobody waits for the answer any more."""
+    """Nobody waits for the answer of a person or a model any more."""
 
     question: int
 
@@ -101,6 +113,13 @@ class PersonAnswered(Tagged):
     question: int
     answer: ElicitationAnswer
     content: bytes = b"{}"
+
+
+class ModelAnswered(Tagged):
+    """What the model wrote, or why it was not asked."""
+
+    question: int
+    answer: SamplingAnswer
 
 
 class LoginOrder(Value):
@@ -152,9 +171,19 @@ AnyHubEvent = (
     | CallProgressed
     | ServerLogged
     | PersonAsked
+    | ModelAsked
     | QuestionWithdrawn
 )
-AnyHubOp = Shutdown | ListTools | CallTool | AskServers | CancelCall | ReleaseAgent | PersonAnswered
+AnyHubOp = (
+    Shutdown
+    | ListTools
+    | CallTool
+    | AskServers
+    | CancelCall
+    | ReleaseAgent
+    | PersonAnswered
+    | ModelAnswered
+)
 
 encode_hub_event = msgspec.msgpack.Encoder().encode
 decode_hub_event = msgspec.msgpack.Decoder(AnyHubEvent).decode

@@ -9,6 +9,7 @@ from typing import Literal
 from .base import Tagged, Value
 
 ApprovalMode = Literal["auto", "prompt", "approve"]
+SamplingMode = Literal["off", "prompt", "approve"]
 
 
 class McpToolApproval(Value):
@@ -51,6 +52,7 @@ class McpServer(Value):
     source: str = ""  # where it is configured, for people
     # What its results hold comes from elsewhere; None: as each tool says of itself.
     open_world: bool | None = None
+    sampling: SamplingMode = "off"  # whether it may ask the model of the agent that calls it
 
 
 class McpAnnotations(Value):

@@ -6,6 +6,7 @@ import msgspec
 
 from .base import Tagged, Value
 from .requests import AnyReply
+from .server_sampling import SamplingTurn
 from .settings import AgentSettings
 
 
@@ -135,6 +136,22 @@ class Shutdown(Tagged):
     grace_s: float = 5.0
 
 
+class AskModel(Tagged):
+    """An MCP server asks this agent's model. The answer is the request `ReportModelAnswer`."""
+
+    question: int  # unique in the run's present process
+    server: str
+    turns: tuple[SamplingTurn, ...]
+    system: str = ""
+    max_tokens: int = 1_000
+
+
+class WithdrawModelQuestion(Tagged):
+    """Nobody waits for the answer to this question any more."""
+
+    question: int
+
+
 class GatewayMoved(Tagged):
     """The gateway was restarted. Open samples are lost and may be requested again there."""
 
@@ -163,6 +180,8 @@ AnyOp = (
     | Pause
     | Continue
     | Shutdown
+    | AskModel
+    | WithdrawModelQuestion
     | GatewayMoved
     | Answer
 )

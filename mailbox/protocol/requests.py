@@ -13,6 +13,7 @@ from .mcp import (
     ReadMcpResource,
     ReadMcpResult,
 )
+from .server_sampling import SamplingAnswer
 
 
 class StoreBlob(Tagged):
@@ -138,9 +139,23 @@ class ReportJobResult(Tagged):
     stop: bool = False
 
 
+class ReportModelAnswer(Tagged):
+    """The answer to an `AskModel`; the reply is `Sent`."""
+
+    question: int
+    answer: SamplingAnswer
+
+
 # Requests that involve no other agent.
 NonTeamRequest = StoreBlob | GetEnvironment | KeepFiles | WatchFiles | ListChanges
-McpRequest = ListMcpTools | CallMcpTool | ListMcpResources | ReadMcpResource | ReadMcpResult
+McpRequest = (
+    ListMcpTools
+    | CallMcpTool
+    | ListMcpResources
+    | ReadMcpResource
+    | ReadMcpResult
+    | ReportModelAnswer
+)
 AnyRequest = (
     NonTeamRequest
     | McpRequest

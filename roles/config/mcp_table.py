@@ -1,8 +1,8 @@
 """`[mcp_servers.NAME]` as values, the rules between its keys, and the shape of `.mcp.json`. Pure.
 
 The keys are Codex's. `sandbox`, `writable_roots`, `network`, `per_agent`, `idle_sec`, `open_world`,
-`expand_variables`, `oauth_client_id`, `oauth_client_secret_env_var` and a tool's `approved_as` are
-swarm's own.
+`sampling`, `expand_variables`, `oauth_client_id`, `oauth_client_secret_env_var` and a tool's
+`approved_as` are swarm's own.
 """
 
 import re
@@ -13,7 +13,7 @@ import msgspec
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.mcp import ApprovalMode
+from swarm.mailbox.protocol.mcp import ApprovalMode, SamplingMode
 
 SERVER_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
 _MAX_SERVERS = 100  # of one file
@@ -71,6 +71,7 @@ class McpServerTable(Value):
     per_agent: bool = False
     idle_sec: float = 300.0
     open_world: bool | None = None  # its results hold what strangers wrote; None: as its tools say
+    sampling: SamplingMode = "off"  # whether it may ask the calling agent's model
     expand_variables: bool = False  # `${VAR}` and `${VAR:-text}` are replaced, as in `.mcp.json`
 
     @property

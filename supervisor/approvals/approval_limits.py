@@ -20,6 +20,7 @@ from swarm.mailbox.protocol.approvals import (
     QuestionsAction,
 )
 from swarm.mailbox.protocol.elicitation import ElicitationAction, FormChoice, FormField
+from swarm.mailbox.protocol.server_sampling import SamplingAction
 
 MAX_OPEN = 64  # requests of one agent at once
 MAX_OPEN_IN_RUN = 256  # the run's snapshot holds them all and is limited in size
@@ -31,6 +32,7 @@ _MAX_FILES = 500
 _MAX_PATHS = 64
 _MAX_QUESTIONS, _MAX_OPTIONS = 3, 12
 _MAX_FIELDS, _MAX_CHOICES, _URL = 30, 100, 2_000
+_MAX_TURNS = 40  # of a conversation that a server wants continued
 
 
 def cut_text(text: str, limit: int) -> str:
@@ -86,6 +88,8 @@ def _cut_action(action: AnyAction) -> AnyAction:
             return replace(action, questions=kept)
         case ElicitationAction():
             return _cut_elicitation(action)
+        case SamplingAction():
+            return cut_sampling(action, _COMMAND)
 
 
 def _cut_words(argv: tuple[str, ...]) -> tuple[str, ...]:
@@ -149,6 +153,16 @@ def _cut_elicitation(action: ElicitationAction) -> ElicitationAction:
         tool=cut_text(action.tool, _WORDS),
         fields=tuple(_cut_field(one) for one in action.fields[:_MAX_FIELDS]),
     )
+
+
+def cut_sampling(action: SamplingAction, limit: int) -> SamplingAction:
+    """At most so many characters of all texts, and a mark at each that is cut."""
+    system = cut_text(action.system, limit)
+    room, turns = max(limit - len(action.system), 0), list(action.turns[:_MAX_TURNS])
+    for index, one in enumerate(turns):
+        turns[index] = replace(one, text=cut_text(one.text, room))
+        room = max(room - len(one.text), 0)
+    return replace(action, system=system, turns=tuple(turns), tool=cut_text(action.tool, _WORDS))
 
 
 def _cut_field(field: FormField) -> FormField:

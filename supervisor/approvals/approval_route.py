@@ -12,6 +12,7 @@ from swarm.mailbox.protocol.approvals import ApprovalRequest, PermissionsAction,
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.elicitation import ElicitationAction
 from swarm.mailbox.protocol.limits import Limits
+from swarm.mailbox.protocol.server_sampling import SamplingAction
 
 
 class NoReviewer(Value):
@@ -56,7 +57,7 @@ def _closed_by_granular(request: ApprovalRequest, limits: Limits) -> NoReviewer 
         if granular.request_permissions:
             return None
         return NoReviewer(why="AskForApproval::Granular.request_permissions is false")
-    if isinstance(request.action, ElicitationAction):
+    if isinstance(request.action, ElicitationAction | SamplingAction):
         if granular.mcp_elicitations:
             return None
         return NoReviewer(why="AskForApproval::Granular.mcp_elicitations is false")

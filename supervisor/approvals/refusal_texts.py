@@ -16,6 +16,7 @@ from swarm.mailbox.protocol.approvals import (
     QuestionsAction,
 )
 from swarm.mailbox.protocol.elicitation import ElicitationAction
+from swarm.mailbox.protocol.server_sampling import SamplingAction
 
 _NO_OTHER_WAY = (
     "Do not try to reach the same by other means. Find a way that needs no approval, or say in "
@@ -40,6 +41,8 @@ def subject_of(action: AnyAction) -> str:
             return "questions"
         case ElicitationAction():
             return "a question of an MCP server"
+        case SamplingAction():
+            return "a question of an MCP server to the model"
 
 
 def denied_text(request: ApprovalRequest, reason: str) -> str:
@@ -63,7 +66,7 @@ def timed_out_text(request: ApprovalRequest, seconds: float) -> str:
 
 def unavailable_text(request: ApprovalRequest, why: str) -> str:
     """Nobody can be asked."""
-    if isinstance(request.action, ElicitationAction):
+    if isinstance(request.action, ElicitationAction | SamplingAction):
         return why
     if isinstance(request.action, QuestionsAction):
         return (
@@ -85,7 +88,7 @@ def withdrawn_text(request: ApprovalRequest) -> str:
     """The agent is gone or its turn is over; only people read this."""
     if isinstance(request.action, QuestionsAction):
         return "request_user_input was cancelled before receiving a response"
-    if isinstance(request.action, ElicitationAction):
+    if isinstance(request.action, ElicitationAction | SamplingAction):
         return "the question of the MCP server was withdrawn: its call has ended"
     return f"{subject_of(request.action)} not approved: the question was withdrawn"
 

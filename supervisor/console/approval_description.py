@@ -24,11 +24,13 @@ from swarm.mailbox.protocol.approvals import (
 )
 from swarm.mailbox.protocol.elicitation import ElicitationAction
 from swarm.mailbox.protocol.records import ApprovalRequested, ApprovalResolved, GrantGiven, Reviewed
+from swarm.mailbox.protocol.server_sampling import SamplingAction
 
 from .elicitation_description import describe_elicitation, elicitation_lines
 from .number_format import render_count, render_span, render_usd
 from .record_description import describe_changes, describe_meanings
 from .safe_text import clean_block, clean_line, first_line
+from .sampling_description import conversation_lines, describe_sampling, sampling_lines
 
 _CAUSES = {
     "untrusted": "the policy asks about every command",
@@ -43,6 +45,7 @@ _CAUSES = {
     "network": "it would reach a host that is not allowed yet",
     "question": "the model asks",
     "elicitation": "an MCP server asks a person",
+    "sampling": "an MCP server asks the agent's model, at the expense of its budget",
     "hook": "a hook wants it to be asked about",
     "mcp_tool": "it would call a tool of an MCP server that may change something or reach out",
 }
@@ -68,6 +71,8 @@ def action_kind(action: AnyAction) -> str:
             return "questions"
         case ElicitationAction():
             return "elicitation"
+        case SamplingAction():
+            return "sampling"
         case _:
             assert_never(action)
 
@@ -88,6 +93,8 @@ def describe_action(action: AnyAction) -> str:
             text = "; ".join(one.question for one in questions)
         case ElicitationAction():
             text = describe_elicitation(action)
+        case SamplingAction():
+            text = describe_sampling(action)
         case _:
             assert_never(action)
     return clean_line(text, limit=200)
@@ -150,6 +157,9 @@ def approval_detail_lines(request: ApprovalRequest, *, most: int = _MOST_LINES) 
     elif isinstance(action, McpToolAction):
         lines += _mcp_lines(action)
         body = [clean_line(line) for line in textwrap.wrap(action.arguments, _WIDE)]
+    elif isinstance(action, SamplingAction):
+        lines += sampling_lines(action)
+        body = conversation_lines(action)
     elif isinstance(action, NetworkAction) and action.trigger:
         lines.append(f"wanted by: {clean_line(action.trigger)}")
     if request.reason:

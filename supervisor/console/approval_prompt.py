@@ -38,6 +38,7 @@ _KINDS = {
     "permissions": "wants more rights",
     "questions": "asks you",
     "elicitation": "uses an MCP server that asks you",
+    "sampling": "uses an MCP server that asks its model",
     "mcp_tool_call": "wants to call a tool of an MCP server",
 }
 Mode = Literal["keys", "reason", "text"]

@@ -29,8 +29,9 @@ from swarm.mailbox.protocol.records import (
     RunIdle,
     RunStarted,
 )
+from swarm.mailbox.protocol.server_sampling import SamplingAction
 
-from ..approvals.approval_limits import cut_text
+from ..approvals.approval_limits import cut_sampling, cut_text
 from .approval_description import describe_pending
 from .safe_text import clean_line
 
@@ -172,6 +173,8 @@ def shrink_request(request: ApprovalRequest) -> ApprovalRequest:
             arguments=cut_text(action.arguments, _SHOWN),
             description=cut_text(action.description, _SHOWN),
         )
+    elif isinstance(action, SamplingAction):
+        action = cut_sampling(action, _SHOWN)
     return replace(
         request,
         action=action,

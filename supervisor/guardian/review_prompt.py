@@ -27,6 +27,7 @@ from swarm.mailbox.protocol.approvals import (
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.changes import FileChange
 from swarm.mailbox.protocol.elicitation import ElicitationAction
+from swarm.mailbox.protocol.server_sampling import SamplingAction
 
 from .review_transcript import (
     EMPTY,
@@ -74,6 +75,7 @@ _CAUSES: dict[Cause, str] = {
     "network": "it would reach a host that is not allowed yet",
     "question": "a question to the user",
     "elicitation": "a question of an MCP server to the user",
+    "sampling": "an MCP server asks the agent's model, at the expense of the agent's budget",
     "hook": "a hook of the person or the project wants it to be asked about",
     "mcp_tool": "it would call a tool of an MCP server that may change something or reach out",
 }
@@ -211,6 +213,8 @@ def action_object(request: ApprovalRequest) -> dict[str, Json]:
             return {**access, "trigger": action.trigger} if action.trigger else access
         case McpToolAction():
             return _mcp_tool_call(action)
+        case SamplingAction():
+            return _sampling(action)
         case PermissionsAction(permissions=permissions):
             asked: dict[str, Json] = {
                 "tool": "request_permissions",
@@ -266,6 +270,19 @@ def _mcp_tool_call(action: McpToolAction) -> dict[str, Json]:
         },
         "results_may_hold_what_strangers_wrote": action.open_world,
         "changed_since_it_was_approved": [*action.changed],
+    }
+
+
+def _sampling(action: SamplingAction) -> dict[str, Json]:
+    return {
+        "tool": "mcp_sampling",
+        "server": action.server,
+        "server_configured_in": action.source,
+        "asked_during_its_tool": action.tool,
+        "system_prompt_by_the_server": action.system,
+        "messages_by_the_server": [f"{one.role}: {one.text}" for one in action.turns],
+        "max_tokens": action.max_tokens,
+        "answer_goes_to_the_server": True,
     }
 
 

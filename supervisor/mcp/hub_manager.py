@@ -23,6 +23,8 @@ from swarm.mailbox.protocol.hub import (
     CallTool,
     CancelCall,
     ListTools,
+    ModelAnswered,
+    ModelAsked,
     PersonAnswered,
     PersonAsked,
     QuestionWithdrawn,
@@ -64,6 +66,7 @@ _HUB_GONE = (
 )
 _log = logging.getLogger("swarm.mcp")
 _Reply = McpTools | McpOutcome
+HubQuestion = PersonAsked | ModelAsked | QuestionWithdrawn | None
 OnProgress = Callable[[str], None]
 """Takes a line about a running call, of a server and so untrusted; never waits."""
 
@@ -93,7 +96,7 @@ class OpenCall:
 class HubManager:
     """Owns the hub's process, if the run needs one.
 
-    `questions` yields what servers ask people, and None when the hub has died.
+    `questions` yields what servers ask people and models, and None when the hub has died.
     """
 
     def __init__(self, running: RunContext, *, first_epoch: int) -> None:
@@ -112,8 +115,8 @@ class HubManager:
         self._open: dict[int, _OpenRequest] = {}
         self._calls: dict[int, OpenCall] = {}
         asked: tuple[
-            trio.MemorySendChannel[PersonAsked | QuestionWithdrawn | None],
-            trio.MemoryReceiveChannel[PersonAsked | QuestionWithdrawn | None],
+            trio.MemorySendChannel[HubQuestion],
+            trio.MemoryReceiveChannel[HubQuestion],
         ] = trio.open_memory_channel(_MAX_QUESTIONS)
         self._asked, self.questions = asked
         self._numbers = count(1)
@@ -193,14 +196,14 @@ class HubManager:
             case ServerLogged(server=name, text=text):
                 if name in self.servers:
                     self._logs.append(name, text)
-            case PersonAsked() | QuestionWithdrawn():
+            case PersonAsked() | ModelAsked() | QuestionWithdrawn():
                 self._pass_on(event)
             case Warned():
                 self._warn(event.message)
             case Hello() | Heartbeat() | Goodbye():
                 return
 
-    def _pass_on(self, event: PersonAsked | QuestionWithdrawn | None) -> None:
+    def _pass_on(self, event: HubQuestion) -> None:
         try:
             self._asked.send_nowait(event)
         except trio.WouldBlock:
@@ -311,7 +314,11 @@ class HubManager:
                 limits.enter_context(one.limit.resting())
             yield
 
-    async def send_answer(self, answer: PersonAnswered) -> None:
+    def log(self, server: str, text: str) -> None:
+        """Add a line to the server's log."""
+        self._logs.append(server, text)
+
+    async def send_answer(self, answer: PersonAnswered | ModelAnswered) -> None:
         """Tell the hub; one that has died asked for nothing."""
         if self.process.identity:
             await self.process.send(encode_hub_op(answer))

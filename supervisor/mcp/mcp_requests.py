@@ -21,11 +21,17 @@ from swarm.mailbox.protocol.mcp import (
     ReadMcpResult,
 )
 from swarm.mailbox.protocol.ops import Answer
-from swarm.mailbox.protocol.requests import AnyReply, McpRequest, RequestRefused
+from swarm.mailbox.protocol.requests import (
+    AnyReply,
+    McpRequest,
+    ReportModelAnswer,
+    RequestRefused,
+)
 
 from ..agents.agent_record import Agent
 from ..run_context import RunContext
 from .hub_manager import HubManager
+from .model_questions import ModelQuestions
 from .stored_results import StoredResults
 
 MAX_SERVED = 64  # requests of one agent at once
@@ -38,8 +44,14 @@ _Process = tuple[str, int]  # path, epoch: a new process numbers its requests fr
 class McpEndpoint:
     """Serves requests concurrently; its tasks run in the event router's nursery."""
 
-    def __init__(self, running: RunContext, hub: HubManager, nursery: trio.Nursery) -> None:
-        self._run, self._hub, self._nursery = running, hub, nursery
+    def __init__(
+        self,
+        running: RunContext,
+        hub: HubManager,
+        models: ModelQuestions,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._run, self._hub, self._models, self._nursery = running, hub, models, nursery
         self._served: dict[_Process, dict[int, trio.CancelScope]] = {}  # by request id
         self._stored = StoredResults(running.paths.mcp_results, running.journal.redactor)
         self._told: set[tuple[str, str]] = set()  # failures that were warned of
@@ -85,6 +97,8 @@ class McpEndpoint:
             self._warn_of_failures(found)
             return visible_tools(found, access)
         match request:
+            case ReportModelAnswer():
+                return self._models.take_report(agent, request)
             case ReadMcpResult():
                 return await self._stored.read(request)
             case ListMcpResources() | ReadMcpResource():

@@ -3,8 +3,8 @@
 Tools: `ask` (sends `elicitation/create` with its argument `params`, or for a form of
 `fields` fields; gives back the answer),
 `ask_often` (asks `times` times; counts the answers by kind), `page_first` (needs a
-page to be opened before it can be called) and `done` (says that page `id` is done). Marks as
-`mcp_server_program.py`.
+page to be opened before it can be called), `done` (says that page `id` is done) and `sample` (asks
+the model `times` times with `params`; gives back the answers). Marks as `mcp_server_program.py`.
 """
 
 import json
@@ -46,9 +46,9 @@ def send(**message: Any) -> None:
     sys.stdout.flush()
 
 
-def ask(number: str, params: Any) -> Any:
+def ask(number: str, params: Any, method: str = "elicitation/create") -> Any:
     """What the client answered: the result, or the error."""
-    send(id=number, method="elicitation/create", params=params)
+    send(id=number, method=method, params=params)
     for line in sys.stdin:
         message = json.loads(line)
         if message.get("id") == number and "method" not in message:
@@ -71,6 +71,9 @@ def call(name: str, given: dict[str, Any]) -> Any:
                 kind = answer.get("action", "refused")
                 counts[kind] = counts.get(kind, 0) + 1
             return counts
+        case "sample":
+            method = "sampling/createMessage"
+            return [ask(f"q{at}", given["params"], method) for at in range(given.get("times", 1))]
         case "done":
             send(method="notifications/elicitation/complete", params={"elicitationId": given["id"]})
             return {}
@@ -88,7 +91,7 @@ def answer(message: dict[str, Any]) -> None:
                 "serverInfo": {"name": "asking", "version": "1"},
             })  # fmt: skip
         case "tools/list":
-            names = ("ask", "ask_often", "page_first", "done")
+            names = ("ask", "ask_often", "page_first", "done", "sample")
             schema = {"type": "object"}
             hints = {"readOnlyHint": True}
             send(id=number, result={

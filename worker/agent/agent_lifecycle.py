@@ -37,6 +37,7 @@ from .agent_state import AgentState
 from .hook_answers import answer_hook_questions
 from .reporter import Reporter
 from .sampler import OpenMailbox
+from .server_answers import answer_server_questions
 from .turn.inbox import Inbox
 
 HEARTBEAT_S = 2.0
@@ -116,7 +117,7 @@ async def run_agent_lifecycle(
         nursery.start_soon(session.run_turns)
         nursery.start_soon(_prewarm_before_calls, state, tools)
         nursery.start_soon(_end_commands_on_request, state, tools)
-        nursery.start_soon(_serve_hooks, state, questions, background)
+        nursery.start_soon(_serve_questions, session, questions, background)
         shutdown = await session.serve_ops(post)
         with trio.move_on_after(_END_COMMANDS_S):
             await session.close()
@@ -137,14 +138,17 @@ def _hello(spec: AgentSpec, entropy: EntropySources) -> Hello:
     )
 
 
-async def _serve_hooks(
-    state: AgentState, questions: HookQuestions, background: BackgroundHooks
+async def _serve_questions(
+    session: AgentSession, questions: HookQuestions, background: BackgroundHooks
 ) -> None:
-    if not state.spec.hooks:
-        return
+    """Run background hooks, and answer what hooks and MCP servers ask the model, where any are."""
+    state = session.state
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(background.run)
-        nursery.start_soon(answer_hook_questions, state, questions)
+        if state.spec.hooks:
+            nursery.start_soon(background.run)
+            nursery.start_soon(answer_hook_questions, state, questions)
+        if state.spec.mcp_wait_s:
+            nursery.start_soon(answer_server_questions, state, session.server_questions)
 
 
 async def _end_hooks(state: AgentState, background: BackgroundHooks) -> None:

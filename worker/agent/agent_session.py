@@ -17,6 +17,7 @@ from swarm.mailbox.protocol.ops import (
     Answer,
     AnyOp,
     ApplySettings,
+    AskModel,
     Compact,
     Continue,
     Deliver,
@@ -31,6 +32,7 @@ from swarm.mailbox.protocol.ops import (
     Shutdown,
     UndoCompaction,
     UserInput,
+    WithdrawModelQuestion,
     decode_op,
 )
 
@@ -38,6 +40,7 @@ from .agent_state import AgentState
 from .context.history_repair import repair_history
 from .context.prompt_context import find_known_context
 from .context.token_meter import measure_item
+from .server_answers import QueuedQuestions
 from .turn.history_compaction import HistoryCompactor
 from .turn.turn_loop import run_turn
 from .turn.turn_state import AbortReason
@@ -55,6 +58,7 @@ class AgentSession:
 
     def __init__(self, state: AgentState) -> None:
         self.state, self._compactor = state, HistoryCompactor(state)
+        self.server_questions = QueuedQuestions()
         self._closing = False
         self._work_arrived = trio.Event()
         self._idle = trio.Event()
@@ -116,10 +120,8 @@ class AgentSession:
                 state.inbox.add_notice(op)
             case Interrupt(reason=reason, keep_commands=keep):
                 self.interrupt(_REASONS.get(reason, "interrupted"), keep_commands=keep)
-            case Compact():
-                self.request_compaction(None)
-            case UndoCompaction():
-                self.request_compaction(op)
+            case Compact() | UndoCompaction():
+                self.request_compaction(None if isinstance(op, Compact) else op)
             case RollBackTurns():
                 self.roll_back(op)
             case ApplySettings(settings=settings):
@@ -130,6 +132,8 @@ class AgentSession:
                 state.pause.begin()
             case Continue():
                 state.pause.end()
+            case AskModel() | WithdrawModelQuestion():
+                self.server_questions.take(op)
             case GatewayMoved(endpoint=endpoint, token=token):
                 state.sampler.move(endpoint, token)
             case Answer(request_id=request_id, reply=reply):

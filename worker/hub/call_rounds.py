@@ -71,6 +71,8 @@ class CallRounds:
         match request:
             case mcp_types.ElicitRequest(params=params):
                 return await self._questions.elicit(params, call)
+            case mcp_types.CreateMessageRequest(params=params):
+                return await self._questions.sample(params, call)
             case _:
                 context = ClientRequestContext(session=self._session, request_id=key)
                 return await self._session.dispatch_input_request(context, request)

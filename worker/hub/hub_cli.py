@@ -17,6 +17,7 @@ from swarm.mailbox.form_values import FormAnswerRefused, form_content
 from swarm.mailbox.protocol.elicitation import ElicitationAction
 from swarm.mailbox.protocol.hub import AskServers, HubOrder, LoginDone
 from swarm.mailbox.protocol.mcp import McpFailure, McpOutcome, McpTool, McpTools
+from swarm.mailbox.protocol.server_sampling import SamplingAction, SamplingAnswer
 
 from ..exec.launcher_client import LauncherLink, fork_launcher, open_launcher
 from .call_questions import PersonReply
@@ -31,7 +32,10 @@ _AGENT = "person"
 
 
 class GivenAnswers:
-    """An `AsksPerson` whose person has answered in advance, or has not: then all is declined."""
+    """An `AnswersServers` whose person has answered in advance, or has not: all is declined then.
+
+    There is no model outside of a run.
+    """
 
     def __init__(self, answers: Mapping[str, tuple[str, ...]] | None) -> None:
         self._answers = answers
@@ -45,6 +49,10 @@ class GivenAnswers:
         except FormAnswerRefused as error:
             return _declined(action, str(error))
         return PersonReply("accept", msgspec.json.encode(content))
+
+    async def sample(self, requests: tuple[int, ...], action: SamplingAction) -> SamplingAnswer:
+        """Refuses."""
+        return SamplingAnswer(fault="no agent calls this tool, so there is no model to ask")
 
 
 def _declined(action: ElicitationAction, why: str) -> PersonReply:

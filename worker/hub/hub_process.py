@@ -26,6 +26,7 @@ from swarm.mailbox.protocol.hub import (
     CallTool,
     CancelCall,
     ListTools,
+    ModelAnswered,
     PersonAnswered,
     ReleaseAgent,
     ToolCalled,
@@ -180,7 +181,7 @@ class HubProcess:
                         scope.cancel()
                 case ReleaseAgent(agent=agent):
                     pool.release_agent(agent)
-                case PersonAnswered():
+                case PersonAnswered() | ModelAnswered():
                     self._questions.take_answer(order)
                 case _:
                     assert_never(order)

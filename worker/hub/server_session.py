@@ -31,7 +31,7 @@ from swarm.roles.config.login_store import LoginStore
 
 from ..exec.launcher_client import LauncherClient
 from .call_progress import OnProgress, clean_line, describe_progress
-from .call_questions import AsksPerson, CallQuestions
+from .call_questions import AnswersServers, CallQuestions
 from .call_result import convert_result, redact_outcome
 from .call_rounds import CallRounds, PageRequired
 from .http_access import HttpAccess
@@ -69,7 +69,7 @@ class SessionContext(NamedTuple):
     credentials: Mapping[str, str]
     launcher: LauncherClient
     logs: ServerLogs
-    person: AsksPerson
+    answers: AnswersServers
 
 
 class _Session(ClientSession):
@@ -86,7 +86,7 @@ class _Session(ClientSession):
         self._root = Path(server.cwd or context.spec.cwd)
         self.is_list_stale = False  # the server has said that its tools have changed
         self._listeners: list[OnProgress] = []  # of the calls that run
-        self.questions = CallQuestions(server, context.person)
+        self.questions = CallQuestions(server, context.answers)
         super().__init__(
             streams.reader,
             streams.writer,
@@ -95,6 +95,7 @@ class _Session(ClientSession):
             message_handler=self._note_change,
             list_roots_callback=None if server.url else self._give_roots,
             elicitation_callback=self._elicit,
+            sampling_callback=None if server.sampling == "off" else self._sample,
         )
 
     async def _give_roots(self, context: object) -> mcp_types.ListRootsResult:
@@ -105,6 +106,11 @@ class _Session(ClientSession):
         self, context: ClientRequestContext, params: mcp_types.ElicitRequestParams
     ) -> mcp_types.ElicitResult | mcp_types.ErrorData:
         return await self.questions.elicit(params)
+
+    async def _sample(
+        self, context: ClientRequestContext, params: mcp_types.CreateMessageRequestParams
+    ) -> mcp_types.CreateMessageResult | mcp_types.ErrorData:
+        return await self.questions.sample(params)
 
     async def _note_change(self, message: object) -> None:
         if isinstance(message, mcp_types.ToolListChangedNotification):

@@ -111,10 +111,6 @@ def build_server(
         parallel=table.supports_parallel_tool_calls,
         startup_timeout_s=table.startup_timeout_s,
         tool_timeout_s=table.tool_timeout_s,
-        enabled_tools=table.enabled_tools,
-        disabled_tools=table.disabled_tools,
-        approval=table.default_tools_approval_mode,
-        tool_approvals=_tool_approvals(table),
         sandboxed=table.sandbox != "none",
         writable_roots=table.writable_roots,
         network=table.network,
@@ -122,8 +118,19 @@ def build_server(
         idle_s=table.idle_sec,
         source=place,
         open_world=table.open_world,
+        sampling=table.sampling,
     )
-    return _with_login(server, table)
+    return _with_login(_with_tools(server, table), table)
+
+
+def _with_tools(server: McpServer, table: McpServerTable) -> McpServer:
+    return msgspec.structs.replace(
+        server,
+        enabled_tools=table.enabled_tools,
+        disabled_tools=table.disabled_tools,
+        approval=table.default_tools_approval_mode,
+        tool_approvals=_tool_approvals(table),
+    )
 
 
 def _with_login(server: McpServer, table: McpServerTable) -> McpServer:

@@ -1,7 +1,7 @@
-"""Questions of MCP servers to a person: through the approval queue, for the agent whose call asks.
+"""Questions of MCP servers to a person or a model, for the agent whose call asks.
 
-A question that nobody can answer is declined at once, with a warning that says why. It ends with
-its call, with its agent, and with the hub.
+A person is asked through the approval queue; what nobody can answer is declined at once, with a
+warning that says why. A question ends with its call, with its agent, and with the hub.
 """
 
 import msgspec
@@ -11,21 +11,32 @@ from swarm.mailbox.form_values import FormAnswerRefused, form_content
 from swarm.mailbox.protocol.approvals import ApprovalRequest
 from swarm.mailbox.protocol.elicitation import ElicitationAction
 from swarm.mailbox.protocol.events import Warned
-from swarm.mailbox.protocol.hub import PersonAnswered, PersonAsked, QuestionWithdrawn
+from swarm.mailbox.protocol.hub import (
+    ModelAnswered,
+    ModelAsked,
+    PersonAnswered,
+    PersonAsked,
+    QuestionWithdrawn,
+)
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits
 from swarm.mailbox.protocol.requests import Decided
+from swarm.mailbox.protocol.server_sampling import SamplingAnswer
 
 from ..approvals.approval_route import NoReviewer, choose_route
 from ..approvals.approval_types import Decider
 from ..run_context import RunContext
 from .hub_manager import HubManager, OpenCall
+from .model_questions import ModelQuestions
+
+_CALL_OVER = "the call is over"
 
 
-class ServerElicitations:
-    """Serves the hub's questions concurrently."""
+class HubQuestions:
+    """Serves the hub's questions concurrently; `models` are those to models."""
 
     def __init__(self, running: RunContext, hub: HubManager, decider: Decider) -> None:
         self._run, self._hub, self._decider = running, hub, decider
+        self.models = ModelQuestions(running, hub, decider)
         self._scopes: dict[int, trio.CancelScope] = {}  # by question
         self._told: set[tuple[str, str]] = set()  # refusals that were warned of
 
@@ -34,7 +45,7 @@ class ServerElicitations:
         async with trio.open_nursery() as nursery:
             async for event in self._hub.questions:
                 match event:
-                    case PersonAsked():
+                    case PersonAsked() | ModelAsked():
                         scope = self._scopes[event.question] = trio.CancelScope()
                         nursery.start_soon(self._serve, event, scope)
                     case QuestionWithdrawn(question=question):
@@ -44,27 +55,33 @@ class ServerElicitations:
                         for one in self._scopes.values():
                             one.cancel()
 
-    async def _serve(self, event: PersonAsked, scope: trio.CancelScope) -> None:
-        answer = PersonAnswered(question=event.question, answer="cancel")
+    async def _serve(self, event: PersonAsked | ModelAsked, scope: trio.CancelScope) -> None:
         try:
             with scope:
-                answer = await self._ask(event)
+                await self._hub.send_answer(await self._ask(event))
         finally:
             if self._scopes.get(event.question) is scope:
                 del self._scopes[event.question]
-        if not scope.cancelled_caught:
-            await self._hub.send_answer(answer)
 
-    async def _ask(self, event: PersonAsked) -> PersonAnswered:
+    async def _ask(self, event: PersonAsked | ModelAsked) -> PersonAnswered | ModelAnswered:
         """Ask for the calls that still run; the question ends with the first of them."""
         calls = self._hub.open_calls(event.requests)
-        answer = PersonAnswered(question=event.question, answer="decline")
+        answer: PersonAnswered | ModelAnswered
+        match event:
+            case PersonAsked(question=question):
+                answer = PersonAnswered(question=question, answer="decline")
+            case ModelAsked(question=question):
+                answer = ModelAnswered(question=question, answer=SamplingAnswer(fault=_CALL_OVER))
         if not calls or calls[0].server != event.action.server:
             return answer
         with self._hub.resting(calls):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_cancel_after, calls[0], nursery.cancel_scope)
-                answer = await self._decide(event, calls)
+                if isinstance(event, ModelAsked):
+                    text = await self.models.answer(event, calls)
+                    answer = ModelAnswered(question=event.question, answer=text)
+                else:
+                    answer = await self._decide(event, calls)
                 nursery.cancel_scope.cancel()
         return answer
 
