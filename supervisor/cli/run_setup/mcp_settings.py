@@ -30,6 +30,7 @@ from swarm.roles.role_loader import Roles
 
 from ...run_request import McpSettings
 
+_UNCONFINED = 'this MCP server runs outside of the sandbox (`sandbox = "none"`)'
 LITERAL = "mcp_servers."  # begins the key of a value that the configuration itself holds
 
 
@@ -74,6 +75,8 @@ def build_mcp(
             if (why := refused_server(server, required)) is not None:
                 raise UsageError(f"{place}: {why}")
             servers.append(server)
+            if not server.sandboxed:
+                warnings.append(f"{place}: {_UNCONFINED}")
         except UsageError as error:
             if table.required:
                 raise
