@@ -14,13 +14,14 @@ from .spec import HubSpec
 class ListTools(Tagged):
     """The tools of these servers, which are started if need be. The reply is `ToolsListed`.
 
-    With a query: those that fit it, best first.
+    With a query, and with `again`, as in `mcp.ListMcpTools`.
     """
 
     request: int  # unique in one process of the hub
     agent: str  # id of the agent
     servers: tuple[str, ...]
     query: str = ""
+    again: bool = False
 
 
 class CallTool(Tagged):

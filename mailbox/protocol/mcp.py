@@ -92,10 +92,12 @@ class McpFailure(Value):
 class ListMcpTools(Tagged):
     """The tools of the servers that this agent may use. The reply is `McpTools`.
 
-    With a query: those that fit it, best first.
+    With a query: those that fit it, best first. With `again`: as they are known, or as a server
+    that has said that they changed lists them now; no server that was used before is started.
     """
 
     query: str = ""
+    again: bool = False
 
 
 class CallMcpTool(Tagged):

@@ -38,6 +38,7 @@ from swarm.mailbox.protocol.hub import (
 from swarm.mailbox.protocol.mcp import (
     CallMcpTool,
     ListMcpResources,
+    ListMcpTools,
     McpFailure,
     McpOutcome,
     McpServer,
@@ -65,6 +66,7 @@ _HUB_GONE = (
     "had its effect; look before you repeat it"
 )
 _log = logging.getLogger("swarm.mcp")
+_EVERY_TOOL = ListMcpTools()
 _Reply = McpTools | McpOutcome
 HubQuestion = PersonAsked | ModelAsked | QuestionWithdrawn | None
 OnProgress = Callable[[str], None]
@@ -216,17 +218,20 @@ class HubManager:
     # --- requests ----------------------------------------------------------------------------
 
     async def list_tools(
-        self, agent_id: str, names: tuple[str, ...], *, query: str = ""
+        self, agent_id: str, names: tuple[str, ...], asked: ListMcpTools = _EVERY_TOOL
     ) -> McpTools:
-        """The tools of these servers; one that cannot be used is among the failures.
-
-        With a query: those that fit it, best first.
-        """
+        """The tools of these servers; one that cannot be used is among the failures."""
         limit_s = max((self.servers[name].startup_timeout_s for name in names), default=0.0)
         why = "the MCP hub gave no answer"
         for _ in range(_MAX_STARTS):
             number = next(self._numbers)
-            order = ListTools(request=number, agent=agent_id, servers=names, query=query)
+            order = ListTools(
+                request=number,
+                agent=agent_id,
+                servers=names,
+                query=asked.query,
+                again=asked.again,
+            )
             with trio.move_on_after(2 * limit_s + MARGIN_S):
                 reply = await self._ask(number, order)
                 if isinstance(reply, McpTools):

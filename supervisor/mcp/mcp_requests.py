@@ -33,7 +33,9 @@ from ..run_context import RunContext
 from .hub_manager import HubManager
 from .model_questions import ModelQuestions
 from .stored_results import StoredResults
+from .tool_changes import OfferedTools
 
+_CACHE = "What the provider has cached of this agent's earlier requests may fit no more"
 MAX_SERVED = 64  # requests of one agent at once
 MAX_ARGUMENT_BYTES = 1 << 20
 MAX_QUERY_CHARS = 1_000
@@ -55,6 +57,7 @@ class McpEndpoint:
         self._served: dict[_Process, dict[int, trio.CancelScope]] = {}  # by request id
         self._stored = StoredResults(running.paths.mcp_results, running.journal.redactor)
         self._told: set[tuple[str, str]] = set()  # failures that were warned of
+        self._offered = OfferedTools()
 
     def serve(self, agent: Agent, request_id: int, request: McpRequest) -> None:
         """Start serving one request. Never waits. A repeated one is ignored."""
@@ -92,10 +95,13 @@ class McpEndpoint:
         access = {one.server: one for one in agent.plan.limits.mcp}
         access = {name: one for name, one in access.items() if name in self._hub.servers}
         if isinstance(request, ListMcpTools):
-            query = request.query[:MAX_QUERY_CHARS]
-            found = await self._hub.list_tools(agent.plan.agent_id, tuple(access), query=query)
+            asked = msgspec.structs.replace(request, query=request.query[:MAX_QUERY_CHARS])
+            found = await self._hub.list_tools(agent.plan.agent_id, tuple(access), asked)
             self._warn_of_failures(found)
-            return visible_tools(found, access)
+            seen = visible_tools(found, access)
+            if not request.query:
+                self._warn_of_changes(agent, seen)
+            return seen
         match request:
             case ReportModelAnswer():
                 return self._models.take_report(agent, request)
@@ -151,6 +157,11 @@ class McpEndpoint:
                 self._told.add((one.server, one.reason))
                 text = f"MCP server `{one.server}`: its tools are missing: {one.reason}"
                 self._run.note(Warned(message=text))
+
+    def _warn_of_changes(self, agent: Agent, found: McpTools) -> None:
+        """Tell people that an agent's requests describe other tools than before."""
+        if changes := self._offered.note(agent.plan.agent_id, found):
+            self._run.note(Warned(message=f"{changes}. {_CACHE}"), agent=agent.path)
 
     async def _answer(self, agent: Agent, request_id: int, reply: AnyReply) -> None:
         try:

@@ -10,7 +10,7 @@ import trio
 
 from support.mcp_testbed import BESIDE, LIMIT_S, PROGRAM, call, configure, ends, marks, run
 from support.proxy_testbed import serving
-from swarm.mailbox.protocol.events import CallBegan, CallEnded, McpCall
+from swarm.mailbox.protocol.events import CallBegan, CallEnded, McpCall, Warned
 from swarm.mailbox.protocol.records import ApprovalRequested
 
 pytestmark = [
@@ -284,5 +284,25 @@ async def test_a_changed_list_of_tools_counts_for_agents_that_start_later(rig):
     with trio.fail_after(LIMIT_S):
         ended = await run(rig, *turns)
     assert ended.code == 0, ended.err
-    assert "unsupported call" in rig.outputs()[1]  # its list stays as it was
+    assert "unsupported call" in rig.outputs()[1]  # its list stays as it was, in this turn
     assert "called grown" in rig.outputs("/root/child")[0]
+
+
+async def test_a_changed_list_of_tools_is_offered_from_the_next_turn_on_and_said(rig):
+    configure(rig, more='enabled_tools = ["echo", "grow", "grown"]')
+    spawn = {"name": "spawn_agent", "arguments": {"task_name": "child", "message": "go"}}
+    wait = {"name": "wait_agent", "arguments": {"targets": ["child"]}}
+    again = {"name": "followup_task", "arguments": {"target": "child", "message": "again"}}
+    turns = [
+        *({"agent": "/root", "calls": [one]} for one in (spawn, wait, again, wait)),
+        {"agent": "/root", "text": "done"},
+        {"agent": "/root/child", "calls": [call("grow")]},
+        {"agent": "/root/child", "text": "grown"},
+        *ends(call("grown"), agent="/root/child"),
+    ]
+    with trio.fail_after(LIMIT_S):
+        ended = await run(rig, *turns)
+    assert ended.code == 0, ended.err
+    assert "called grown" in rig.outputs("/root/child")[1]
+    (told,) = [one.message for one in rig.bodies(Warned) if "mcp__odd__grown" in one.message]
+    assert told.startswith("tools of MCP server `odd`: mcp__odd__grown (new). What the provider")

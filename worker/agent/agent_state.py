@@ -116,8 +116,8 @@ class AgentState:
         return self._chain.files
 
     def tool_specs(self, model: ModelInfo) -> tuple[ToolSpec, ...]:
-        """Return the tool specs for this model; computed once per model."""
-        name = f"{model.provider}:{model.slug}"
+        """Return the tool specs for this model; computed once per model and list of tools."""
+        name = f"{model.provider}:{model.slug}:{self.orchestrator.registry.version}"
         if self._tools is None or self._tools[0] != name:
             self._tools = name, self.orchestrator.registry.specs(model)
         return self._tools[1]

@@ -189,7 +189,7 @@ class HubProcess:
     async def _serve_list(self, pool: ServerPool, order: ListTools) -> None:
         found: list[McpTool] = []
         failures: list[McpFailure] = []
-        find = pool.known_tools if order.query else pool.list_tools
+        find = pool.known_tools if order.query or order.again else pool.list_tools
 
         async def list_one(name: str) -> None:
             try:

@@ -43,16 +43,19 @@ from .tool_interface import (
 from .tool_search import CallMcpToolTool, ToolSearchTool, should_defer
 
 CHANGED_SINCE_ALWAYS = "approved for always, described differently since"
+LIST_AGAIN_LIMIT_S = 5.0
 _DETAIL_CHARS = 2_000
 _SHOWN_CHARS = 400
 
 
 class McpClient:
-    """An agent's side of MCP: it lists tools once, and calls them."""
+    """An agent's side of MCP: it lists tools, again between two turns, and calls them."""
 
     def __init__(self, current: CurrentSpec, reporter: Reporter) -> None:
         self._current, self._reporter = current, reporter
         self._known: dict[str, Tool] = {}
+        self._finders: tuple[Tool, ...] = ()  # their descriptions stay the same
+        self._listed: tuple[McpTool, ...] | None = None  # None: no list was received
         self.results = McpResults(reporter)
 
     @property
@@ -70,23 +73,46 @@ class McpClient:
             async with self._reporter.shown_wait("starts MCP servers", after_s=0.5):
                 reply = await self._reporter.request(ListMcpTools())
         if isinstance(reply, McpTools):
+            self._listed = reply.tools
             return (*self._offer(reply.tools), *self._readers(reply))
         why = reply.message if isinstance(reply, RequestRefused) else f"no answer in {limit_s:g} s"
         self._reporter.emit(Warned(message=f"this agent has no MCP tools: {why}"))
         return ()
 
+    async def load_again(self) -> tuple[Tool, ...] | None:
+        """The tools as their servers describe them now; None: as before, or not known in time.
+
+        Where tools are found by a search, requests describe what they described before.
+        """
+        if self._listed is None:
+            return None
+        reply: object = None
+        with trio.move_on_after(LIST_AGAIN_LIMIT_S):
+            reply = await self._reporter.request(ListMcpTools(again=True))
+        if not isinstance(reply, McpTools):
+            return None
+        now = with_unlisted(reply, self._listed)
+        if {(one.name, one.digest) for one in now} == {
+            (one.name, one.digest) for one in self._listed
+        }:
+            return None
+        self._listed = now
+        return (*self._offer(now), *self._readers(reply))
+
     def _offer(self, tools: tuple[McpTool, ...]) -> tuple[Tool, ...]:
         """The tools themselves, or a search for them if there are too many."""
         is_deferred = should_defer(tools)
-        self._known = {
-            one.name: McpServerTool(self, one, is_described=not is_deferred) for one in tools
-        }
+        self._known.clear()
+        for one in tools:
+            self._known[one.name] = McpServerTool(self, one, is_described=not is_deferred)
         every: tuple[Tool, ...] = tuple(self._known.values())
         if not is_deferred:
             return every
-        counts = Counter(one.server for one in tools)
-        search = ToolSearchTool(counts, self._search, self._note_found)
-        return search, CallMcpToolTool(self._known.get), *every
+        if not self._finders:
+            counts = Counter(one.server for one in tools)
+            search = ToolSearchTool(counts, self._search, self._note_found)
+            self._finders = search, CallMcpToolTool(self._known.get)
+        return *self._finders, *every
 
     def _readers(self, found: McpTools) -> tuple[Tool, ...]:
         """What reads resources and long results, where there may be any."""
@@ -119,6 +145,12 @@ class McpClient:
         if isinstance(reply, RequestRefused):
             raise ToolFailed(reply.message)
         raise ToolFailed("the supervisor gave no answer to the call")
+
+
+def with_unlisted(found: McpTools, before: Sequence[McpTool]) -> tuple[McpTool, ...]:
+    """The tools that were found, and those of servers that could not be asked. Pure."""
+    missing = {one.server for one in found.failures} - {one.server for one in found.tools}
+    return (*found.tools, *(one for one in before if one.server in missing))
 
 
 class McpServerTool:

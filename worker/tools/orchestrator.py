@@ -51,9 +51,11 @@ _NAMED_TOOLS = 40  # in the answer to a call of an unknown one
 class ToolRegistry:
     """The tools of one agent, in the order in which they are described to models.
 
-    Order and bytes of the list never change during a conversation (prompt caches). `on_turn` is
-    called with the turn id before each call is prepared, `on_offer` with the names of the tools
-    that a model is offered. `choice`: the role's; a tool that it takes away cannot be called.
+    Order and bytes of the list change in a conversation only where another process offers other
+    tools than before, between two turns (prompt caches). `on_turn` is called with the turn id
+    before each call is prepared, `on_offer` with the names of the tools that a model is offered.
+    `load_again` returns None where nothing changed; `version` counts the changes. `choice`: the
+    role's; a tool that it takes away cannot be called.
     """
 
     def __init__(
@@ -62,12 +64,14 @@ class ToolRegistry:
         *,
         on_turn: Callable[[str], None] | None = None,
         load_more: Callable[[], Awaitable[tuple[Tool, ...]]] | None = None,
+        load_again: Callable[[], Awaitable[tuple[Tool, ...] | None]] | None = None,
         on_offer: Callable[[frozenset[str]], None] | None = None,
         choice: ToolChoice = ALL_TOOLS,
     ) -> None:
         self._tools = {tool.name: tool for tool in tools if choice.allows(tool.name)}
         self._on_turn, self._on_offer, self._choice = on_turn, on_offer, choice
-        self._load_more = load_more
+        self._load_more, self._load_again = load_more, load_again
+        self._own, self.version = frozenset(self._tools), 0
 
     async def complete(self) -> None:
         """Add the tools that other processes offer, before the first request; once.
@@ -76,8 +80,21 @@ class ToolRegistry:
         """
         load_more, self._load_more = self._load_more, None
         if load_more is not None:
-            for tool in await load_more():
-                self._tools.setdefault(tool.name, tool)
+            self._add(await load_more())
+
+    async def refresh(self) -> None:
+        """Offer what other processes offer now; called between two turns."""
+        if self._load_again is None or self._load_more is not None:
+            return
+        tools = await self._load_again()
+        if tools is not None:
+            self._tools = {name: one for name, one in self._tools.items() if name in self._own}
+            self._add(tools)
+            self.version += 1
+
+    def _add(self, tools: tuple[Tool, ...]) -> None:
+        for tool in tools:
+            self._tools.setdefault(tool.name, tool)
 
     def enter_turn(self, turn_id: str) -> None:
         """Note that a call of this turn is about to be prepared."""

@@ -59,6 +59,7 @@ class Toolset:
             tools,
             on_turn=context.enter_turn,
             load_more=mcp.load_tools,
+            load_again=mcp.load_again,
             on_offer=context.note_offered,
             choice=self._current.spec.role.tools,
         )

@@ -67,6 +67,7 @@ async def run_turn(state: AgentState, compactor: HistoryCompactor, opening: Turn
 
 
 async def _run_turn(state: AgentState, compactor: HistoryCompactor, turn: Turn) -> TurnEnd:
+    await state.orchestrator.registry.refresh()
     while True:
         try:
             turn.model = await state.wait_model()
