@@ -9,6 +9,7 @@ from typing import Literal
 from .base import Tagged, Value
 
 ApprovalMode = Literal["auto", "prompt", "approve"]
+OauthGrant = Literal["authorization_code", "client_credentials"]  # a person, a program
 SamplingMode = Literal["off", "prompt", "approve"]
 
 
@@ -36,6 +37,9 @@ class McpServer(Value):
     oauth_resource: str = ""  # what a login is for; "": the server's address
     oauth_client_id: str = ""  # of a client that is registered already, or a document's address
     oauth_client_secret: str = ""  # key of its secret; "" = none
+    oauth_grant: OauthGrant = "authorization_code"
+    oauth_client_key: str = ""  # key of the private key with which a program proves itself
+    oauth_issuer: str = ""  # the authorization server of a program's client
     required: bool = False
     parallel: bool = False  # its calls may run side by side
     startup_timeout_s: float = 30.0

@@ -1,8 +1,8 @@
 """`[mcp_servers.NAME]` as values, the rules between its keys, and the shape of `.mcp.json`. Pure.
 
 The keys are Codex's. `sandbox`, `writable_roots`, `network`, `per_agent`, `idle_sec`, `open_world`,
-`sampling`, `expand_variables`, `oauth_client_id`, `oauth_client_secret_env_var` and a tool's
-`approved_as` are swarm's own.
+`sampling`, `expand_variables`, `oauth_client_id` and the other `oauth_…` keys but `oauth_resource`,
+and a tool's `approved_as` are swarm's own.
 """
 
 import re
@@ -13,14 +13,15 @@ import msgspec
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.mcp import ApprovalMode, SamplingMode
+from swarm.mailbox.protocol.mcp import ApprovalMode, OauthGrant, SamplingMode
 
 SERVER_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
 _MAX_SERVERS = 100  # of one file
 _STDIO_KEYS = ("args", "env", "env_vars", "cwd", "writable_roots", "network", "sandbox")
 _HTTP_KEYS = (
     "bearer_token_env_var", "http_headers", "env_http_headers", "oauth_resource", "scopes",
-    "oauth_client_id", "oauth_client_secret_env_var",
+    "oauth_client_id", "oauth_client_secret_env_var", "oauth_grant", "oauth_client_key_env_var",
+    "oauth_issuer",
 )  # fmt: skip
 
 
@@ -54,6 +55,9 @@ class McpServerTable(Value):
     scopes: tuple[str, ...] = ()
     oauth_client_id: str | None = None
     oauth_client_secret_env_var: str | None = None
+    oauth_grant: OauthGrant = "authorization_code"
+    oauth_client_key_env_var: str | None = None
+    oauth_issuer: str | None = None
     enabled: bool = True
     required: bool = False
     supports_parallel_tool_calls: bool = False
@@ -123,6 +127,25 @@ def transport_problem(table: McpServerTable) -> str | None:
         return f"{table.url!r} is no http address"
     if table.oauth_client_secret_env_var and not table.oauth_client_id:
         return "oauth_client_secret_env_var needs the oauth_client_id that it belongs to"
+    return _grant_problem(table)
+
+
+def _grant_problem(table: McpServerTable) -> str | None:
+    """What is wrong with the login of a program; None: nothing, or there is none."""
+    if table.oauth_grant == "authorization_code":
+        given = table.oauth_client_key_env_var or table.oauth_issuer
+        return 'only oauth_grant = "client_credentials" has a key and an issuer' if given else None
+    if not table.oauth_client_id:
+        return "client_credentials needs an oauth_client_id"
+    if bool(table.oauth_client_secret_env_var) == bool(table.oauth_client_key_env_var):
+        return (
+            "client_credentials needs either oauth_client_secret_env_var or "
+            "oauth_client_key_env_var"
+        )
+    if table.oauth_resource or table.bearer_token_env_var:
+        return "client_credentials goes without oauth_resource and bearer_token_env_var"
+    if table.oauth_issuer and not re.match(r"https?://[^/\s]", table.oauth_issuer):
+        return f"oauth_issuer: {table.oauth_issuer!r} is no http address"
     return None
 
 

@@ -54,6 +54,11 @@ def configuration(url: str) -> str:
     if secret := context.get("client_secret"):
         os.environ["SUBJECT_SECRET"] = secret
         lines.append('oauth_client_secret_env_var = "SUBJECT_SECRET"')
+    if key := context.get("private_key_pem"):
+        os.environ["SUBJECT_KEY"] = key
+        lines.append('oauth_client_key_env_var = "SUBJECT_KEY"')
+    if os.environ.get("MCP_CONFORMANCE_SCENARIO", "").startswith("auth/client-credentials-"):
+        lines.append('oauth_grant = "client_credentials"')
     return "\n".join(lines) + "\n"
 
 

@@ -42,11 +42,9 @@ SERVER = (
 # Why a row may fail (docs/mcp.md says it to people).
 EXPECTED = {
     "auth/2025-03-26-oauth-metadata-backcompat": "its metadata names another issuer",
-    "auth/client-credentials-jwt": "only logins of a person",
-    "auth/client-credentials-basic": "only logins of a person",
-    "auth/cross-app-access-complete-flow": "only logins of a person",
+    "auth/cross-app-access-complete-flow": "no exchange of an identity provider's token",
 }
-_LIMIT_S = 90
+_LIMIT_S = 240  # a busy machine is slow, not wrong
 _SIDE_BY_SIDE = 2
 
 
@@ -68,7 +66,7 @@ class Row(NamedTuple):
 def run_client(node: str, suite: str, swarm: str, scenario: str) -> Row:
     """One scenario, with swarm's commands as the client."""
     command = f"{sys.executable} {BESIDE / 'client.py'} {swarm}"
-    return _run((node, suite, "client", "--command", command, "--timeout", "80000"), scenario)
+    return _run((node, suite, "client", "--command", command, "--timeout", "220000"), scenario)
 
 
 def run_server(node: str, suite: str, url: str, scenario: str) -> Row:

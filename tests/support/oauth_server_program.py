@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode
 
+import jwt
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -91,12 +92,24 @@ class Authority:
         }
         if form["grant_type"] == "refresh_token":
             return self._refreshed(form)
+        if form["grant_type"] == "client_credentials":
+            return self._for_program(request, form)
         asked = self.codes.pop(form.get("code", ""), None)
         digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
         proof = base64.urlsafe_b64encode(digest).decode().rstrip("=")
         if asked is None or proof != asked["code_challenge"]:
             return JSONResponse({"error": "invalid_grant"}, status_code=400)
         return self._given(asked.get("scope", ""))
+
+    def _for_program(self, request: Request, form: dict[str, str]) -> Response:
+        """By the secret `c…` of the client `program`, or a proof that is signed with its key."""
+        proof, basic = form.get("client_assertion", ""), base64.b64encode(b"program:" + b"c" * 40)
+        claims = jwt.decode(proof, options={"verify_signature": False}) if proof else {}
+        self.note("program", claims=claims, scope=form.get("scope", ""))
+        known = request.headers.get("authorization") == f"Basic {basic.decode()}"
+        if not known and claims.get("sub") != "program":
+            return JSONResponse({"error": "invalid_client"}, status_code=401)
+        return self._given(form.get("scope", ""))
 
     def _refreshed(self, form: dict[str, str]) -> Response:
         self.note("refreshed", resource=form.get("resource", ""), secret="client_secret" in form)

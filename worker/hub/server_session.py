@@ -350,7 +350,7 @@ async def open_http_session(
     """
     headers = _http_headers(context, server)
     if login is None and "authorization" not in {name.lower() for name in headers}:
-        login = StoredLoginAuth(LoginStore(Path(context.spec.logins)), server.name, server.url)
+        login = _own_login(context, server)
     access = HttpAccess(server, headers, login)
     async with (
         access.client as client,
@@ -360,6 +360,15 @@ async def open_http_session(
         live = ServerSession(session, server, access)
         await live.connect()
         yield live
+
+
+def _own_login(context: SessionContext, server: McpServer) -> httpx2.Auth:
+    """Of the person, or of the program that the table names. Raises ServiceLoginUnusable."""
+    if server.oauth_grant == "client_credentials":
+        from .service_login import ServiceLogin  # with its cryptography, seldom needed
+
+        return ServiceLogin(server, context.credentials)
+    return StoredLoginAuth(LoginStore(Path(context.spec.logins)), server.name, server.url)
 
 
 def _http_headers(context: SessionContext, server: McpServer) -> dict[str, str]:

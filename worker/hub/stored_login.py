@@ -16,10 +16,10 @@ import msgspec
 import trio
 from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth
 
-from swarm.mailbox.redact import Redactor
 from swarm.roles.config.login_store import LoginStore, StoredLogin, login_command
 
 from .token_refresh import RefreshFailed, refresh_login
+from .told_login import ToldLogin
 
 _LOCK_LIMIT_S, _LOCK_PAUSE_S = 45.0, 0.05
 _MAX_SCOPES, _MAX_SCOPE_CHARS = 50, 200
@@ -31,18 +31,12 @@ class _Held(NamedTuple):
     fault: str
 
 
-class StoredLoginAuth(httpx2.Auth):
+class StoredLoginAuth(ToldLogin):
     """The login with one server, read for each request: it may be made while the run goes on."""
 
     def __init__(self, store: LoginStore, server: str, url: str) -> None:
+        super().__init__()
         self._store, self._server, self._url = store, server, url
-        self.redactor = Redactor(())  # knows every token that was used: it may come back
-        self._fault = ""
-
-    @property
-    def fault(self) -> str:
-        """Why the server refused the last request that it refused; "" if it accepts them."""
-        return self._fault
 
     async def async_auth_flow(
         self, request: httpx2.Request
@@ -57,11 +51,11 @@ class StoredLoginAuth(httpx2.Auth):
             if login is not None:
                 response = yield self._with_token(request, login)
         if response.status_code == 401:
-            self._fault = fault or self._needs("it needs a login")
+            self.fault = fault or self._needs("it needs a login")
         elif response.status_code == 403 and _lacks_scope(response):
-            self._fault = self._note_missing_scopes(response)
+            self.fault = self._note_missing_scopes(response)
         elif response.status_code < 400:
-            self._fault = ""
+            self.fault = ""
 
     def _with_token(self, request: httpx2.Request, login: StoredLogin | None) -> httpx2.Request:
         if login is not None:

@@ -100,6 +100,8 @@ def fixed_token(table: McpServerTable) -> str | None:
     """What of the table stands in the place of a login; None: nothing."""
     if table.bearer_token_env_var:
         return f"the token of the variable {table.bearer_token_env_var}"
+    if table.oauth_grant == "client_credentials":
+        return "a client of its own (oauth_client_id)"
     names = {one.lower() for one in (*table.http_headers, *table.env_http_headers)}
     return "an Authorization header of its own" if "authorization" in names else None
 
@@ -108,6 +110,8 @@ def auth_words(name: str, table: McpServerTable) -> str:
     """For lists: how the server knows the person."""
     if table.url is None:
         return "-"
+    if table.oauth_grant == "client_credentials":
+        return "client credentials"
     if fixed_token(table) is not None:
         return "bearer token"
     store = LoginStore(find_user_paths(dict(os.environ)).logins)

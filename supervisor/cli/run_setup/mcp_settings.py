@@ -144,6 +144,9 @@ def _with_login(server: McpServer, table: McpServerTable) -> McpServer:
         oauth_resource=table.oauth_resource or "",
         oauth_client_id=table.oauth_client_id or "",
         oauth_client_secret=table.oauth_client_secret_env_var or "",
+        oauth_grant=table.oauth_grant,
+        oauth_client_key=table.oauth_client_key_env_var or "",
+        oauth_issuer=table.oauth_issuer or "",
     )
 
 
@@ -208,7 +211,11 @@ def credential_variables(config: Config) -> tuple[str, ...]:
     """Variables whose values are credentials for servers alone: they leave the environment."""
     names: list[str] = []
     for table in config.mcp_servers.values():
-        single = (table.bearer_token_env_var, table.oauth_client_secret_env_var)
+        single = (
+            table.bearer_token_env_var,
+            table.oauth_client_secret_env_var,
+            table.oauth_client_key_env_var,
+        )
         names += [name for name in single if name]
         names += table.env_http_headers.values()
     return tuple(dict.fromkeys(names))
@@ -259,6 +266,7 @@ def collect_credentials(
             *one.headers.values(),
             one.bearer,
             one.oauth_client_secret,
+            one.oauth_client_key,
         )
     }
     found = {key: literals[key] for key in keys if key in literals}

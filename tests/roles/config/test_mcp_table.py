@@ -53,6 +53,31 @@ def test_a_wrong_table_is_refused_with_its_place(text, told):
         (McpServerTable(command="a", http_headers={"a": "b"}), "http_headers is not supported for"),
         (McpServerTable(url="http://b", args=("a",)), "args is not supported for streamable_http"),
         (McpServerTable(url="file:///b"), "is no http address"),
+        (McpServerTable(command="a", oauth_grant="client_credentials"), "is not supported for"),
+        (McpServerTable(url="http://b", oauth_issuer="https://c"), "has a key and an issuer"),
+        (
+            McpServerTable(url="http://b", oauth_grant="client_credentials"),
+            "needs an oauth_client_id",
+        ),
+        (
+            McpServerTable(
+                url="http://b",
+                oauth_grant="client_credentials",
+                oauth_client_id="c",
+                oauth_client_secret_env_var="S",
+                oauth_client_key_env_var="K",
+            ),
+            "needs either",
+        ),
+        (
+            McpServerTable(
+                url="http://b",
+                oauth_grant="client_credentials",
+                oauth_client_id="c",
+                oauth_client_key_env_var="K",
+            ),
+            None,
+        ),
         (McpServerTable(command="a", network=True), None),
         (McpServerTable(url="https://b", http_headers={"a": "b"}), None),
     ],
