@@ -183,8 +183,8 @@ def skip_library_search() -> Iterator[None]:
 def run_and_exit(program: Callable[[], int]) -> NoReturn:
     """Run `program` in a forked child and exit with the code that it returns.
 
-    An exception from `program` is printed on stderr. The caller's frames never continue in the child,
-    so the child closes nothing of the parent's a second time.
+    An exception from `program` is printed on stderr. The caller's frames never continue in the
+    child, so the child closes nothing of the parent's a second time.
     """
     code = 1
     try:
