@@ -202,10 +202,10 @@ def _call(value: object, offered: frozenset[str]) -> ExtractedCall | None:
 
 def _object(text: str) -> dict[str, object] | None:
     value = _parse(text)
-    return value if isinstance(value, dict) else None
+    return cast("dict[str, object]", value) if isinstance(value, dict) else None
 
 
-def _parse(text: str) -> dict[str, object] | list[Any] | None:
+def _parse(text: str) -> object:
     """The JSON object or list; None if it is none.
 
     Qwen2.5 writes `{{"name": …}}`, because its chat template shows calls in doubled brackets.
