@@ -164,10 +164,17 @@ async def open_local(
         with tempfile.TemporaryDirectory(prefix="swarm-", ignore_cleanup_errors=True) as folder:
             base = bind.removeprefix(_IPC) if bind.startswith(_IPC) else f"{folder}/model"
             server = LocalModelServer(models_dir, model, additions, nursery, f"{base}{_SOCKET}")
-            async with httpcore.AsyncConnectionPool(uds=server.socket) as pool:
+            async with model_connections(server.socket) as pool:
                 yield LocalBackend(server, HttpClient(pool), provider, new_id)
             await server.stop()
             nursery.cancel_scope.cancel()
+
+
+def model_connections(socket: str) -> httpcore.AsyncConnectionPool:
+    """Each request has a connection of its own: the process closes one that is idle for 5 s, and a
+    request that is sent just then would be lost.
+    """
+    return httpcore.AsyncConnectionPool(uds=socket, max_keepalive_connections=0)
 
 
 class LocalBackend:

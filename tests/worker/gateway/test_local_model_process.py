@@ -11,7 +11,6 @@ import signal
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
-import httpcore
 import pytest
 import trio
 
@@ -26,7 +25,7 @@ from swarm.worker.gateway.backend import (
     SampleError,
 )
 from swarm.worker.gateway.http_client import HttpClient
-from swarm.worker.gateway.local_backend import LocalBackend
+from swarm.worker.gateway.local_backend import LocalBackend, model_connections
 from swarm.worker.gateway.local_model import LocalModelPlan, LocalModelServer, ModelLoading
 from swarm.worker.gateway.weights import known_weights, verify_weights
 
@@ -108,7 +107,7 @@ async def served(place):
                 nursery.start_soon(trio.serve_listeners, answers.serve_connection, listeners)
                 await place.say(word)
 
-            async with httpcore.AsyncConnectionPool(uds=socket) as pool:
+            async with model_connections(socket) as pool:
                 backend = LocalBackend(server, HttpClient(pool), provider, lambda: f"id{next(ids)}")
                 yield server, backend, answers, load
             await server.stop()
@@ -158,6 +157,15 @@ async def test_a_loaded_model_is_not_counted_against_the_free_memory_again(place
         events = await ask(backend)
         assert not [event for event in events if isinstance(event, RequestWaiting)]
     assert (place.starts, len(looks)) == (1, 1)
+
+
+async def test_no_request_uses_a_connection_that_the_process_may_be_closing(place):
+    async with served(place) as (_, backend, answers, load), trio.open_nursery() as nursery:
+        nursery.start_soon(load)
+        for text in ("one", "two", "three"):
+            answers.add_chat({"content": text})
+            assert isinstance((await ask(backend))[-1], ResponseFinished)
+    assert answers.connections == 3
 
 
 async def test_a_process_that_dies_in_the_middle_of_an_answer_is_named_and_started_again(place):
