@@ -40,7 +40,7 @@ class _Redirect(BaseHTTPRequestHandler):
     arrived: ClassVar[list[int]] = []
 
     def do_POST(self):
-        self.arrived.append(self.server.server_port)
+        self.arrived.append(self.connection.getsockname()[1])
         self.rfile.read(int(self.headers["Content-Length"]))
         self.send_response(307)
         self.send_header("Location", f"http://127.0.0.1:{self.other}/mcp")
