@@ -1,4 +1,4 @@
-"""What an MCP server asks a model, as lines for the person who is to approve it. Pure.
+"""What an MCP server asks a model, as lines for the person who is to approve it.
 
 All texts are the server's: every one is cleaned and limited here.
 """

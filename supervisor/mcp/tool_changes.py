@@ -34,12 +34,12 @@ class OfferedTools:
 
 
 def listed(tools: Sequence[McpTool]) -> _Listed:
-    """What two lists are compared by. Pure."""
+    """What two lists are compared by."""
     return {(one.server, one.name): one.digest for one in tools}
 
 
 def describe_changes(before: _Listed, now: _Listed) -> list[str]:
-    """A line for each server that offers other tools than before; [] if none does. Pure."""
+    """A line for each server that offers other tools than before; [] if none does."""
     changes: dict[str, list[str]] = {}
     for server, name in sorted(before.keys() | now.keys()):
         then, here = before.get((server, name)), now.get((server, name))

@@ -1,4 +1,4 @@
-"""Reads what a server asks a model (sampling): texts alone, cleaned and bounded. Pure.
+"""Reads what a server asks a model (sampling): texts alone, cleaned and bounded.
 
 Whatever is outside of the bounds is refused whole: a conversation that is cut means something else.
 """

@@ -124,7 +124,8 @@ def check_issuer(server: McpServer, provider: OAuthClientProvider) -> None:
     """Before the client proves itself. Raises OAuthFlowError; sets the table's scopes."""
     context = provider.context
     if server.scopes:
-        context.client_metadata.scope = " ".join(server.scopes)
+        wanted = {"scope": " ".join(server.scopes)}
+        context.client_metadata = context.client_metadata.model_copy(update=wanted)
     if server.oauth_issuer:
         return  # the SDK holds the client to it
     endpoint = context.oauth_metadata.token_endpoint if context.oauth_metadata is not None else None

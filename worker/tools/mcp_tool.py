@@ -148,7 +148,7 @@ class McpClient:
 
 
 def with_unlisted(found: McpTools, before: Sequence[McpTool]) -> tuple[McpTool, ...]:
-    """The tools that were found, and those of servers that could not be asked. Pure."""
+    """The tools that were found, and those of servers that could not be asked."""
     missing = {one.server for one in found.failures} - {one.server for one in found.tools}
     return (*found.tools, *(one for one in before if one.server in missing))
 
