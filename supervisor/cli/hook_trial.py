@@ -28,12 +28,14 @@ def example_input(hook: Hook, cwd: Path, use: ToolUse, prompt: str) -> bytes:
     )  # fmt: skip
     fields: dict[str, object] = {}
     match hook.event:
-        case "PreToolUse" | "PermissionRequest" | "PostToolUse":
+        case "PreToolUse" | "PermissionRequest" | "PostToolUse" | "PostToolUseFailure":
             fields = {
                 "tool_name": use.tool_name, "tool_input": use.tool_input, "tool_use_id": "test"
             }  # fmt: skip
             if hook.event == "PostToolUse":
                 fields["tool_response"] = "the output of the call"
+            elif hook.event == "PostToolUseFailure":
+                fields |= {"error": "the output of the call", "is_interrupt": False}
         case "UserPromptSubmit":
             fields = {"prompt": prompt}
         case "SessionStart":
