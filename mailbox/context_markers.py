@@ -4,6 +4,8 @@ This one list serves the code that writes such messages, the code that compacts 
 code that looks for a person's own messages.
 """
 
+import re
+
 from .protocol.items import AnyItem, InputText, Message
 from .protocol.ops import SkillInput
 
@@ -31,6 +33,8 @@ CONTEXT_STARTS = (
     PERMISSIONS_START,
 )
 
+_UNLISTED = re.compile(r"- \((\d{1,9}) more are not listed, for lack of room\)")
+
 
 def is_harness_message(item: AnyItem) -> bool:
     """True for a user message of which any part was written by the harness."""
@@ -53,3 +57,14 @@ def skill_block(skill: SkillInput) -> str:
     """What a model reads of a skill that was named."""
     head = f"<name>{skill.name}</name>\n<path>{skill.path}</path>"
     return f"{SKILL_START}\n{head}\n{skill.text}\n{SKILL_END}"
+
+
+def unlisted_line(count: int) -> str:
+    """The last line of a list of skills from which so many were left out."""
+    return f"- ({count} more are not listed, for lack of room)"
+
+
+def unlisted_count(line: str) -> int:
+    """How many skills such a line speaks of; 0 for any other line."""
+    found = _UNLISTED.fullmatch(line)
+    return int(found[1]) if found else 0

@@ -41,4 +41,4 @@ class CurrentSkills:
         if choice == SkillChoice():
             return self.lines
         allowed = [skill for skill in self.skills if choice.allows(skill.name)]
-        return skill_lines(allowed, limit_bytes=self._budget_bytes).lines
+        return skill_lines(allowed, limit_bytes=self._budget_bytes).told

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from swarm.mailbox.context_markers import unlisted_line
 from swarm.mailbox.protocol.base import Value
 
 from .skill_file import Skill
@@ -39,6 +40,11 @@ class SkillLines(Value):
 
     lines: tuple[str, ...] = ()
     left_out: int = 0
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The lines, and a last one about those that are left out."""
+        return (*self.lines, unlisted_line(self.left_out)) if self.left_out else self.lines
 
 
 def enabled_skills(skills: Sequence[Skill], rules: Sequence[SkillRule]) -> tuple[Skill, ...]:

@@ -20,6 +20,7 @@ from swarm.mailbox.context_markers import (
     STATE_START,
     SUMMARY_START,
     TEAM_START,
+    unlisted_count,
 )
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.context_sizes import HeadSizes
@@ -167,7 +168,7 @@ def _developer_parts(content: tuple[ContentPart, ...], *, is_first: bool) -> Ite
 def _skill_list_parts(text: str) -> Iterator[TextPart]:
     for line in text.split("\n"):
         found = _SKILL_LINE.match(line)
-        path = "" if found is None else found["path"]
+        path = found["path"] if found is not None else line if unlisted_count(line) else ""
         yield TextPart(group="skills", source=path, size_bytes=len(line.encode()) + 1)
 
 

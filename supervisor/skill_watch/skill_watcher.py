@@ -98,7 +98,7 @@ class SkillWatcher:
         sources = self._running.request.skill_sources
         listed = skill_lines(now.skills, limit_bytes=sources.budget_bytes, last_used=used)
         changes = describe_changes(skills.skills, now.skills)
-        skills.replace(now.skills, listed.lines if sources.is_listed else ())
+        skills.replace(now.skills, listed.told if sources.is_listed else ())
         text = f"skills have changed: {changes}; agents are told with their next turn"
         self._running.note(Warned(message=text))
         async with trio.open_nursery() as nursery:

@@ -79,7 +79,7 @@ def find_run_skills(
     return RunSkills(
         skills=enabled,
         disabled=tuple(skill for skill in found.skills if skill not in enabled),
-        lines=listed.lines if table.include_instructions else (),
+        lines=listed.told if table.include_instructions else (),
         warnings=tuple(warnings),
         last_used=last_used,
         sources=SkillSources(

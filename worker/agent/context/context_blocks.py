@@ -23,6 +23,7 @@ from swarm.mailbox.context_markers import (
     TEAM_END,
     TEAM_START,
     skill_block,
+    unlisted_count,
 )
 from swarm.mailbox.ids import ROOT_PATH, AgentPath, parent_path
 from swarm.mailbox.path_rules import denies_reading
@@ -310,7 +311,8 @@ def skills_text(lines: Sequence[str], *, replaces: bool = False) -> str:
 
 def is_skill_line(line: str) -> bool:
     """True for a line of the list, unlike the words before it."""
-    return line.startswith("- ") and " (file: " in line and line.endswith(")")
+    is_skill = line.startswith("- ") and " (file: " in line and line.endswith(")")
+    return is_skill or unlisted_count(line) > 0
 
 
 def skill_messages(parts: tuple[UserInputPart, ...]) -> list[Message]:

@@ -13,6 +13,8 @@ from swarm.mailbox.context_markers import (
     PERMISSIONS_START,
     SKILLS_START,
     SPAWNED_START,
+    unlisted_count,
+    unlisted_line,
 )
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.items import AnyItem, InputText, Message, text_message
@@ -128,14 +130,22 @@ def _messages(developer: list[str], user: list[str]) -> tuple[Message, ...]:
 
 
 def _fitting_skills(spec: AgentSpec, model: ModelInfo) -> tuple[str, ...]:
-    """The first lines of skills that fit into their part of the model's window."""
+    """The first lines of skills that fit into their part of the model's window.
+
+    A last line says how many are left out.
+    """
     left, fitting = model.context_window * spec.context.skills_percent // 100, list[str]()
+    unlisted = sum(map(unlisted_count, spec.skills))
     for line in spec.skills:
         tokens = estimate_tokens(len(line.encode()) + 1)
+        if unlisted_count(line):
+            continue
         if tokens <= left:
             left -= tokens
             fitting.append(line)
-    return tuple(fitting)
+        else:
+            unlisted += 1
+    return (*fitting, unlisted_line(unlisted)) if unlisted else tuple(fitting)
 
 
 def _short_context(spec: AgentSpec, model: ModelInfo, *, begun: bool) -> tuple[Message, ...]:

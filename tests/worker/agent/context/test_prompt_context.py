@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from swarm.mailbox.context_markers import unlisted_count, unlisted_line
 from swarm.mailbox.protocol.items import (
     InputImage,
     InputText,
@@ -91,6 +92,18 @@ def test_a_changed_list_of_skills_is_told_again_whole_and_an_unchanged_one_is_no
     (last,), told = context_items(none, place=PLACE, model=MODEL, known=known)
     assert "(none)" in text_of(last.content)
     assert find_known_context((*items, message, last), cwd="/w") == told
+
+
+def test_skills_that_do_not_fit_are_counted_in_the_list():
+    lines = tuple(f"- a{number}: {'x' * 60} (file: /{number}/SKILL.md)" for number in range(9))
+    spec = msgspec.structs.replace(SPEC, skills=(*lines, unlisted_line(3)))
+    narrow = msgspec.structs.replace(MODEL, context_window=4_000)
+    items, told = context_items(spec, place=PLACE, model=narrow, known=KnownContext())
+    shown = text_of(items[0].content)
+    assert lines[0] in shown
+    assert lines[8] not in shown
+    assert sum(line in shown for line in lines) + unlisted_count(told.skills[-1]) == 9 + 3
+    assert find_known_context(items, cwd="/w") == told
 
 
 def test_a_small_model_is_told_its_role_alone():
