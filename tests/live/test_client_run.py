@@ -128,8 +128,10 @@ async def test_words_and_images_reach_the_turn_that_runs(rig, loop):
     picture.write_bytes(PIXEL)
 
     async def client() -> None:
-        async with open_run("do it", provider=provider, cwd=rig.work, sandbox="read-only",
-                            environment=rig.environment) as run:  # fmt: skip
+        stays = {"environment": rig.environment, "options": ["--keep-open"]}
+        async with open_run(
+            "do it", provider=provider, cwd=rig.work, sandbox="read-only", **stays
+        ) as run:
             async with aclosing(run.events()) as events:
                 async for event in events:
                     if isinstance(event, Recorded) and isinstance(event.record.body, CallBegan):
