@@ -7,7 +7,7 @@ TOOL_NAMES = (
     "exec_command", "write_stdin", "update_plan", "request_user_input", "request_permissions",
     "apply_patch", "edit_file", "list_dir", "view_image", "spawn_agent", "send_message",
     "followup_task", "wait_agent", "list_agents", "interrupt_agent", "close_agent",
-    "spawn_agents_on_csv", "report_agent_job_result",
+    "spawn_agents_on_csv", "report_agent_job_result", "publish_finding", "recall_findings",
 )  # fmt: skip
 # Only the worker of a job's item has it, and that item ends by nothing else: nobody takes it away.
 ALWAYS_KEPT = "report_agent_job_result"

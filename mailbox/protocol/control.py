@@ -89,6 +89,7 @@ class RunView(Value):
     # rights that the task file added to the person's flags and configuration
     widened: tuple[str, ...] = ()
     unlisted: int = 0  # agents that ended long ago: in the totals, no longer in `agents`
+    findings: int = 0  # that agents have published for each other
 
 
 class GetSnapshot(Tagged):

@@ -22,6 +22,7 @@ from .events import (
     TurnStarted,
     Warned,
 )
+from .findings import FindingPublished
 from .gateway import RateLimits, ReservationReleased, ResponseBilled
 from .items import AnyItem, TokenUsage
 from .job_records import JobBegan, JobClosed, JobRowEnded
@@ -76,6 +77,8 @@ class AgentSpawned(Tagged):
     usd: float | None = None
     provider: str | None = None  # None: the run's own
     fallback: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()  # files and folders that it is to write
+    task_key: str = ""  # equal for tasks of the same words
 
 
 class InputPosted(Tagged):
@@ -372,6 +375,7 @@ AnyRecordBody = (
     | JobBegan
     | JobRowEnded
     | JobClosed
+    | FindingPublished
     | RunIdle
     | RunCompleted
 )

@@ -4,6 +4,7 @@ from typing import Literal
 
 from .approvals import ApprovalOutcome, ApprovalRequest, DecidedBy, ExtraPermissions, Scope
 from .base import Tagged, Value
+from .findings import Finding
 from .mcp import (
     CallMcpTool,
     ListMcpResources,
@@ -74,6 +75,7 @@ class Spawn(Tagged):
     model: str | None = None
     reasoning_effort: str | None = None
     deadline_s: float = 120.0
+    claims: tuple[str, ...] = ()  # files and folders that the child is to write
 
 
 class SendMail(Tagged):
@@ -146,6 +148,20 @@ class ReportModelAnswer(Tagged):
     answer: SamplingAnswer
 
 
+class PublishFinding(Tagged):
+    """Publish one fact for all agents of the run."""
+
+    fact: str
+    file: str = ""  # absolute, or relative to the agent's folder
+    lines: str = ""  # "12" or "12-40"
+
+
+class RecallFindings(Tagged):
+    """Search the run's findings; an empty query finds the newest."""
+
+    query: str = ""
+
+
 # Requests that involve no other agent.
 NonTeamRequest = StoreBlob | GetEnvironment | KeepFiles | WatchFiles | ListChanges
 McpRequest = (
@@ -169,6 +185,8 @@ AnyRequest = (
     | CloseAgent
     | SpawnOnCsv
     | ReportJobResult
+    | PublishFinding
+    | RecallFindings
 )
 
 
@@ -245,6 +263,7 @@ class TeamMember(Value):
     last_task: str = ""
     nickname: str = ""
     role: str = ""
+    claims: tuple[str, ...] = ()
 
 
 class Waited(Tagged):
@@ -272,6 +291,21 @@ class ResultAccepted(Tagged):
     accepted: bool
 
 
+class FindingAccepted(Tagged):
+    """The finding's number; one that says the same was there before if `known`."""
+
+    number: int
+    author: str
+    known: bool = False
+
+
+class FindingsFound(Tagged):
+    """The best matches, best first."""
+
+    findings: tuple[Finding, ...] = ()
+    more: int = 0  # matches that are not listed
+
+
 AnyReply = (
     BlobStored
     | EnvironmentReply
@@ -288,6 +322,8 @@ AnyReply = (
     | PreviousStatus
     | JobEnded
     | ResultAccepted
+    | FindingAccepted
+    | FindingsFound
     | McpTools
     | McpOutcome
 )

@@ -123,6 +123,7 @@ class AgentSpec(Tagged):
     fallback: tuple[str, ...] = ()  # `provider:model`, tried in this order
     fallbacks_taken: int = 0
     depth: int = 0
+    claims: tuple[str, ...] = ()  # files and folders that it is to write
     ca_bundle: str = ""  # certificates that commands trust if the network proxy decrypts tunnels
     hidden_paths: tuple[str, ...] = ()  # never visible to commands: the run's sockets
     hidden_folders: tuple[FolderIdentity, ...] = ()  # those of them that must keep their identity

@@ -142,6 +142,8 @@ class AgentManager:
         if agent.wanted_end is not None and process.child is not None:
             process.child.kill_group()  # its end was requested while it started
             return
+        if self._listener is not None and not agent.plan.slotless:
+            self._listener.on_agent_event(agent, AgentEvent.PROCESS_STARTED, frozenset())
         with trio.move_on_after(_DELIVERY_TIMEOUT_S, shield=True):  # the caller may be gone by now
             try:
                 await send_changes_since_spec(self._run, agent, self._gateway)

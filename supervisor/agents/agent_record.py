@@ -49,6 +49,8 @@ class AgentPlan(Value):
     paused: bool = False  # a person paused this agent
     allowed: Limits | None = None  # in plan mode: its limits outside of it
     widened: bool = False  # a person gave it more than the run began with
+    claims: tuple[str, ...] = ()  # absolute paths of files and folders that it is to write
+    task_key: str = ""  # of its first task: `claims.task_key`
 
 
 class AgentSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -203,6 +205,7 @@ class Agent:
             last_task=self.last_task,
             nickname=self.plan.nickname,
             role=self.plan.role.name,
+            claims=self.plan.claims,
         )
 
     # --- processes -----------------------------------------------------------------------------

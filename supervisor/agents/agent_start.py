@@ -124,6 +124,8 @@ async def start_agent(
         spawn_s=round(trio.current_time() - started, 4),
         usage=memory.usage if memory is not None else TokenUsage(),
         usd=agent.usd,
+        claims=plan.claims,
+        task_key=plan.task_key,
     )
     # Not waited for: all that follows from it is journaled behind it, in the same order.
     running.note(spawned, agent=plan.path)
@@ -231,6 +233,7 @@ def build_agent_spec(
         fallback=plan.fallback,
         fallbacks_taken=plan.fallbacks_taken,
         depth=plan.depth,
+        claims=plan.claims,
         ca_bundle=str(running.paths.ca_folder / "bundle.pem")
         if opens_tunnels(request.network) and opens_tunnels(plan.limits.network)
         else "",

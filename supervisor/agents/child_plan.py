@@ -29,6 +29,7 @@ from swarm.roles.role import Role
 from swarm.roles.role_loader import Roles, find_role
 
 from .agent_record import AgentPlan
+from .claims import claimed_paths, task_key
 from .run_providers import RunProviders
 
 GUARDIAN = "guardian"
@@ -118,10 +119,11 @@ def plan_child(
     `model`: its provider and model; None: the parent's, unless role or request name another model.
 
     What the role sets wins over what the request asks for, and that wins over what is inherited.
-    Raises AgentRequestError for an invalid name.
+    Raises AgentRequestError for an invalid name or claim.
     """
     try:
         path = child_path(AgentPath(asker.path), request.task_name)
+        claims = claimed_paths(request.claims, cwd=asker.cwd)
     except ValueError as error:
         raise AgentRequestError(str(error)) from error
     parent = ModelReference(provider=asker.provider, model=asker.model)
@@ -148,6 +150,8 @@ def plan_child(
         add_dirs=asker.add_dirs,
         summary=role.summary or asker.summary,
         verbosity=role.verbosity or asker.verbosity,
+        claims=claims,
+        task_key=task_key(request.message),
     )
 
 

@@ -76,5 +76,7 @@ def _plan_of(agent: AgentPast, parent: AgentPlan, roles: Roles) -> AgentPlan:
         add_dirs=parent.add_dirs,
         summary=parent.summary,
         verbosity=parent.verbosity,
+        claims=spawned.claims,
+        task_key=spawned.task_key,
     )
     return with_settings(plan, agent.settings, parent.limits)

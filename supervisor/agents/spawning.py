@@ -41,6 +41,7 @@ from .nicknames import DEFAULT_NICKNAMES, NicknamePool
 from .resume_unstarted import unread_input_warning
 from .run_providers import RunProviders, child_model, run_providers
 from .slot_deadlock import DeadlockDetector
+from .spawn_overlap import SpawnOverlapCheck
 
 ONE_AGENT_ONLY = (
     "No other agent can run beside you here (max_agents is 1). Solve the task yourself."
@@ -67,6 +68,7 @@ class AgentSpawner:
             find_model=find_model,
         )
         self._nicknames = NicknamePool(running.entropy.rng)
+        self._overlap = SpawnOverlapCheck(running.agents)
 
     @property
     def providers(self) -> RunProviders:
@@ -96,6 +98,7 @@ class AgentSpawner:
             if self._team.find(plan.path) is not None:
                 raise AgentRequestError(f"agent path `{plan.path}` already exists")
             self._run.registry.check_path(plan.path, agent_id=plan.agent_id)
+            self._overlap.check(plan)
         except (AgentRequestError, ValueError, SpawnError) as error:
             return RequestRefused(message=str(error))
         plan = self._with_nickname(plan, role)

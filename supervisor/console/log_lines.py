@@ -22,6 +22,7 @@ from swarm.mailbox.protocol.events import (
     TurnStarted,
     Warned,
 )
+from swarm.mailbox.protocol.findings import FindingPublished
 from swarm.mailbox.protocol.gateway import RateLimits, ReservationReleased, ResponseBilled
 from swarm.mailbox.protocol.job_records import JobBegan, JobClosed, JobRowEnded
 from swarm.mailbox.protocol.records import (
@@ -81,6 +82,7 @@ class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
     agent: str | None = None  # a path: only records of this agent, and mail from or to it
     mail: bool = False  # only mail
     reviews: bool = False  # only approvals and refused calls
+    findings: bool = False  # only what agents published for each other
 
 
 def matches_filter(record: Record, wanted: LogFilter) -> bool:
@@ -88,6 +90,8 @@ def matches_filter(record: Record, wanted: LogFilter) -> bool:
     if wanted.mail and not isinstance(body, MailPosted | MailHandled):
         return False
     if wanted.reviews and not _is_about_approval(body):
+        return False
+    if wanted.findings and not isinstance(body, FindingPublished):
         return False
     if wanted.agent is None or record.agent == wanted.agent:
         return True
@@ -157,6 +161,9 @@ def describe_body(body: AnyRecordBody) -> str:  # noqa: C901 - one case for each
             return clean_line(f"{text}: {first_line(body.result)}")
         case JobBegan() | JobRowEnded() | JobClosed():
             return clean_line(_job_text(body))
+        case FindingPublished(finding=found):
+            place = f"{found.place}: " if found.place else ""
+            return clean_line(f"#{found.number} {place}{found.fact}")
         case _:
             assert_never(body)
 
@@ -271,7 +278,8 @@ def _lifecycle_text(body: AgentSpawned | ProcessEnded | AgentEnded) -> str:
     match body:
         case AgentSpawned():
             text = f"{body.path} [{body.role}] life {body.epoch}, process {body.pid}"
-            return f"{text}, {describe_sandbox(body.limits.sandbox)}"
+            claims = f", claims {', '.join(body.claims[:8])}" if body.claims else ""
+            return f"{text}, {describe_sandbox(body.limits.sandbox)}{claims}"
         case ProcessEnded():
             how = f"signal {body.signal}" if body.signal else f"exit code {body.exit_code}"
             order = "in order" if body.orderly else "not in order"

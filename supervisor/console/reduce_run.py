@@ -14,6 +14,7 @@ from swarm.mailbox.protocol.approvals import (
 )
 from swarm.mailbox.protocol.control import AgentView, RunView
 from swarm.mailbox.protocol.events import HookRan, ProviderFallback, TokenCount, TurnStarted, Warned
+from swarm.mailbox.protocol.findings import FindingPublished
 from swarm.mailbox.protocol.gateway import RateLimits, ReservationReleased, ResponseBilled
 from swarm.mailbox.protocol.limits import Budget
 from swarm.mailbox.protocol.records import (
@@ -67,6 +68,8 @@ def reduce_run(run: RunView, body: AnyRecordBody, at: float) -> RunView:
             return _billed(run, body)
         case Warned() | GatewayEnded() | ProviderFallback() | HookRan(status="failed"):
             return replace(run, warnings=run.warnings + 1)
+        case FindingPublished(finding=finding):
+            return replace(run, findings=finding.number)
         case FanOutPlanned(items=items):
             return replace(run, fan_total=len(items), fan_done=0, fan_failed=0)
         case RunIdle():

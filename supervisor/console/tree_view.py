@@ -245,6 +245,9 @@ def _footer(view: RunView, width: int, now: float, glyphs: Glyphs) -> Line:
     parts += [(text, WARN if is_tight else DIM) for text, is_tight in limit_parts(view)]
     if view.unlisted:
         parts.append((f"{view.unlisted} ended before", DIM))
+    if view.findings:
+        noun = "finding" if view.findings == 1 else "findings"
+        parts.append((f"{view.findings} {noun}", DIM))
     if view.warnings:
         noun = "warning" if view.warnings == 1 else "warnings"
         parts.append((f"{view.warnings} {noun}", WARN))

@@ -18,6 +18,7 @@ from swarm.mailbox.protocol.events import (
     TurnFailed,
     TurnStarted,
 )
+from swarm.mailbox.protocol.findings import Finding, FindingPublished
 from swarm.mailbox.protocol.gateway import ResponseBilled
 from swarm.mailbox.protocol.items import (
     AnyItem,
@@ -78,6 +79,7 @@ class RunPast(msgspec.Struct):
     starts: int = 0  # how often the run was started or resumed
     started_ts: float = 0.0
     last_seq: int = 0
+    findings: list[Finding] = []  # in the order of their numbers
     bad_lines: tuple[str, ...] = ()  # its unreadable lines, in words
 
 
@@ -110,6 +112,8 @@ def fold_run(records: Iterable[Record]) -> RunPast:
                 past.usd = (past.usd or 0.0) + usd
                 if (payer := past.agents.get(record.agent)) is not None:
                     payer.usd = (payer.usd or 0.0) + usd
+            case FindingPublished(finding=finding):
+                past.findings.append(finding)
             case RunIdle():
                 past.idle_seq = record.seq
             case RunCompleted() as body:

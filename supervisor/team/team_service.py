@@ -22,7 +22,9 @@ from swarm.mailbox.protocol.requests import (
     ListAgents,
     McpRequest,
     NonTeamRequest,
+    PublishFinding,
     QueuedForSlot,
+    RecallFindings,
     ReportJobResult,
     RequestApproval,
     RequestRefused,
@@ -51,6 +53,7 @@ from .batch_job import JobFate
 from .detached_jobs import DetachedJobs
 from .mail_delivery import MailDelivery, report_to_parent, unreported_ends
 from .person_input import PersonInput
+from .shared_findings import SharedFindings
 from .wait_calls import WaitCalls
 
 MAX_OPEN_REQUESTS = 64  # per process at a time
@@ -89,6 +92,7 @@ class TeamService:
         self._detached_jobs = DetachedJobs(running, self.agents, self.spawner, self.mail, nursery)
         self._jobs = self._detached_jobs.jobs
         self._person_input = PersonInput(running, self.agents, self._wake)
+        self._findings = SharedFindings(running, nursery)
         nursery.start_soon(self._deadlock_detector.run)
 
     @property
@@ -127,6 +131,7 @@ class TeamService:
         """
         top = self.team.add(Agent(root))  # so that its children can report to it
         top.begin_start()  # the caller starts it: no mail does
+        self._findings.restore(past.findings)
         known = {
             one.spawned.agent_id for one in past.agents.values()
         } | self._detached_jobs.restore()
@@ -256,6 +261,8 @@ class TeamService:
                 return await self._detached_jobs.join(member, request)
             case ReportJobResult():
                 return self._jobs.report(member, request)
+            case PublishFinding() | RecallFindings():
+                return await self._findings.serve(member, request)
             case _:
                 assert_never(request)
 
@@ -295,6 +302,8 @@ class TeamService:
     ) -> None:
         """Called by the manager, for all agents but reviewers."""
         match event:
+            case AgentEvent.PROCESS_STARTED:
+                self._findings.send_new(agent)
             case AgentEvent.TURN_STARTED:  # nobody waits for what the last turn requested
                 self._cancel_requests(agent.path)
             case AgentEvent.WORK_ENDED:

@@ -29,6 +29,7 @@ from swarm.mailbox.protocol.ops import (
     Notice,
     Pause,
     RollBackTurns,
+    ShareFindings,
     Shutdown,
     UndoCompaction,
     UserInput,
@@ -116,7 +117,7 @@ class AgentSession:
                 self.admit_input(op)
             case Deliver(mail=mail):
                 self.deliver_mail(mail)
-            case Notice():
+            case Notice() | ShareFindings():
                 state.inbox.add_notice(op)
             case Interrupt(reason=reason, keep_commands=keep):
                 self.interrupt(_REASONS.get(reason, "interrupted"), keep_commands=keep)

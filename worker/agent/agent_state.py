@@ -293,9 +293,9 @@ class AgentState:
         self.reporter.emit(event)
 
     def record_pending(self, turn: Turn) -> None:
-        """Record the notices, input and mail of the inbox that may be read now."""
-        for notice in self.inbox.drain_notices():
-            self.record(turn.turn_id, text_message("developer", notice.text), source="note")
+        """Record the notes, input and mail of the inbox that may be read now."""
+        for note in self.inbox.drain_notes():
+            self.record(turn.turn_id, note, source="note")
         for entry in self.inbox.drain():
             match entry:
                 case UserInput():
@@ -374,6 +374,7 @@ class AgentState:
         ended = {call.call_id: call for call in self.spec.ended_calls}
         repaired = repair_history(items, interrupted=self.spec.interrupted_calls, ended=ended)
         self.known_context = find_known_context(items, cwd=self.spec.cwd)
+        self.inbox.findings.note_history(items)
         self._guidance = GuidanceWatch(self._current, items)
         kept = repaired.items[: len(repaired.items) - len(repaired.added)]
         history = ConversationHistory()

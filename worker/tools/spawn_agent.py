@@ -38,6 +38,7 @@ class SpawnArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     ] = None
     model: Annotated[str | None, described("Default: yours.")] = None
     reasoning_effort: Annotated[str | None, described("Default: yours.")] = None
+    claims: Annotated[tuple[str, ...] | None, described("Files that it owns.")] = None
     # of the older interface
     fork_context: Annotated[msgspec.Raw | msgspec.UnsetType, HIDDEN] = msgspec.UNSET
 
@@ -88,6 +89,7 @@ def spawn_request(arguments: SpawnArguments) -> Spawn:
         model=_none_if_blank(arguments.model),
         reasoning_effort=_none_if_blank(arguments.reasoning_effort),
         deadline_s=SPAWN_DEADLINE_S,
+        claims=arguments.claims or (),
     )
 
 

@@ -113,6 +113,7 @@ class ListAgentsTool(TeamTool):
                 "agent_name": member.path,
                 "agent_status": agent_status(member),
                 "last_task_message": member.last_task,
+                **({"claims": member.claims} if member.claims else {}),
             }
             for member in team.members
         ]

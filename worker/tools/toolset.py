@@ -12,6 +12,7 @@ from .apply_patch import ApplyPatchTool
 from .csv_job import ReportAgentJobResultTool, SpawnAgentsOnCsvTool
 from .edit_file import EditFileTool
 from .exec_command import ExecCommandTool
+from .findings_tools import PublishFindingTool, RecallFindingsTool
 from .list_dir import ListDirTool
 from .mcp_tool import McpClient
 from .orchestrator import ToolRegistry
@@ -99,4 +100,6 @@ def team_tools(context: ToolContext, team: TeamClient) -> tuple[Tool, ...]:
         CloseAgentTool(team),
         SpawnAgentsOnCsvTool(team, context),
         ReportAgentJobResultTool(team),
+        PublishFindingTool(team),
+        RecallFindingsTool(team),
     )

@@ -118,10 +118,18 @@ def agent_records(here: RunPaths, agent_id: str, path: str) -> Iterator[Record]:
 @click.option("--agent", metavar="PATH", help="Only this agent's.")
 @click.option("--mail", is_flag=True, help="Only mail between agents.")
 @click.option("--reviews", is_flag=True, help="Only approvals and refusals.")
+@click.option("--findings", is_flag=True, help="Only what agents published for each other.")
 @click.option("--follow", "-f", is_flag=True, help="Go on while the run is alive.")
 @click.option("--json", "as_json", is_flag=True, help="Each record as the journal has it.")
 def log(
-    run: str, *, agent: str | None, mail: bool, reviews: bool, follow: bool, as_json: bool
+    run: str,
+    *,
+    agent: str | None,
+    mail: bool,
+    reviews: bool,
+    findings: bool,
+    follow: bool,
+    as_json: bool,
 ) -> None:
     """Print every record of a run in order.
 
@@ -132,7 +140,7 @@ def log(
     here = resolve_run(run)
     read_metadata(here)
     path = find_agent(here, agent)[0] if agent is not None else None
-    wanted = LogFilter(agent=path, mail=mail, reviews=reviews)
+    wanted = LogFilter(agent=path, mail=mail, reviews=reviews, findings=findings)
     for record in _following(here) if follow else read_records(here):
         if matches_filter(record, wanted):
             click.echo(log_line(record, as_json=as_json))

@@ -27,6 +27,7 @@ TEAM_NAMES = [
     "spawn_agent", "send_message", "followup_task", "wait_agent", "list_agents",
     "interrupt_agent", "close_agent", "spawn_agents_on_csv",
 ]  # fmt: skip
+FINDINGS = ["publish_finding", "recall_findings"]
 BUILT_IN = tuple(
     RoleCard(name=role.name, description=role.description, model=role.model, effort=role.effort)
     for role in load_roles(()).known.values()
@@ -66,18 +67,23 @@ async def refusal(name, arguments, spec=SPEC):
 @pytest.mark.parametrize(
     ("change", "offered"),
     [
-        ({}, TEAM_NAMES),
+        ({}, [*TEAM_NAMES, *FINDINGS]),
         ({"depth": 0, "path": "/root"}, TEAM_NAMES),
-        ({"depth": 3}, []),
+        ({"depth": 3}, FINDINGS),
         ({"can_spawn": False}, []),
-        ({"limits": Limits(max_depth=1)}, []),
+        ({"limits": Limits(max_depth=1)}, FINDINGS),
         ({"job": "j"}, [*TEAM_NAMES, "report_agent_job_result"]),
         ({"job": "j", "depth": 3}, ["report_agent_job_result"]),
     ],
 )
-def test_the_tools_are_offered_only_to_who_may_start_agents(change, offered):
+def test_the_tools_are_offered_only_to_who_may_start_agents_or_has_others_beside(change, offered):
     told = registry_of(msgspec.structs.replace(SPEC, **change)).specs(MODEL)
     assert [spec.name for spec in told][6:] == offered
+
+
+def test_a_small_model_is_not_offered_the_findings():
+    small = msgspec.structs.replace(MODEL, short_prompt=True)
+    assert not {one.name for one in registry_of(SPEC).specs(small)} & set(FINDINGS)
 
 
 def test_the_first_request_with_every_tool_is_small_and_always_the_same():

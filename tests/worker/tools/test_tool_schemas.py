@@ -27,6 +27,9 @@ SPECS = {
     "team": replace(
         FAKE_AGENT_SPEC, limits=ASKABLE, can_spawn=True, roles=CARDS, max_agents=6, job="j"
     ),
+    "child": replace(
+        FAKE_AGENT_SPEC, path="/root/a", depth=3, limits=ASKABLE, can_spawn=True, max_agents=6
+    ),
 }
 
 
@@ -50,4 +53,4 @@ def test_models_are_told_the_same_bytes_as_ever(name):
 
 
 def test_every_tool_is_in_the_golden_file():
-    assert len(GOLDEN["team"]) == 17
+    assert len({*GOLDEN["team"], *GOLDEN["child"]}) == 19

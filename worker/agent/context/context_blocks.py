@@ -255,7 +255,9 @@ def spawned_text(spec: AgentSpec) -> str:
     if spec.depth == 0:
         return ""
     parent = parent_path(AgentPath(spec.path)) or ROOT_PATH
-    return f"{spawned_start(spec)}; `{parent}` started you.\n{SPAWNED_END}"
+    claims = ", ".join(f"`{path}`" for path in spec.claims)
+    owned = f" Yours to write: {claims}." if claims else ""
+    return f"{spawned_start(spec)}; `{parent}` started you.{owned}\n{SPAWNED_END}"
 
 
 def spawned_start(spec: AgentSpec) -> str:

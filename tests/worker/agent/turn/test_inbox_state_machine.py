@@ -5,6 +5,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from swarm.mailbox.protocol.items import text_of
 from swarm.mailbox.protocol.ops import Mail, Notice, TextInput, UserInput
 from swarm.worker.agent.turn.inbox import Inbox
 
@@ -65,7 +66,8 @@ class Phases(RuleBasedStateMachine):
 
     @rule()
     def a_notice_comes(self) -> None:
-        notice = Notice(notice_id=self.name("n"), text="x")
+        name = self.name("n")
+        notice = Notice(notice_id=name, text=name)
         assert self.inbox.add_notice(notice)
         self.notices.append(notice.notice_id)
         self.past.append(notice)
@@ -104,7 +106,7 @@ class Phases(RuleBasedStateMachine):
     @precondition(lambda self: self.running)
     @rule()
     def a_request_is_made(self) -> None:
-        self.read += [notice.notice_id for notice in self.inbox.drain_notices()]
+        self.read += [text_of(note.content) for note in self.inbox.drain_notes()]
         taken = [
             one.input_id if isinstance(one, UserInput) else one.mail_id
             for one in self.inbox.drain()

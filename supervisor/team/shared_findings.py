@@ -1,0 +1,90 @@
+"""Shared findings: journaled, then sent to all other agents of the run.
+
+An agent puts what it was sent into its history as one digest before its next request. A new
+process is sent all that is there, and leaves out what its history holds. The journal restores the
+findings of a resumed run.
+"""
+
+import trio
+
+from swarm.mailbox.errors import PeerGone
+from swarm.mailbox.protocol.findings import Finding, FindingPublished
+from swarm.mailbox.protocol.ops import ShareFindings
+from swarm.mailbox.protocol.records import Record
+from swarm.mailbox.protocol.requests import (
+    AnyReply,
+    FindingAccepted,
+    PublishFinding,
+    RecallFindings,
+)
+
+from ..agents.agent_record import Agent
+from ..run_context import RunContext
+from .findings_index import FindingsIndex
+
+MAX_SENT = 64  # the newest, in one message
+_SEND_LIMIT_S = 5.0  # an agent that reads nothing for so long finds them by recall_findings
+
+
+class SharedFindings:
+    """Serves the requests about findings of one run, and sends new ones to its agents."""
+
+    def __init__(self, running: RunContext, nursery: trio.Nursery) -> None:
+        self._run, self._nursery = running, nursery
+        self._index = FindingsIndex(running.request.cwd)
+
+    def restore(self, findings: list[Finding]) -> None:
+        """The run is resumed: these were published before."""
+        self._index.restore(findings)
+
+    async def serve(self, asker: Agent, request: PublishFinding | RecallFindings) -> AnyReply:
+        """Serve one request; a published finding is written when this returns.
+
+        Raises AgentRequestError.
+        """
+        if isinstance(request, RecallFindings):
+            return self._index.search(request)
+        known = self._index.find_known(request, asker.plan.cwd)
+        if known is not None:
+            return FindingAccepted(number=known.number, author=known.author, known=True)
+        finding = self._index.accept(asker.path, asker.plan.cwd, request)
+        written = trio.Event()
+
+        def show(record: Record) -> None:  # in the order of the numbers, redacted
+            self._run.broadcast.publish_record(record)
+            if isinstance(record.body, FindingPublished):
+                self._index.add_written(record.body.finding)
+            self._send_to_all()
+            written.set()
+
+        self._run.journal.write(FindingPublished(finding=finding), agent=asker.path, then=show)
+        await written.wait()
+        return FindingAccepted(number=finding.number, author=finding.author)
+
+    def send_new(self, agent: Agent) -> None:
+        """Send this process what it was not sent yet, without its own. Never waits."""
+        process, written = agent.process, self._index.written
+        fresh = [one for one in written[process.findings_sent :] if one.author != agent.path]
+        process.note_findings_sent(len(written))
+        if not fresh:
+            return
+        op = ShareFindings(findings=tuple(fresh[-MAX_SENT:]))
+        try:
+            is_sent = self._run.send_nowait(agent, op)
+        except PeerGone:
+            return  # its next process is sent all of them
+        if not is_sent:
+            self._nursery.start_soon(self._send, agent, op)
+
+    def _send_to_all(self) -> None:
+        for agent in tuple(self._run.agents.live.values()):
+            is_ready = agent.phase.has_process and agent.process.hello.is_set()
+            if is_ready and not agent.plan.slotless and not agent.process.suspending:
+                self.send_new(agent)
+
+    async def _send(self, agent: Agent, op: ShareFindings) -> None:
+        with trio.move_on_after(_SEND_LIMIT_S):
+            try:
+                await self._run.send(agent, op)
+            except PeerGone:
+                return
