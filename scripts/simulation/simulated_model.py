@@ -51,7 +51,7 @@ _MOST_TRIES = 40  # of one planned; then the agent says that it gave up
 _TOOLS = {
     "work": "work", "risky": "risky", "spawn": "spawn_agent", "wait": "wait_agent",
     "mail": "send_message", "again": "followup_task", "list": "list_agents",
-    "close": "close_agent",
+    "close": "close_agent", "tell": "publish_finding",
 }  # fmt: skip
 
 
@@ -114,6 +114,8 @@ class SimulatedModel:
                 arguments = {}
             case "close":
                 arguments = {"target": name}
+            case "tell":
+                arguments = {"fact": name}
         return FunctionCall(
             call_id=f"{prefix}{self._calls[prefix]}",
             name=_TOOLS[planned.verb],
@@ -151,6 +153,8 @@ def _fulfils(part: AgentScript, planned: PlannedCall, text: str) -> bool:
             return text.startswith("{")  # in it may stand that another agent was interrupted
         case "mail" | "again" | "close":
             return not lost
+        case "tell":
+            return "published as #" in text or "known already: #" in text
 
 
 class SimulatedSource:

@@ -7,7 +7,7 @@ every agent works through its own, whatever dies meanwhile, and then says that i
 import random
 from typing import Literal, NamedTuple
 
-Verb = Literal["work", "risky", "spawn", "wait", "mail", "again", "list", "close"]
+Verb = Literal["work", "risky", "spawn", "wait", "mail", "again", "list", "close", "tell"]
 
 
 class PlannedCall(NamedTuple):
@@ -85,6 +85,7 @@ def make_simulated_scenario(seed: int) -> SimulatedScenario:
     dice = random.Random(f"story:{seed}")
     parts: dict[str, AgentScript] = {}
     _grow(dice, "/root", parts, room=[dice.randint(0, 9)], depth=0)
+    parts = {path: _with_findings(seed, part) for path, part in parts.items()}
     items = tuple(f"item {n}" for n in range(dice.randint(1, 6))) if dice.random() < 0.2 else ()
     for number in range(len(items)):
         path = f"/root/item_{number}"
@@ -176,6 +177,16 @@ def _faults(dice: random.Random, paths: list[str]) -> list[Fault]:
                 at = dice.uniform(0.01, 90)
         found.append(Fault(kind, path, at))
     return found
+
+
+def _with_findings(seed: int, part: AgentScript) -> AgentScript:
+    """Some agents publish what they found. Chance of its own, as for `_stops`."""
+    dice = random.Random(f"findings:{seed}:{part.path}")
+    responses = [*part.responses]
+    for number in range(dice.choice((0, 0, 1, 2)) if part.path != "/root" else 0):
+        place = dice.randint(0, len(responses))
+        responses.insert(place, (PlannedCall("tell", f"fact {number} of {part.path}"),))
+    return part._replace(responses=tuple(responses))
 
 
 def _stops(seed: int) -> list[Fault]:

@@ -5,6 +5,7 @@ but for reading files. Each check yields sentences, one for each violation.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
+from finding_checks import check_findings
 from simulated_scenario import SimulatedScenario
 from simulated_tools import SideEffects
 
@@ -44,6 +45,7 @@ def check_journal(places: RunPaths, story: SimulatedScenario, completed: RunComp
         *_numbers(records),
         *_lives(records),
         *_mails(records),
+        *check_findings(records),
         *_calls(records),
         *_questions(records),
         *_bills(records, story),

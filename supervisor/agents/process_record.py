@@ -51,8 +51,8 @@ class AgentProcess:
         """A message came from it, or its silence proves nothing."""
         self.last_heartbeat = now
 
-    def note_findings_sent(self, count: int) -> None:
-        """So many of the run's findings are on their way to it."""
+    def know_findings(self, count: int) -> None:
+        """The first `count` findings of the run were sent to it."""
         self.findings_sent = count
 
     def note_goodbye(self) -> None:

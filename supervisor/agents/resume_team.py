@@ -15,7 +15,8 @@ from swarm.roles.role_loader import Roles, find_role
 from ..control_requests.settings_change import with_settings
 from ..journal.replay import AgentPast, RunPast
 from ..team.batch_job import JOB_WORKER
-from .agent_record import AgentPlan
+from .agent_phases import Phase
+from .agent_record import Agent, AgentPlan, AgentSnapshot
 from .child_plan import child_brief
 
 
@@ -32,6 +33,24 @@ def restore_team(past: RunPast, roles: Roles, root: AgentPlan) -> list[tuple[Age
         plans[path] = plan = _plan_of(agent, parent, roles)
         found.append((plan, agent))
     return found
+
+
+def restored_agent(plan: AgentPlan, past: AgentPast) -> Agent:
+    """An agent of the run's earlier part; an unfinished one is about to be woken."""
+    ended = None if past.is_unfinished else past.ended
+    phase = Phase.ENDED
+    if ended is None:
+        phase = Phase.NEW
+    elif ended.state == "killed":
+        phase = Phase.CLOSED
+    kept = AgentSnapshot(
+        plan=plan,
+        closed=phase is Phase.CLOSED,
+        epoch=past.spawned.epoch,
+        outcome=ended,
+        usd=past.usd,
+    )
+    return Agent.restored(kept, phase)
 
 
 def _is_item(path: str, items: tuple[str, ...]) -> bool:

@@ -56,10 +56,8 @@ def reduce_run(run: RunView, body: AnyRecordBody, at: float) -> RunView:
                 budget=Budget(),  # `BudgetSet` sets it again
                 deadline_unix_s=None,
             )
-        case ProviderChosen(provider=provider, model=model, why=why):
-            cleaned = {"provider": clean_line(provider), "model": clean_line(model)}
-            cleaned |= {"why": clean_line(why), "caution": clean_line(body.caution)}
-            return replace(run, **cleaned, fetching="")
+        case ProviderChosen():
+            return _with_provider(run, body)
         case TokenCount(last=last):
             return replace(run, usage=run.usage.plus(last))
         case RateLimits(windows=windows):
@@ -82,6 +80,12 @@ def reduce_run(run: RunView, body: AnyRecordBody, at: float) -> RunView:
             return replace(run, status=body.status, usage=usage, usd=usd, throttle="")
         case _:
             return run
+
+
+def _with_provider(run: RunView, body: ProviderChosen) -> RunView:
+    cleaned = {"provider": clean_line(body.provider), "model": clean_line(body.model)}
+    cleaned |= {"why": clean_line(body.why), "caution": clean_line(body.caution)}
+    return replace(run, **cleaned, fetching="")
 
 
 def _billed(run: RunView, bill: ResponseBilled | ReservationReleased) -> RunView:

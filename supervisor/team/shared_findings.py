@@ -65,7 +65,7 @@ class SharedFindings:
         """Send this process what it was not sent yet, without its own. Never waits."""
         process, written = agent.process, self._index.written
         fresh = [one for one in written[process.findings_sent :] if one.author != agent.path]
-        process.note_findings_sent(len(written))
+        process.know_findings(len(written))
         if not fresh:
             return
         op = ShareFindings(findings=tuple(fresh[-MAX_SENT:]))

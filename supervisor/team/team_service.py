@@ -36,17 +36,17 @@ from swarm.mailbox.protocol.requests import (
 
 from ..agents.agent_hooks import AgentHooks
 from ..agents.agent_manager import AgentManager
-from ..agents.agent_phases import AgentEvent, Effect, Phase
-from ..agents.agent_record import Agent, AgentPlan, AgentSnapshot, GatewayAddress
+from ..agents.agent_phases import AgentEvent, Effect
+from ..agents.agent_record import Agent, AgentPlan, GatewayAddress
 from ..agents.child_plan import AgentRequestError
 from ..agents.end_states import GOOD_ENDS
 from ..agents.lifecycle import SUSPENDABLE_TOOLS, AgentLifecycle
 from ..agents.resume_continuation import continue_cut_off, has_work_after_end
-from ..agents.resume_team import restore_team
+from ..agents.resume_team import restore_team, restored_agent
 from ..agents.resume_unstarted import close_unstarted
 from ..agents.slot_deadlock import DeadlockDetector, LiveSlotUsers
 from ..agents.spawning import AgentSpawner
-from ..journal.replay import AgentPast, RunPast
+from ..journal.replay import RunPast
 from ..run_context import RunContext
 from .agent_actions import AgentActions
 from .batch_job import JobFate
@@ -136,7 +136,7 @@ class TeamService:
             one.spawned.agent_id for one in past.agents.values()
         } | self._detached_jobs.restore()
         for plan, agent_past in restore_team(past, self.spawner.roles, root):
-            agent = self.team.add(_restored_agent(plan, agent_past))
+            agent = self.team.add(restored_agent(plan, agent_past))
             self._run.registry.restore_path(agent.path, agent_id=plan.agent_id)
             self.spawner.limits.count_restored()
             if agent_past.is_unfinished:
@@ -367,24 +367,6 @@ class TeamService:
         self._run.note(outcome, agent=agent.path)
         self._report_end(agent, outcome, self.team.apply(agent, AgentEvent.WORK_ENDED))
         self._give_up(agent, "crashed")
-
-
-def _restored_agent(plan: AgentPlan, past: AgentPast) -> Agent:
-    """An agent of the run's earlier part; an unfinished one is about to be woken."""
-    ended = None if past.is_unfinished else past.ended
-    phase = Phase.ENDED
-    if ended is None:
-        phase = Phase.NEW
-    elif ended.state == "killed":
-        phase = Phase.CLOSED
-    kept = AgentSnapshot(
-        plan=plan,
-        closed=phase is Phase.CLOSED,
-        epoch=past.spawned.epoch,
-        outcome=ended,
-        usd=past.usd,
-    )
-    return Agent.restored(kept, phase)
 
 
 async def run_team_service(

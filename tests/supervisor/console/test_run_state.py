@@ -20,6 +20,7 @@ from swarm.mailbox.protocol.events import (
     Waiting,
     Warned,
 )
+from swarm.mailbox.protocol.findings import Finding, FindingPublished
 from swarm.mailbox.protocol.gateway import ResponseBilled, Throttled
 from swarm.mailbox.protocol.items import TokenUsage, text_message
 from swarm.mailbox.protocol.ops import Mail, TextInput
@@ -296,6 +297,8 @@ BODIES = st.one_of(
     st.builds(ItemRecorded, turn_id=TEXT, item_id=TEXT,
               item=st.builds(lambda text: text_message("assistant", text), TEXT)),
     st.builds(FanOutPlanned, items=st.tuples(TEXT), names=st.tuples(TEXT)),
+    st.builds(FindingPublished, finding=st.builds(Finding, number=st.integers(1, 9), author=PATHS,
+              fact=TEXT)),
     st.builds(FanOutItemEnded, index=st.integers(-2, 5), item=TEXT, agent=PATHS, state=ENDS),
     st.builds(RunCompleted, status=st.sampled_from(["completed", "failed"]), message=TEXT),
     st.builds(RunStarted, run_id=TEXT, task=TEXT, title=TEXT, cwd=TEXT, version=TEXT,

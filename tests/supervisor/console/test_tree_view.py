@@ -2,6 +2,7 @@
 
 import io
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -84,6 +85,16 @@ def test_at_80_columns_it_reads_like_this():
         "   └─ deep              failed     no such file",
         "rate limit, next request in 12 s, 3 waiting · slots 3/8 · 2.0M tokens · $0.12",
     ]
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, ""), (1, " · 1 finding · "), (2, " · 2 findings · ")]
+)
+def test_the_footer_counts_the_findings(count, text):
+    run = msgspec.structs.replace(RUN, throttle="", findings=count)
+    last = render_run(run, width=120, height=24, now=1000.0).text.split("\n")[-1]
+    assert text in last
+    assert ("finding" in last) is bool(count)
 
 
 def test_at_120_columns_model_cost_and_memory_are_there_too():
