@@ -88,7 +88,7 @@ class RecallFindingsTool(FindingsTool):
             answer["note"] = _WHOSE
         if found.more:
             answer["not_listed"] = found.more
-        return ToolResult(content=as_json(answer), shown=f"{len(found.findings)} findings")
+        return ToolResult(content=as_json(answer), shown=f"found: {len(found.findings)}")
 
 
 def _as_table(finding: Finding) -> dict[str, object]:
