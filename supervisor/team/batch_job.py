@@ -135,6 +135,17 @@ class BatchJob:
         failure = {"item_id": cells[1], "source_id": cells[3] or None, "last_error": cells[_ERROR]}
         self.failures.append(failure)
 
+    def fail(self, fault: str | None) -> None:
+        """Note what went wrong with the whole job; the first fault counts."""
+        self.fault = self.fault or fault
+
+    def is_news(self, now: float) -> bool:
+        """True at most once a second: its progress is to be shown."""
+        if now - self.shown_at < 1:
+            return False
+        self.shown_at = now
+        return True
+
     @property
     def status(self) -> JobStatus:
         return "failed" if self.fault else "cancelled" if self.stopping else "completed"

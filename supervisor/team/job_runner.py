@@ -158,7 +158,8 @@ class JobRunner:
             is_over = False
             try:
                 await self._run_workers(asker, job)
-                job.fault = job.fault or await self._write_results(job, place)
+                if not job.fault:
+                    job.fail(await self._write_results(job, place))
                 is_over = True
             finally:  # a cancelled nursery raises a group, which no `except` here would catch
                 del self._jobs[job.job_id]
@@ -185,7 +186,7 @@ class JobRunner:
                 for _ in range(max(1, workers)):
                     nursery.start_soon(self._run_worker, asker, job, rows)
         except* (AgentRequestError, OSError, UnicodeDecodeError, csv.Error) as group:
-            job.fault = f"the table changed while it was read: {group.exceptions[0]}"
+            job.fail(f"the table changed while it was read: {group.exceptions[0]}")
 
     async def _write_results(self, job: BatchJob, place: ResultsFile) -> str | None:
         """Write the results; return the error, or None."""
@@ -261,10 +262,8 @@ class JobRunner:
         return self._team.add_queued(plan)
 
     def _show_progress(self, asker: Agent, job: BatchJob) -> None:
-        now = trio.current_time()
-        if now - job.shown_at < 1:
+        if not job.is_news(trio.current_time()):
             return
-        job.shown_at = now
         reason = (
             f"job {job.job_id[-8:]}: {job.completed + job.failed} of {job.table.rows} rows, "
             f"{job.failed} failed"
