@@ -15,7 +15,13 @@ import msgspec
 
 from swarm.mailbox.path_rules import is_within, read_only_profile
 from swarm.mailbox.protocol.approvals import ExtraPermissions
-from swarm.mailbox.protocol.limits import DangerFullAccess, ProfilePolicy, ReadOnly, SandboxPolicy
+from swarm.mailbox.protocol.limits import (
+    DangerFullAccess,
+    ProfilePolicy,
+    ReadOnly,
+    ResourceLimits,
+    SandboxPolicy,
+)
 from swarm.mailbox.protocol.spec import AgentSpec, FolderIdentity, ShellEnvironmentPolicy
 
 from ..sandbox.sandbox_plan import (
@@ -111,6 +117,15 @@ def _with_scripts_protected(spec: AgentSpec, plan: SandboxPlan) -> SandboxPlan:
         protected=tuple(sorted(protected, key=by_depth)),
         pinned=tuple(sorted(pinned, key=by_depth)),
     )
+
+
+def with_memory_limit(resources: ResourceLimits, limit_bytes: int | None) -> ResourceLimits:
+    """The limits with one more on a command's memory; the smaller one counts."""
+    bounds = [one for one in (resources.command_memory_bytes, limit_bytes) if one is not None]
+    lowest = min(bounds, default=None)
+    if lowest == resources.command_memory_bytes:
+        return resources
+    return msgspec.structs.replace(resources, command_memory_bytes=lowest)
 
 
 def check_hidden_folders(folders: tuple[FolderIdentity, ...]) -> None:

@@ -5,12 +5,14 @@ Each error says what happened and what may be left of the command.
 
 import os
 
+import msgspec
 import trio
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.base import Value
 
-from .launcher_protocol import CommandLaunched, NotLaunched, Overrun
+from .launcher_protocol import CommandLaunched, CommandUsage, NotLaunched, Overrun
+from .orphan_usage import add_usage
 
 TREE_KILL_LIMIT_S = 10.0  # time for killed processes to end: one that waits in the kernel may stay
 
@@ -48,6 +50,7 @@ class ExitStatus(Value):
     signal: int | None = None
     leftovers: bool = False  # processes it left behind may still live: kill_tree
     overrun: Overrun | None = None  # the limit for which the launcher killed it
+    usage: CommandUsage = CommandUsage()
 
 
 class CommandState:
@@ -61,3 +64,9 @@ class CommandState:
         self.is_forgotten = False
         self.launch: CommandLaunched | NotLaunched | None = None
         self.status: ExitStatus | None = None
+
+    def add_usage(self, usage: CommandUsage) -> None:
+        """Processes that it left behind used this in addition."""
+        if self.status is not None:
+            both = add_usage(self.status.usage, usage)
+            self.status = msgspec.structs.replace(self.status, usage=both)

@@ -16,6 +16,7 @@ import trio
 
 from swarm.mailbox.errors import SwarmError
 
+from .command_lease import CommandLease
 from .command_state import ExitStatus
 from .exec_outcome import MAX_SESSIONS, PROTECTED_RECENT, SessionQueueFull, complete_utf8_length
 from .launcher_protocol import Overrun
@@ -101,8 +102,15 @@ class HeadTailBuffer:
 class ExecSession:
     """A command that may outlive the call that started it."""
 
-    def __init__(self, session_id: int, command: RunningCommand, asked: CommandRequest) -> None:
+    def __init__(
+        self,
+        session_id: int,
+        command: RunningCommand,
+        asked: CommandRequest,
+        lease: CommandLease | None = None,
+    ) -> None:
         self.id, self.command, self.request = session_id, command, asked
+        self._lease = lease
         self.finished = trio.Event()
         self.status: ExitStatus | None = None
         self.moved_aside: tuple[str, ...] = ()
@@ -145,6 +153,7 @@ class ExecSession:
                 nursery.cancel_scope.cancel()
             if self.status.leftovers:  # in bwrap they are dying; wait until they are dead
                 await self.command.kill_tree()
+                self.status = await self.command.wait()  # with what they used
             is_whole_tree_dead = True
             self._drain()
         except SwarmError:
@@ -155,6 +164,8 @@ class ExecSession:
             self.status = self.status or ExitStatus(signal=9)
             self.moved_aside = self.command.close()
             self.finished.set()
+            if self._lease is not None:
+                self._lease.end(self.status)
 
     async def _kill(self) -> None:
         """Kill the tree, also while being cancelled: shielded, with a time limit."""

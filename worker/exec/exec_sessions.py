@@ -6,30 +6,24 @@ waits for it (`SessionSlots`).
 """
 
 import random
-import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 
+import msgspec
 import trio
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.approvals import ExtraPermissions
 from swarm.mailbox.protocol.hooks import Hook
 from swarm.mailbox.protocol.limits import SandboxPolicy
-from swarm.mailbox.proxy_environment import without_proxy_variables
 from swarm.roles.login_shell import find_shell
 
 from ..current_spec import CurrentSpec
 from ..proxy.blocked_texts import blocked_texts
 from ..sandbox.denial_detection import is_sandbox_denial
 from ..sandbox.sandbox_plan import SandboxPlan
-from .command_plan import (
-    FORCED_VARIABLES,
-    check_workdir,
-    command_environment,
-    plan_command,
-)
-from .command_route import RouteRequest
+from .command_lease import CommandLease
+from .command_plan import plan_command
 from .command_state import LauncherGone
 from .exec_outcome import (
     FIRST_SESSION_ID,
@@ -57,6 +51,7 @@ from .running_command import (
     InputClosed,
     start_command,
 )
+from .session_request import build_session_request, session_environment
 
 EnvironmentSource = Callable[[], Awaitable[Mapping[str, str]]]
 _SYSTEM_RANDOM = random.SystemRandom()  # has no state, so a fork may share it
@@ -88,21 +83,26 @@ class ExecSessions:
             launcher, current, nursery, environment=self._environment, shell_argv=self.shell_argv
         )
 
-    async def exec(self, request: ExecRequest, on_output: OnOutput | None = None) -> ExecOutcome:
+    async def exec(
+        self,
+        request: ExecRequest,
+        on_output: OnOutput | None = None,
+        lease: CommandLease | None = None,
+    ) -> ExecOutcome:
         """Run a command until it ends or its yield time is over; then it goes on as a session.
 
         Raises:
             ExecFailed: it never ran; the text is for the model.
 
-        If cancelled, the command is killed, because the caller never learned its session id.
+        If cancelled, the command is killed, because the caller never learned its session id. The
+        lease ends with the command.
         """
-        await self.load_environment()
         try:
-            waited_s = await self._slots.acquire()
-        except SessionQueueFull as error:
-            raise ExecFailed(request.argv, str(error)) from error
-        started = trio.current_time()  # waiting for a slot does not count
-        session = await self._start(request)
+            waited_s, started, session = await self._begin(request, lease)
+        except BaseException:
+            if lease is not None:
+                lease.end(None)
+            raise
         with self._awaiting(session):
             self._prewarm_next(request, session)
             wait_s = exec_yield_s(request.yield_time_ms)
@@ -123,7 +123,21 @@ class ExecSessions:
             self._prewarm_next(request, session)  # a long command outlives the first prewarmed one
             outcome = self._outcome(session, started, timed_out=timed_out)
         late = waited_text(waited_s)
+        if lease is not None and lease.notice:
+            outcome = outcome.with_warning(lease.notice)
         return outcome if not late else outcome.with_warning(late)
+
+    async def _begin(
+        self, request: ExecRequest, lease: CommandLease | None
+    ) -> tuple[float, float, ExecSession]:
+        """Start a command in a slot: seconds waited for it, the time of the start, the session."""
+        await self.load_environment()
+        try:
+            waited_s = await self._slots.acquire()
+        except SessionQueueFull as error:
+            raise ExecFailed(request.argv, str(error)) from error
+        started = trio.current_time()  # waiting for a slot does not count
+        return waited_s, started, await self._start(request, lease)
 
     async def write(
         self, session_id: int, chars: str, yield_time_ms: int, on_output: OnOutput | None = None
@@ -207,9 +221,9 @@ class ExecSessions:
                 nursery.start_soon(self._terminate, session)
         return running
 
-    async def _start(self, request: ExecRequest) -> ExecSession:
+    async def _start(self, request: ExecRequest, lease: CommandLease | None) -> ExecSession:
         try:
-            asked = self._build_request(request)
+            asked = self._build_request(request, lease)
             if not asked.sandbox.is_sandboxed:
                 await self._discard_prewarmed()
             command = self._prewarmed.take(asked) or await start_command(self._launcher, asked)
@@ -218,7 +232,7 @@ class ExecSessions:
             if isinstance(error, SwarmError | OSError):
                 raise ExecFailed(request.argv, str(error)) from error
             raise
-        session = ExecSession(self._free_id(), command, asked)
+        session = ExecSession(self._free_id(), command, asked, lease)
         self._sessions[session.id] = session
         self._nursery.start_soon(session.run)
         return session
@@ -236,42 +250,19 @@ class ExecSessions:
     def _prewarm_next(self, request: ExecRequest, session: ExecSession) -> None:
         # swarm's own commands, which have a time limit, do not come in series
         if request.timeout_ms is None and self._current.spec.prewarmed_sandbox:
-            self._prewarmed.prepare_next(session.request)
+            # for a next command that is not heavy
+            plain = msgspec.structs.replace(session.request, resources=self._current.spec.resources)
+            self._prewarmed.prepare_next(plain)
 
-    def _build_request(self, request: ExecRequest) -> CommandRequest:
+    def _build_request(self, request: ExecRequest, lease: CommandLease | None) -> CommandRequest:
         """The request under the plan that holds now. Raises SandboxUnavailable, OSError."""
         # Plan by the agent's own folder: the folder that a command asks for gives it no rights.
         plan = self.plan(request.policy, self._current.spec.cwd, request.extra)
-        check_workdir(plan, request.cwd)
-        if request.commits_in:
-            from ..sandbox.commit_grant import with_commit_grant  # only few commands commit
-
-            plan = with_commit_grant(plan, request.commits_in) or plan
-        return CommandRequest(
-            argv=request.argv,
-            cwd=request.cwd,
-            environment=self._environment(request.environment, plan),
-            sandbox=plan,
-            tty=request.tty,
-            limits=request.limits,
-            resources=self._current.spec.resources,
-            route=RouteRequest(
-                endpoint=self._current.spec.proxy_endpoint,
-                ticket=self._current.spec.network_ticket,
-                command=shlex.join(request.argv),
-            ),
-        )
+        environment = self._environment(request.environment, plan)
+        return build_session_request(self._current.spec, request, plan, environment, lease)
 
     def _environment(self, own: Mapping[str, str], plan: SandboxPlan) -> dict[str, str]:
-        extra = {
-            **FORCED_VARIABLES,
-            "SWARM_THREAD_ID": self._current.spec.agent_id,
-            **own,
-        }
-        base = self._snapshot if self._snapshot is not None else self._current.spec.environment
-        if not plan.network:
-            base = without_proxy_variables(base)
-        return command_environment(base, self._current.spec.shell_environment, extra)
+        return session_environment(self._current.spec, self._snapshot, own, plan)
 
     async def _write(self, session: ExecSession, chars: str) -> None:
         try:

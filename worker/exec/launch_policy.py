@@ -16,7 +16,7 @@ from swarm.mailbox.protocol.spec import AgentSpec, decode_spec
 from ..sandbox.bwrap import entrypoint_argv
 from ..sandbox.prepared_command import Confinement, is_loader_variable, prepare_command
 from ..sandbox.sandbox_plan import SandboxPlan, SandboxUnavailable
-from .command_plan import plan_command
+from .command_plan import plan_command, with_memory_limit
 from .launcher_protocol import LaunchOrder
 
 _BWRAP_END = "--"
@@ -43,7 +43,9 @@ class LaunchPolicy:
         fds[3:] = route
         if order.keep_session:
             return None
-        order = msgspec.structs.replace(order, resources=self._spec.resources)
+        asked = order.resources.command_memory_bytes  # a narrower limit may stay
+        resources = with_memory_limit(self._spec.resources, asked)
+        order = msgspec.structs.replace(order, resources=resources)
         try:
             plan = plan_command(self._spec, self._spec.limits.sandbox, self._spec.cwd)
             if plan.writable or not plan.is_sandboxed:

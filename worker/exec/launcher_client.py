@@ -334,9 +334,11 @@ class LauncherClient:
                     signal=reply.signal,
                     leftovers=reply.leftovers,
                     overrun=reply.overrun,
+                    usage=reply.usage,
                 )
                 command.ended.set()
             case TreeGone():
+                command.add_usage(reply.usage)
                 command.gone.set()
                 if command.is_forgotten:
                     del self._commands[reply.token]

@@ -8,6 +8,7 @@ command, it also kills orphans that belong to no running command or whose owner 
 import contextlib
 import gc
 import os
+import resource
 import select
 import signal
 import socket
@@ -59,11 +60,11 @@ from .launcher_protocol import (
     receive_order,
     send_reply,
 )
+from .orphan_usage import OrphanUsage, usage_of
 from .watchdog import Watchdog
 
-_KILL_INTERVAL_MS = 2
 _SHUTDOWN_LIMIT_S = 2.0
-_TITLE_BYTES = 4096
+_KILL_INTERVAL_MS, _TITLE_BYTES = 2, 4096
 
 
 class LauncherProcess:
@@ -78,7 +79,7 @@ class LauncherProcess:
         self._starting: dict[int, ForkedCommand] = {}  # by the report's descriptor
         self._outbox: deque[AnyReply] = deque()
         self._placeholders: set[str] = set()
-        self._watchdog = Watchdog()
+        self._watchdog, self._orphans = Watchdog(), OrphanUsage()
         self._poll = select.poll()
 
     def run(self) -> None:
@@ -221,28 +222,32 @@ class LauncherProcess:
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):
-            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            while (ended := os.wait4(-1, os.WNOHANG))[0]:
                 self._handle_ended(*ended)
 
-    def _handle_ended(self, pid: int, status: int) -> None:
+    def _handle_ended(self, pid: int, status: int, used: resource.struct_rusage) -> None:
         for report in [fd for fd, start in self._starting.items() if start.pid == pid]:
             while report in self._starting:
                 self._handle_started(report)  # it ended before its report was read
         token = self._commands.tokens.get(pid)
         if token is None:
-            return  # an adopted orphan, or one that never became a command
+            self._orphans.reaped(pid, used)  # or it never became a command
+            return
         code = os.waitstatus_to_exitcode(status)
+        usage = usage_of(used, peak_bytes=self._watchdog.peak_bytes(token))
         overrun = self._forget(pid, was_killed=code in (-signal.SIGKILL, 128 + signal.SIGKILL))
-        leftovers = any(child not in self._commands.tokens for child in children_of(os.getpid()))
-        if not leftovers and token not in self._commands.dying:
+        orphans = [one for one in children_of(os.getpid()) if one not in self._commands.tokens]
+        self._orphans.note(token, orphans)
+        if not orphans and token not in self._commands.dying:
             self._commands.drop_tree(token)
         self._reply(
             CommandEnded(
                 token=token,
                 exit_code=code if code >= 0 else None,
                 signal=-code if code < 0 else None,
-                leftovers=leftovers,
+                leftovers=bool(orphans),
                 overrun=overrun,
+                usage=usage,
             )
         )
 
@@ -279,8 +284,9 @@ class LauncherProcess:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             if not victims and token not in self._commands.pids:
+                self._reap()  # what has just died
                 self._commands.drop_tree(token)
-                self._reply(TreeGone(token=token))
+                self._reply(TreeGone(token=token, usage=self._orphans.take(token)))
 
     def _reply(self, reply: AnyReply) -> None:
         self._outbox.append(reply)

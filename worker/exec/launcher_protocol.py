@@ -43,6 +43,13 @@ class Overrun(Value):
     measured: int
 
 
+class CommandUsage(Value):
+    """What a command's processes used, as far as it was measured."""
+
+    cpu_s: float = 0.0  # of those that were reaped
+    peak_bytes: int = 0  # the largest sum of their resident pages at a look; of one, if larger
+
+
 class LaunchOrder(Tagged):
     """Start a command.
 
@@ -109,12 +116,14 @@ class CommandEnded(Tagged, tag="ended"):
     signal: int | None = None
     leftovers: bool = False  # orphans live in the launcher, perhaps of this command
     overrun: Overrun | None = None  # the limit for which it was killed
+    usage: CommandUsage = CommandUsage()
 
 
 class TreeGone(Tagged):
-    """No process of this command lives."""
+    """No process of this command lives. `usage` is that of the orphans that it left behind."""
 
     token: int
+    usage: CommandUsage = CommandUsage()
 
 
 class Pong(Tagged):

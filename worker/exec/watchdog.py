@@ -29,6 +29,7 @@ class _Watched(msgspec.Struct):
     ends_at: float | None
     oom_kills: int  # in the cgroup, before it started or of other commands
     overrun: Overrun | None = None
+    peak_bytes: int = 0  # the most that was seen
 
 
 class Watchdog:
@@ -58,6 +59,11 @@ class Watchdog:
         self._schedule.note_start(now, is_first=not self._watched)
         ends_at = None if limits.command_s is None else now + limits.command_s
         self._watched[token] = _Watched(limits, ends_at, self._oom_kills())
+
+    def peak_bytes(self, token: int) -> int:
+        """The most memory that a watched command was seen to use; shared pages count each time."""
+        watched = self._watched.get(token)
+        return 0 if watched is None else watched.peak_bytes
 
     def unwatch(self, token: int, *, was_killed: bool = False) -> Overrun | None:
         """Stop watching; return the overrun for which swarm or the kernel killed it, if any."""
@@ -200,20 +206,26 @@ def _exceeded_limit(
 def _remaining_headroom(
     trees: Mapping[int, frozenset[int]], watched: Mapping[int, _Watched]
 ) -> tuple[ResourceHeadroom, bool]:
-    """The least headroom of all; and whether half of a limit on processes is used up."""
+    """The least headroom of all; and whether half of a limit on processes is used up.
+
+    Notes the memory of each command that has a limit on it.
+    """
     everyone = frozenset[int]().union(*trees.values())
     memory = processes = float("inf")
     is_near = False
-    for tree, limits, whose in (
-        *((tree, watched[token].limits, "command") for token, tree in trees.items()),
-        *((everyone, watched[token].limits, "agent") for token in [*trees][:1]),
+    for tree, one, of_command in (
+        *((tree, watched[token], True) for token, tree in trees.items()),
+        *((everyone, watched[token], False) for token in [*trees][:1]),
     ):
-        of_command = whose == "command"
+        limits = one.limits
         most = limits.command_processes if of_command else limits.agent_processes
         if most is not None:
             processes = min(processes, most - len(tree))
             is_near = is_near or 2 * len(tree) > most
         bound = limits.command_memory_bytes if of_command else limits.agent_memory_bytes
         if bound is not None:
-            memory = min(memory, bound - resident_bytes(tree))
+            used = resident_bytes(tree)
+            memory = min(memory, bound - used)
+            if of_command:
+                one.peak_bytes = max(one.peak_bytes, used)
     return ResourceHeadroom(memory, processes), is_near
