@@ -20,9 +20,9 @@ WIDENS = (
     "shell_environment_policy",
 )  # fmt: skip
 OF_THE_RUN = (
-    "agents", "deadline", "experimental_compact_prompt_file", "project_doc_fallback_filenames",
-    "project_doc_max_bytes", "project_root_markers", "review_model",
-    "suppress_unstable_features_warning",
+    "agents", "deadline", "experimental_compact_prompt_file", "leases",
+    "project_doc_fallback_filenames", "project_doc_max_bytes", "project_root_markers",
+    "review_model", "suppress_unstable_features_warning",
 )  # fmt: skip
 _TEAM = (
     "spawn_agent", "send_message", "followup_task", "wait_agent", "list_agents", "interrupt_agent",

@@ -24,6 +24,7 @@ from swarm.mailbox.protocol.events import (
     FileWatch,
     Goodbye,
     Heartbeat,
+    HeavyCommandEnded,
     Hello,
     HookRan,
     ItemCompleted,
@@ -43,6 +44,7 @@ from swarm.mailbox.protocol.events import (
     decode_event,
 )
 from swarm.mailbox.protocol.items import decode_item
+from swarm.mailbox.protocol.leases import TakeLease
 from swarm.mailbox.protocol.ops import Answer
 from swarm.mailbox.protocol.records import (
     AnyRecordBody,
@@ -70,6 +72,7 @@ from .agents.agent_record import Agent
 from .approvals.approval_endpoint import ApprovalEndpoint
 from .control_requests.settings_change import settings_of
 from .file_history.file_history import FileHistory
+from .leases.lease_service import LeaseService
 from .mcp.mcp_requests import McpEndpoint
 from .processes.service_process import Service
 from .processes.shell_snapshot import ShellSnapshot
@@ -108,6 +111,7 @@ class EventRouter:
         self._run, self._agents, self._services, self._nursery = running, agents, services, nursery
         self._team_service, self._approvals, self._mcp = team_service, approvals, mcp
         self.file_history = FileHistory(running, nursery)
+        self._leases = LeaseService(running, nursery)
         self.unreadable_count = 0
         self._warned_of_landlock = False
         request = running.request
@@ -248,6 +252,9 @@ class EventRouter:
             case ProviderFallback():
                 self._note_fallback(agent, event)
                 return event, None
+            case HeavyCommandEnded():
+                self._leases.end(agent, event)
+                return event, None
             case Warned() | HookRan():
                 return event, None
             case Hello() | Heartbeat() | Goodbye() | RequestSent():
@@ -307,6 +314,8 @@ class EventRouter:
             self._mcp.serve(agent, asked.request_id, asked.request)
         elif isinstance(asked.request, RequestApproval):
             self._approvals.serve(agent, asked.request_id, asked.request)
+        elif isinstance(asked.request, TakeLease):
+            self._leases.serve(agent, asked.request_id, asked.request)
         else:
             self._team_service.serve(agent, asked.request_id, asked.request)
 

@@ -7,7 +7,7 @@ the workload, a signal or a failed part ends the rest.
 
 import shutil
 from collections.abc import Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, closing, suppress
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -47,6 +47,7 @@ from .journal.journal import open_journal
 from .journal.journal_files import repair_tail
 from .journal.journal_reader import BadLine, last_seq, run_records
 from .journal.replay import RunPast, fold_run
+from .leases.lease_ledger import LeaseLedger
 from .mcp.hub_manager import HubManager
 from .mcp.hub_questions import HubQuestions
 from .mcp.mcp_requests import McpEndpoint
@@ -222,8 +223,7 @@ async def _open_context(
     )
     processes = await stack.enter_async_context(dependencies.open_processes(locked.early))
     max_agents, limit_reason = limit_by_descriptors(request.max_agents)
-    archive = FinishedAgents(run_paths.folder)
-    stack.callback(archive.close)
+    archive = stack.enter_context(closing(FinishedAgents(run_paths.folder)))
     registry = AgentRegistry(max_agents, bound=limit_reason, archive=archive)
     state = RunState(slots_max=max_agents)
     return RunContext(
@@ -239,6 +239,7 @@ async def _open_context(
         agents=AgentDirectory(registry, archive),
         grants=ApprovalGrants(),
         skills=CurrentSkills(request),
+        leases=LeaseLedger(run_paths.folder.parent, request.leases),
         entropy=dependencies.entropy,
         began_s=dependencies.entropy.unix_s(),
     )

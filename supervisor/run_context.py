@@ -25,6 +25,7 @@ from .current_skills import CurrentSkills
 from .event_broadcast import EventBroadcast
 from .journal.journal import Journal
 from .journal.journal_files import RUN_FILE
+from .leases.lease_ledger import LeaseLedger
 from .processes.process_types import ProcessStarter
 from .run_request import RunRequest
 from .runs.paths import RunPaths
@@ -45,6 +46,7 @@ class RunContext(NamedTuple):
     agents: AgentDirectory
     grants: ApprovalGrants  # approvals that a person gave for good
     skills: CurrentSkills
+    leases: LeaseLedger
     entropy: EntropySources = SYSTEM_ENTROPY
     began_s: float = 0.0  # Unix time
 

@@ -21,6 +21,7 @@ from .team.team_service import TeamService
 StopStatus = Literal["interrupted", "terminated", "deadline"]
 Step = Callable[[], Awaitable[None]]
 _TURN_END_S = 5.0
+_DEADLINE_LOOK_S = 0.2  # while the deadline stops
 
 
 class SignalBuffer:
@@ -205,9 +206,15 @@ class RunShutdown:
         else:
             self.end("terminated")
 
-    async def end_at_deadline(self, seconds: float) -> None:
-        """Wait `seconds`, then end the run with the status "deadline"."""
+    async def end_at_deadline(self, seconds: float, paused_s: Callable[[], float]) -> None:
+        """Wait `seconds`, then end the run with the status "deadline".
+
+        `paused_s`: seconds that do not count, so far.
+        """
+        ends_at = trio.current_time() + seconds
         await trio.sleep(seconds)
+        while (left_s := ends_at + paused_s() - trio.current_time()) > 0:  # noqa: ASYNC110 - grows
+            await trio.sleep(max(left_s, _DEADLINE_LOOK_S))
         self.end("deadline")
 
 

@@ -87,7 +87,8 @@ class TaskWorkload:
             nursery.start_soon(stop_on, self._shutdown.stop)
             nursery.start_soon(stop_on, self._gateway.failed)
             if (seconds := self._run.request.deadline_s) is not None:
-                nursery.start_soon(self._shutdown.end_at_deadline, seconds)
+                paused_s = self._run.leases.paused_s
+                nursery.start_soon(self._shutdown.end_at_deadline, seconds, paused_s)
         completed = RunCompleted(status="provider", message=self._gateway.failure)
         if found:
             completed = found[0]

@@ -15,6 +15,7 @@ from .changes import FileChange as FileChange
 from .context_sizes import HeadSizes
 from .hooks import HookRan as HookRan
 from .items import TokenUsage
+from .leases import HeavyCommandEnded as HeavyCommandEnded
 from .parsed_command import ParsedCommand
 from .requests import AnyRequest
 from .sampling import ModelInfo, SampleErrorKind
@@ -284,6 +285,7 @@ AnyEvent = (
     | CallEnded
     | ProviderFallback
     | HookRan
+    | HeavyCommandEnded
     | TokenCount
     | Warned
     | RequestSent

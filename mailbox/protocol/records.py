@@ -13,6 +13,7 @@ from .changes import CompactionInfo, TurnDiff
 from .events import (
     CallBegan,
     CallEnded,
+    HeavyCommandEnded,
     HookRan,
     ProviderFallback,
     TokenCount,
@@ -346,6 +347,7 @@ AnyRecordBody = (
     | CallEnded
     | ProviderFallback
     | HookRan
+    | HeavyCommandEnded
     | TokenCount
     | Warned
     | EnteredReviewMode

@@ -5,6 +5,7 @@ from typing import Literal
 from .approvals import ApprovalOutcome, ApprovalRequest, DecidedBy, ExtraPermissions, Scope
 from .base import Tagged, Value
 from .findings import Finding
+from .leases import LeaseGiven, QueuedForLease, TakeLease
 from .mcp import (
     CallMcpTool,
     ListMcpResources,
@@ -176,6 +177,7 @@ AnyRequest = (
     NonTeamRequest
     | McpRequest
     | RequestApproval
+    | TakeLease
     | Spawn
     | SendMail
     | FollowUp
@@ -315,6 +317,8 @@ AnyReply = (
     | ChangesReply
     | RequestRefused
     | QueuedForSlot
+    | QueuedForLease
+    | LeaseGiven
     | Spawned
     | Sent
     | Waited

@@ -9,6 +9,7 @@ from .base import Tagged, Value
 from .context_sizes import TextSize
 from .hooks import Hook
 from .items import TokenUsage
+from .leases import LeaseRules
 from .limits import Limits, ResourceLimits
 from .mcp import McpServer
 from .rules import RuleSet
@@ -155,6 +156,7 @@ class AgentSpec(Tagged):
     proxy_endpoint: str = ""  # path of the network proxy's socket; "" = this run has none
     network_ticket: bytes = b""  # sent to the proxy with every command; see `credentials`
     resources: ResourceLimits = ResourceLimits()  # for its commands
+    leases: LeaseRules = LeaseRules()  # which of its commands take turns with others
     context: ContextRules = ContextRules()
     summary: Summary = "auto"
     verbosity: Verbosity | None = None

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.leases import CommandKind
 from swarm.mailbox.protocol.limits import AskForApproval, Granular
 from swarm.mailbox.protocol.settings import (
     PromptSize,
@@ -183,6 +184,18 @@ class LimitsTable(Value):
     agent_processes: int = 4096
 
 
+class LeasesTable(Value):
+    """`[leases]`, swarm's own: how heavy commands take turns. Sizes as in `[limits]`."""
+
+    enabled: bool = True
+    most: int = 0  # on this machine at once; 0: as many as it has processors
+    reserve_memory: str | int = "10%"
+    command_memory: str | int = 0  # of each heavy command; 0: as `[limits]` says
+    max_wait: str | int | float = "30m"
+    max_hold: str | int | float = "30m"
+    commands: dict[str, CommandKind] = {}  # first words → kind
+
+
 class AutoReviewTable(Value):
     """`[auto_review]`: Codex's `policy`; the other keys are swarm's own."""
 
@@ -324,6 +337,7 @@ class Config(ModelKeys):
     agents: Toml = {}
     budget: BudgetTable = BudgetTable()  # swarm's own
     limits: LimitsTable = LimitsTable()  # swarm's own
+    leases: LeasesTable = LeasesTable()  # swarm's own
     # swarm's own; overrides the profile's table when enabled
     network: NetworkTable = NetworkTable()
     skills: SkillsTable = SkillsTable()

@@ -20,6 +20,7 @@ from measurements import Curve, Row, print_table
 
 BENCHES = (
     "spine", "crowd", "agents", "safety", "prefix", "tricks", "curves", "soak", "chat", "mcp",
+    "leases",
 )  # fmt: skip
 ALL = (
     "spine",
@@ -31,6 +32,7 @@ ALL = (
     "soak",
     "chat",
     "mcp",
+    "leases",
 )  # `crowd` is the part of `spine` about many processes
 
 
@@ -82,6 +84,7 @@ def measure(name: str, said: argparse.Namespace, peer: str | None) -> Iterator[R
     """What one bench yields, each row with its floor and the installed peer's figure."""
     import chat_bench
     import core_bench
+    import lease_bench
     import many_agents_bench
     import mcp_bench
     import prompt_cache_bench
@@ -112,6 +115,8 @@ def measure(name: str, said: argparse.Namespace, peer: str | None) -> Iterator[R
             rows = chat_bench.measure(quick=quick)
         case "mcp":
             rows = mcp_bench.measure(quick=quick)
+        case "leases":
+            rows = lease_bench.measure(quick=quick)
         case "soak":
             yield from soak_bench.measure(min(cycles, 1_000) if said.cycles or not quick else 100)
             return

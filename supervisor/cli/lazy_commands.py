@@ -82,6 +82,10 @@ LAZY_COMMANDS: dict[str, LazyCommand] = {
         "steer_commands", "End a run that stays open, in order, with its last answer."
     ),
     "kill": LazyCommand("steer_commands", "End an agent and all below it, or the whole run."),
+    "leases": LazyCommand(
+        "leases_command",
+        "Show the heavy commands of all runs: which run, which wait for their turn, and why.",
+    ),
     "name": LazyCommand("run_list_commands", "Give a run a name, or remove it."),
     "archive": LazyCommand(
         "run_list_commands", "Archive runs: they are kept, and left out of lists."
@@ -133,7 +137,10 @@ LAZY_COMMANDS: dict[str, LazyCommand] = {
 
 COMMAND_GROUPS: dict[str, tuple[str, ...]] = {  # of the short help
     "run": ("chat", "run", "resume", "fork", "exec", "acp", "mcp-server", "init"),
-    "watch": ("ps", "watch", "show", "log", "result", "export", "name", "archive", "rm", "prune"),
+    "watch": (
+        "ps", "watch", "show", "log", "result", "export", "name", "archive", "rm", "prune",
+        "leases",
+    ),
     "steer": (
         "send", "approvals", "approve", "deny", "interrupt", "pause", "continue", "set", "accept",
         "compact", "rollback", "end", "kill",

@@ -13,6 +13,7 @@ from swarm.mailbox.protocol.changes import TurnDiff
 from swarm.mailbox.protocol.events import (
     CallBegan,
     CallEnded,
+    HeavyCommandEnded,
     HookRan,
     ProviderFallback,
     TokenCount,
@@ -67,6 +68,7 @@ from .number_format import render_count, render_span, render_time, render_usd
 from .record_description import (
     describe_end,
     describe_fallback,
+    describe_heavy_command,
     describe_hook,
     describe_item,
     describe_replaced,
@@ -152,6 +154,8 @@ def describe_body(body: AnyRecordBody) -> str:  # noqa: C901 - one case for each
             return describe_fallback(body)
         case HookRan():
             return describe_hook(body)
+        case HeavyCommandEnded():
+            return describe_heavy_command(body)
         case Warned(message=message):
             return clean_line(message)
         case FanOutPlanned(items=items, role=role, concurrency=concurrency):

@@ -38,6 +38,7 @@ from .job_table import JobResultSpool, JobRow, JobTable, check_table, output_pat
 MAX_WORKERS = 64
 _DEFAULT_WORKERS = 16
 _RUNTIME_S = 1_800
+_LOOK_S = 0.2  # while a row's time stops
 _DEPTH = "agent depth limit reached; this session cannot spawn more subagents"
 _NOT_REPORTED = "worker finished without calling report_agent_job_result"
 
@@ -226,10 +227,7 @@ class JobRunner:
                 return f"failed to spawn worker: {error}"
             raise
         try:
-            with trio.move_on_after(limit_s):
-                await self._agents.send_input(member, job.first_input(item), source="fan_out")
-                await member.done.wait()
-                ended_in_time = True
+            ended_in_time = await self._work_on(member, job, item, limit_s)
         finally:
             member.end_start()
             self._nursery.start_soon(self._end, member)
@@ -244,6 +242,20 @@ class JobRunner:
         if outcome is not None and outcome.state not in {"completed", "truncated"}:
             return f"{_NOT_REPORTED} ({outcome.state}: {outcome.message[:500]})"
         return _NOT_REPORTED
+
+    async def _work_on(self, member: Agent, job: BatchJob, item: JobItem, limit_s: float) -> bool:
+        """Have the row done; False if it took too long. Waits for a lease do not count."""
+        ends_at = trio.current_time() + limit_s
+        with trio.move_on_at(ends_at):
+            await self._agents.send_input(member, job.first_input(item), source="fan_out")
+            await member.done.wait()
+        while not member.done.is_set():
+            left_s = ends_at + self._run.leases.waited_s(item.path) - trio.current_time()
+            if left_s <= 0:
+                return False
+            with trio.move_on_after(max(left_s, _LOOK_S)):
+                await member.done.wait()
+        return True
 
     def _show_position(self, path: str, place: int) -> None:
         self._run.broadcast.state.set_agent_state(path, "queued", note=f"number {place} in line")

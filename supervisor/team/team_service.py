@@ -11,6 +11,7 @@ import trio
 
 from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.ids import ROOT_PATH
+from swarm.mailbox.protocol.leases import TakeLease
 from swarm.mailbox.protocol.ops import Answer, UserInput
 from swarm.mailbox.protocol.records import AgentEnded
 from swarm.mailbox.protocol.requests import (
@@ -239,7 +240,7 @@ class TeamService:
     async def _handle(
         self, agent: Agent, member: Agent, request_id: int, request: AnyRequest
     ) -> AnyReply:
-        if isinstance(request, NonTeamRequest | McpRequest | RequestApproval):
+        if isinstance(request, NonTeamRequest | McpRequest | RequestApproval | TakeLease):
             raise AgentRequestError("another service answers this")
         match request:
             case Spawn():

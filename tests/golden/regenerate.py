@@ -83,7 +83,9 @@ def sample_of(kind: inspect.Type, field: inspect.Field) -> object:  # noqa: C901
             return tuple(sample_of(one, field) for one in kinds)
         case inspect.ListType(item_type=item):
             return [sample_of(item, field)]
-        case inspect.DictType(value_type=inspect.VarTupleType() | inspect.IntType() as item):
+        case inspect.DictType(
+            value_type=inspect.VarTupleType() | inspect.IntType() | inspect.LiteralType() as item
+        ):
             return {"name": sample_of(item, field)}
         case inspect.DictType():
             return {"name": f"{field.name} value"}

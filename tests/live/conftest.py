@@ -124,7 +124,7 @@ class Rig:
 
     @property
     def run_id(self) -> str:
-        (folder,) = self._runs.iterdir()
+        (folder,) = (one for one in self._runs.iterdir() if one.is_dir())
         return folder.name
 
     @property
@@ -151,7 +151,7 @@ class Rig:
     @property
     def has_run(self) -> bool:
         runs = self._runs
-        return runs.is_dir() and any(runs.iterdir())
+        return runs.is_dir() and any(one.is_dir() for one in runs.iterdir())
 
     def outputs(self, agent: str = "/root") -> list[str]:
         """What the model was told of its calls, in order."""

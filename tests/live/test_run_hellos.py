@@ -16,6 +16,7 @@ from swarm.mailbox.ids import new_uuid7
 from swarm.mailbox.pair import open_pair_server
 from swarm.mailbox.protocol.base import PROTOCOL_VERSION
 from swarm.mailbox.protocol.events import Hello, encode_event
+from swarm.mailbox.protocol.leases import LeaseSettings
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import TextInput, UserInput
 from swarm.mailbox.protocol.records import AgentEnded, ProcessEnded
@@ -32,6 +33,7 @@ from swarm.supervisor.event_broadcast import EventBroadcast
 from swarm.supervisor.event_router import EventRouter
 from swarm.supervisor.journal.journal import open_journal
 from swarm.supervisor.journal.journal_reader import read_records
+from swarm.supervisor.leases.lease_ledger import LeaseLedger
 from swarm.supervisor.mcp.hub_manager import HubManager
 from swarm.supervisor.mcp.mcp_requests import McpEndpoint
 from swarm.supervisor.mcp.model_questions import ModelQuestions
@@ -127,6 +129,7 @@ async def supervisor_parts(
             agents=AgentDirectory(registry, archive),
             grants=ApprovalGrants(),
             skills=CurrentSkills(RunRequest(cwd="/")),
+            leases=LeaseLedger(tmp_path, LeaseSettings()),
         )
         on.running = running
         control = AgentManager(running, nursery, GatewayAddress())

@@ -7,6 +7,7 @@ import pytest
 import trio
 import trio.testing
 
+from swarm.supervisor.leases.lease_ledger import WaitMeter
 from swarm.supervisor.run_end import RunEnd
 from swarm.supervisor.run_shutdown import RunShutdown
 
@@ -82,3 +83,26 @@ def _at_work() -> SimpleNamespace:
         turn_ends_pending=0,
         done=trio.Event(),
     )
+
+
+async def test_a_deadline_stops_while_the_run_waits_for_the_commands_of_other_runs(autojump_clock):
+    began, meter = trio.current_time(), WaitMeter()
+
+    async def wait_for_others() -> None:
+        for _ in range(2):
+            await trio.sleep(20)
+            meter.begin(trio.current_time())
+            await trio.sleep(100)
+            meter.end(trio.current_time())
+
+    with trio.fail_after(LIMIT_S):
+        async with trio.open_nursery() as nursery:
+            run = Run(obeys=True)
+            shutdown = RunShutdown(run, run, nursery)
+            nursery.start_soon(wait_for_others)
+            nursery.start_soon(
+                shutdown.end_at_deadline, 60, lambda: meter.total_s(trio.current_time())
+            )
+            await shutdown.stop.wait()
+    assert shutdown.status == "deadline"
+    assert trio.current_time() - began == pytest.approx(60 + 200, abs=1)

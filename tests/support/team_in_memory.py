@@ -45,6 +45,7 @@ from swarm.supervisor.event_router import EventRouter
 from swarm.supervisor.journal.journal import Journal, open_journal
 from swarm.supervisor.journal.journal_reader import read_records, run_records
 from swarm.supervisor.journal.replay import RunPast, fold_run
+from swarm.supervisor.leases.lease_ledger import LeaseLedger
 from swarm.supervisor.mcp.hub_manager import HubManager
 from swarm.supervisor.mcp.mcp_requests import McpEndpoint
 from swarm.supervisor.mcp.model_questions import ModelQuestions
@@ -287,6 +288,7 @@ async def _set_up(
         agents=AgentDirectory(registry, archive),
         grants=ApprovalGrants(),
         skills=CurrentSkills(run_request),
+        leases=LeaseLedger(run_paths.folder, run_request.leases),
     )
     team.service = await nursery.start(run_team_service, team.running, GatewayAddress())
     team.control = team.service.agents

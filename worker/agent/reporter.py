@@ -26,6 +26,7 @@ from swarm.mailbox.protocol.events import (
     Waiting,
     encode_event,
 )
+from swarm.mailbox.protocol.leases import QueuedForLease
 from swarm.mailbox.protocol.requests import (
     AnyReply,
     AnyRequest,
@@ -44,6 +45,7 @@ WATCH_LIMIT_S = 5.0
 _MAX_DIRECT_BYTES = 64 * 1024  # far below the limit of any mailbox
 _MAX_STREAMS = 256  # with more streams at once, deltas are sent immediately
 
+Queued = QueuedForSlot | QueuedForLease  # not yet the reply: a place in a line
 DeltaKind = type[TextArrived] | type[ReasoningArrived] | type[OutputArrived]
 
 
@@ -63,7 +65,7 @@ class PendingEvent:
 class _PendingRequest:
     """A request that waits for its reply."""
 
-    def __init__(self, on_queued: Callable[[QueuedForSlot], None] | None) -> None:
+    def __init__(self, on_queued: Callable[[Queued], None] | None) -> None:
         self.on_queued = on_queued
         self.answered = trio.Event()
         self.reply: AnyReply | None = None
@@ -101,7 +103,7 @@ class Reporter:
         await self._post.wait_acknowledged(ticket.seq)
 
     async def request(
-        self, request: AnyRequest, *, on_queued: Callable[[QueuedForSlot], None] | None = None
+        self, request: AnyRequest, *, on_queued: Callable[[Queued], None] | None = None
     ) -> AnyReply:
         """Send a request to the supervisor and wait for its reply; the caller sets the deadline.
 
@@ -109,7 +111,7 @@ class Reporter:
 
         Args:
             request: The request.
-            on_queued: Called with the request's position while it is queued for a slot.
+            on_queued: Called with the request's place while it waits in a line.
         """
         with self._open_request(on_queued) as (number, question):
             body = encode_event(RequestSent(request_id=number, request=request))
@@ -145,7 +147,7 @@ class Reporter:
 
     @contextmanager
     def _open_request(
-        self, on_queued: Callable[[QueuedForSlot], None] | None
+        self, on_queued: Callable[[Queued], None] | None
     ) -> Iterator[tuple[int, _PendingRequest]]:
         self._request_count += 1
         number = self._request_count
@@ -160,7 +162,7 @@ class Reporter:
         question = self._requests.get(request_id)
         if question is None or question.reply is not None:
             return
-        if isinstance(reply, QueuedForSlot):
+        if isinstance(reply, Queued):
             if question.on_queued is not None:
                 question.on_queued(reply)
             return

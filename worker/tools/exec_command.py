@@ -17,6 +17,7 @@ from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly
 from swarm.roles.login_shell import find_shell, shell_name
 
 from ..agent.context.truncate import CommandText
+from ..exec.command_lease import CommandLease
 from ..exec.exec_outcome import (
     DEFAULT_EXEC_YIELD_MS,
     MAX_YIELD_MS,
@@ -47,6 +48,7 @@ from .tool_interface import (
     Proposal,
     ToolFailed,
     ToolResult,
+    TurnTakingInvocation,
 )
 
 DEFAULT_OUTPUT_TOKENS = 10_000
@@ -169,7 +171,7 @@ def _facts(
     )
 
 
-class _CommandInvocation:
+class _CommandInvocation(TurnTakingInvocation):
     """One prepared command. Its facts are those at the time of preparation."""
 
     def __init__(
@@ -190,6 +192,22 @@ class _CommandInvocation:
         )
         self._verdict = decide_command(self._facts)
         self._meanings = shown_meanings(facts)
+        self._heavy = context.leases.find(planned.argv)
+        self._turn: CommandLease | None = None  # waited for, and not yet used by a run
+
+    @property
+    def takes_turns(self) -> bool:
+        return self._heavy is not None
+
+    async def wait_turn(self) -> None:
+        if self._heavy is not None:
+            self.drop_turn()
+            self._turn = await self._context.leases.take(self._heavy, self._planned.folder)
+
+    def drop_turn(self) -> None:
+        if self._turn is not None:
+            self._turn.end(None)
+            self._turn = None
 
     @property
     def detail(self) -> AnyCallDetail:
@@ -246,8 +264,10 @@ class _CommandInvocation:
         )
         if self._effects.keep:
             await self._context.keep_files(self._planned.call_id, self._effects.keep)
+        turn, self._turn = self._turn, None
+        lease = turn or self._context.leases.observe(request.argv, request.cwd)
         try:
-            done = await self._context.commands.exec(request, listen)
+            done = await self._context.commands.exec(request, listen, lease)
         except ExecFailed as error:
             raise ToolFailed(str(error)) from error
         finally:

@@ -37,6 +37,7 @@ from .tool_interface import (
     Tool,
     ToolFailed,
     ToolResult,
+    TurnTakingInvocation,
 )
 from .trained_calls import meant_call, tool_behind
 
@@ -193,6 +194,8 @@ class Orchestrator:
                 done = await self._after(ready, done)
             return done
         finally:
+            if (turn := _turn_of(ready)) is not None:
+                turn.drop_turn()
             self._end(call, turn_id, started, done)
 
     async def _prepare(self, call: AnyCall, turn_id: str) -> _Call:
@@ -242,7 +245,9 @@ class Orchestrator:
         if gate.asks is not None and isinstance(verdict, Run):
             reason = gate.asks or "a hook wants this to be asked about"
             verdict = Ask(subject=call.item.name, cause="hook", reason=reason, then=verdict)
-        if isinstance(verdict, Run) and (paths := _files_to_watch(call, verdict)) is not None:
+        turn = _turn_of(call)
+        paths = _files_to_watch(call, verdict) if isinstance(verdict, Run) else None
+        if turn is None and isinstance(verdict, Run) and paths is not None:
             await self._reporter.begin_watched(call.begun, paths)
             return await self._run_begun(call, verdict)
         ticket = self._reporter.emit_tracked(call.begun)
@@ -253,6 +258,9 @@ class Orchestrator:
             if isinstance(resolved, ToolResult):
                 return resolved
             verdict = resolved
+        if turn is not None:
+            await turn.wait_turn()
+        if turn is not None or call.verdict is not verdict:
             await self._watch(call, verdict)
         if not isinstance(call.prepared, SupervisorRequestOnly):
             await self._reporter.wait_journaled(ticket)
@@ -288,6 +296,8 @@ class Orchestrator:
             if isinstance(resolved, ToolResult):
                 return _with_refusal(first, resolved)
             again = resolved
+        if (turn := _turn_of(call)) is not None:
+            await turn.wait_turn()
         await self._watch(call, again)
         return _with_first_try(first, await self._run(call, again))
 
@@ -318,6 +328,14 @@ class Orchestrator:
 def _files_to_watch(call: _Call, run: Run) -> tuple[str, ...] | None:
     prepared = call.prepared
     return prepared.files_to_watch(run) if isinstance(prepared, FileChangingInvocation) else None
+
+
+def _turn_of(call: _Call) -> TurnTakingInvocation | None:
+    """The invocation if it is heavy, so that it waits for its turn."""
+    prepared = call.prepared
+    if isinstance(prepared, TurnTakingInvocation) and prepared.takes_turns:
+        return prepared
+    return None
 
 
 def _with_refusal(first: ToolResult, refusal: ToolResult) -> ToolResult:

@@ -30,6 +30,7 @@ from ..policy.command_facts import (
 )
 from ..sandbox.sandbox_plan import SandboxPlan, SandboxUnavailable, Stack
 from ..sandbox.sandbox_probe import probe_sandbox
+from .lease_client import LeaseClient
 from .permission_arguments import GrantedPermissions
 from .tool_interface import ToolFailed
 
@@ -49,6 +50,7 @@ class ToolContext:
     ) -> None:
         self._reporter = reporter  # requests copies of files; None: nobody makes any
         self._current, self.commands = current, commands
+        self.leases = LeaseClient(current, reporter)
         spec = current.spec
         self._hidden = tuple(os.path.realpath(path) for path in spec.hidden_paths)
         # Absolute path → digest of the contents after the agent's last patch (None: deleted). A

@@ -116,6 +116,24 @@ class FileChangingInvocation(Protocol):
         ...
 
 
+@runtime_checkable
+class TurnTakingInvocation(Protocol):
+    """A prepared call that may be heavy for the machine, and then waits for its turn."""
+
+    @property
+    def takes_turns(self) -> bool:
+        """True if it is heavy."""
+        ...
+
+    async def wait_turn(self) -> None:
+        """Return when the next run may begin; that run ends the turn. The wait is bounded."""
+        ...
+
+    def drop_turn(self) -> None:
+        """End a turn that no run has used."""
+        ...
+
+
 class SupervisorRequestOnly:
     """A prepared call that only sends a request to the supervisor, which reads messages in order.
 

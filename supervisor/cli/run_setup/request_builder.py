@@ -25,6 +25,7 @@ from swarm.mailbox.protocol.limits import (
 from swarm.mailbox.protocol.spec import ShellEnvironmentPolicy
 from swarm.roles.commands.command_expansion import expand_call, find_call
 from swarm.roles.config.features import resolve_features
+from swarm.roles.config.lease_settings import lease_settings
 from swarm.roles.config.quantities import parse_duration, resource_limits
 from swarm.roles.config.schema import AgentsTable
 from swarm.roles.guidance import Guidance, load_guidance
@@ -193,6 +194,7 @@ def build_request(
             config.shell_environment_policy, ShellEnvironmentPolicy, from_attributes=True
         ),
         resources=resource_limits(config.limits, ram_bytes=memory_bytes()),
+        leases=lease_settings(config.leases, ram_bytes=memory_bytes()),
         rules=rules.rules,
         user_instructions=guidance.text,
         guidance_files=guidance.files,

@@ -50,6 +50,7 @@ _MEANINGS: dict[str, str] = {
     "hooks": "starts programs at points of each agent's session, in the sandbox",
     "features": "switches parts on or off",
     "limits": "changes what commands may use",
+    "leases": "changes how heavy commands take turns",
     "budget": "changes what a run may cost",
 }
 _VALUES: dict[tuple[str, object], str] = {

@@ -49,7 +49,7 @@ class Commands:
             return SandboxPlan()
         return plan_sandbox(policy, cwd=cwd, tmp_dir=None, stack="bwrap")
 
-    async def exec(self, request, on_output=None):
+    async def exec(self, request, on_output=None, lease=None):
         self.requests.append(request)
         unbound = isinstance(request.policy, DangerFullAccess)
         return self._outside if unbound else self._inside

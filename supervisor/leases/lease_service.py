@@ -1,0 +1,281 @@
+"""Gives heavy commands of this run their leases, in turn with those of all other runs.
+
+The supervisor holds the leases: no command can reach it, and its death frees them in the kernel. A
+lease ends with its command, with the process of the agent that runs it, or when it was held for too
+long. Nothing here costs anything before the first heavy command.
+"""
+
+import time
+from collections.abc import Callable
+
+import msgspec
+import trio
+
+from swarm.mailbox.errors import PeerGone, SwarmError
+from swarm.mailbox.protocol.events import Warned
+from swarm.mailbox.protocol.leases import (
+    MAX_LEASE_TEXT,
+    HeavyCommandEnded,
+    LeaseGiven,
+    QueuedForLease,
+    TakeLease,
+)
+from swarm.mailbox.protocol.ops import Answer
+from swarm.mailbox.protocol.requests import AnyReply
+
+from ..agents.agent_record import Agent
+from ..run_context import RunContext
+from .command_costs import estimate_cost
+from .lease_folder import LeaseFolder, LeaseFolderBusy
+from .lease_scheduler import (
+    Decision,
+    LeaseLimits,
+    MachineState,
+    Ticket,
+    decide_leases,
+)
+from .machine_state import read_machine_state, resident_bytes_below
+
+POLL_S = 0.25  # while a command waits: other runs and the machine tell nothing by themselves
+MAX_LEASES_OF_AGENT = 64
+_FOLDER_TRIES, _FOLDER_PAUSE_S = 100, 0.005
+LEASES_FOLDER = "leases"  # in the runtime folder
+_Key = tuple[str, int, int]  # path and epoch of the agent's process, number of the request
+
+
+class _OpenLease:
+    """One heavy command that waits or holds a lease."""
+
+    def __init__(self, agent: Agent, request_id: int, ticket: Ticket) -> None:
+        self.agent, self.epoch, self.request_id = agent, agent.epoch, request_id
+        self.ticket = ticket
+        self.scope = trio.CancelScope()
+        self.given = trio.Event()
+        self.told: tuple[int, str] = (0, "")
+
+    def give(self, now: float) -> None:
+        self.ticket = msgspec.structs.replace(self.ticket, given_s=now)
+        self.given.set()
+
+
+class LeaseService:
+    """One per run; its tasks run in the nursery of the event router."""
+
+    def __init__(
+        self,
+        running: RunContext,
+        nursery: trio.Nursery,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        read_machine: Callable[[], MachineState] = read_machine_state,
+    ) -> None:
+        """`clock` is the machine's: other runs compare its times with theirs."""
+        self._run, self._nursery = running, nursery
+        self._clock, self._read_machine = clock, read_machine
+        settings = self._settings = running.request.leases
+        self._limits = LeaseLimits(most=settings.most, reserve_bytes=settings.reserve_bytes)
+        self._interactive = running.request.keep_open or running.request.reviewer == "person"
+        folder = running.paths.sockets.parent / LEASES_FOLDER
+        self._folder = LeaseFolder(folder, running.run_id)
+        self._open: dict[_Key, _OpenLease] = {}
+        self._served: dict[str, int] = {}  # by agent
+        self._count = 0
+        self._changed = trio.Event()
+        self._is_deciding = False  # the task that decides runs
+        self._has_warned = False
+
+    def serve(self, agent: Agent, request_id: int, request: TakeLease) -> None:
+        """Begin to serve one request. Never waits; a repeated one is ignored."""
+        key = (agent.path, agent.epoch, request.number)
+        if key in self._open:
+            return
+        machine, command = self._read_machine(), self._redacted(request.command)[:MAX_LEASE_TEXT]
+        expected = estimate_cost(
+            self._run.leases.costs,
+            kind=request.kind,
+            command=command,
+            head=request.head,
+            cwd=request.cwd,
+            processors=machine.processors,
+        )
+        of_agent = sum(path == agent.path for path, _, _ in self._open)
+        if expected.is_light or not self._settings.enabled or of_agent >= MAX_LEASES_OF_AGENT:
+            self._nursery.start_soon(self._send, agent, request_id, LeaseGiven())
+            return
+        self._count += 1
+        ticket = Ticket(
+            run=self._run.run_id,
+            number=self._count,
+            agent=agent.path,
+            kind=request.kind,
+            command=command,
+            asked_s=self._clock(),
+            memory_bytes=expected.memory_bytes,
+            cpus=expected.cpus,
+            expected_s=expected.seconds,
+            interactive=self._interactive,
+            served=self._served.get(agent.path, 0),
+            pid=agent.process.child.pid if agent.process.child is not None else 0,
+        )
+        lease = self._open[key] = _OpenLease(agent, request_id, ticket)
+        self._nursery.start_soon(self._attend, key, lease)
+        if not self._is_deciding:
+            self._is_deciding = True
+            self._nursery.start_soon(self._decide_in_turn)
+        self._notify()
+
+    def end(self, agent: Agent, ended: HeavyCommandEnded) -> None:
+        """A command has ended, or is not to run any more: its lease is free."""
+        lease = self._open.get((agent.path, agent.epoch, ended.lease))
+        if lease is not None:
+            lease.scope.cancel()
+        if ended.ran and self._settings.enabled:
+            self._nursery.start_soon(self._remember, ended)
+
+    def _redacted(self, text: str) -> str:
+        return self._run.journal.redactor.redact(text)
+
+    async def _remember(self, ended: HeavyCommandEnded) -> None:
+        command = self._redacted(ended.command)[:MAX_LEASE_TEXT]
+        ended = msgspec.structs.replace(ended, command=command, head=self._redacted(ended.head))
+        try:
+            await self._run.leases.add(ended)
+        except OSError as error:
+            self._warn(f"what heavy commands used could not be noted: {error}")
+
+    async def _attend(self, key: _Key, lease: _OpenLease) -> None:
+        """Wait for the lease, say that it is given, and hold it until its end."""
+        try:
+            with lease.scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._cancel_when_ended, lease)
+                    await self._wait_given(lease)
+                    with trio.move_on_after(self._settings.max_hold_s):
+                        await trio.sleep_forever()
+                    nursery.cancel_scope.cancel()
+        finally:
+            del self._open[key]
+            self._notify()
+
+    async def _wait_given(self, lease: _OpenLease) -> None:
+        path, asked_s = lease.agent.path, self._clock()
+        self._run.leases.begin_wait(path)
+        try:
+            with trio.move_on_after(self._settings.max_wait_s):
+                await lease.given.wait()
+        finally:
+            self._run.leases.end_wait(path)
+        without_turn = not lease.given.is_set()
+        if without_turn:
+            lease.give(self._clock())
+            self._notify()
+        self._served[path] = self._served.get(path, 0) + 1
+        given = LeaseGiven(waited_s=round(self._clock() - asked_s, 3), without_turn=without_turn)
+        await self._reply(lease, given)
+
+    async def _cancel_when_ended(self, lease: _OpenLease) -> None:
+        if (child := lease.agent.process.child) is not None:
+            await child.wait_ended()
+            lease.scope.cancel()
+
+    # --- deciding --------------------------------------------------------------------------------
+
+    def _notify(self) -> None:
+        self._note_run()
+        self._changed.set()
+
+    async def _decide_in_turn(self) -> None:
+        """Decide whenever something changed, and now and then while a command waits."""
+        try:
+            while True:
+                await self._changed.wait()
+                self._changed = trio.Event()
+                await self._decide_once()
+                if any(not one.ticket.holds_lease for one in self._open.values()):
+                    with trio.move_on_after(POLL_S):
+                        await self._changed.wait()
+                    self._changed.set()
+        finally:
+            self._folder.close()
+
+    async def _decide_once(self) -> None:
+        """Decide with the tickets of all runs; where that is not possible, with this run's own."""
+        for _ in range(_FOLDER_TRIES):
+            try:
+                self._decide_together()
+            except LeaseFolderBusy:
+                await trio.sleep(_FOLDER_PAUSE_S)
+            except (OSError, SwarmError) as error:
+                self._warn(f"heavy commands take turns within this run alone: {error}")
+                self._decide([])
+                return
+            else:
+                return
+        self._decide([])  # somebody stands still with the folder locked
+
+    def _decide_together(self) -> None:
+        if not self._open:
+            self._folder.close()
+            return
+        with self._folder.open_exclusive() as shared:
+            self._decide(shared.read_others(self._clock()))
+            tickets = tuple(one.ticket for one in self._open.values())
+            shared.publish(tickets, self._clock())
+
+    def _decide(self, others: list[Ticket]) -> None:
+        now = self._clock()
+        own = {one.ticket.number: one for one in self._open.values()}
+        tickets = [*(one.ticket for one in own.values()), *others]
+        if not any(not one.ticket.holds_lease for one in own.values()):
+            return
+        decision = decide_leases(with_usage(tickets), self._read_machine(), self._limits, now=now)
+        for ticket in decision.given:
+            if ticket.run == self._run.run_id:
+                own[ticket.number].give(now)
+        self._tell_places(decision, own)
+        self._note_run()
+
+    def _note_run(self) -> None:
+        open_leases = self._open.values()
+        holds = any(one.ticket.holds_lease for one in open_leases)
+        waits = any(not one.ticket.holds_lease for one in open_leases)
+        self._run.leases.note_run(waits_for_others=waits and not holds)
+
+    def _tell_places(self, decision: Decision, own: dict[int, _OpenLease]) -> None:
+        """Tell the agents that wait their place in the queue, when it changed."""
+        for place, ticket in enumerate(decision.queue, start=1):
+            lease = own.get(ticket.number) if ticket.run == self._run.run_id else None
+            if lease is not None and lease.told[0] != place:
+                lease.told = (place, decision.why)
+                reply = QueuedForLease(place=place, why=decision.why)
+                self._nursery.start_soon(self._reply, lease, reply)
+
+    async def _reply(self, lease: _OpenLease, reply: AnyReply) -> None:
+        """Another process of the agent numbers its requests anew: it gets no reply of this one."""
+        if lease.agent.epoch == lease.epoch:
+            await self._send(lease.agent, lease.request_id, reply)
+
+    async def _send(self, agent: Agent, request_id: int, reply: AnyReply) -> None:
+        try:
+            await self._run.send(agent, Answer(request_id=request_id, reply=reply))
+        except PeerGone:
+            return  # its process ended meanwhile; nobody waits for the reply
+
+    def _warn(self, text: str) -> None:
+        """Tell people once in a run."""
+        if not self._has_warned:
+            self._has_warned = True
+            self._run.note(Warned(message=f"leases: {text}"))
+
+
+def with_usage(tickets: list[Ticket]) -> list[Ticket]:
+    """The tickets with what running ones use now, shared among the commands of one agent."""
+    held = [one for one in tickets if one.holds_lease and one.pid]
+    used = {pid: resident_bytes_below(pid) for pid in {one.pid for one in held}}
+    count = {pid: sum(one.pid == pid for one in held) for pid in used}
+    return [
+        msgspec.structs.replace(one, used_bytes=used[one.pid] // count[one.pid])
+        if one.holds_lease and one.pid
+        else one
+        for one in tickets
+    ]

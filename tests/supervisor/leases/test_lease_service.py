@@ -1,0 +1,301 @@
+"""Leases within one run, in virtual time: given in turn, ended with the command or its process."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+import trio
+import trio.testing
+
+from swarm.mailbox.protocol.events import Warned
+from swarm.mailbox.protocol.leases import (
+    HeavyCommandEnded,
+    LeaseGiven,
+    LeaseSettings,
+    QueuedForLease,
+    TakeLease,
+)
+from swarm.mailbox.redact import Redactor
+from swarm.supervisor.leases.command_costs import read_costs
+from swarm.supervisor.leases.lease_folder import LeaseFolder, look
+from swarm.supervisor.leases.lease_ledger import LeaseLedger
+from swarm.supervisor.leases.lease_scheduler import MachineState, Ticket
+from swarm.supervisor.leases.lease_service import LEASES_FOLDER, LeaseService
+from swarm.supervisor.run_request import RunRequest
+from swarm.supervisor.runs.paths import RunPaths
+
+ONE = LeaseSettings(most=1, max_wait_s=1_000.0, max_hold_s=500.0)
+
+
+class FakeAgent:
+    """What the service knows of an agent: where it is, which process, and when that ends."""
+
+    def __init__(self, path: str) -> None:
+        self.path, self.epoch, self.ended = path, 1, trio.Event()
+        child = SimpleNamespace(pid=0, wait_ended=self.ended.wait)
+        self.process = SimpleNamespace(child=child)
+
+
+class Stage:
+    """One run's service, and what its agents were answered."""
+
+    def __init__(self, folder, settings: LeaseSettings, nursery: trio.Nursery) -> None:
+        self.answers: dict[tuple[str, int], list[object]] = {}
+        self._news = trio.Event()
+        self.notes: list[object] = []
+        self.ledger = LeaseLedger(folder / "runs", settings)
+        running = SimpleNamespace(
+            run_id="run1",
+            request=RunRequest(cwd="/", leases=settings),
+            paths=RunPaths(folder=folder / "runs" / "run1", sockets=folder / "runtime" / "s"),
+            journal=SimpleNamespace(redactor=Redactor(("hunter2hunter2",))),
+            leases=self.ledger,
+            send=self._send,
+            note=self.notes.append,
+        )
+        self.places = folder / "runtime" / LEASES_FOLDER
+        self.service = LeaseService(
+            running, nursery, clock=trio.current_time,
+            read_machine=lambda: MachineState(processors=2),
+        )  # fmt: skip
+
+    async def _send(self, agent, op) -> None:
+        self.answers.setdefault((agent.path, op.request_id), []).append(op.reply)
+        self._news.set()
+        self._news = trio.Event()
+
+    def ask(self, agent: FakeAgent, number: int = 1, command: str = "pytest") -> None:
+        request = TakeLease(number=number, kind="test", command=command, head="pytest", cwd="/w")
+        self.service.serve(agent, number, request)
+
+    def end(self, agent: FakeAgent, number: int = 1, **more) -> None:
+        ended = HeavyCommandEnded(
+            lease=number, kind="test", command="pytest", head="pytest", cwd="/w", **more
+        )
+        self.service.end(agent, ended)
+
+    def replies(self, agent: FakeAgent, number: int = 1) -> list[object]:
+        return self.answers.get((agent.path, number), [])
+
+    async def wait_lease(self, agent: FakeAgent, number: int) -> None:
+        while not self.has_lease(agent, number):
+            await self._news.wait()
+
+    def has_lease(self, agent: FakeAgent, number: int = 1) -> bool:
+        return any(isinstance(one, LeaseGiven) for one in self.replies(agent, number))
+
+
+@asynccontextmanager
+async def stage(folder, settings: LeaseSettings = ONE) -> AsyncIterator[Stage]:
+    async with trio.open_nursery() as nursery:
+        yield Stage(folder, settings, nursery)
+        nursery.cancel_scope.cancel()
+
+
+async def settle() -> None:
+    await trio.testing.wait_all_tasks_blocked(0.01)
+
+
+async def test_the_second_waits_until_the_first_has_ended(tmp_path, autojump_clock):
+    a, b = FakeAgent("/root/a"), FakeAgent("/root/b")
+    async with stage(tmp_path) as on:
+        on.ask(a)
+        await settle()
+        assert on.replies(a) == [LeaseGiven()]
+        on.ask(b)
+        await settle()
+        assert on.replies(b) == [QueuedForLease(place=1, why="1 run, and 1 may at once")]
+        await trio.sleep(60)
+        assert not on.has_lease(b)
+        on.end(a, ran=False)
+        await settle()
+        assert on.replies(b)[-1] == LeaseGiven(waited_s=pytest.approx(60, abs=1))
+
+
+async def test_the_end_of_an_agents_process_frees_its_lease(tmp_path, autojump_clock):
+    a, b = FakeAgent("/root/a"), FakeAgent("/root/b")
+    async with stage(tmp_path) as on:
+        on.ask(a)
+        await settle()
+        on.ask(b)
+        a.ended.set()
+        await settle()
+        assert on.has_lease(b)
+
+
+async def test_an_interrupted_wait_leaves_nothing_behind(tmp_path, autojump_clock):
+    a, b, c = (FakeAgent(f"/root/{name}") for name in "abc")
+    async with stage(tmp_path) as on:
+        for agent in (a, b, c):
+            on.ask(agent)
+            await settle()
+        on.end(b, ran=False)
+        on.end(a, ran=False)
+        await settle()
+        assert not on.has_lease(b)
+        assert on.has_lease(c)
+        on.end(c, ran=False)
+        await settle()
+        assert look(on.places) == []
+
+
+async def test_a_wait_ends_at_its_bound_and_says_so(tmp_path, autojump_clock):
+    a, b = FakeAgent("/root/a"), FakeAgent("/root/b")
+    async with stage(tmp_path, msgspec.structs.replace(ONE, max_hold_s=9_999.0)) as on:
+        on.ask(a)
+        await settle()
+        on.ask(b)
+        await trio.sleep(1_001)
+        given = on.replies(b)[-1]
+        assert given == LeaseGiven(waited_s=pytest.approx(1_000, abs=1), without_turn=True)
+
+
+async def test_a_lease_that_is_held_too_long_lets_the_next_one_go(tmp_path, autojump_clock):
+    a, b = FakeAgent("/root/a"), FakeAgent("/root/b")
+    async with stage(tmp_path) as on:
+        on.ask(a)
+        await settle()
+        on.ask(b)
+        await trio.sleep(502)
+        assert on.replies(b)[-1] == LeaseGiven(waited_s=pytest.approx(500, abs=1))
+        on.end(a)  # later: changes nothing for the second
+        await settle()
+        assert [one.run for one in look(on.places)] == ["run1"]
+
+
+async def test_the_leases_of_another_run_count_and_its_deadline_stops_meanwhile(
+    tmp_path, autojump_clock
+):
+    agent = FakeAgent("/root/a")
+    async with stage(tmp_path) as on:
+        other = LeaseFolder(on.places, "run2")
+        theirs = Ticket(
+            run="run2", number=1, agent="/root", kind="build", command="make",
+            asked_s=trio.current_time(), memory_bytes=1, cpus=1.0, given_s=trio.current_time(),
+        )  # fmt: skip
+        (tmp_path / "runtime").mkdir()
+        with other.open_exclusive() as shared:
+            shared.publish((theirs,), trio.current_time())
+        on.ask(agent)
+        await trio.sleep(30)
+        assert not on.has_lease(agent)
+        assert on.ledger.paused_s() == pytest.approx(30, abs=1)
+        other.close()
+        await trio.sleep(1)
+        assert on.has_lease(agent)
+        assert on.ledger.paused_s() == pytest.approx(30, abs=1)
+        assert on.ledger.waited_s("/root/a") == pytest.approx(30, abs=1)
+
+
+async def test_waiting_for_the_runs_own_commands_does_not_stop_its_deadline(
+    tmp_path, autojump_clock
+):
+    a, b = FakeAgent("/root/a"), FakeAgent("/root/b")
+    async with stage(tmp_path) as on:
+        on.ask(a)
+        await settle()
+        on.ask(b)
+        await trio.sleep(100)
+        assert on.ledger.paused_s() == pytest.approx(0, abs=0.1)
+        assert on.ledger.waited_s("/root/b") == pytest.approx(100, abs=1)
+
+
+async def test_what_a_command_used_is_remembered_without_secrets(tmp_path):
+    agent = FakeAgent("/root/a")
+    (tmp_path / "runs").mkdir()
+    async with stage(tmp_path) as on:
+        on.service.end(
+            agent,
+            HeavyCommandEnded(
+                kind="test", command="pytest --key hunter2hunter2", head="pytest", cwd="/w",
+                seconds=9.0, cpu_s=8.0, peak_bytes=7, exit_code=0,
+            ),
+        )  # fmt: skip
+        with trio.fail_after(30):
+            while not on.ledger.costs.commands:  # noqa: ASYNC110 - a thread writes it
+                await trio.sleep(0.01)
+    (known,) = read_costs(tmp_path / "runs").commands
+    assert known.samples[0].peak_bytes == 7
+    assert "hunter2" not in known.command
+
+
+async def test_a_command_that_was_always_short_does_not_wait(tmp_path, autojump_clock):
+    a, b = FakeAgent("/root/a"), FakeAgent("/root/b")
+    async with stage(tmp_path) as on:
+        on.ask(a)
+        await settle()
+        for _ in range(2):
+            short = HeavyCommandEnded(
+                kind="test", command="pytest one", head="pytest", cwd="/w", seconds=0.5,
+                cpu_s=0.4, peak_bytes=1 << 20, exit_code=0,
+            )  # fmt: skip
+            await on.ledger.add(short)
+        on.ask(b, command="pytest one")
+        await settle()
+        assert on.replies(b) == [LeaseGiven()]
+
+
+async def test_where_the_folder_cannot_be_used_the_run_takes_turns_by_itself_and_says_so(
+    tmp_path, autojump_clock
+):
+    a, b = FakeAgent("/root/a"), FakeAgent("/root/b")
+    async with stage(tmp_path) as on:
+        (tmp_path / "runtime").write_text("no folder")
+        on.ask(a)
+        on.ask(b)
+        await settle()
+        assert on.has_lease(a)
+        assert not on.has_lease(b)
+        (note,) = on.notes
+        assert isinstance(note, Warned)
+        assert "take turns within this run alone" in note.message
+
+
+async def test_a_folder_that_stays_locked_does_not_stop_the_run(tmp_path, autojump_clock):
+    agent = FakeAgent("/root/a")
+    async with stage(tmp_path) as on:
+        other = LeaseFolder(on.places, "run2")
+        (tmp_path / "runtime").mkdir()
+        with other.open_exclusive():
+            on.ask(agent)
+            await trio.sleep(2)
+            assert on.has_lease(agent)
+        other.close()
+
+
+async def test_without_leases_every_command_runs_at_once(tmp_path, autojump_clock):
+    agents = [FakeAgent(f"/root/{n}") for n in range(9)]
+    async with stage(tmp_path, LeaseSettings(enabled=False)) as on:
+        for agent in agents:
+            on.ask(agent)
+        await settle()
+        assert all(on.has_lease(agent) for agent in agents)
+        assert not on.places.exists()
+
+
+async def test_eight_agents_with_three_commands_each_are_all_served(tmp_path, autojump_clock):
+    """Never two at once, and nobody gets a second turn before each had a first one."""
+    agents = [FakeAgent(f"/root/{n}") for n in range(8)]
+    running, most, order = 0, 0, list[str]()
+    async with stage(tmp_path, msgspec.structs.replace(ONE, max_wait_s=99_999.0)) as on:
+
+        async def work(agent: FakeAgent) -> None:
+            nonlocal running, most
+            for number in (1, 2, 3):
+                on.ask(agent, number)
+                await on.wait_lease(agent, number)
+                order.append(agent.path)
+                running += 1
+                most = max(most, running)
+                await trio.sleep(20)
+                running -= 1
+                on.end(agent, number, ran=False)
+
+        async with trio.open_nursery() as nursery:
+            for agent in agents:
+                nursery.start_soon(work, agent)
+    assert most == 1
+    paths = {agent.path for agent in agents}
+    assert [set(order[at : at + 8]) for at in (0, 8, 16)] == [paths] * 3
