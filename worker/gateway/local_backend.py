@@ -171,8 +171,8 @@ async def open_local(
 
 
 def model_connections(socket: str) -> httpcore.AsyncConnectionPool:
-    """Each request has a connection of its own: the process closes one that is idle for 5 s, and a
-    request that is sent just then would be lost.
+    """Each request has a connection of its own: the library closes one after a few requests without
+    saying so before, and the next request on it would be lost.
     """
     return httpcore.AsyncConnectionPool(uds=socket, max_keepalive_connections=0)
 
