@@ -14,6 +14,7 @@ from swarm.mailbox.protocol.limits import (
     AskForApproval,
     Budget,
     DangerFullAccess,
+    Isolation,
     Limits,
     McpAccess,
     NetworkPolicy,
@@ -52,7 +53,13 @@ def narrow_limits(parent: Limits, role: Role) -> Limits:
         unix_sockets=narrow_role_sockets(parent.unix_sockets, role),
         planning=parent.planning,
         mcp=narrow_role_servers(parent.mcp, role),
+        isolation=narrow_isolation("shared", role.isolation, sandbox=sandbox),
     )
+
+
+def narrow_isolation(*wanted: Isolation | None, sandbox: SandboxPolicy) -> Isolation:
+    """A copy, if anybody wants one; an agent that may not write needs none."""
+    return "copy" if "copy" in wanted and not isinstance(sandbox, ReadOnly) else "shared"
 
 
 def narrow_role_sockets(parent: UnixSockets, role: Role) -> UnixSockets:

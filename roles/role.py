@@ -8,6 +8,7 @@ from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import (
     AskForApproval,
     Budget,
+    Isolation,
     McpAccess,
     NetworkPolicy,
     UnixSockets,
@@ -88,6 +89,7 @@ class RoleFile(ModelKeys, forbid_unknown_fields=True):
     approval_policy: AskForApproval | None = None
     sandbox_mode: SandboxMode | None = None
     sandbox_workspace_write: WorkspaceTable | None = None
+    isolation: Isolation | None = None  # swarm's own
     network: NetworkTable | None = None
     # names (swarm's own), or Codex's tables by name; None: the parent's
     mcp_servers: tuple[str, ...] | dict[str, RoleServer] | None = None
@@ -137,6 +139,7 @@ class Role(Value):
     approval: AskForApproval | None = None
     sandbox_mode: SandboxMode | None = None
     workspace: WorkspaceTable | None = None
+    isolation: Isolation = "shared"
     network: NetworkPolicy | None = None
     unix_sockets: UnixSockets | None = None
     mcp_servers: tuple[str, ...] | None = None
@@ -196,6 +199,7 @@ def role_from_file(file: RoleFile, *, name: str, source: str) -> Role:
         approval=file.approval_policy,
         sandbox_mode=file.sandbox_mode,
         workspace=file.sandbox_workspace_write,
+        isolation=file.isolation or "shared",
         network=None if file.network is None else read_network_table(file.network, "network"),
         unix_sockets=None if file.network is None else read_socket_table(file.network, "network"),
         mcp_servers=file.mcp_servers if isinstance(file.mcp_servers, tuple) else None,

@@ -27,6 +27,7 @@ from swarm.mailbox.protocol.control import (
     InterruptAgent,
     KillAgent,
     ListApprovals,
+    MergeChanges,
     PauseAgent,
     Refused,
     ResolveApproval,
@@ -131,11 +132,18 @@ class ControlService:
                 return await self._approval_answers.resolve(request)
             case UndoFiles():
                 return await self._file_history.undo(request)
+            case MergeChanges():
+                return await self._merge(request)
             case SendText() | ReviewWork() | CompactAgent() | RollBack():
                 found = self._find_agent(request.agent or ROOT_PATH)
                 return found if isinstance(found, Refused) else await self._ask(found, request)
             case _:
                 assert_never(request)
+
+    async def _merge(self, request: MergeChanges) -> AnyControlReply:
+        from .isolation.live_merges import merge_in_live_run  # rarely needed
+
+        return await merge_in_live_run(self._run, self._file_history, request)
 
     async def _ask(
         self, agent: Agent, request: SendText | ReviewWork | CompactAgent | RollBack

@@ -43,6 +43,8 @@ from .dependencies import REAL_DEPENDENCIES, RunDependencies
 from .event_broadcast import EventBroadcast
 from .event_router import EventRouter
 from .exception_groups import first_error
+from .isolation.live_merges import finish_cut_off_merges, note_unmerged
+from .isolation.project_copies import ProjectCopies
 from .journal.journal import open_journal
 from .journal.journal_files import repair_tail
 from .journal.journal_reader import BadLine, last_seq, run_records
@@ -213,13 +215,9 @@ async def _open_context(
     run_paths, dependencies = locked.run_paths, locked.dependencies
     mailbox = await stack.enter_async_context(dependencies.open_mailbox(run_paths.mailbox_endpoint))
     feed = await stack.enter_async_context(dependencies.open_feed(run_paths.feed_endpoint))
+    redactor, unix_s = Redactor(request.secrets), dependencies.entropy.unix_s
     journal = await stack.enter_async_context(
-        open_journal(
-            run_paths,
-            last_seq=past.last_seq,
-            redactor=Redactor(request.secrets),
-            unix_s=dependencies.entropy.unix_s,
-        )
+        open_journal(run_paths, last_seq=past.last_seq, redactor=redactor, unix_s=unix_s)
     )
     processes = await stack.enter_async_context(dependencies.open_processes(locked.early))
     max_agents, limit_reason = limit_by_descriptors(request.max_agents)
@@ -240,6 +238,7 @@ async def _open_context(
         grants=ApprovalGrants(),
         skills=CurrentSkills(request),
         leases=LeaseLedger(run_paths.folder.parent, request.leases),
+        copies=ProjectCopies(run_paths),
         entropy=dependencies.entropy,
         began_s=dependencies.entropy.unix_s(),
     )
@@ -333,6 +332,7 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
             nursery.start_soon(gateway.process.loop.run)
             router.file_history.change_watcher.scan_baseline(running.request)
             await proxy.wait_ready()
+            await finish_cut_off_merges(running, router.file_history)
             workload = locked.make_workload(running, agents, team_service, gateway, shutdown, past)
             completed = await _run_workload(hub, workload)
             agents.run_end.begin()  # agents that still work continue after a resume
@@ -344,6 +344,7 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
             )
             workload.close()
             await router.file_history.change_watcher.finish()
+            await note_unmerged(running)
             nursery.cancel_scope.cancel()
     return completed
 

@@ -23,6 +23,7 @@ from .agents.slots import AgentRegistry
 from .approvals.approval_grants import ApprovalGrants
 from .current_skills import CurrentSkills
 from .event_broadcast import EventBroadcast
+from .isolation.project_copies import ProjectCopies
 from .journal.journal import Journal
 from .journal.journal_files import RUN_FILE
 from .leases.lease_ledger import LeaseLedger
@@ -47,6 +48,7 @@ class RunContext(NamedTuple):
     grants: ApprovalGrants  # approvals that a person gave for good
     skills: CurrentSkills
     leases: LeaseLedger
+    copies: ProjectCopies
     entropy: EntropySources = SYSTEM_ENTROPY
     began_s: float = 0.0  # Unix time
 

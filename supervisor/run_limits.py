@@ -26,4 +26,5 @@ def run_limits(running: RunContext, *, for_fan_out: bool = False) -> Limits:
         network=network,
         unix_sockets=request.fan_unix_sockets if for_fan_out else request.unix_sockets,
         mcp=request.mcp.items if for_fan_out else request.mcp.root,
+        isolation=request.fan_isolation if for_fan_out else request.root_isolation,
     )

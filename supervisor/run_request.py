@@ -14,6 +14,7 @@ from swarm.mailbox.protocol.limits import (
     AskForApproval,
     Budget,
     Granular,
+    Isolation,
     McpAccess,
     NetworkPolicy,
     ResourceLimits,
@@ -130,6 +131,9 @@ class RunRequest(Value):
     fan_network: NetworkPolicy | None = None  # for fan-out items; never wider than `network`
     unix_sockets: UnixSockets = UnixSockets()  # other programs' sockets that commands may use
     fan_unix_sockets: UnixSockets = UnixSockets()
+    isolation: Isolation = "shared"  # of the agents that the root starts
+    root_isolation: Isolation = "shared"  # as its role says
+    fan_isolation: Isolation = "shared"
     fan_model: str | None = None  # set by the items' role; None: the run's
     fan_effort: str | None = None
     fan_summary: Summary | None = None
@@ -171,6 +175,12 @@ class RunRequest(Value):
     mcp: McpSettings = McpSettings()
     mcp_credentials: dict[str, str] = {}  # values by key; only the hub gets them, by pipe
     environment: dict[str, str] = {}  # what agents and commands may see
+
+    @property
+    def offers_copies(self) -> bool:
+        """True if models are told of copies of the project: only where somebody asked for one."""
+        wanted = (self.isolation, *(role.isolation for role in self.roles.known.values()))
+        return "copy" in wanted
 
     @property
     def answer_schema(self) -> bytes | None:

@@ -14,7 +14,7 @@ import msgspec
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import AskForApproval
+from swarm.mailbox.protocol.limits import AskForApproval, Isolation
 from swarm.mailbox.safe_open import open_user_file, read_start
 from swarm.roles.config.schema import BudgetTable, SandboxMode
 from swarm.roles.config.validation_words import explain_mismatch
@@ -51,6 +51,7 @@ class FanOutTable(Value, forbid_unknown_fields=True):
     retries: int = 0
     context: tuple[str, ...] = ()
     context_bytes: int = 4096
+    isolation: Isolation | None = None  # None: as the task says
 
 
 class FrontMatter(Value, forbid_unknown_fields=True):
@@ -72,6 +73,7 @@ class FrontMatter(Value, forbid_unknown_fields=True):
     deadline: str | int | float | None = None
     output_schema: dict[str, object] | str | None = None
     context: tuple[str, ...] = ()
+    isolation: Isolation | None = None
     fan_out: FanOutTable | None = None
 
 

@@ -196,6 +196,13 @@ class UndoFiles(Tagged):
     keep: tuple[str, ...] = ()  # paths that stay as they are: a person may have changed them
 
 
+class MergeChanges(Tagged):
+    """Merge the changes of agents that work in copies into the project; () is all of them."""
+
+    agents: tuple[str, ...] = ()
+    discard: bool = False  # give them up instead
+
+
 class CompactAgent(Tagged):
     """Compact an agent's history; with `undo`, reverse its last compaction."""
 
@@ -224,6 +231,7 @@ AnyControl = (
     | ListApprovals
     | ResolveApproval
     | UndoFiles
+    | MergeChanges
     | CompactAgent
     | RollBack
 )

@@ -18,6 +18,7 @@ class StartProcess(Tagged):
     has_keys: bool = False
     is_service: bool = False  # it runs no commands, so it needs no launcher
     may_follow: bool = False  # more will follow: the server prepares the next process
+    in_copy: bool = False  # it mounts its copy of the project before its launcher is forked
 
 
 class GuardProcess(Tagged):

@@ -132,6 +132,9 @@ class McpAccess(Value):
     tools: tuple[str, ...] | None = None
 
 
+Isolation = Literal["shared", "copy"]
+
+
 class Limits(Value):
     """An agent's whole authority, computed once by the supervisor. No child gets more."""
 
@@ -146,3 +149,4 @@ class Limits(Value):
     unix_sockets: UnixSockets = UnixSockets()  # in addition to those that the sandbox shows anyway
     planning: bool = False  # plan mode: it only reads, until a person accepts its plan
     mcp: tuple[McpAccess, ...] = ()  # no other MCP server can be used
+    isolation: Isolation = "shared"  # "copy": what it writes goes to a layer of its own

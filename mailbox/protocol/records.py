@@ -28,6 +28,7 @@ from .gateway import RateLimits, ReservationReleased, ResponseBilled
 from .items import AnyItem, TokenUsage
 from .job_records import JobBegan, JobClosed, JobRowEnded
 from .limits import Budget, Limits
+from .merge_records import ChangeDiscarded, MergeBegan, MergeEnded
 from .ops import Mail, UserInputPart
 from .review import EnteredReviewMode, ExitedReviewMode
 from .settings import AgentSettings
@@ -371,6 +372,9 @@ AnyRecordBody = (
     | FilesChanged
     | TurnDiff
     | Undone
+    | MergeBegan
+    | MergeEnded
+    | ChangeDiscarded
     | GatewayEnded
     | FanOutPlanned
     | FanOutItemEnded

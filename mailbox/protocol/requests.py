@@ -6,6 +6,7 @@ from .approvals import ApprovalOutcome, ApprovalRequest, DecidedBy, ExtraPermiss
 from .base import Tagged, Value
 from .findings import Finding
 from .leases import LeaseGiven, QueuedForLease, TakeLease
+from .limits import Isolation
 from .mcp import (
     CallMcpTool,
     ListMcpResources,
@@ -77,6 +78,7 @@ class Spawn(Tagged):
     reasoning_effort: str | None = None
     deadline_s: float = 120.0
     claims: tuple[str, ...] = ()  # files and folders that the child is to write
+    isolation: Isolation | None = None  # None: as the role and the run say; they may say more
 
 
 class SendMail(Tagged):

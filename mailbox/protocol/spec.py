@@ -100,6 +100,24 @@ class EndedCall(Value):
     output: str = ""  # as shown, cut to 10,000 bytes
 
 
+class LiveFolder(Value):
+    """A folder of a copied project that is not in the base: its own overlay shows it as it is."""
+
+    name: str  # below the copy's path
+    upper: str
+    work: str
+
+
+class CopyMount(Value):
+    """An overlay that an agent's process mounts over a folder, so that it works in a copy."""
+
+    path: str  # canonical
+    base: str  # the lower layer; never changes
+    upper: str  # what the agent writes
+    work: str
+    live: tuple[LiveFolder, ...] = ()
+
+
 class AgentSpec(Tagged):
     """The start of an agent: new, or resumed from the journal (with `history`)."""
 
@@ -168,6 +186,8 @@ class AgentSpec(Tagged):
     hooks: tuple[Hook, ...] = ()  # in the order in which their results are combined
     # What its first turn tells SessionStart hooks; "" = they do not run in this process.
     session_source: Literal["", "startup", "resume"] = ""
+    copies: tuple[CopyMount, ...] = ()  # mounted before anything else is done
+    offers_copies: bool = False  # the model is told that children may work in copies
 
     @property
     def may_spawn(self) -> bool:

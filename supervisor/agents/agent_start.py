@@ -36,6 +36,7 @@ from swarm.mailbox.protocol.spec import (
 from swarm.mailbox.proxy_environment import without_proxy_variables
 
 from ..approvals.saved_rules import rules_for, send_rules
+from ..isolation.project_copies import OUTSIDE_SANDBOX
 from ..journal.journal_reader import read_records
 from ..journal.replay import AgentMemory, fold_agent
 from ..network.network_policy import ticket_for
@@ -78,6 +79,7 @@ async def start_agent(
     plan, identity, process = agent.plan, agent.identity, agent.process
     async with AsyncExitStack() as stack:
         slot = None if plan.slotless else await _wait_for_slot(stack, running, plan, wait)
+        copies = await running.copies.prepare(plan, is_first=not agent.has_started)
         started = trio.current_time()
         running.mailbox.admit(identity, epoch=agent.epoch)
         child = None
@@ -86,6 +88,7 @@ async def start_agent(
                 with trio.fail_after(HELLO_TIMEOUT_S):
                     process.know_gateway(gateway.endpoint)
                     spec = build_agent_spec(running, agent, memory, gateway)
+                    spec = msgspec.structs.replace(spec, copies=copies) if copies else spec
                     title = f"{plan.path} [{plan.role.name}]"
                     child = await running.processes.start(spec, title=title)
                     process.note_child(child)
@@ -226,8 +229,8 @@ def build_agent_spec(
         resources=request.resources,
         leases=LeaseRules() if plan.slotless else running.leases.rules_for_agents(),
         run_began_s=running.began_s,
-        sandbox_required=request.sandbox_required,
-        allow_commit=request.allow_commit and not plan.slotless,
+        sandbox_required=request.sandbox_required or _sandbox_required(plan),
+        allow_commit=request.allow_commit and not plan.slotless and not _is_in_copy(plan),
         prewarmed_sandbox=request.prewarmed_sandbox,
         model=plan.model,
         effort=plan.effort,
@@ -263,7 +266,8 @@ def build_agent_spec(
         context=with_overrides(
             context_rules_for(request.context, of_project=not plan.slotless), plan.role.context
         ),
-        can_spawn=request.max_agents > 1,
+        can_spawn=request.max_agents > 1 and not _is_in_copy(plan),
+        offers_copies=request.offers_copies,
         max_agents=request.max_agents,
         roles=request.roles.cards,
         children=tuple(ChildCard(path=path, nickname=name) for path, name in children.items()),
@@ -277,6 +281,14 @@ def build_agent_spec(
         verbosity=plan.verbosity,
         paused=running.agents.is_paused(agent),
     )
+
+
+def _is_in_copy(plan: AgentPlan) -> bool:
+    return plan.limits.isolation == "copy"
+
+
+def _sandbox_required(plan: AgentPlan) -> str:
+    return OUTSIDE_SANDBOX if _is_in_copy(plan) else ""
 
 
 def _session_source(running: RunContext, agent: Agent) -> Literal["", "startup", "resume"]:

@@ -19,12 +19,13 @@ from swarm.mailbox.ids import AgentPath, child_path
 from swarm.mailbox.model_reference import ModelReference
 from swarm.mailbox.protocol.events import TurnCompleted
 from swarm.mailbox.protocol.items import AnyItem, Compaction, Message, text_of
+from swarm.mailbox.protocol.limits import DangerFullAccess, Isolation, Limits
 from swarm.mailbox.protocol.records import ContextRecorded, ItemRecorded, MailPosted, Record
 from swarm.mailbox.protocol.requests import AnyReply, RequestRefused, Spawn
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.settings import EFFORTS
 from swarm.mailbox.protocol.spec import RoleBrief
-from swarm.roles.narrow import narrow_limits
+from swarm.roles.narrow import narrow_isolation, narrow_limits
 from swarm.roles.role import Role
 from swarm.roles.role_loader import Roles, find_role
 
@@ -33,6 +34,7 @@ from .claims import claimed_paths, task_key
 from .run_providers import RunProviders
 
 GUARDIAN = "guardian"
+IN_COPY = "You work in a copy of the project and start no agents. Solve the task yourself."
 NO_SPAWNS = "Your role starts no agents. Solve the task yourself."
 DEPTH_REACHED = "Agent depth limit reached. Solve the task yourself."
 FORK_RULE = "fork_turns must be `none`, `all`, or a positive integer string"
@@ -55,6 +57,8 @@ def check_spawn_request(
         raise AgentRequestError(
             f"every agent of this run has the model `{pinned_model}`: leave it out"
         )
+    if asker.limits.isolation == "copy":
+        raise AgentRequestError(IN_COPY)
     if asker.depth + 1 > asker.limits.max_depth:
         raise AgentRequestError(DEPTH_REACHED)
     if request.reasoning_effort is not None and request.reasoning_effort not in EFFORTS:
@@ -113,10 +117,12 @@ def plan_child(
     *,
     agent_id: str,
     model: ModelReference | None = None,
+    isolation: Isolation = "shared",
 ) -> AgentPlan:
     """The child's plan, still without a nickname.
 
     `model`: its provider and model; None: the parent's, unless role or request name another model.
+    `isolation`: what the run says of its agents; role and request can only ask for a copy, too.
 
     What the role sets wins over what the request asks for, and that wins over what is inherited.
     Raises AgentRequestError for an invalid name or claim.
@@ -134,11 +140,13 @@ def plan_child(
     if effort is None and model == parent:
         effort = asker.effort
     keeps_list = role.fallback is None
+    limits = narrow_limits(asker.limits, role)
+    wanted = (isolation, role.isolation, request.isolation)
     return AgentPlan(
         path=path,
         agent_id=agent_id,
         role=child_brief(asker.role, role),
-        limits=narrow_limits(asker.limits, role),
+        limits=_with_isolation(limits, wanted),
         cwd=asker.cwd,
         parent=asker.path,
         depth=asker.depth + 1,
@@ -153,6 +161,17 @@ def plan_child(
         claims=claims,
         task_key=task_key(request.message),
     )
+
+
+def _with_isolation(limits: Limits, wanted: tuple[Isolation | None, ...]) -> Limits:
+    """Raises AgentRequestError for a copy without a sandbox."""
+    isolation = narrow_isolation(*wanted, sandbox=limits.sandbox)
+    if isolation == "copy" and isinstance(limits.sandbox, DangerFullAccess):
+        raise AgentRequestError(
+            "without a sandbox nothing holds an agent to a copy of the project; start it shared, "
+            "or with a role that has a sandbox"
+        )
+    return msgspec.structs.replace(limits, isolation=isolation)
 
 
 def child_brief(parent: RoleBrief, role: Role) -> RoleBrief:

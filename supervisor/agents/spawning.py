@@ -136,7 +136,14 @@ class AgentSpawner:
             model = child_model(self.providers, parent, role, request.model)
         except UsageError as error:
             raise AgentRequestError(str(error)) from error
-        return plan_child(asker, request, role, agent_id=self._run.entropy.new_id(), model=model)
+        return plan_child(
+            asker,
+            request,
+            role,
+            agent_id=self._run.entropy.new_id(),
+            model=model,
+            isolation=self._run.request.isolation,
+        )
 
     def _with_nickname(self, plan: AgentPlan, role: Role) -> AgentPlan:
         nickname = self._nicknames.take(role.nickname_candidates or DEFAULT_NICKNAMES)

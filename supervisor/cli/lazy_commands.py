@@ -61,6 +61,8 @@ LAZY_COMMANDS: dict[str, LazyCommand] = {
     "interrupt": LazyCommand("steer_commands", "Stop the running turn of one agent, or of all."),
     "compact": LazyCommand("steer_commands", "Shorten the history of an agent of a live run."),
     "undo": LazyCommand("undo_commands", "Put files back as they were before an agent's turns."),
+    "merge": LazyCommand("merge_commands", "Merge what agents changed in their copies."),
+    "branch": LazyCommand("merge_commands", "Make a git branch of an agent's change."),
     "diff": LazyCommand("undo_commands", "Show what a run's agents changed in files."),
     "set": LazyCommand(
         "steer_commands",
@@ -145,7 +147,7 @@ COMMAND_GROUPS: dict[str, tuple[str, ...]] = {  # of the short help
         "send", "approvals", "approve", "deny", "interrupt", "pause", "continue", "set", "accept",
         "compact", "rollback", "end", "kill",
     ),
-    "review": ("diff", "undo", "review"),
+    "review": ("diff", "merge", "branch", "undo", "review"),
     "configure": (
         "config", "models", "roles", "skills", "mcp", "hooks", "plugin", "trust", "features",
     ),

@@ -50,6 +50,7 @@ class RunOptions(Value):
     accept_truncated: bool = False
     require_sandbox: str | None = None
     ephemeral: bool = False
+    isolate: bool = False
     plan: bool = False
     keep_open: bool = False
     idle_timeout: str | None = None

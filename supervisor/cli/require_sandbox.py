@@ -1,5 +1,6 @@
 """`--require-sandbox`: fail instead of running with fewer guarantees than the person required."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -7,6 +8,8 @@ from collections.abc import Sequence
 import msgspec
 
 from swarm.mailbox.errors import SwarmError
+
+from ..runs.paths import find_user_paths
 
 _PROBE_LIMIT_S = 20.0
 
@@ -35,11 +38,16 @@ class ProbeReport(msgspec.Struct):
     guarantees: list[str] = []
     findings: list[ProbeFinding] = []
     locks_roles: bool = False
+    copies: str | None = "this machine was not asked"  # why there are none; None: they work
 
 
 def probe_sandbox() -> ProbeReport:
     """Test the sandbox of this machine in a separate process. Raises SandboxProbeFailed."""
+    runs = find_user_paths(dict(os.environ)).runs
+    folder = next(one for one in (runs, *runs.parents) if one.is_dir())
     argv = [sys.executable, "-P", "-m", "swarm.worker.sandbox.sandbox_report"]
+    if os.access(folder, os.W_OK | os.X_OK):
+        argv.append(str(folder))  # file systems differ in what an overlay can lie on
     try:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_LIMIT_S
@@ -47,6 +55,16 @@ def probe_sandbox() -> ProbeReport:
         return msgspec.json.decode(done.stdout, type=ProbeReport)
     except (OSError, subprocess.TimeoutExpired, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SandboxProbeFailed(f"cannot be tried: {error}") from error
+
+
+def check_copies() -> None:
+    """Raises SandboxMissing if no agent can work in a copy of the project here."""
+    try:
+        why = probe_sandbox().copies
+    except SandboxProbeFailed as error:
+        raise SandboxMissing(f"copies of the project {error}") from error
+    if why is not None:
+        raise SandboxMissing(f"no agent can work in a copy of the project here: {why}")
 
 
 def check_required_sandbox(required: Sequence[str]) -> None:

@@ -26,6 +26,7 @@ from swarm.mailbox.protocol.events import (
 from swarm.mailbox.protocol.findings import FindingPublished
 from swarm.mailbox.protocol.gateway import RateLimits, ReservationReleased, ResponseBilled
 from swarm.mailbox.protocol.job_records import JobBegan, JobClosed, JobRowEnded
+from swarm.mailbox.protocol.merge_records import ChangeDiscarded, MergeBegan, MergeEnded
 from swarm.mailbox.protocol.records import (
     AgentEnded,
     AgentSpawned,
@@ -143,6 +144,8 @@ def describe_body(body: AnyRecordBody) -> str:  # noqa: C901 - one case for each
             return clean_line(describe_turn_diff(body))
         case SnapshotTaken() | SnapshotSettled() | Undone() | WatchBegan() | FilesChanged():
             return clean_line(_file_history_text(body))
+        case MergeBegan() | MergeEnded() | ChangeDiscarded():
+            return clean_line(_merge_text(body))
         case InputPosted(source=source):
             return clean_line(f"{source}: {describe_task(body)}")
         case MailPosted(mail=mail):
@@ -276,6 +279,19 @@ def _file_history_text(
             left = f", left alone: {', '.join(body.left[:8])}" if body.left else ""
             kept = f", what was there is in {body.kept_as}" if body.kept_as else ""
             return f"{body.snapshot_id} {body.restored} put back{left}{kept}"
+
+
+def _merge_text(body: MergeBegan | MergeEnded | ChangeDiscarded) -> str:
+    match body:
+        case MergeBegan(changes=changes):
+            names = ", ".join(one.agent for one in changes[:8])
+            return f"{body.merge_id} merges {names}: {sum(one.files for one in changes)} files"
+        case MergeEnded():
+            left = f", left alone: {', '.join(body.left[:8])}" if body.left else ""
+            done = "done" if body.applied else f"nothing of it is done: {body.reason}"
+            return f"{body.merge_id} {done}{left}"
+        case ChangeDiscarded():
+            return f"the change of {body.agent_id} was given up"
 
 
 def _lifecycle_text(body: AgentSpawned | ProcessEnded | AgentEnded) -> str:

@@ -23,6 +23,7 @@ from swarm.mailbox.protocol.records import PauseSet, SettingsChanged
 
 from ..agents.agent_record import Agent
 from ..agents.child_plan import AgentRequestError, check_model
+from ..isolation.project_copies import OUTSIDE_SANDBOX
 from ..run_context import RunContext
 from ..run_limits import run_limits
 from ..team.team_service import TeamService
@@ -84,6 +85,8 @@ class SettingsRequests:
         """The most that a person may give to this agent."""
         request = self._run.request
         required = request.sandbox_required
+        if not required and agent.plan.limits.isolation == "copy":
+            required = OUTSIDE_SANDBOX
         if not required and "fs" in request.require_sandbox:
             required = "the run was started with --require-sandbox fs"
         parent = self._run.agents.find(agent.plan.parent) if agent.plan.parent else None

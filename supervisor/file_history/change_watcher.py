@@ -99,8 +99,11 @@ class ChangeWatcher:
         """A call that may change files is about to run. Replies within about SCAN_WAIT_S."""
         if len(request.paths) > MAX_PATHS:
             return RequestRefused(message=f"more than {MAX_PATHS} paths at once")
-        self._was_asked = True
         plan = agent.plan
+        if plan.limits.isolation == "copy":
+            return FilesWatched()  # it changes its own layer, and nothing here
+        self._was_asked = True
+        self._run.copies.note_call()
         is_new = self.tree.add_roots(roots_of(plan.limits.sandbox, plan.cwd, plan.add_dirs))
         if is_new or self._turns.get(agent.path) != request.turn_id:
             await self.request_scan()
@@ -161,6 +164,7 @@ class ChangeWatcher:
 
     def _close(self, call_id: str) -> None:
         found = self._open.pop(call_id)
+        self._run.copies.note_call()
         found.window.ended_ns = time.time_ns()  # not the coarse clock: file times may be finer
         self._ended_windows.append(found.window)
         if found.exact:

@@ -80,6 +80,22 @@ class ContentStore:
             found.append(entry or FileEntry(path=_printable(real), kind="file", sha256=UNKNOWN))
         return tuple(found)
 
+    def copy_entry(self, source: str, *, path: str, most_bytes: int) -> FileEntry | None:
+        """The entry of `source`, with a copy of its contents, as if it stood at `path`.
+
+        None if it cannot be copied: too large, closed to us, or neither file, folder nor link.
+        """
+        entry = self._store_file(source, most_bytes)
+        return None if entry is None else msgspec.structs.replace(entry, path=path)
+
+    def add_bytes(self, data: bytes) -> str:
+        """Store contents; returns their address."""
+        return self._write(data)
+
+    def read_bytes(self, sha256: str) -> bytes:
+        """All of stored contents. Raises OSError."""
+        return self._path(sha256).read_bytes()
+
     def store_bytes(self, sha256: str, data: bytes) -> int:
         """Store contents whose address is known; returns how many bytes were new to the store."""
         if self._path(sha256).exists():

@@ -31,18 +31,20 @@ class FileHistory:
         self._run, self._nursery = running, nursery
         self.store = ContentStore(running.paths.file_copies)
         self._open: dict[str, tuple[str, str, Agent]] = {}  # call id → snapshot, manifest
-        self._lock = trio.Lock()
-        self.change_watcher = ChangeWatcher(running, self.store, self._lock)
+        self.lock = trio.Lock()  # held while files are compared, or written by the run itself
+        self.change_watcher = ChangeWatcher(running, self.store, self.lock)
         nursery.start_soon(self.change_watcher.run)
 
     async def take_snapshot(self, agent: Agent, request: KeepFiles) -> FilesKept | RequestRefused:
         """Copy the files that the request names. The reply names those that could not be copied."""
         if len(request.paths) > MAX_PATHS:
             return RequestRefused(message=f"more than {MAX_PATHS} paths at once")
+        if agent.plan.limits.isolation == "copy":
+            return FilesKept()  # the project keeps what the agent destroys in its copy
         paths = [path for path in request.paths if self._may_copy(path)]
         await self.change_watcher.request_scan()  # attributes earlier changes first
         try:
-            async with self._lock:
+            async with self.lock:
                 taken = await trio.to_thread.run_sync(self.store.take_snapshot, paths)
         except OSError as error:
             return RequestRefused(message=f"no copy could be made: {error.strerror}")
@@ -108,7 +110,7 @@ class FileHistory:
         await self.change_watcher.request_scan()
         await self._run.journal.flush()
         try:
-            async with self._lock:
+            async with self.lock:
                 report = await trio.to_thread.run_sync(work)
         except (OSError, ValueError) as error:
             return Refused(message=f"the run's store cannot be read: {error}")

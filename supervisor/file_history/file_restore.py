@@ -72,7 +72,7 @@ def plan_changes(
     if force:
         restore += _folders_in_the_way(restore)
     return UndoPlan(
-        restore=_in_order(restore),
+        restore=in_order(restore),
         left=tuple(left),
         shared=tuple(shared),
         lost=tuple(lost),
@@ -108,7 +108,7 @@ def _is_unchanged(now: FileEntry, after: FileEntry | None) -> bool:
     return now.is_same_as(after)
 
 
-def _in_order(entries: Iterable[FileEntry]) -> tuple[FileEntry, ...]:
+def in_order(entries: Iterable[FileEntry]) -> tuple[FileEntry, ...]:
     """Removals first, deepest first; then additions, folders before their contents."""
     there = sorted((one for one in entries if one.kind != "absent"), key=lambda one: one.path)
     gone = sorted((one for one in entries if one.kind == "absent"), key=lambda one: one.path)

@@ -147,6 +147,11 @@ class RunPaths(msgspec.Struct, frozen=True, kw_only=True):
         return self.folder / "kept"
 
     @property
+    def copies(self) -> Path:
+        """Copies of the project, and the layers of agents that work in one."""
+        return self.folder / "copies"
+
+    @property
     def mailbox_endpoint(self) -> str:
         return f"ipc://{self.sockets}/s"
 

@@ -31,6 +31,7 @@ from swarm.supervisor.console.run_state import RunState
 from swarm.supervisor.current_skills import CurrentSkills
 from swarm.supervisor.event_broadcast import EventBroadcast
 from swarm.supervisor.event_router import EventRouter
+from swarm.supervisor.isolation.project_copies import ProjectCopies
 from swarm.supervisor.journal.journal import open_journal
 from swarm.supervisor.journal.journal_reader import read_records
 from swarm.supervisor.leases.lease_ledger import LeaseLedger
@@ -130,6 +131,7 @@ async def supervisor_parts(
             grants=ApprovalGrants(),
             skills=CurrentSkills(RunRequest(cwd="/")),
             leases=LeaseLedger(tmp_path, LeaseSettings()),
+            copies=ProjectCopies(places),
         )
         on.running = running
         control = AgentManager(running, nursery, GatewayAddress())

@@ -42,6 +42,7 @@ from swarm.supervisor.control_server import ControlledParts
 from swarm.supervisor.current_skills import CurrentSkills
 from swarm.supervisor.event_broadcast import EventBroadcast
 from swarm.supervisor.event_router import EventRouter
+from swarm.supervisor.isolation.project_copies import ProjectCopies
 from swarm.supervisor.journal.journal import Journal, open_journal
 from swarm.supervisor.journal.journal_reader import read_records, run_records
 from swarm.supervisor.journal.replay import RunPast, fold_run
@@ -289,6 +290,7 @@ async def _set_up(
         grants=ApprovalGrants(),
         skills=CurrentSkills(run_request),
         leases=LeaseLedger(run_paths.folder, run_request.leases),
+        copies=ProjectCopies(run_paths),
     )
     team.service = await nursery.start(run_team_service, team.running, GatewayAddress())
     team.control = team.service.agents

@@ -12,6 +12,7 @@ closes. A cold process enters through `cold_entry.py`.
 import importlib
 import os
 import socket
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
@@ -90,6 +91,8 @@ def run_from_spec(spec_fd: int, keys_fd: int | None, lifeline_fd: int | None) ->
     match spec:
         case AgentSpec():
             _drop_proxy_variables(spec)
+            if spec.copies and not _enter_copies(spec):
+                return 1
             from ..exec.launcher_client import fork_launcher
 
             launcher = fork_launcher(lifeline_fd=lifeline_fd, spec_fd=spec_fd)  # before any lock
@@ -122,6 +125,19 @@ def run_from_spec(spec_fd: int, keys_fd: int | None, lifeline_fd: int | None) ->
             return run_proxy(spec, lifeline_fd)
 
 
+def _enter_copies(spec: AgentSpec) -> bool:
+    """Mount the agent's copy of the project; False: it cannot be had, and stderr says why."""
+    from ..isolation.copy_mounts import CopyUnavailable, enter_copies
+
+    try:
+        enter_copies(spec.copies)
+    except CopyUnavailable as error:
+        sys.stderr.write(f"{error}\n")
+        sys.stderr.flush()
+        return False
+    return True
+
+
 def _drop_proxy_variables(spec: AgentSpec) -> None:
     """Remove the proxy variables that the spec's environment omits from this process."""
     for name in set(proxy_variables(os.environ)) - set(spec.environment):
@@ -149,7 +165,8 @@ class ForkedChild(NamedTuple):
         """In a child that was forked for this order; returns the exit code."""
         spec_fd, stderr_fd, *rest = fds
         kept = {spec_fd, self.lifeline_fd, *rest}
-        if self.setup is not None and not (order.has_keys or order.is_service):
+        forks_early = not (order.has_keys or order.is_service or order.in_copy)
+        if self.setup is not None and forks_early:
             launcher = self.setup.fork_launcher(
                 lifeline_fd=self.lifeline_fd,
                 stderr_fd=stderr_fd,

@@ -274,7 +274,7 @@ class _ForkServer:
 
     def _use_preforked(self, order: StartProcess, fds: list[int]) -> int:
         """Return the pid of the preforked process that took this order; 0 if there is none."""
-        if order.has_keys or order.is_service:
+        if order.has_keys or order.is_service or order.in_copy:
             return 0
         spare, self._preforked = self._preforked, None
         self._wants_prefork = order.may_follow and self._child.setup is not None

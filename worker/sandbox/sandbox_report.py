@@ -1,15 +1,17 @@
 """What this machine's sandbox can do, as JSON for `swarm doctor`.
 
-Usage: python -P -m swarm.worker.sandbox.sandbox_report. Prints one object:
-{"stack", "guarantees", "findings": [{"name", "works", "detail", "fix"}…], "locks_roles"}; exit 0 if
-any works.
+Usage: python -P -m swarm.worker.sandbox.sandbox_report [FOLDER]. Prints one object:
+{"stack", "guarantees", "findings": [{"name", "works", "detail", "fix"}…], "locks_roles", "copies"};
+exit 0 if any works.
 """
 
 import sys
+from pathlib import Path
 
 import msgspec
 
 from ..exec.cgroup import find_parent_cgroup
+from ..isolation.copy_probe import find_copy_gap
 from .landlock import lock_gap
 from .sandbox_probe import SandboxFacts, SandboxFinding, probe_sandbox
 
@@ -21,10 +23,15 @@ class SandboxReport(msgspec.Struct, frozen=True, kw_only=True):
     guarantees: list[str]
     findings: list[dict[str, str | bool]]
     locks_roles: bool  # processes of read-only roles can confine themselves
+    copies: str | None  # why no agent can work in a copy of the project; None: it can
 
 
-def make_report(facts: SandboxFacts) -> SandboxReport:
-    """The findings in the order they were tried, and those that follow from them."""
+def make_report(facts: SandboxFacts, folder: Path | None = None) -> SandboxReport:
+    """The findings in the order they were tried, and those that follow from them.
+
+    `folder`: where copies of the project are tried; None: in the temporary folder.
+    """
+    copies = find_copy_gap(folder)
     return SandboxReport(
         stack=facts.stack,
         guarantees=sorted(facts.guarantees),
@@ -34,10 +41,22 @@ def make_report(facts: SandboxFacts) -> SandboxReport:
                 *facts.findings,
                 locks_finding(facts),
                 sockets_finding(facts),
+                copies_finding(copies),
                 limits_finding(),
             )
         ],
         locks_roles=not lock_gap(facts.landlock_abi),
+        copies=copies,
+    )
+
+
+def copies_finding(gap: str | None) -> SandboxFinding:
+    """Whether agents can work in copies of the project here."""
+    return SandboxFinding(
+        name="copies of the project",
+        works=gap is None,
+        detail="an overlay for each agent" if gap is None else gap,
+        fix="" if gap is None else "see `bwrap` and `user namespaces` above; Linux 5.11 or later",
     )
 
 
@@ -90,7 +109,8 @@ def limits_finding() -> SandboxFinding:
 
 
 def main() -> int:
-    report = make_report(probe_sandbox())
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    report = make_report(probe_sandbox(), folder)
     sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
     return 0 if report.stack != "none" else 1
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -39,6 +39,13 @@ class SpawnArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     model: Annotated[str | None, described("Default: yours.")] = None
     reasoning_effort: Annotated[str | None, described("Default: yours.")] = None
     claims: Annotated[tuple[str, ...] | None, described("Files that it owns.")] = None
+    isolation: Annotated[
+        Literal["shared", "copy"] | None,
+        described(
+            "`copy`: it writes into a copy of the project, whose changes are merged later; for "
+            "agents that may write the same files side by side."
+        ),
+    ] = None
     # of the older interface
     fork_context: Annotated[msgspec.Raw | msgspec.UnsetType, HIDDEN] = msgspec.UNSET
 
@@ -50,8 +57,11 @@ class SpawnAgentTool(TeamTool):
     arguments = SpawnArguments
 
     def parameters(self) -> bytes:
+        spec = self._team.spec
         return encode_schema(
-            self.arguments, notes={"agent_type": roles_text(self._team.spec.roles)}
+            self.arguments,
+            without=() if spec.offers_copies else ("isolation",),
+            notes={"agent_type": roles_text(spec.roles)},
         )
 
     async def prepare(self, call: AnyCall) -> Invocation:
@@ -90,6 +100,7 @@ def spawn_request(arguments: SpawnArguments) -> Spawn:
         reasoning_effort=_none_if_blank(arguments.reasoning_effort),
         deadline_s=SPAWN_DEADLINE_S,
         claims=arguments.claims or (),
+        isolation=arguments.isolation,
     )
 
 

@@ -58,6 +58,11 @@ from .trust_command import ask_project_trust, ask_task_trust
 @click.option(
     "--plan", is_flag=True, help="Only read and make a plan, until it is accepted: swarm accept."
 )
+@click.option(
+    "--isolate",
+    is_flag=True,
+    help="Agents that the root starts work in copies of the project: swarm merge.",
+)
 @keep_open_options
 @show_options
 @trust_once_option

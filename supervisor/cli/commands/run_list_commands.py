@@ -12,6 +12,7 @@ from swarm.mailbox.ids import short_id
 from swarm.roles.config.quantities import parse_duration
 
 from ...console.number_format import render_age, render_bytes, render_count, render_usd
+from ...isolation.held_work import describe_held_work
 from ...runs.paths import RunPaths, find_run, find_user_paths, paths_of_run
 from ...runs.run_list import RunFilter, RunSummary, choose_runs_to_prune, list_runs, remove_run
 from ...runs.run_metadata import check_run_name, read_label, read_metadata, write_label
@@ -82,8 +83,11 @@ def _describe_task(run: RunSummary) -> str:
 
 @click.command("rm", cls=ColorCommand)
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-def rm(runs: tuple[str, ...]) -> None:
+@click.option("--force", is_flag=True, help="Also with unmerged work of agents.")
+def rm(runs: tuple[str, ...], *, force: bool) -> None:
     """Delete runs that have ended.
+
+    A run with work of agents in copies that is not merged is left, and the command fails.
 
     \b
     Example:
@@ -91,6 +95,8 @@ def rm(runs: tuple[str, ...]) -> None:
     """
     places = find_user_paths(dict(os.environ))
     for run_id in [find_run(places, wanted, broken=True) for wanted in runs]:
+        if not force and (held := describe_held_work(paths_of_run(places, run_id))):
+            raise UsageError(f"{held}; --force deletes it all the same")
         remove_run(places, run_id)
         click.echo(f"deleted {short_id(run_id)}")
 
@@ -99,8 +105,11 @@ def rm(runs: tuple[str, ...]) -> None:
 @click.option("--older", metavar="SPAN", help="Only runs that ended longer ago, e.g. 30d.")
 @click.option("--keep", type=click.IntRange(min=0), default=20, show_default=True, metavar="N")
 @click.option("--dry-run", is_flag=True, help="Say what would go; delete nothing.")
-def prune(older: str | None, keep: int, dry_run: bool) -> None:
+@click.option("--force", is_flag=True, help="Also with unmerged work of agents.")
+def prune(older: str | None, keep: int, dry_run: bool, *, force: bool) -> None:
     """Delete old runs and keep the newest.
+
+    A run with work of agents in copies that is not merged is left and named.
 
     \b
     Example:
@@ -111,6 +120,9 @@ def prune(older: str | None, keep: int, dry_run: bool) -> None:
     chosen = choose_runs_to_prune(list_runs(places), older_s=older_s, keep=keep)
     freed = 0
     for run in chosen:
+        if not force and (held := describe_held_work(paths_of_run(places, run.run_id))):
+            click.echo(f"swarm: {held}; --force deletes it all the same", err=True)
+            continue
         if not dry_run:
             try:
                 remove_run(places, run.run_id)

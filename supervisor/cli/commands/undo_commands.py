@@ -13,7 +13,7 @@ from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.ids import ROOT_PATH, short_id
 from swarm.mailbox.protocol.control import UndoFiles
 
-from ...console.safe_text import clean_block
+from ...console.safe_text import clean_block, clean_line
 from ...file_history.content_store import ContentStore
 from ...file_history.file_undo import (
     SnapshotRecord,
@@ -25,8 +25,11 @@ from ...file_history.file_undo import (
 from ...file_history.net_changes import NetChange, compose_changes, others_of
 from ...file_history.snapshots import FileSnapshot, FilesPast, choose_snapshots
 from ...file_history.unified_diff import count_diff, diff_lines
+from ...isolation.layer_change import LayerChange
+from ...isolation.merge_history import fold_merges
+from ...isolation.merge_service import CopiedWork
 from ...journal.journal import open_journal
-from ...journal.journal_reader import read_records
+from ...journal.journal_reader import read_records, run_records
 from ...journal.turns import find_turn, list_turns
 from ...runs.paths import RunPaths
 from ...runs.run_metadata import is_run_alive, lock_run, read_metadata
@@ -51,6 +54,7 @@ _NOTHING = "there is nothing to undo; `swarm undo RUN --list` shows what there i
 @click.argument("agent", required=False)
 @click.option("--turn", default="", metavar="TURN", help=_TURN_HELP)
 @click.option("--snapshot", "snapshot_id", default="", help="This one only (see --list).")
+@click.option("--merge", "merge_wanted", default="", metavar="N", help="This merge only.")
 @click.option("--list", "only_list", is_flag=True, help="Show what can be undone.")
 @click.option("--force", is_flag=True, help="Also over files that others changed since.")
 @click.option("--json", "as_json", is_flag=True, help="With --list: one JSON object a line.")
@@ -62,6 +66,7 @@ def undo(
     *,
     turn: str,
     snapshot_id: str,
+    merge_wanted: str,
     only_list: bool,
     force: bool,
     as_json: bool,
@@ -83,6 +88,8 @@ def undo(
     here = choose_run(wanted)
     read_metadata(here)
     path, turns = _resolve_selection(here, agent, turn)
+    if merge_wanted:
+        turns = (_find_merge(here, merge_wanted),)
     if only_list:
         _list(load_file_history(here), path, turns, as_json=as_json)
         return
@@ -112,8 +119,9 @@ def undo(
 def diff(run: str | None, agent: str | None, *, turn: str, stat: bool, all_projects: bool) -> None:
     """Show what a run's agents changed in files.
 
-    Without AGENT: what all of them changed together. It shows what was recorded, not what is on
-    the disk now; what was undone is left out.
+    Without AGENT: what all of them changed together in the project. For an AGENT that works in a
+    copy: its whole change, compared with the project as it was when the agent began. It shows what
+    was recorded, not what is on the disk now; what was undone is left out.
 
     \b
     Example:
@@ -126,17 +134,32 @@ def diff(run: str | None, agent: str | None, *, turn: str, stat: bool, all_proje
     path, turns = _resolve_selection(here, agent, turn)
     past = load_file_history(here)
     store = ContentStore(here.file_copies)
+    if path and not turns and (change := _change_in_copy(here, path)) is not None:
+        _show(change.edits, store, change.cwd, stat=stat)
+        for unknown in change.unreadable:
+            click.echo(f"swarm: cannot be read: {clean_line(unknown)}", err=True)
+        return
     chosen = choose_snapshots(past.snapshots, agent=path, turns=turns)
     try:
         edits = compose_changes(recorded_changes(chosen, store))
     except (OSError, ValueError) as error:
         raise SwarmError(f"the run's store cannot be read: {error}") from error
     agents = {one.agent for one in chosen}
-    lines = _stat(edits, store, about.cwd) if stat else _diff(edits, store, about.cwd)
-    for line in lines:
-        click.echo(line if not sys.stdout.isatty() else clean_block(line).rstrip("\n"))
+    _show(edits, store, about.cwd, stat=stat)
     for text in _warnings(past, edits, agents):
         click.echo(f"swarm: {text}", err=True)
+
+
+def _change_in_copy(here: RunPaths, path: str) -> LayerChange | None:
+    """The whole change of an agent that works in a copy; None: it shares the project."""
+    work = CopiedWork(here)
+    copy = next((one for one in work.agents() if one.path == path), None)
+    return None if copy is None else work.change_of(copy.agent_id)
+
+
+def _show(edits: Sequence[NetChange], store: ContentStore, cwd: str, *, stat: bool) -> None:
+    for line in _stat(edits, store, cwd) if stat else _diff(edits, store, cwd):
+        click.echo(line if not sys.stdout.isatty() else clean_block(line).rstrip("\n"))
 
 
 def _diff(edits: Sequence[NetChange], store: ContentStore, cwd: str) -> Iterator[str]:
@@ -176,6 +199,14 @@ def _resolve_selection(here: RunPaths, agent: str | None, turn: str) -> tuple[st
         return path, ()
     found = find_turn(list_turns(read_records(here, file=agent_id)), turn)
     return path, (found.turn_id,)
+
+
+def _find_merge(here: RunPaths, wanted: str) -> str:
+    """The id of a merge, by which its changes are recorded as those of one turn."""
+    found = fold_merges(run_records(here)).find(wanted)
+    if found is None:
+        raise UsageError(f"run {short_id(here.folder.name)} has no merge {wanted}")
+    return found.began.merge_id
 
 
 def _list(past: FilesPast, agent: str, turns: tuple[str, ...], *, as_json: bool) -> None:

@@ -53,6 +53,7 @@ from ..options import RunOptions
 from .command_settings import find_run_commands
 from .config_layers import writable_config_warning
 from .hook_settings import find_run_hooks
+from .isolation_choice import with_isolation
 from .mcp_settings import build_mcp, check_role_servers
 from .provider_specs import build_providers, check_provider_exists
 from .provider_use import plan_provider_use
@@ -216,6 +217,7 @@ def build_request(
     )
     if settings.task.front.fan_out is not None:
         request = _with_fan_out(request, settings, run_lines)
+    request = with_isolation(request, settings, isolate=options.isolate)
     switched = resolve_features(
         config.features,
         pins=required.features,

@@ -147,6 +147,8 @@ def permissions_text(
     if limits.unix_sockets.allow and not isinstance(limits.sandbox, DangerFullAccess):
         sockets = ", ".join(f"`{path}`" for path in limits.unix_sockets.allow)
         parts.append(f"Unix sockets of other programs that commands may connect to: {sockets}.")
+    if limits.isolation == "copy":
+        parts.append(_TEXTS["in_copy"])
     if limits.planning:
         parts.append(_TEXTS["plan_mode"])
     body = "\n".join(parts)

@@ -1,0 +1,37 @@
+"""Journal records of merges: agents' changes that go into the project, or are given up."""
+
+from .base import Tagged, Value
+
+
+class MergedChange(Value):
+    """What a merge does for one agent's change. `before` and `after` are manifests."""
+
+    agent: str
+    agent_id: str
+    fingerprint: str  # of the whole change; a later one is another change
+    files: int = 0
+    before: str = ""  # "": there is nothing to do for it
+    after: str = ""
+
+
+class MergeBegan(Tagged):
+    """A merge of agents' changes into the project is about to write: all contents are stored."""
+
+    merge_id: str
+    changes: tuple[MergedChange, ...]
+
+
+class MergeEnded(Tagged):
+    """The merge is done, or nothing of it is. `left`: paths that somebody changed meanwhile."""
+
+    merge_id: str
+    applied: bool
+    left: tuple[str, ...] = ()
+    reason: str = ""  # why nothing of it is done
+
+
+class ChangeDiscarded(Tagged):
+    """A person gave up an agent's change as it was then."""
+
+    agent_id: str
+    fingerprint: str

@@ -1,0 +1,1 @@
+"""Agents in copies of the project: snapshots, layers, changes as values, and merges."""

@@ -1,0 +1,136 @@
+"""The folder of a run's copies: bases, and for each agent in a copy its layers and a description.
+
+    copies/bases/N/survey-I, tree-I      one tree for each root (I); never changed
+    copies/agents/ID/copy                which base and which roots: `AgentCopy`
+    copies/agents/ID/I/upper, work, live-J/upper, live-J/work
+
+What is in an upper layer was written by confined code. Everything else here is ours, and no command
+sees any of it. Blocks.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.spec import CopyMount, LiveFolder
+from swarm.mailbox.safe_open import read_user_file
+from swarm.roles.config.atomic_replace import replace_file
+
+from .tree_survey import Survey
+
+_MAX_SURVEY_BYTES = 256 << 20
+_MAX_COPY_BYTES = 1 << 20
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class CopiedRoot(Value):
+    """One folder that an agent has a copy of."""
+
+    path: str  # canonical
+    mode: int
+    live: tuple[tuple[str, int], ...] = ()  # folders that are shown as they are, and their modes
+
+
+class AgentCopy(Value):
+    """What an agent's copy is made of. Written before its first process starts."""
+
+    agent_id: str
+    path: str  # the agent's
+    base: int
+    roots: tuple[CopiedRoot, ...]
+    cwd: str
+
+
+class CopyFolder:
+    """`folder`: `copies` in the run's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def tree(self, base: int, root: int) -> Path:
+        return self._folder / "bases" / str(base) / f"tree-{root}"
+
+    def upper(self, agent_id: str, root: int) -> Path:
+        return self._agent(agent_id) / str(root) / "upper"
+
+    def agents(self) -> Iterator[AgentCopy]:
+        """All agents that have or had a copy, oldest first. Raises OSError, ValueError."""
+        try:
+            names = sorted(entry.name for entry in os.scandir(self._folder / "agents"))
+        except FileNotFoundError:
+            return
+        for name in names:
+            if (found := self.find(name)) is not None:
+                yield found
+
+    def find(self, agent_id: str) -> AgentCopy | None:
+        """The agent's copy. Raises OSError, ValueError if its description cannot be read."""
+        try:
+            data = read_user_file(self._agent(agent_id) / "copy", most_bytes=_MAX_COPY_BYTES)
+        except FileNotFoundError:
+            return None
+        return msgspec.msgpack.decode(data, type=AgentCopy)
+
+    def newest_base(self) -> int:
+        """0 if there is none."""
+        try:
+            names = [entry.name for entry in os.scandir(self._folder / "bases")]
+        except FileNotFoundError:
+            return 0
+        return max((int(name) for name in names if name.isdigit()), default=0)
+
+    def read_survey(self, base: int, root: int) -> Survey:
+        """Raises OSError, ValueError."""
+        data = read_user_file(self._survey(base, root), most_bytes=_MAX_SURVEY_BYTES)
+        return msgspec.msgpack.decode(data, type=Survey)
+
+    def write_survey(self, base: int, root: int, survey: Survey) -> None:
+        """Written last: a base without all its surveys was not finished."""
+        replace_file(self._survey(base, root), _encode(survey))
+
+    def make_base_folder(self, base: int) -> None:
+        (self._folder / "bases" / str(base)).mkdir(mode=0o700, parents=True)
+
+    def add_agent(self, copy: AgentCopy) -> None:
+        """Make the layers, then the description. Raises OSError."""
+        folder = self._agent(copy.agent_id)
+        for mount, root in zip(self.mounts(copy), copy.roots, strict=True):
+            modes = [root.mode, *(mode for _, mode in root.live)]
+            layers = [(mount.upper, mount.work), *((one.upper, one.work) for one in mount.live)]
+            for mode, (upper, work) in zip(modes, layers, strict=True):
+                Path(work).mkdir(mode=0o700, parents=True, exist_ok=True)
+                Path(upper).mkdir(mode=0o700, exist_ok=True)
+                Path(upper).chmod(mode & 0o777)
+        replace_file(folder / "copy", _encode(copy))
+
+    def mounts(self, copy: AgentCopy) -> tuple[CopyMount, ...]:
+        """What the agent's process mounts."""
+        found: list[CopyMount] = []
+        for index, root in enumerate(copy.roots):
+            own = self._agent(copy.agent_id) / str(index)
+            found.append(
+                CopyMount(
+                    path=root.path,
+                    base=str(self.tree(copy.base, index)),
+                    upper=str(own / "upper"),
+                    work=str(own / "work"),
+                    live=tuple(
+                        LiveFolder(
+                            name=name,
+                            upper=str(own / f"live-{number}" / "upper"),
+                            work=str(own / f"live-{number}" / "work"),
+                        )
+                        for number, (name, _) in enumerate(root.live)
+                    ),
+                )
+            )
+        return tuple(found)
+
+    def _agent(self, agent_id: str) -> Path:
+        return self._folder / "agents" / agent_id
+
+    def _survey(self, base: int, root: int) -> Path:
+        return self._folder / "bases" / str(base) / f"survey-{root}"

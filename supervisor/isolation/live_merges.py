@@ -1,0 +1,125 @@
+"""Merges of a live run: by a person's request, and what is left of earlier parts of the run.
+
+Only agents whose work has ended are merged: the layer of one that works may be half written.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import trio
+
+from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.ids import short_id
+from swarm.mailbox.protocol.control import Done, MergeChanges, Refused
+from swarm.mailbox.protocol.events import Warned
+from swarm.mailbox.protocol.merge_records import ChangeDiscarded, MergeBegan, MergeEnded
+from swarm.mailbox.protocol.records import FilesChanged
+
+from ..file_history.file_history import FileHistory
+from ..run_context import RunContext
+from .merge_service import CopiedWork, MergeReport
+from .merge_summary import count_change, describe_report
+
+_MAX_NAMED = 8
+
+
+async def merge_in_live_run(
+    running: RunContext, history: FileHistory, request: MergeChanges
+) -> Done | Refused:
+    """Carry out a person's `swarm merge`, or give changes up."""
+    work = CopiedWork(running.paths)
+    busy = [one.path for one in work.agents() if _is_working(running, one.path)]
+    if named := sorted(set(busy) & set(request.agents)):
+        return Refused(message=f"{', '.join(named)} still works; wait for it, or interrupt it")
+    chosen = request.agents or tuple(one.path for one in work.agents() if one.path not in busy)
+    if not chosen:
+        return Done(message="there is nothing to merge" + _still_working(busy))
+
+    def act() -> tuple[str, ...]:
+        write = partial(_write, running)
+        if request.discard:
+            given_up = work.discard(chosen, write)
+            return tuple(f"given up: {change.agent}" for change in given_up)
+        report = work.merge(chosen, write)
+        history.change_watcher.tree.refresh(_touched(report))
+        return tuple(describe_report(report, short_id(running.run_id)))
+
+    try:
+        lines = await _with_files(running, history, act)
+    except SwarmError as error:
+        return Refused(message=str(error))
+    return Done(message="\n".join(lines) + _still_working(busy))
+
+
+async def finish_cut_off_merges(running: RunContext, history: FileHistory) -> None:
+    """Carry out merges that the end of an earlier part of the run cut off."""
+    if not running.paths.copies.is_dir():
+        return
+
+    def act() -> tuple[str, ...]:
+        found = CopiedWork(running.paths).finish_cut_off(partial(_write, running))
+        return tuple(one.merge_id for one in found)
+
+    try:
+        finished = await _with_files(running, history, act)
+    except SwarmError as error:
+        running.note(Warned(message=str(error)))
+        return
+    for name in finished:
+        running.note(Warned(message=f"the merge {name} was cut off before; it is done now"))
+
+
+async def note_unmerged(running: RunContext) -> None:
+    """At the run's end: say what is not in the project, and how to bring it there."""
+    if not running.paths.copies.is_dir():
+        return
+
+    def look() -> str:
+        work = CopiedWork(running.paths)
+        found = work.unmerged()
+        words = [f"{one.agent} {count_change(one, work.store)}" for one in found[:_MAX_NAMED]]
+        more = [f"{len(found) - _MAX_NAMED} more"] if len(found) > _MAX_NAMED else []
+        return ", ".join((*words, *more))
+
+    await running.journal.flush()
+    try:
+        text = await trio.to_thread.run_sync(look)
+    except SwarmError as error:
+        running.note(Warned(message=f"what agents changed in their copies is not known: {error}"))
+        return
+    if text:
+        run = short_id(running.run_id)
+        how = f"`swarm merge {run} --check` shows what fits, `swarm merge {run}` merges it"
+        running.note(Warned(message=f"not merged yet: {text}; {how}"))
+
+
+async def _with_files(
+    running: RunContext, history: FileHistory, act: Callable[[], tuple[str, ...]]
+) -> tuple[str, ...]:
+    """Do the work in a thread while no scan runs; what agents changed before is known by then."""
+    await history.change_watcher.request_scan()
+    await running.journal.flush()
+    async with history.lock:
+        return await trio.to_thread.run_sync(act)
+
+
+def _is_working(running: RunContext, path: str) -> bool:
+    agent = running.agents.find(path)
+    return agent is not None and agent.is_active
+
+
+def _touched(report: MergeReport) -> tuple[str, ...]:
+    done = (*report.finished, *(() if report.done is None else (report.done,)))
+    return tuple(path for one in done for path in one.touched)
+
+
+def _still_working(busy: list[str]) -> str:
+    return f"\nstill at work, and left out: {', '.join(busy)}" if busy else ""
+
+
+def _write(
+    running: RunContext,
+    body: MergeBegan | MergeEnded | FilesChanged | ChangeDiscarded,
+    agent: str,
+) -> None:
+    trio.from_thread.run(partial(running.commit, body, agent=agent))

@@ -1,0 +1,152 @@
+"""What can be merged in a run, and the merge: for a live run as for one that has ended.
+
+The caller sees to it that only one merge of the run happens at a time: it holds the run's lock, or
+is the run's supervisor. Blocks: call it in a thread.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+
+import msgspec
+
+from swarm.mailbox.errors import SwarmError, UsageError
+from swarm.mailbox.protocol.merge_records import ChangeDiscarded, MergeBegan, MergeEnded
+from swarm.mailbox.protocol.records import AgentEnded, FilesChanged
+
+from ..file_history.content_store import ContentStore
+from ..file_history.snapshots import FilesPast, fold_files
+from ..journal.journal_reader import run_records
+from ..runs.paths import RunPaths
+from .copy_folder import AgentCopy, CopyFolder
+from .layer_change import LayerChange, read_change
+from .merge_apply import MergeDone, MergeStale, apply_merge, finish_merge
+from .merge_history import MergePast, fold_merges
+from .merge_plan import MergePlan, plan_merge
+
+_TRIES = 3  # of a merge whose files somebody changes between plan and write
+WriteRecord = Callable[[MergeBegan | MergeEnded | FilesChanged | ChangeDiscarded, str], None]
+
+
+class MergeReport(msgspec.Struct, frozen=True):
+    """What was planned and done. `done` None: nothing was written."""
+
+    changes: tuple[LayerChange, ...]
+    plan: MergePlan = MergePlan()
+    done: MergeDone | None = None
+    number: int = 0  # of the merge, for an undo
+    finished: tuple[MergeDone, ...] = ()  # merges that had been cut off
+
+
+class CopiedWork:
+    """The copies of one run's agents. `store` is the run's."""
+
+    def __init__(self, paths: RunPaths) -> None:
+        self._paths = paths
+        self._folder = CopyFolder(paths.copies)
+        self.store = ContentStore(paths.file_copies)
+
+    def agents(self) -> tuple[AgentCopy, ...]:
+        """All agents in copies, in the order in which they began."""
+        try:
+            return tuple(self._folder.agents())
+        except (OSError, ValueError) as error:
+            raise SwarmError(f"{self._paths.copies} cannot be read: {error}") from error
+
+    def change_of(self, agent_id: str) -> LayerChange | None:
+        """The agent's whole change; None: it has no copy. Raises SwarmError."""
+        try:
+            copy = self._folder.find(agent_id)
+            return None if copy is None else read_change(self._folder, copy, self.store)
+        except (OSError, ValueError) as error:
+            raise SwarmError(f"the copy of {agent_id} cannot be read: {error}") from error
+
+    def unmerged(self, only: Collection[str] = ()) -> tuple[LayerChange, ...]:
+        """Changes that are neither merged nor given up, in the order of the agents' ends.
+
+        `only`: paths of agents; () is all of them. Raises SwarmError.
+        """
+        chosen = [one for one in self.agents() if not only or one.path in only]
+        if not chosen:
+            return ()
+        merges, files, ends = self._past()
+        found: list[LayerChange] = []
+        for copy in sorted(chosen, key=lambda one: (ends.get(one.path, 1e18), one.agent_id)):
+            change = self.change_of(copy.agent_id)
+            if change is None:
+                continue
+            is_settled = merges.is_settled(copy.agent_id, change.fingerprint, files)
+            if change.unreadable or not is_settled:
+                found.append(change)
+        return tuple(found)
+
+    def _past(self) -> tuple[MergePast, FilesPast, dict[str, float]]:
+        ends: dict[str, float] = {}
+        for record in run_records(self._paths):
+            if isinstance(record.body, AgentEnded):
+                ends[record.agent] = record.ts
+        records = partial(run_records, self._paths)
+        return fold_merges(records()), fold_files(records()), ends
+
+    def check(self, agents: Iterable[str] = ()) -> MergeReport:
+        """Plan the merge of these agents' changes, in this order; () is all. Raises SwarmError."""
+        changes = self._chosen(tuple(agents))
+        try:
+            return MergeReport(changes=changes, plan=plan_merge(changes, self.store))
+        except (OSError, ValueError) as error:
+            raise SwarmError(f"the merge cannot be planned: {error}") from error
+
+    def merge(self, agents: Iterable[str], write: WriteRecord) -> MergeReport:
+        """Plan, and write if there is no conflict. Merges that were cut off are finished first.
+
+        Raises SwarmError; then nothing is merged.
+        """
+        finished = self.finish_cut_off(write)
+        names = tuple(agents)
+        for tries_left in reversed(range(_TRIES)):
+            report = self.check(names)
+            report = msgspec.structs.replace(report, finished=finished)
+            if report.plan.conflicts or not report.changes:
+                return report
+            try:
+                done = apply_merge(report.plan, self.store, write)
+            except MergeStale:
+                if not tries_left:
+                    raise
+                continue
+            except (OSError, ValueError) as error:
+                raise SwarmError(f"the merge cannot be written: {error}") from error
+            past = self._past()[0].merges
+            number = past[done.merge_id].number
+            return msgspec.structs.replace(report, done=done, number=number)
+        raise AssertionError("the last try returns or raises")
+
+    def finish_cut_off(self, write: WriteRecord) -> tuple[MergeDone, ...]:
+        """Carry out merges that began and did not end. Raises SwarmError."""
+        if not self._paths.copies.is_dir():
+            return ()
+        try:
+            cut_off = fold_merges(run_records(self._paths)).cut_off
+            return tuple(finish_merge(one.began, self.store, write) for one in cut_off)
+        except (OSError, ValueError) as error:
+            raise SwarmError(f"a merge that was cut off cannot be finished: {error}") from error
+
+    def discard(self, agents: Iterable[str], write: WriteRecord) -> tuple[LayerChange, ...]:
+        """Give up the changes of these agents, as they are now. Raises SwarmError."""
+        changes = self._chosen(tuple(agents))
+        for change in changes:
+            write(
+                ChangeDiscarded(agent_id=change.agent_id, fingerprint=change.fingerprint),
+                change.agent,
+            )
+        return changes
+
+    def _chosen(self, agents: tuple[str, ...]) -> tuple[LayerChange, ...]:
+        found = self.unmerged(agents)
+        if not agents:
+            return found
+        known = {one.path for one in self.agents()}
+        for name in agents:
+            if name not in known:
+                raise UsageError(f"{name} works in no copy, so there is nothing to merge of it")
+        order = {name: place for place, name in enumerate(agents)}
+        return tuple(sorted(found, key=lambda change: order[change.agent]))

@@ -1,0 +1,67 @@
+"""What a merge would do or did, in lines for people and for models. Names are made printable."""
+
+from collections.abc import Iterator, Sequence
+
+from ..file_history.content_store import ContentStore
+from ..file_history.unified_diff import count_diff, shown_name
+from .layer_change import LayerChange
+from .merge_plan import MergePlan
+from .merge_service import MergeReport
+
+_MAX_SHOWN = 20
+
+
+def count_change(change: LayerChange, store: ContentStore) -> str:
+    """`+120 -14 in 5 files`."""
+    added = removed = 0
+    for edit in change.edits:
+        if not edit.is_folder:
+            counted = count_diff(edit, store, change.cwd)
+            added, removed = added + counted.added, removed + counted.removed
+    files = "1 file" if change.files == 1 else f"{change.files} files"
+    return f"+{added} -{removed} in {files}"
+
+
+def describe_changes(changes: Sequence[LayerChange], store: ContentStore) -> Iterator[str]:
+    """A line for each agent."""
+    for change in changes:
+        yield f"{change.agent}  {count_change(change, store)}"
+        if change.left_out:
+            yield f"  {change.left_out} sockets, pipes or names that are no text are left out"
+        for path in change.unreadable[:_MAX_SHOWN]:
+            yield f"  cannot be read: {shown_name(path, change.cwd)}"
+
+
+def describe_plan(plan: MergePlan, changes: Sequence[LayerChange]) -> Iterator[str]:
+    """What goes in clean, and what conflicts with what."""
+    folders = {change.agent: change.cwd for change in changes}
+    for step in plan.steps:
+        clashes = [one for one in plan.conflicts if one.agent == step.agent]
+        words = [f"{step.files} clean"]
+        words += [f"{step.already} there already"] if step.already else []
+        words += [f"{len(clashes)} in conflict"] if clashes else []
+        yield f"{step.agent}  {', '.join(words)}"
+        for one in clashes[:_MAX_SHOWN]:
+            name = shown_name(one.path, folders[one.agent])
+            places = f" ({one.hunks} place{'' if one.hunks == 1 else 's'})" if one.hunks else ""
+            who = ", ".join(one.others) or "the project, changed since"
+            yield f"  {name}: {one.why}{places}; the other side is {who}"
+        if len(clashes) > _MAX_SHOWN:
+            yield f"  and {len(clashes) - _MAX_SHOWN} more"
+
+
+def describe_report(report: MergeReport, run: str) -> Iterator[str]:
+    """The whole report of a merge, or of a check."""
+    for done in report.finished:
+        yield f"finished {done.merge_id}, which had been cut off: {len(done.touched)} files"
+        yield from (f"  left alone, changed since: {path}" for path in done.left[:_MAX_SHOWN])
+    if not report.changes:
+        yield "there is nothing to merge"
+        return
+    yield from describe_plan(report.plan, report.changes)
+    if report.plan.conflicts:
+        yield "nothing was merged: merge agents without conflict by name, or take a branch:"
+        agent = report.plan.conflicts[0].agent
+        yield f"  swarm branch {run} {agent} NAME"
+    elif report.done is not None:
+        yield f"merged; to take it back: swarm undo {run} --merge {report.number}"

@@ -1,0 +1,158 @@
+"""Gives agents their copies of the project: a base that does not change, and layers of their own.
+
+A base is made when an agent is about to start in a copy and the project has changed since the last
+base. Agents that start together share one. What an agent wrote stays in its layer over its
+processes, the run's end and a resume.
+"""
+
+import os
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+import trio
+
+from swarm.mailbox.path_rules import is_within
+from swarm.mailbox.protocol.limits import DangerFullAccess
+from swarm.mailbox.protocol.spec import CopyMount
+
+from ..agents.agent_record import AgentPlan
+from ..file_history.tree_walk import roots_of
+from ..file_history.watched_tree import now_ns
+from ..processes.process_types import SpawnError
+from ..runs.paths import RunPaths
+from .base_tree import make_tree
+from .copy_folder import AgentCopy, CopiedRoot, CopyFolder
+from .tree_survey import CopyRefused, Survey, survey_tree
+
+MAKE_LIMIT_S = 600.0  # for a base
+_BURST_S = 1.0  # agents that start so soon after another one need no look at the project
+OUTSIDE_SANDBOX = (
+    "this agent works in a copy of the project, and only the sandbox holds its commands to it"
+)
+
+
+class _Base(msgspec.Struct):
+    """The newest base of some roots."""
+
+    number: int
+    roots: tuple[str, ...]
+    surveys: tuple[Survey, ...]
+    seen_at: float  # of Trio's clock
+    changes: int  # calls that may have changed files, until then
+
+
+class ProjectCopies:
+    """One per run. A run without agents in copies makes nothing."""
+
+    def __init__(self, paths: RunPaths) -> None:
+        self._paths = paths
+        self.folder = CopyFolder(paths.copies)
+        self._base: _Base | None = None
+        self._changes = 0
+        self._lock = trio.Lock()
+
+    def note_call(self) -> None:
+        """A call of an agent that shares the project may change files now, or may have."""
+        self._changes += 1
+
+    async def prepare(self, plan: AgentPlan, *, is_first: bool) -> tuple[CopyMount, ...]:
+        """What the agent's next process mounts; () if it shares the project.
+
+        `is_first`: no process of the agent has started before; only then it gets a new copy.
+
+        Raises SpawnError that says why it cannot have a copy.
+        """
+        if plan.limits.isolation != "copy":
+            return ()
+        try:
+            with trio.fail_after(MAKE_LIMIT_S):
+                async with self._lock:
+                    return await self._prepare(plan, is_first=is_first)
+        except CopyRefused as error:
+            raise SpawnError(f"{plan.path} gets no copy of the project: {error}") from error
+        except (OSError, ValueError) as error:
+            raise SpawnError(
+                f"{plan.path} gets no copy of the project: {self._paths.copies}: {error}"
+            ) from error
+        except trio.TooSlowError as error:
+            raise SpawnError(
+                f"{plan.path} gets no copy of the project: it took over {MAKE_LIMIT_S:g} s"
+            ) from error
+
+    async def _prepare(self, plan: AgentPlan, *, is_first: bool) -> tuple[CopyMount, ...]:
+        known = await trio.to_thread.run_sync(self.folder.find, plan.agent_id)
+        if known is None:
+            if not is_first:
+                raise CopyRefused("the one that it worked in is gone")
+            roots = roots_of(plan.limits.sandbox, plan.cwd, plan.add_dirs)
+            self._check(plan, roots)
+            base = await self._fresh_base(roots)
+            known = _copy_of(plan, base)
+            await trio.to_thread.run_sync(self.folder.add_agent, known)
+        return self.folder.mounts(known)
+
+    def _check(self, plan: AgentPlan, roots: tuple[str, ...]) -> None:
+        """Raises CopyRefused."""
+        if isinstance(plan.limits.sandbox, DangerFullAccess):
+            raise CopyRefused("without a sandbox nothing holds its commands to it")
+        own = (self._paths.folder.parent, self._paths.sockets.parent)
+        for root in roots:
+            for folder in own:
+                if is_within(os.path.realpath(folder), root):
+                    raise CopyRefused(
+                        f"{folder} lies in {root}, and a copy would hide the run from its own "
+                        "agents; set SWARM_HOME or XDG_RUNTIME_DIR to a folder outside"
+                    )
+
+    async def _fresh_base(self, roots: tuple[str, ...]) -> _Base:
+        base, changes = self._base, self._changes
+        if base is not None and base.roots == roots:
+            is_burst = trio.current_time() - base.seen_at < _BURST_S
+            if is_burst and base.changes == changes:
+                return base
+        began = trio.current_time()
+        work = partial(_make_base, self.folder, roots, base)
+        number, surveys = await trio.to_thread.run_sync(work, abandon_on_cancel=False)
+        self._base = _Base(number, roots, surveys, began, changes)
+        return self._base
+
+
+def _copy_of(plan: AgentPlan, base: _Base) -> AgentCopy:
+    roots = tuple(
+        CopiedRoot(
+            path=root,
+            mode=survey.mode,
+            live=tuple((name, survey.entries[name].mode) for name in survey.live),
+        )
+        for root, survey in zip(base.roots, base.surveys, strict=True)
+    )
+    return AgentCopy(
+        agent_id=plan.agent_id, path=plan.path, base=base.number, roots=roots, cwd=plan.cwd
+    )
+
+
+def _make_base(
+    folder: CopyFolder,
+    roots: tuple[str, ...],
+    last: _Base | None,
+    clock_ns: Callable[[], int] = now_ns,
+) -> tuple[int, tuple[Survey, ...]]:
+    """The last base if nothing has changed, else a new one. Raises CopyRefused, OSError."""
+    began_ns = clock_ns()
+    surveys = tuple(survey_tree(root, (), now_ns=began_ns) for root in roots)
+    reused = last if last is not None and last.roots == roots else None
+    if reused is not None and all(
+        new.is_same_as(old) for new, old in zip(surveys, reused.surveys, strict=True)
+    ):
+        return reused.number, reused.surveys
+    number = folder.newest_base() + 1
+    folder.make_base_folder(number)
+    for index, (root, survey) in enumerate(zip(roots, surveys, strict=True)):
+        earlier = None
+        if reused is not None:
+            earlier = reused.surveys[index], folder.tree(reused.number, index)
+        missing = make_tree(root, survey, folder.tree(number, index), earlier)
+        entries = {name: one for name, one in survey.entries.items() if name not in missing}
+        folder.write_survey(number, index, msgspec.structs.replace(survey, entries=entries))
+    return number, surveys

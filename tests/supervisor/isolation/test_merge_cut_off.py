@@ -1,0 +1,163 @@
+"""A merge that is killed at any write is carried out by the next look, and can be undone."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from support.project_copy import CopiedProject, fill, whiteout
+from swarm.mailbox.protocol.merge_records import MergeBegan, MergeEnded
+from swarm.mailbox.protocol.records import Record
+from swarm.supervisor.file_history import file_restore
+from swarm.supervisor.file_history.content_store import ContentStore
+from swarm.supervisor.file_history.file_undo import undo_changes
+from swarm.supervisor.file_history.snapshots import choose_snapshots, fold_files
+from swarm.supervisor.isolation.merge_apply import MergeFailed, apply_merge, finish_merge
+from swarm.supervisor.isolation.merge_history import fold_merges
+from swarm.supervisor.isolation.merge_plan import plan_merge
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing below catches it."""
+
+
+class Desk:
+    """A project with one change of each kind, and a journal of the records that were written."""
+
+    def __init__(self, folder: Path) -> None:
+        self.project = CopiedProject(folder)
+        self.project.write({"edited": "1\n", "gone": "2\n", "tree/gone": "3\n", "swap/x": "4\n"})
+        self.project.freeze()
+        self.before = self.tree()
+        upper = self.project.add_agent("mason")
+        fill(upper, {"edited": "one\n", "new/deep": "n\n", "swap": "a file\n"})
+        whiteout(upper / "gone")
+        whiteout(upper / "tree")
+        self.after = {"edited": "one\n", "new/deep": "n\n", "swap": "a file\n"}
+        self.store = ContentStore(self.project.paths.file_copies)
+        self.records: list[Record] = []
+
+    def tree(self) -> dict[str, str]:
+        root = self.project.root
+        files = (path for path in root.rglob("*") if path.is_file())
+        return {str(path.relative_to(root)): path.read_text() for path in files}
+
+    def write(self, body, agent: str) -> None:
+        seq = len(self.records) + 1
+        self.records.append(Record(seq=seq, ts=float(seq), agent=agent, body=body))
+
+    def plan(self):
+        return plan_merge([self.project.change_of("mason", self.store)], self.store)
+
+    def resume(self) -> None:
+        for one in fold_merges(self.records).cut_off:
+            finish_merge(one.began, self.store, self.write)
+
+    def undo(self) -> None:
+        merge = fold_merges(self.records).find("1")
+        assert merge is not None
+        found = fold_files(self.records).snapshots
+        chosen = choose_snapshots(found, agent="", turns=(merge.began.merge_id,))
+        undo_changes(chosen, self.store, self.write, force=False)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def kill_at(monkeypatch, number: int) -> None:
+    """The process dies just before the restore of the entry with this number."""
+    counter = itertools.count()
+    real = file_restore._restore_entry
+
+    def restore(entry, store):
+        if next(counter) == number:
+            raise Killed
+        real(entry, store)
+
+    monkeypatch.setattr(file_restore, "_restore_entry", restore)
+
+
+def test_a_whole_merge_and_its_undo(desk):
+    apply_merge(desk.plan(), desk.store, desk.write)
+    assert desk.tree() == desk.after
+    desk.undo()
+    assert desk.tree() == desk.before
+    assert (desk.project.root / "swap").is_dir()
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_killed_at_any_file_a_merge_is_carried_out_by_the_next_look(desk, monkeypatch, number):
+    kill_at(monkeypatch, number)
+    with pytest.raises(Killed):
+        apply_merge(desk.plan(), desk.store, desk.write)
+    monkeypatch.undo()
+    assert isinstance(desk.records[-1].body, MergeBegan)
+    desk.resume()
+    assert desk.tree() == desk.after
+    assert fold_merges(desk.records).cut_off == ()
+    desk.undo()
+    assert desk.tree() == desk.before
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_killed_again_while_it_is_carried_out_it_is_carried_out_all_the_same(
+    desk, monkeypatch, number
+):
+    for place in (3, number):
+        kill_at(monkeypatch, place)
+        try:
+            if desk.records:
+                desk.resume()
+            else:
+                apply_merge(desk.plan(), desk.store, desk.write)
+        except Killed:
+            pass
+        monkeypatch.undo()
+    desk.resume()
+    assert desk.tree() == desk.after
+
+
+def test_killed_before_the_last_records_it_is_recorded_by_the_next_look(desk):
+    def write(body, agent):
+        if not isinstance(body, MergeBegan):
+            raise Killed
+        desk.write(body, agent)
+
+    with pytest.raises(Killed):
+        apply_merge(desk.plan(), desk.store, write)
+    desk.resume()
+    assert desk.tree() == desk.after
+    desk.undo()
+    assert desk.tree() == desk.before
+
+
+def test_what_a_person_changed_between_kill_and_next_look_is_left_alone(desk, monkeypatch):
+    kill_at(monkeypatch, 4)
+    with pytest.raises(Killed):
+        apply_merge(desk.plan(), desk.store, desk.write)
+    monkeypatch.undo()
+    (desk.project.root / "edited").write_text("mine\n")
+    desk.resume()
+    assert desk.tree() == {**desk.after, "edited": "mine\n"}
+    ended = desk.records[-1].body
+    assert isinstance(ended, MergeEnded)
+    assert ended.left == (f"{desk.project.root}/edited",)
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_a_disk_that_fills_at_any_file_leaves_nothing_of_the_merge(desk, monkeypatch, number):
+    counter = itertools.count()
+    real = file_restore._restore_entry
+
+    def restore(entry, store):
+        if next(counter) == number:
+            raise OSError(28, "No space left on device")
+        real(entry, store)
+
+    monkeypatch.setattr(file_restore, "_restore_entry", restore)
+    with pytest.raises(MergeFailed, match="nothing of it is done"):
+        apply_merge(desk.plan(), desk.store, desk.write)
+    assert desk.tree() == desk.before
+    assert fold_merges(desk.records).cut_off == ()

@@ -1,0 +1,1 @@
+"""The view of an agent that works in a copy of the project: overlays in a mount namespace."""
