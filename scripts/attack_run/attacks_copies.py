@@ -143,7 +143,7 @@ def _merged_wrongly(scene: AttackTestbed) -> str:
     fine = scene.project / "fine"
     if fine.exists() and fine.stat().st_mode & 0o6000:
         return "a merge made a file that runs as its owner"
-    return "" if "merge" in said else f"the merge said {said[-300:]}"
+    return "" if "cannot be read" in said or "merged;" in said else f"the merge said {said[-300:]}"
 
 
 def _works(scene: AttackTestbed) -> Sequence[Call]:

@@ -6,7 +6,7 @@ from functools import partial
 import click
 import trio
 
-from swarm.mailbox.errors import UsageError
+from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.ids import short_id
 from swarm.mailbox.protocol.control import MergeChanges
 from swarm.mailbox.protocol.merge_records import ChangeDiscarded, MergeBegan, MergeEnded
@@ -98,7 +98,11 @@ def _discard(here: RunPaths, names: tuple[str, ...], write: WriteRecord) -> Merg
 async def _in_journal(here: RunPaths, work: "partial[MergeReport]") -> MergeReport:
     """Do the work in a thread, with the journal of a run that has no supervisor."""
     async with open_journal(here) as journal:
-        return await trio.to_thread.run_sync(work, partial(_write, journal))
+        try:
+            return await trio.to_thread.run_sync(work, partial(_write, journal))
+        except SwarmError as error:
+            refused = error
+    raise refused  # here, since the journal's own tasks would wrap it in a group
 
 
 def _write(
