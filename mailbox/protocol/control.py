@@ -43,6 +43,7 @@ class AgentView(Value):
     context_window: int = 0
     rss_bytes: int = 0
     note: str = ""  # reason for waiting, or failure text
+    in_copy: bool = False  # it works in a copy of the project
     text: str = ""  # the end of the text that is arriving now
     sandbox: str = ""
     planning: bool = False  # plan mode: it only reads

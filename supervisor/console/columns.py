@@ -201,6 +201,8 @@ def _name_parts(agent: AgentView, row: TreeRow, *, every_role: bool) -> list[str
         parts.append(f" [{clean_line(agent.role)}]")
     if agent.nickname:
         parts.append(f" {clean_line(agent.nickname)}")
+    if agent.in_copy:
+        parts.append(" (copy)")
     return parts
 
 

@@ -230,6 +230,7 @@ def _spawned(body: AgentSpawned) -> str:
     if body.epoch > 1:
         return f"started again, life {body.epoch}, process {body.pid}"
     text = f"started: role {body.role}, model {body.model or 'of the run'}, process {body.pid}"
+    text += ", in a copy" if body.limits.isolation == "copy" else ""
     return clean_line(text + (f", called {body.nickname}" if body.nickname else ""))
 
 

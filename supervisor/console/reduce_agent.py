@@ -160,6 +160,7 @@ def _spawned(view: AgentView, body: AgentSpawned, at: float) -> AgentView:
         usage=body.usage if body.usage.total_tokens else view.usage,
         usd=view.usd if body.usd is None else max(body.usd, view.usd or 0.0),
         sandbox=describe_sandbox(body.limits.sandbox),
+        in_copy=body.limits.isolation == "copy",
     )
 
 

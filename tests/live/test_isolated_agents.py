@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from swarm.mailbox.protocol.merge_records import MergeEnded
-from swarm.mailbox.protocol.records import AgentSpawned
+from swarm.mailbox.protocol.records import AgentSpawned, RunIdle
 
 needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="copies need bubblewrap")
 pytestmark = [pytest.mark.live, needs_bwrap]
@@ -133,6 +133,30 @@ async def test_an_agent_that_is_killed_goes_on_in_the_same_copy(rig, project):
         assert [one.epoch for one in rig.lives("/root/one")] == [1, 2]
         assert sorted(os.listdir(project)) == ["gone", "text"]
         assert "made" in await swarm(rig, "diff", rig.run_id, "one", "--stat")
+
+
+async def test_a_live_run_merges_and_a_supervisor_that_is_killed_loses_no_work(rig, project):
+    with trio.fail_after(LIMIT_S):
+        started = await rig.run(
+            rig.script(
+                *root("one", "two", isolation="copy"),
+                *turns("/root/one", "echo 1 > of-one"),
+                *turns("/root/two", "echo 2 > of-two"),
+            ),
+            "--keep-open",
+            sandbox="workspace-write",
+        )
+        await rig.wait(lambda: bool(rig.bodies(RunIdle)))
+        assert "merged; to take it back" in await swarm(rig, "merge", rig.run_id, "one")
+        assert sorted(os.listdir(project)) == ["gone", "of-one", "text"]
+        await swarm(rig, "undo", rig.run_id, "--merge", "1")
+        assert sorted(os.listdir(project)) == ["gone", "text"]
+        os.kill(started.pid, signal.SIGKILL)
+        await started.wait_end()
+        await rig.wait_gone()
+        assert "1 clean" in await swarm(rig, "merge", rig.run_id, "--check")
+        await swarm(rig, "merge", rig.run_id)
+        assert sorted(os.listdir(project)) == ["gone", "of-one", "of-two", "text"]
 
 
 async def test_with_isolate_children_get_copies_and_the_root_shares_the_project(rig, project):

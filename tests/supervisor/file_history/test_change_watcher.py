@@ -14,6 +14,7 @@ from swarm.mailbox.redact import Redactor
 from swarm.supervisor.agents.agent_record import Agent, AgentPlan
 from swarm.supervisor.file_history.change_watcher import ChangeWatcher
 from swarm.supervisor.file_history.content_store import ContentStore
+from swarm.supervisor.isolation.project_copies import ProjectCopies
 from swarm.supervisor.runs.paths import RunPaths
 
 
@@ -26,6 +27,7 @@ class Notes:
         self.told: list[tuple[str, FilesChanged]] = []
         self.journal = SimpleNamespace(flush=trio.lowlevel.checkpoint, redactor=Redactor(()))
         self.diffs: list[tuple[str, str, TurnDiff]] = []
+        self.copies = ProjectCopies(self.paths)
 
     def note(self, body, *, agent="", file="run") -> None:
         if isinstance(body, FilesChanged):
