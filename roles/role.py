@@ -185,8 +185,7 @@ def role_from_file(file: RoleFile, *, name: str, source: str) -> Role:
     servers = file.mcp_servers if isinstance(file.mcp_servers, dict) else {}
     chosen = {
         name: one.enabled_tools for name, one in servers.items() if one.enabled_tools is not None
-    }
-    chosen |= file.enabled_tools
+    } | file.enabled_tools
     return Role(
         name=name,
         description=(file.description or "").strip(),

@@ -130,17 +130,17 @@ class ControlService:
                 return Approvals(entries=self._approval_answers.entries())
             case ResolveApproval():
                 return await self._approval_answers.resolve(request)
-            case UndoFiles():
-                return await self._file_history.undo(request)
-            case MergeChanges():
-                return await self._merge(request)
+            case UndoFiles() | MergeChanges():
+                return await self._write_files(request)
             case SendText() | ReviewWork() | CompactAgent() | RollBack():
                 found = self._find_agent(request.agent or ROOT_PATH)
                 return found if isinstance(found, Refused) else await self._ask(found, request)
             case _:
                 assert_never(request)
 
-    async def _merge(self, request: MergeChanges) -> AnyControlReply:
+    async def _write_files(self, request: UndoFiles | MergeChanges) -> AnyControlReply:
+        if isinstance(request, UndoFiles):
+            return await self._file_history.undo(request)
         from .isolation.live_merges import merge_in_live_run  # rarely needed
 
         return await merge_in_live_run(self._run, self._file_history, request)

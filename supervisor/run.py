@@ -223,7 +223,6 @@ async def _open_context(
     max_agents, limit_reason = limit_by_descriptors(request.max_agents)
     archive = stack.enter_context(closing(FinishedAgents(run_paths.folder)))
     registry = AgentRegistry(max_agents, bound=limit_reason, archive=archive)
-    state = RunState(slots_max=max_agents)
     return RunContext(
         run_id=RunId(run_paths.folder.name),
         run_key=dependencies.entropy.random_bytes(32),
@@ -231,7 +230,7 @@ async def _open_context(
         paths=run_paths,
         mailbox=mailbox,
         journal=journal,
-        broadcast=EventBroadcast(state, view, feed, redactor=journal.redactor),
+        broadcast=EventBroadcast(RunState(slots_max=max_agents), view, feed, redactor=redactor),
         processes=processes,
         registry=registry,
         agents=AgentDirectory(registry, archive),

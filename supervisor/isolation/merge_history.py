@@ -1,4 +1,4 @@
-"""What a run's records say of merges: which changes are in, and what was cut off. Pure."""
+"""What a run's records say of merges: which changes are in, and what was cut off. No I/O."""
 
 from collections.abc import Iterable
 
