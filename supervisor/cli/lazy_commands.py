@@ -61,7 +61,9 @@ LAZY_COMMANDS: dict[str, LazyCommand] = {
     "interrupt": LazyCommand("steer_commands", "Stop the running turn of one agent, or of all."),
     "compact": LazyCommand("steer_commands", "Shorten the history of an agent of a live run."),
     "undo": LazyCommand("undo_commands", "Put files back as they were before an agent's turns."),
-    "merge": LazyCommand("merge_commands", "Merge what agents changed in their copies."),
+    "merge": LazyCommand(
+        "merge_commands", "Merge what agents changed in their copies into the project."
+    ),
     "branch": LazyCommand("merge_commands", "Make a git branch of an agent's change."),
     "diff": LazyCommand("undo_commands", "Show what a run's agents changed in files."),
     "set": LazyCommand(

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -41,13 +42,15 @@ class ProbeReport(msgspec.Struct):
     copies: str | None = "this machine was not asked"  # why there are none; None: they work
 
 
-def probe_sandbox() -> ProbeReport:
-    """Test the sandbox of this machine in a separate process. Raises SandboxProbeFailed."""
-    runs = find_user_paths(dict(os.environ)).runs
-    folder = next(one for one in (runs, *runs.parents) if one.is_dir())
+def probe_sandbox(folder: Path | None = None) -> ProbeReport:
+    """Test the sandbox of this machine in a separate process.
+
+    `folder`: where copies of a project are tried; None: in the temporary folder.
+
+    Raises SandboxProbeFailed.
+    """
     argv = [sys.executable, "-P", "-m", "swarm.worker.sandbox.sandbox_report"]
-    if os.access(folder, os.W_OK | os.X_OK):
-        argv.append(str(folder))  # file systems differ in what an overlay can lie on
+    argv += [] if folder is None else [str(folder)]
     try:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_LIMIT_S
@@ -59,8 +62,11 @@ def probe_sandbox() -> ProbeReport:
 
 def check_copies() -> None:
     """Raises SandboxMissing if no agent can work in a copy of the project here."""
-    try:
-        why = probe_sandbox().copies
+    runs = find_user_paths(dict(os.environ)).runs
+    existing = next(one for one in (runs, *runs.parents) if one.is_dir())
+    writable = os.access(existing, os.W_OK | os.X_OK)
+    try:  # where the copies will lie: file systems differ in what an overlay can lie on
+        why = probe_sandbox(existing if writable else None).copies
     except SandboxProbeFailed as error:
         raise SandboxMissing(f"copies of the project {error}") from error
     if why is not None:
