@@ -319,9 +319,8 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
         nursery.start_soon(watch_skills, running, agents)
         nursery.start_soon(view.draw, running.broadcast.current_view)
         if (kind := network_filesystem_of(running.paths.folder)) is not None:
-            text = f"{running.paths.folder} lies on {kind}: locks are unsafe there; "
-            text += "set SWARM_HOME or XDG_STATE_HOME to a local folder"
-            running.note(Warned(message=text))
+            why = f"{running.paths.folder} lies on {kind}: locks are unsafe there; "
+            running.note(Warned(message=f"{why}set SWARM_HOME or XDG_STATE_HOME to a local folder"))
         async with locked.dependencies.open_control(running.paths.control_endpoint) as server:
             parts = ControlledParts(
                 agents, team_service, shutdown, queue.answers, router.file_history

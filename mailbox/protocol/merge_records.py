@@ -35,3 +35,6 @@ class ChangeDiscarded(Tagged):
 
     agent_id: str
     fingerprint: str
+
+
+AnyMergeRecord = MergeBegan | MergeEnded | ChangeDiscarded

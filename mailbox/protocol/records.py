@@ -28,7 +28,7 @@ from .gateway import RateLimits, ReservationReleased, ResponseBilled
 from .items import AnyItem, TokenUsage
 from .job_records import JobBegan, JobClosed, JobRowEnded
 from .limits import Budget, Limits
-from .merge_records import ChangeDiscarded, MergeBegan, MergeEnded
+from .merge_records import AnyMergeRecord
 from .ops import Mail, UserInputPart
 from .review import EnteredReviewMode, ExitedReviewMode
 from .settings import AgentSettings
@@ -372,9 +372,7 @@ AnyRecordBody = (
     | FilesChanged
     | TurnDiff
     | Undone
-    | MergeBegan
-    | MergeEnded
-    | ChangeDiscarded
+    | AnyMergeRecord
     | GatewayEnded
     | FanOutPlanned
     | FanOutItemEnded

@@ -129,7 +129,7 @@ def _find(here: RunPaths, name: str) -> str:
 @click.argument("agent")
 @click.argument("name")
 def branch(run: str, agent: str, name: str) -> None:
-    """Make a git branch of what an agent changed in its copy.
+    """Make a git branch of an agent's change.
 
     It has one commit on top of HEAD: the files of the change as the agent left them. The working
     folder, the index and the present branch stay as they are.

@@ -8,11 +8,12 @@ from swarm.roles.narrow import narrow_isolation, narrow_sandbox
 from swarm.roles.role_loader import find_role
 
 from ...run_request import RunRequest
+from ..options import RunOptions
 from ..require_sandbox import check_copies
 from .run_settings import RunSettings
 
 
-def with_isolation(request: RunRequest, settings: RunSettings, *, isolate: bool) -> RunRequest:
+def with_isolation(request: RunRequest, options: RunOptions, settings: RunSettings) -> RunRequest:
     """The request with what flag, task and roles say. A flag or a role adds copies, none takes one.
 
     The root shares the project, unless its role says otherwise: it is the one that merges.
@@ -20,7 +21,7 @@ def with_isolation(request: RunRequest, settings: RunSettings, *, isolate: bool)
     Raises UsageError, and SandboxMissing where no copy can be had: nothing was started.
     """
     front, sandbox = settings.task.front, request.sandbox
-    own: Isolation = "copy" if isolate or front.isolation == "copy" else "shared"
+    own: Isolation = "copy" if options.isolate or front.isolation == "copy" else "shared"
     root = narrow_isolation(settings.role.isolation, sandbox=sandbox)
     items: Isolation = "shared"
     if front.fan_out is not None:

@@ -217,14 +217,13 @@ def build_request(
     )
     if settings.task.front.fan_out is not None:
         request = _with_fan_out(request, settings, run_lines)
-    request = with_isolation(request, settings, isolate=options.isolate)
     switched = resolve_features(
         config.features,
         pins=required.features,
         warn_of_unstable=not config.suppress_unstable_features_warning,
     )
     warnings += switched.warnings
-    request = apply_features(request, switched, warnings)
+    request = apply_features(with_isolation(request, options, settings), switched, warnings)
     return PreparedRequest(
         request=apply_requirements(request, required),
         literal_keys=literal,
