@@ -140,13 +140,11 @@ def plan_child(
     if effort is None and model == parent:
         effort = asker.effort
     keeps_list = role.fallback is None
-    limits = narrow_limits(asker.limits, role)
-    wanted = (isolation, role.isolation, request.isolation)
     return AgentPlan(
         path=path,
         agent_id=agent_id,
         role=child_brief(asker.role, role),
-        limits=_with_isolation(limits, wanted),
+        limits=_child_limits(asker, role, (isolation, request.isolation)),
         cwd=asker.cwd,
         parent=asker.path,
         depth=asker.depth + 1,
@@ -163,9 +161,10 @@ def plan_child(
     )
 
 
-def _with_isolation(limits: Limits, wanted: tuple[Isolation | None, ...]) -> Limits:
+def _child_limits(asker: AgentPlan, role: Role, wanted: tuple[Isolation | None, ...]) -> Limits:
     """Raises AgentRequestError for a copy without a sandbox."""
-    isolation = narrow_isolation(*wanted, sandbox=limits.sandbox)
+    limits = narrow_limits(asker.limits, role)
+    isolation = narrow_isolation(role.isolation, *wanted, sandbox=limits.sandbox)
     if isolation == "copy" and isinstance(limits.sandbox, DangerFullAccess):
         raise AgentRequestError(
             "without a sandbox nothing holds an agent to a copy of the project; start it shared, "
