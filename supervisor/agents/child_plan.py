@@ -139,7 +139,6 @@ def plan_child(
     effort = role.effort or request.reasoning_effort
     if effort is None and model == parent:
         effort = asker.effort
-    keeps_list = role.fallback is None
     return AgentPlan(
         path=path,
         agent_id=agent_id,
@@ -152,7 +151,7 @@ def plan_child(
         effort=effort,
         provider=model.provider,
         fallback=asker.fallback if role.fallback is None else role.fallback,
-        fallbacks_taken=asker.fallbacks_taken if keeps_list and model == parent else 0,
+        fallbacks_taken=asker.fallbacks_taken if role.fallback is None and model == parent else 0,
         add_dirs=asker.add_dirs,
         summary=role.summary or asker.summary,
         verbosity=role.verbosity or asker.verbosity,
