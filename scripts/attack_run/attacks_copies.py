@@ -164,7 +164,9 @@ def _play(
     name: str,
     calls: Callable[[AttackTestbed], Sequence[Call]],
     find_escape: Callable[[AttackTestbed], str] = _project_changed,
-    **more: bool,
+    *,
+    fast: bool = False,
+    must_work: bool = False,
 ) -> Attack:
     return Attack(
         name=name,
@@ -174,7 +176,8 @@ def _play(
         options=_options,
         tried=commands_ran,
         not_on=_NOT_ON,
-        **more,
+        fast=fast,
+        must_work=must_work,
     )
 
 
