@@ -253,7 +253,7 @@ class _Planner:
             with scan_folder(folder) as scanned:
                 present = {f"{folder}/{one.name}" for one in scanned}
         except OSError:
-            present = set()  # it is gone, or no folder
+            present = set[str]()  # it is gone, or no folder
         planned = {path: one for path, one in self._planned.items() if is_within(path, folder)}
         there = {path for path, one in planned.items() if one.kind != "absent"} - {folder}
         gone = {path for path, one in planned.items() if one.kind == "absent"} - {*kept}
