@@ -25,7 +25,7 @@ from ..console.safe_text import clean_block, clean_line
 from .approval_forms import approval_form, decided, form_answer
 from .calling_client import CallContext, CallingClient
 from .codex_events import CodexEvents
-from .run_ceiling import CallerWishes
+from .run_ceiling import CallerOptions
 from .served_runs import ServedRuns, stop_turn
 from .swarm_tools import result_of
 from .tool_arguments import CodexAnswer, CodexReplyArguments, CodexToolArguments, read_arguments
@@ -74,7 +74,7 @@ class CodexTools:
         if params.name == "codex":
             given = read_arguments(params.arguments, CodexToolArguments)
             run = await self._runs.start(
-                given.prompt, codex_wishes(given), cwd=given.cwd, background=False
+                given.prompt, codex_options(given), cwd=given.cwd, background=False
             )
             return await self._turn(run, AwaitedTurn(), ctx)
         reply = read_arguments(params.arguments, CodexReplyArguments)
@@ -100,7 +100,7 @@ class CodexTools:
         return result_of(answer, text, is_error=report.status != "completed")
 
 
-def codex_wishes(given: CodexToolArguments) -> CallerWishes:
+def codex_options(given: CodexToolArguments) -> CallerOptions:
     """What the arguments ask for. Raises UsageError for a key that could give rights."""
     if given.profile:
         raise UsageError(
@@ -114,7 +114,7 @@ def codex_wishes(given: CodexToolArguments) -> CallerWishes:
         "compact_prompt": given.compact_prompt,
     }
     config += [(key, json.dumps(text)) for key, text in texts.items() if text]
-    return CallerWishes(
+    return CallerOptions(
         model=given.model,
         sandbox=None if given.sandbox is UNSET else given.sandbox,
         approval=None if given.approval_policy is UNSET else given.approval_policy,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import AskForApproval, Budget
+from swarm.mailbox.protocol.limits import AskForApproval, Budget, Isolation
 from swarm.mailbox.protocol.settings import SandboxMode
 from swarm.roles.narrow import narrow_approval
 
@@ -30,7 +30,7 @@ class RunCeiling(Value):
     profile: str = ""
 
 
-class CallerWishes(Value):
+class CallerOptions(Value):
     """What a caller asked for. None and "": as the person's settings say."""
 
     role: str = ""
@@ -38,28 +38,31 @@ class CallerWishes(Value):
     sandbox: SandboxMode | None = None
     approval: AskForApproval | None = None
     budget: Budget = Budget()
+    isolation: Isolation | None = None  # "copy" only takes rights
     config: tuple[tuple[str, str], ...] = ()  # keys of config.toml with text values
 
 
-def narrowed_options(wishes: CallerWishes, ceiling: RunCeiling) -> list[str]:
-    """The options of `swarm run` that these wishes mean, to stand behind the person's own.
+def narrowed_options(wanted: CallerOptions, ceiling: RunCeiling) -> list[str]:
+    """The options of `swarm run` that the caller asked for, to stand behind the person's own.
 
-    Raises UsageError for a wish that would widen what the person allowed.
+    Raises UsageError for one that would widen what the person allowed.
     """
     options: list[str] = []
-    if wishes.sandbox is not None:
-        check_sandbox(wishes.sandbox, ceiling)
-        options.append(f"--sandbox={wishes.sandbox}")
-    if wishes.approval is not None:
-        if narrow_approval(ceiling.approval, wishes.approval) != wishes.approval:
+    if wanted.sandbox is not None:
+        check_sandbox(wanted.sandbox, ceiling)
+        options.append(f"--sandbox={wanted.sandbox}")
+    if wanted.approval is not None:
+        if narrow_approval(ceiling.approval, wanted.approval) != wanted.approval:
             raise UsageError(
-                f"approval {wishes.approval!r} asks less than {ceiling.approval!r}, which this "
+                f"approval {wanted.approval!r} asks less than {ceiling.approval!r}, which this "
                 "server was started with; leave it out, or ask for a stricter one"
             )
-        options.append(f"--approval={wishes.approval}")
-    options += _budget_options(wishes.budget, ceiling.budget)
-    options += _word("--role", wishes.role) + _word("--model", wishes.model)
-    for key, value in wishes.config:
+        options.append(f"--approval={wanted.approval}")
+    if wanted.isolation == "copy":
+        options.append("--isolate")
+    options += _budget_options(wanted.budget, ceiling.budget)
+    options += _word("--role", wanted.role) + _word("--model", wanted.model)
+    for key, value in wanted.config:
         options += _word("--config", f"{key}={value}")
     return options
 

@@ -25,7 +25,7 @@ from ..journal.journal_reader import last_seq
 from ..runs.paths import RunPaths, UserPaths, paths_of_run
 from ..runs.run_list import RunSummary, summarize
 from ..runs.run_metadata import is_run_alive
-from .run_ceiling import CallerWishes, RunCeiling, find_folder, narrowed_options
+from .run_ceiling import CallerOptions, RunCeiling, find_folder, narrowed_options
 from .turn_progress import AwaitedTurn
 
 IDLE_TIMEOUT = "30m"  # a run that nobody speaks to any more ends by itself
@@ -77,12 +77,12 @@ class ServedRuns:
     # --- starting ----------------------------------------------------------------------------
 
     async def start(
-        self, task: str, wishes: CallerWishes, *, cwd: str, background: bool
+        self, task: str, wanted: CallerOptions, *, cwd: str, background: bool
     ) -> LiveRun:
-        """Start a run. Raises UsageError for too wide a wish, or SwarmError if it cannot start."""
+        """Start a run. UsageError: an option is too wide. SwarmError: it cannot start."""
         folder = find_folder(cwd, self._options.folder, self._options.roots)
         ceiling = await anyio.to_thread.run_sync(self._ceiling_of, folder)
-        narrowed = narrowed_options(wishes, ceiling)
+        narrowed = narrowed_options(wanted, ceiling)
         self._check_room()
         words = self._options.words
         line = ["run", "--detach", "--keep-open", f"--idle-timeout={IDLE_TIMEOUT}"]

@@ -16,7 +16,7 @@ from swarm.mailbox.protocol.limits import Budget
 from ..client import LiveRun
 from .approval_forms import approval_form, decided
 from .calling_client import CallingClient, answered, elicit_request
-from .run_ceiling import CallerWishes
+from .run_ceiling import CallerOptions
 from .run_report import RunReport, StatusReport, report_row, words_of
 from .served_runs import ServedRuns, stop_turn
 from .tool_arguments import (
@@ -84,7 +84,7 @@ class SwarmTools:
 
     async def _run(self, asked: RunToolArguments, client: CallingClient) -> CallResult:
         run = await self._runs.start(
-            asked.task, wishes_of(asked), cwd=asked.cwd, background=asked.background
+            asked.task, options_of(asked), cwd=asked.cwd, background=asked.background
         )
         return await self._turn(run, AwaitedTurn(), client, background=asked.background)
 
@@ -189,12 +189,13 @@ class SwarmTools:
         return result_of(report, f"run {report.run} {state}")
 
 
-def wishes_of(asked: RunToolArguments) -> CallerWishes:
-    return CallerWishes(
+def options_of(asked: RunToolArguments) -> CallerOptions:
+    return CallerOptions(
         role=asked.role,
         model=asked.model,
         sandbox=None if asked.sandbox is UNSET else asked.sandbox,
         approval=None if asked.approval is UNSET else asked.approval,
+        isolation=None if asked.isolation is UNSET else asked.isolation,
         budget=budget_of(asked.budget) if isinstance(asked.budget, RunBudget) else Budget(),
     )
 

@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.ids import ROOT_PATH
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import AskForApproval
+from swarm.mailbox.protocol.limits import AskForApproval, Isolation
 from swarm.mailbox.protocol.settings import SandboxMode
 
 _T = TypeVar("_T")
@@ -47,6 +47,13 @@ class RunToolArguments(Value, forbid_unknown_fields=True):
     ) = UNSET
     approval: (
         Annotated[AskForApproval, Meta(description="When actions are asked about; only stricter.")]
+        | UnsetType
+    ) = UNSET
+    isolation: (
+        Annotated[
+            Isolation,
+            Meta(description="copy: agents that the root starts work in copies of the project."),
+        ]
         | UnsetType
     ) = UNSET
     budget: RunBudget | UnsetType = UNSET

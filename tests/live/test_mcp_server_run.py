@@ -189,7 +189,7 @@ async def test_a_caller_only_narrows(rig):
         "--budget-tokens",
         "99999",
     )
-    wishes = (
+    too_wide = (
         {"sandbox": "workspace-write"}, {"sandbox": "danger-full-access"},
         {"approval": "on-request"}, {"approval": "never"}, {"budget": {"tokens": 100_000}},
         {"cwd": "/"}, {"cwd": "../.."}, {"role": "no-such-role"}, {"options": ["--yolo"]},
@@ -198,11 +198,16 @@ async def test_a_caller_only_narrows(rig):
 
     async def client() -> None:
         async with stdio_client_of(rig, *words) as session:
-            for wish in wishes:
-                refused = await session.call_tool("swarm_run", {"task": "go", **wish})
-                assert refused.is_error, wish
+            for more in too_wide:
+                refused = await session.call_tool("swarm_run", {"task": "go", **more})
+                assert refused.is_error, more
             assert not rig.has_run
-            given = {"task": "go", "sandbox": "read-only", "budget": {"tokens": 50_000}}
+            given = {
+                "task": "go",
+                "sandbox": "read-only",
+                "isolation": "copy",
+                "budget": {"tokens": 50_000},
+            }
             assert not (await session.call_tool("swarm_run", given)).is_error
             with pytest.raises(MCPError, match="no tool"):
                 await session.call_tool("swarm_delete", {})

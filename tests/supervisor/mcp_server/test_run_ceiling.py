@@ -12,7 +12,7 @@ from swarm.mailbox.protocol.limits import AskForApproval, Budget
 from swarm.mailbox.protocol.settings import SandboxMode
 from swarm.supervisor.mcp_server.run_ceiling import (
     SANDBOX_ORDER,
-    CallerWishes,
+    CallerOptions,
     RunCeiling,
     find_folder,
     narrowed_options,
@@ -32,12 +32,12 @@ def ceiling(
 @pytest.mark.parametrize("most", SANDBOX_ORDER)
 @pytest.mark.parametrize("wanted", SANDBOX_ORDER)
 def test_a_sandbox_is_never_wider_than_the_ceiling(most, wanted):
-    wishes = CallerWishes(sandbox=wanted)
+    asked = CallerOptions(sandbox=wanted)
     if SANDBOX_ORDER.index(wanted) <= SANDBOX_ORDER.index(most):
-        assert narrowed_options(wishes, ceiling(most)) == [f"--sandbox={wanted}"]
+        assert narrowed_options(asked, ceiling(most)) == [f"--sandbox={wanted}"]
     else:
         with pytest.raises(UsageError, match="started with"):
-            narrowed_options(wishes, ceiling(most))
+            narrowed_options(asked, ceiling(most))
 
 
 @pytest.mark.parametrize(
@@ -51,33 +51,38 @@ def test_a_sandbox_is_never_wider_than_the_ceiling(most, wanted):
 )
 def test_an_approval_policy_is_never_looser(most, allowed):
     for wanted in APPROVALS:
-        wishes = CallerWishes(approval=wanted)
+        asked = CallerOptions(approval=wanted)
         if wanted in allowed:
-            assert narrowed_options(wishes, ceiling(approval=most)) == [f"--approval={wanted}"]
+            assert narrowed_options(asked, ceiling(approval=most)) == [f"--approval={wanted}"]
         else:
             with pytest.raises(UsageError, match="asks less"):
-                narrowed_options(wishes, ceiling(approval=most))
+                narrowed_options(asked, ceiling(approval=most))
 
 
 def test_a_permission_profile_cannot_be_replaced_by_a_mode():
     with pytest.raises(UsageError, match="profile 'tight'"):
-        narrowed_options(CallerWishes(sandbox="read-only"), ceiling(profile="tight"))
+        narrowed_options(CallerOptions(sandbox="read-only"), ceiling(profile="tight"))
+
+
+def test_a_caller_may_ask_for_copies_of_the_project_and_for_nothing_less():
+    assert narrowed_options(CallerOptions(isolation="copy"), ceiling()) == ["--isolate"]
+    assert narrowed_options(CallerOptions(isolation="shared"), ceiling()) == []
 
 
 def test_a_budget_only_falls():
     most = ceiling(budget=Budget(tokens=100, usd=1.0))
-    wishes = CallerWishes(budget=Budget(tokens=100, usd=0.5))
-    assert narrowed_options(wishes, most) == ["--budget-tokens=100", "--budget-usd=0.5"]
+    asked = CallerOptions(budget=Budget(tokens=100, usd=0.5))
+    assert narrowed_options(asked, most) == ["--budget-tokens=100", "--budget-usd=0.5"]
     for wanted in (Budget(tokens=101), Budget(usd=1.01)):
         with pytest.raises(UsageError, match="over"):
-            narrowed_options(CallerWishes(budget=wanted), most)
-    assert narrowed_options(CallerWishes(budget=Budget(tokens=5)), ceiling())
+            narrowed_options(CallerOptions(budget=wanted), most)
+    assert narrowed_options(CallerOptions(budget=Budget(tokens=5)), ceiling())
 
 
 @given(st.text())
 def test_a_value_stays_the_value_of_its_option(value):
     try:
-        options = narrowed_options(CallerWishes(model=value, role=value), ceiling())
+        options = narrowed_options(CallerOptions(model=value, role=value), ceiling())
     except UsageError:
         assert "\0" in value
     else:

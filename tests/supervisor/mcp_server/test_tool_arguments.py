@@ -4,7 +4,7 @@ import jsonschema_rs
 import pytest
 
 from swarm.mailbox.errors import UsageError
-from swarm.supervisor.mcp_server.codex_tools import codex_wishes
+from swarm.supervisor.mcp_server.codex_tools import codex_options
 from swarm.supervisor.mcp_server.http_address import check_token, parse_address
 from swarm.supervisor.mcp_server.tool_arguments import (
     CodexToolArguments,
@@ -58,14 +58,14 @@ def test_arguments_that_do_not_fit_are_refused_in_words(given):
 def test_codex_callers_set_no_key_that_gives_rights(given):
     arguments = read_arguments({"prompt": "x", **given}, CodexToolArguments)
     with pytest.raises(UsageError):
-        codex_wishes(arguments)
+        codex_options(arguments)
 
 
 def test_codex_texts_become_keys_of_the_configuration():
     given = {"prompt": "x", "base-instructions": 'a"', "developer-instructions": "b",
              "config": {"model_reasoning_effort": "low"}}  # fmt: skip
-    wishes = codex_wishes(read_arguments(given, CodexToolArguments))
-    assert dict(wishes.config) == {
+    wanted = codex_options(read_arguments(given, CodexToolArguments))
+    assert dict(wanted.config) == {
         "model_reasoning_effort": '"low"', "developer_instructions": '"a\\"\\n\\nb"'
     }  # fmt: skip
 
