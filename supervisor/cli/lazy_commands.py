@@ -28,7 +28,9 @@ LAZY_COMMANDS: dict[str, LazyCommand] = {
     "run": LazyCommand("run_command", "Run a task with a tree of agents."),
     "resume": LazyCommand("resume_command", "Continue a run after a crash, a stop or its end."),
     "exec": LazyCommand(
-        "exec_command", "Run a prompt as `codex exec` does, for its SDKs and scripts.", "exec_run"
+        "codex_exec_command",
+        "Run a prompt as `codex exec` does, for its SDKs and scripts.",
+        "exec_run",
     ),
     "acp": LazyCommand(
         "acp_command", "Serve an editor over the Agent Client Protocol on stdin and stdout."

@@ -41,6 +41,7 @@ from swarm.mailbox.protocol.spec import HubSpec
 from ..exec.launcher_client import LauncherLink, open_launcher
 from ..process.lifeline import watch_lifeline
 from .call_progress import ProgressLimit
+from .mcp_tool_names import ToolIdentity, name_tools
 from .person_questions import PersonQuestions
 from .server_logs import ServerLogs
 from .server_pool import OpenServer, PooledCall, ServerPool
@@ -52,7 +53,6 @@ from .server_session import (
     open_http_session,
     open_stdio_session,
 )
-from .tool_names import ToolIdentity, name_tools
 from .tool_ranking import rank_tools
 from .tool_schema import ANY_OBJECT
 

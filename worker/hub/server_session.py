@@ -34,10 +34,10 @@ from .call_progress import OnProgress, clean_line, describe_progress
 from .call_questions import AnswersServers, CallQuestions
 from .call_result import convert_result, redact_outcome
 from .call_rounds import CallRounds, PageRequired
-from .http_access import HttpAccess
 from .prompt_arguments import PromptMisused
 from .running_call import RunningCall
 from .server_content import answer_question
+from .server_http_client import HttpAccess
 from .server_logs import ServerLogs
 from .server_process import open_server_process, server_environment
 from .stdio_transport import StdioTransport, Streams

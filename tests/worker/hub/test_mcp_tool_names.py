@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.worker.hub.tool_names import MAX_NAME, ToolIdentity, name_tools
+from swarm.worker.hub.mcp_tool_names import MAX_NAME, ToolIdentity, name_tools
 
 LEGAL = re.compile(r"[A-Za-z0-9_]{1,64}")
 RAW = st.text(max_size=80)

@@ -1,4 +1,4 @@
-"""How a server over HTTP is reached: address, headers, login; and why it refused, in words."""
+"""The HTTP client of one MCP server: address, headers, login; why the server refused, in words."""
 
 import httpx2
 from mcp.shared.exceptions import MCPError
