@@ -1,7 +1,8 @@
 """Looks again for the skills of a run that has begun.
 
 A person's own skills count as they are now. What a project or a plugin brings was trusted as it was
-at the run's start: a file that differs is left out, and comes back when it is as it was.
+at the run's start: a file that differs is left out, and comes back when it is as it was. So is a
+person's own one that lies, by a link, where the run's commands may write.
 """
 
 import hashlib
@@ -9,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.path_rules import PROTECTED_NAMES, is_within
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.safe_open import READ_FLAGS, open_canonical, read_whole
 
@@ -37,8 +39,21 @@ class SkillsNow(Value):
     untrusted: tuple[Skill, ...] = ()  # no longer as they were trusted
 
 
-def look_again(sources: SkillSources, at_start: Sequence[Skill], cache: SkillCache) -> SkillsNow:
-    """The skills as of now. `at_start`: those that the run began with. Blocks."""
+def look_again(
+    sources: SkillSources,
+    at_start: Sequence[Skill],
+    cache: SkillCache,
+    *,
+    writable: Sequence[str] = (),
+) -> SkillsNow:
+    """The skills as of now. Blocks.
+
+    Args:
+        sources: Where they come from.
+        at_start: Those that the run began with.
+        cache: Of files that were read before.
+        writable: Canonical folders that the run's commands may write.
+    """
     files: list[SkillFile] = []
     warnings: list[str] = []
     for root, scope in sources.roots:
@@ -48,13 +63,24 @@ def look_again(sources: SkillSources, at_start: Sequence[Skill], cache: SkillCac
             warnings.append(str(error))
     found = parse_skills(files, cache)
     held = [skill for skill in at_start if skill.scope in _HELD_SCOPES]
-    untrusted = tuple(skill for skill in held if not is_as_trusted(skill))
-    kept = (skill for skill in held if skill not in untrusted)
-    own = enabled_skills(found.skills, sources.rules)
+    untrusted = [skill for skill in held if not is_as_trusted(skill)]
+    kept = [skill for skill in held if skill not in untrusted]
+    known = {(skill.path, skill.digest) for skill in at_start}
+    for skill in enabled_skills(found.skills, sources.rules):
+        is_new = (skill.path, skill.digest) not in known
+        (untrusted if is_new and _may_be_written(skill.path, writable) else kept).append(skill)
     return SkillsNow(
-        skills=in_order((*kept, *own)),
+        skills=in_order(kept),
         warnings=(*warnings, *found.warnings),
-        untrusted=untrusted,
+        untrusted=tuple(untrusted),
+    )
+
+
+def _may_be_written(path: str, writable: Sequence[str]) -> bool:
+    """True if a sandboxed command may change this file."""
+    return any(
+        is_within(path, root) and Path(path).relative_to(root).parts[0] not in PROTECTED_NAMES
+        for root in writable
     )
 
 

@@ -91,14 +91,15 @@ class ModelQuestions:
             max_tokens=action.max_tokens,
         )
         try:
-            await self._run.send(agent, order)
             with trio.fail_after(ANSWER_LIMIT_S):
+                await self._run.send(agent, order)
                 await question.answered.wait()
             return question.answer
         except PeerGone:
             return SamplingAnswer(fault="the agent has ended")
         except trio.TooSlowError:
-            await self._withdraw(agent, number)
+            with trio.move_on_after(_WITHDRAW_LIMIT_S):
+                await self._withdraw(agent, number)
             return SamplingAnswer(fault=f"the model gave no answer within {ANSWER_LIMIT_S:g} s")
         except trio.Cancelled:
             with trio.move_on_after(_WITHDRAW_LIMIT_S, shield=True):

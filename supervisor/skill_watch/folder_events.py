@@ -8,6 +8,7 @@ import trio
 
 _HEAD = struct.Struct("iIII")  # watch, mask, cookie, length of the name behind it
 _READ_BYTES = 64 << 10
+_PAUSE_S = 0.05
 _CHANGES = 0x8 | 0x40 | 0x80 | 0x100 | 0x200  # written and closed, moved away, moved to, made, gone
 _SELF = 0x400 | 0x800  # the folder itself is gone, or was moved
 _OVERFLOW = 0x4000
@@ -47,6 +48,7 @@ class FolderEvents:
             await trio.lowlevel.wait_readable(self._fd)
             if self.read_pending():
                 return
+            await trio.sleep(_PAUSE_S)  # whoever makes files without end costs little
 
     def read_pending(self) -> bool:
         """Read what is known by now; True if something has changed that is watched for."""

@@ -3,6 +3,7 @@
 Agents are told with their next turn. A run of a second never starts it.
 """
 
+import errno
 from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
@@ -18,15 +19,18 @@ from swarm.roles.skills.skill_list import skill_lines
 from swarm.roles.skills.skill_use import note_skill_use, read_skill_use
 
 from ..agents.agent_manager import AgentManager
+from ..file_history.tree_walk import roots_of
 from ..run_context import RunContext
 from .folder_events import FolderEvents
 from .skill_updates import send_skills
 
 _BEGIN_AFTER_S = 1.0  # what the run starts goes first
 _SETTLE_S = 0.5  # several files are often written together
+_CALM_S = 60.0
 _SAVE_LIMIT_S = 1.0
 _MOST_WATCHES = 4_000
 _MOST_NAMED = 20
+_NO_WATCHES = (errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _FILES = frozenset((SKILL_FILE, "openai.yaml"))
 
 
@@ -44,6 +48,7 @@ async def watch_skills(running: RunContext, agents: AgentManager) -> None:
 
 
 async def _watch_and_look(running: RunContext, watcher: "SkillWatcher") -> None:
+    settle_s = _SETTLE_S
     while True:
         try:
             events = await trio.to_thread.run_sync(watcher.open_events)
@@ -53,8 +58,12 @@ async def _watch_and_look(running: RunContext, watcher: "SkillWatcher") -> None:
             await trio.sleep_forever()
         with closing(events):
             await watcher.look()  # after the watches were set, so that no change is lost
+            began = trio.current_time()
             await events.wait()
-        await trio.sleep(_SETTLE_S)
+        # A command that changes a file again and again makes no more than a look a minute.
+        is_calm = trio.current_time() - began > _CALM_S
+        settle_s = _SETTLE_S if is_calm else min(settle_s * 2, _CALM_S)
+        await trio.sleep(settle_s)
 
 
 async def _save_uses(running: RunContext) -> None:
@@ -108,7 +117,8 @@ class SkillWatcher:
     def _scan(self) -> SkillsNow:
         cache = SkillCache(self._running.paths.state / CACHE_FILE)
         request = self._running.request
-        now = look_again(request.skill_sources, request.skills, cache)
+        writable = roots_of(request.sandbox, request.cwd, request.add_dirs)
+        now = look_again(request.skill_sources, request.skills, cache, writable=writable)
         cache.save()
         return now
 
@@ -143,6 +153,8 @@ def _watch(events: FolderEvents, folder: Path) -> None:
                 events.watch(str(place), frozenset(below[:1]))
             else:
                 events.watch(str(place), _FILES, new_folders=True)
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
-            continue
+        except OSError as error:
+            if error.errno in _NO_WATCHES:
+                raise
+            continue  # not there, no folder, closed to us, a loop of links, too long a name
         return

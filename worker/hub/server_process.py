@@ -35,7 +35,7 @@ STDERR_KEPT_BYTES = 16 << 10
 _LEAVE_S = 1.0  # after its input was closed
 _KILL_LIMIT_S = 5.0
 _CHUNK_BYTES = 16 << 10
-_TEMPORARY = ("/tmp/", "/var/tmp/")
+_TEMPORARY = "/tmp/"
 
 
 class ServerNotStarted(SwarmError):
@@ -120,15 +120,18 @@ async def open_server_process(
 
 
 def named_paths(program: str, arguments: Sequence[str]) -> tuple[str, ...]:
-    """What a server's table names below a temporary folder, which its private /tmp would hide.
+    """What a server's table names below the machine's /tmp, which its own /tmp would hide.
 
     The program, its folder (of a virtual environment all), and arguments that are absolute paths.
+    What leads elsewhere, by `..` or by a link that a command may have made, shows nothing.
     """
     path = Path(program).absolute()
     prefix = path.parent.parent
     folder = prefix if (prefix / "pyvenv.cfg").is_file() else path.parent
     named = (str(path), str(folder), *arguments)
-    return tuple(word for word in named if word.startswith(_TEMPORARY))
+    return tuple(
+        word for word in named if word.startswith(_TEMPORARY) and os.path.realpath(word) == word
+    )
 
 
 def _find_program(server: McpServer, environment: Mapping[str, str]) -> str:

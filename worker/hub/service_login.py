@@ -129,8 +129,10 @@ def check_issuer(server: McpServer, provider: OAuthClientProvider) -> None:
     if server.oauth_issuer:
         return  # the SDK holds the client to it
     endpoint = context.oauth_metadata.token_endpoint if context.oauth_metadata is not None else None
-    own, host = httpx2.URL(server.url).host, endpoint.host if endpoint is not None else ""
-    if host != own:
+    own, host = httpx2.URL(server.url), endpoint.host if endpoint is not None else ""
+    if endpoint is not None and own.scheme == "https" != endpoint.scheme:
+        raise OAuthFlowError("its authorization server would get the client's secret unencrypted")
+    if host != own.host:
         raise OAuthFlowError(
             f"its authorization server is on another host ({host or 'unknown'}); if that is right, "
             "name it with oauth_issuer in the server's table"

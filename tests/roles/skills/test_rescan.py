@@ -84,3 +84,29 @@ def test_folders_without_a_skill_are_watched_too(tmp_path: Path):
     sources = SkillSources(roots=((str(tmp_path / "own"), "user"),))
     own = tmp_path / "own"
     assert set(watched_folders(sources, ())) == {str(own), str(own / "empty"), str(own / "notes")}
+
+
+def test_a_persons_skill_that_a_command_may_write_counts_as_it_was_at_the_start(
+    tmp_path: Path, memory: Path
+):
+    project, own = tmp_path / "project", tmp_path / "own"
+    file = write(project / "skills", "notes")
+    own.mkdir()
+    (own / "notes").symlink_to(file.parent)
+    sources = SkillSources(roots=((str(own), "user"),))
+    cache, writable = SkillCache(memory), (str(project),)
+    at_start = look_again(sources, (), cache).skills
+    assert look_again(sources, at_start, cache, writable=writable).skills == at_start
+    write(project / "skills", "notes", "Do evil.")
+    changed = look_again(sources, at_start, cache, writable=writable)
+    assert changed.skills == ()
+    assert [one.name for one in changed.untrusted] == ["notes"]
+
+
+def test_a_persons_skills_below_a_protected_name_of_the_folder_are_followed(
+    tmp_path: Path, memory: Path
+):
+    write(tmp_path / ".agents" / "skills", "notes")
+    sources = SkillSources(roots=((str(tmp_path / ".agents" / "skills"), "user"),))
+    seen = look_again(sources, (), SkillCache(memory), writable=(str(tmp_path),))
+    assert [one.name for one in seen.skills] == ["notes"]

@@ -23,7 +23,8 @@ def folder():
         ("/usr/bin/python3", ("/home/me/server.py", "/run/other.sock"), ()),
         ("/usr/bin/python3", ("/tmp/work/server.py", "--name=/tmp/x"), ("/tmp/work/server.py",)),
         ("/tmp/server", (), ("/tmp/server",)),
-        ("/var/tmp/tools/server", (), ("/var/tmp/tools/server", "/var/tmp/tools")),
+        ("/tmp/tools/server", (), ("/tmp/tools/server", "/tmp/tools")),
+        ("/usr/bin/python3", ("/tmp/../run/user/1000/bus", "/tmp//x"), ()),
     ],
 )
 def test_only_what_the_table_names_below_a_temporary_folder_is_seen(program, arguments, seen):
@@ -35,6 +36,11 @@ def test_of_a_virtual_environment_all_is_seen(folder):
     (folder / "venv/pyvenv.cfg").touch()
     program = f"{folder}/venv/bin/python"
     assert named_paths(program, ()) == (program, f"{folder}/venv")
+
+
+def test_a_link_that_a_command_may_have_made_shows_nothing(folder):
+    (folder / "data").symlink_to("/run")
+    assert named_paths("/usr/bin/python3", (f"{folder}/data", f"{folder}/data/user")) == ()
 
 
 def test_the_whole_temporary_folder_stays_private_and_hidden_paths_stay_hidden(folder):
