@@ -286,7 +286,7 @@ def needed_run_paths(*, network: bool) -> tuple[str, ...]:
 def _visible(
     cwd: str, roots: tuple[str, ...], covered: tuple[str, ...], wanted: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Existing paths inside covered trees that must stay readable."""
+    """Existing paths inside covered trees that must stay readable, without what a root shows."""
 
     def is_inside(path: str) -> bool:
         return any(is_within(path, tree) and path != tree for tree in covered)
@@ -295,7 +295,9 @@ def _visible(
     here = os.path.realpath(cwd)
     if is_inside(here):
         found.add(here)
-    return tuple(sorted(found - set(roots), key=by_depth))
+    shown = tuple(root for root in roots if is_inside(root))
+    kept = {path for path in found if not any(is_within(path, root) for root in shown)}
+    return tuple(sorted(kept - set(roots), key=by_depth))
 
 
 _LISTENS = 0x10000

@@ -53,3 +53,14 @@ def test_the_whole_temporary_folder_stays_private_and_hidden_paths_stay_hidden(f
     )  # fmt: skip
     assert "/tmp" in plan.covered
     assert [path for path in plan.visible if path.startswith("/tmp")] == [str(tool)]
+
+
+def test_what_is_named_within_a_writable_root_stays_writable(folder):
+    file = folder / "effects"
+    file.touch()
+    plan = plan_sandbox(
+        ReadOnly(), cwd="/", tmp_dir=None, extra_roots=(str(folder),),
+        extra_readable=(str(file),), stack="bwrap",
+    )  # fmt: skip
+    assert str(folder) in plan.writable
+    assert plan.visible == tuple(path for path in plan.visible if not path.startswith("/tmp"))
