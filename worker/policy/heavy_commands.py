@@ -6,7 +6,7 @@ words to hide what it does only runs beside others.
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.leases import MAX_LEASE_TEXT, CommandKind, HeavyKind, LeaseRules
@@ -47,7 +47,7 @@ _BUILT_IN: dict[CommandKind, str] = {
         mamba create | apt install | apt-get install | apt-get build-dep | dnf install | yum install
         apk add | brew install | cargo install | cargo fetch | go install | go mod download
         bundle install | gem install | composer install | composer update | mix deps.get
-        dotnet restore | cpan | cpanm | nix-shell | nix develop | opam install
+        dotnet restore | cpan | cpanm | opam install
     """,
 }
 # Programs that run the command behind them, beside the policy's own wrappers.
@@ -63,6 +63,22 @@ _LIGHT_OPTIONS = frozenset({
 })  # fmt: skip
 _LIGHT_TARGETS = frozenset("help clean distclean mostlyclean format fmt".split())  # noqa: SIM905
 _MAKERS = frozenset({"make", "gmake", "ninja", "rake"})
+# Targets, subcommands and options with which a program goes on until somebody ends it.
+_ENDLESS_TARGETS = frozenset("serve dev run up watch start".split())  # noqa: SIM905
+_ENDLESS: dict[str, frozenset[str]] = {
+    **dict.fromkeys(_MAKERS, _ENDLESS_TARGETS),
+    "turbo": frozenset({"dev", "serve", "start", "watch"}),
+    "tsc": frozenset({"-w"}),
+    "rollup": frozenset({"-w"}),
+    "webpack": frozenset({"serve", "watch", "-w"}),
+    **dict.fromkeys(("gradle", "gradlew"), frozenset({"bootRun", "-t", "--continuous"})),
+    **dict.fromkeys(("mvn", "mvnw"), frozenset({"spring-boot:run", "jetty:run", "quarkus:dev"})),
+}
+_OPTIONS_WITH_NAMES = frozenset({"-C", "-f", "-p", "--directory", "--file", "--filter"})
+# They prove heavy where much is there to be looked at; the next time it is something else.
+_COMMON_TOOLS = frozenset(
+    "git ls find grep rg cat sed awk tar du rm cp mv head tail wc sort".split()  # noqa: SIM905
+)
 _PYTHON = re.compile(r"python(?:\d(?:\.\d+)?)?\Z|pypy3?\Z")
 # Alone, their name says nothing of what they run.
 _INTERPRETERS = frozenset(
@@ -96,12 +112,13 @@ class HeavyCommands:
         """The heaviest part of an argv or of its script; None for a light one. Never raises."""
         if not any(map(self._may_name, argv)):
             return None  # the usual case: no parsing
-        found = [heavy for words in find_commands(argv) if (heavy := self._judge(_literal(words)))]
+        found = [heavy for words in find_commands(argv) if (heavy := self._judge(words))]
         return min(found, key=lambda one: _ORDER.index(one.kind), default=None)
 
     def learn(self, head: str) -> None:
         """Commands that begin with these words were heavy."""
-        self._add({_entry(head): "learned"})
+        if head.strip():
+            self._add({_entry(head): "learned"})
 
     def _add(self, added: Mapping[Words, HeavyKind | CommandKind]) -> None:
         """Add entries; those that are there are replaced, but not by what was learned."""
@@ -119,17 +136,16 @@ class HeavyCommands:
             return True
         return self._also_named is not None and self._also_named.search(text) is not None
 
-    def _judge(self, words: Words) -> HeavyCommand | None:
-        words = _without_runners(words)
+    def _judge(self, command: ShellWords) -> HeavyCommand | None:
+        words = _without_runners(_named(_literal(command)))
         if not words or not _LIGHT_OPTIONS.isdisjoint(words) or _is_light_target(words):
             return None
         operands = _operands(words)
         for entry, kind in self._by_program.get(words[0], ()):
             if _begins(operands, entry[1:]):
-                if kind == "light":
+                if kind == "light" or _never_ends(words, entry):
                     return None
-                text = " ".join(words)[:MAX_LEASE_TEXT]
-                return HeavyCommand(kind=kind, command=text, head=" ".join(entry))
+                return HeavyCommand(kind=kind, command=_cut(words), head=" ".join(entry))
         return None
 
 
@@ -140,13 +156,19 @@ _ORDER: tuple[HeavyKind, ...] = ("build", "test", "learned", "install")
 def describe_unknown(argv: Sequence[str]) -> HeavyCommand | None:
     """What a command that proved heavy is known by from now on; None if that is not clear.
 
-    Only a script with one command beside `cd` and the like is clear.
+    Only a script with one command beside `cd` and the like is clear. A program that was written
+    as a path is not: elsewhere another one has the same name.
     """
-    found = [_without_runners(_literal(words)) for words in find_commands(argv)]
-    found = [words for words in found if words and words[0] not in _BESIDE]
+    literal = [_literal(words) for words in find_commands(argv)]
+    found = [(_without_runners(_named(words)), words) for words in literal if words]
+    found = [(words, written) for words, written in found if words[0] not in _BESIDE]
     if len(found) != 1:
         return None
-    words = found[0]
+    words, written = found[0]
+    if words[0].split() != [words[0]] or "/" in written[-len(words)]:
+        return None
+    if words[0] in _COMMON_TOOLS or _never_ends(words):
+        return None
     operands = _operands(words)[:1]
     if operands == ("-m",):
         operands = _operands(words)[:2]
@@ -155,7 +177,15 @@ def describe_unknown(argv: Sequence[str]) -> HeavyCommand | None:
     head = " ".join((words[0], *operands))
     if len(head) > MAX_LEASE_TEXT:
         return None
-    return HeavyCommand(kind="learned", command=" ".join(words)[:MAX_LEASE_TEXT], head=head)
+    return HeavyCommand(kind="learned", command=_cut(words), head=head)
+
+
+def _cut(words: Words) -> str:
+    """The words, cut between two of them: half a secret would not be known as one."""
+    text = " ".join(words)
+    if len(text) <= MAX_LEASE_TEXT:
+        return text
+    return text[: MAX_LEASE_TEXT + 1].rpartition(" ")[0]
 
 
 _BESIDE = frozenset("cd echo export set true printf source . pushd popd test [".split())  # noqa: SIM905
@@ -199,7 +229,12 @@ def _literal(words: ShellWords) -> Words:
     known = [word.text for word in takewhile(lambda word: word.kind != "unknown", words)]
     while known and re.match(r"[A-Za-z_]\w*=", known[0]):
         del known[0]
-    return (_program(known[0]), *known[1:]) if known else ()
+    return tuple(known)
+
+
+def _named(words: Words) -> Words:
+    """The words with the name of the program instead of its path."""
+    return (_program(words[0]), *words[1:]) if words else ()
 
 
 def _without_runners(words: Words) -> Words:
@@ -239,6 +274,16 @@ def _begins(operands: Words, wanted: Words) -> bool:
 def _is_light_target(words: Words) -> bool:
     targets = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
     return words[0] in _MAKERS and bool(targets) and _LIGHT_TARGETS.issuperset(targets)
+
+
+def _never_ends(words: Words, entry: Words = ()) -> bool:
+    """Whether these words say so, beside those of the entry that names the command."""
+    if words[0] == "karma":
+        return "--single-run" not in words
+    endless = _ENDLESS.get(words[0], frozenset[str]()).difference(entry)
+    return any(
+        word in endless and before not in _OPTIONS_WITH_NAMES for before, word in pairwise(words)
+    )
 
 
 # Made when the fork-server imports this, so that no agent makes them again.

@@ -192,7 +192,8 @@ class _CommandInvocation(TurnTakingInvocation):
         )
         self._verdict = decide_command(self._facts)
         self._meanings = shown_meanings(facts)
-        self._heavy = context.leases.find(planned.argv)
+        # A command with a terminal is talked to, and may never end: it takes no turn.
+        self._heavy = None if arguments.tty else context.leases.find(planned.argv)
         self._turn: CommandLease | None = None  # waited for, and not yet used by a run
 
     @property

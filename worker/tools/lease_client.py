@@ -148,8 +148,8 @@ class _UnleasedCommand:
         if used.cpu_s < _HEAVY_CPU_S and used.peak_bytes < _HEAVY_BYTES:
             return
         heavy = describe_unknown(self._argv)
-        if heavy is None:
-            return
+        if heavy is None or self._client.find(self._argv) is not None:
+            return  # the table knows it, and it took no turn because it has a terminal
         self._client.learn(heavy.head)
         seconds = trio.current_time() - self._began
         self._reporter.emit(_describe_end(heavy, status, cwd=self._cwd, seconds=seconds))

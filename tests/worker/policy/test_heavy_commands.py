@@ -32,6 +32,8 @@ def kind_of(script, table=TABLE):
         ("for i in 1 2; do make $i; done", "build"), ("bash -c 'cargo test'", "test"),
         ("nice -n 10 make", "build"), ("docker compose build web", "build"),
         ("pip install . && pytest", "test"), ("make && pytest", "build"),
+        ("make -C dev all", "build"), ("turbo run build", "build"), ("tsc -p web", "build"),
+        ("karma start --single-run", "test"), ("mvn package", "build"), ("make server", "build"),
     ],
 )  # fmt: skip
 def test_builds_tests_and_installs_are_heavy(script, kind):
@@ -47,6 +49,9 @@ def test_builds_tests_and_installs_are_heavy(script, kind):
         "jest --watch", "npm view react", "go version", "python script.py", "cargo --version",
         "which make", "rg 'cargo test' docs", "", "docker ps", "python -c 'import pytest'",
         "sed -n 1p tests/test_make.py", "make help",
+        "make serve", "make -j8 dev", "make run", "make up", "make watch", "make start",
+        "turbo run dev", "tsc -w", "npx tsc -w", "webpack serve", "rollup -c -w", "karma start",
+        "./gradlew bootRun", "mvn spring-boot:run", "nix develop", "nix-shell",
     ],
 )  # fmt: skip
 def test_what_only_looks_or_never_ends_is_light(script):
@@ -56,7 +61,12 @@ def test_what_only_looks_or_never_ends_is_light(script):
 def test_the_configuration_adds_and_takes_away_and_the_longest_entry_counts():
     rules = LeaseRules(
         enabled=True,
-        commands={"./ci.sh": "test", "cargo check": "light", "make docs": "light"},
+        commands={
+            "./ci.sh": "test",
+            "cargo check": "light",
+            "make docs": "light",
+            "make run": "test",
+        },
         learned=("python train.py",),
     )
     table = HeavyCommands(rules)
@@ -66,6 +76,7 @@ def test_the_configuration_adds_and_takes_away_and_the_longest_entry_counts():
     assert kind_of("cargo check", table) is None
     assert kind_of("cargo build", table) == "build"
     assert kind_of("make docs", table) is None
+    assert kind_of("make run", table) == "test"
     assert kind_of("python train.py --epochs 3", table) == "learned"
 
 
@@ -73,28 +84,49 @@ def test_a_lease_names_the_words_and_the_head():
     assert TABLE.find(("bash", "-c", "cd a; .venv/bin/pytest -q")) == HeavyCommand(
         kind="test", command="pytest -q", head="pytest"
     )
-    assert len(TABLE.find(("make", "x" * 999)).command) == 200
+
+
+def test_a_long_command_is_cut_between_words_so_that_no_half_of_a_secret_is_left():
+    before = "make " + "x" * 170
+    assert TABLE.find(("bash", "-c", f"{before} TOKEN={'s' * 40}")).command == before
+    assert describe_unknown(("simulate", "x" * 190, "s" * 40)).command == f"simulate {'x' * 190}"
+    assert TABLE.find(("make", "x" * 195)).command == "make " + "x" * 195
+    assert TABLE.find(("make", "x" * 999)).command == "make"
 
 
 def test_a_command_that_proved_heavy_is_known_from_then_on():
     table = HeavyCommands(LeaseRules(enabled=True))
-    script = ("bash", "-c", "cd /w && ./simulate.sh --all")
+    script = ("bash", "-c", "cd /w && simulate --all")
     assert table.find(script) is None
     found = describe_unknown(script)
-    assert found == HeavyCommand(kind="learned", command="simulate.sh --all", head="simulate.sh")
+    assert found == HeavyCommand(kind="learned", command="simulate --all", head="simulate")
     table.learn(found.head)
     table.learn(found.head)
     assert table.find(script) == found
 
 
 @pytest.mark.parametrize(
-    "script", ["python -c 'while 1: pass'", "bash", "a && b", "cd x", "", "$PROGRAM x"]
-)
-def test_what_names_no_single_program_is_not_learned(script):
+    "script",
+    [
+        "python -c 'while 1: pass'", "bash", "a && b", "cd x", "", "$PROGRAM x", "./",
+        "' '", "'a b' c",
+        "./simulate.sh", "bin/simulate", "uv run ./simulate", "git grep x", "find / -name x",
+        "make serve", "x" * 201,
+    ],
+)  # fmt: skip
+def test_what_names_no_single_program_of_every_folder_is_not_learned(script):
     assert describe_unknown(("bash", "-c", script)) is None
+
+
+@pytest.mark.parametrize("head", ["", " ", "\n"])
+def test_a_blank_head_is_not_learned(head):
+    table = HeavyCommands(LeaseRules(enabled=True))
+    table.learn(head)
+    assert kind_of("ls", table) is None
 
 
 @given(st.lists(st.text(max_size=40), max_size=4))
 def test_no_words_break_it(argv):
     TABLE.find(argv)
-    describe_unknown(argv)
+    if (found := describe_unknown(argv)) is not None:
+        HeavyCommands(LeaseRules(enabled=True)).learn(found.head)

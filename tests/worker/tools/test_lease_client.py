@@ -1,5 +1,6 @@
 """An agent's leases: light commands ask nobody, heavy ones wait, and their end is told once."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -10,6 +11,7 @@ import trio.testing
 
 from swarm.mailbox.pair import open_pair_server
 from swarm.mailbox.protocol.events import RequestSent, Waiting, decode_event
+from swarm.mailbox.protocol.items import FunctionCall
 from swarm.mailbox.protocol.leases import (
     HeavyCommandEnded,
     LeaseGiven,
@@ -21,8 +23,12 @@ from swarm.worker.agent.reporter import Reporter
 from swarm.worker.current_spec import CurrentSpec
 from swarm.worker.exec.command_state import ExitStatus
 from swarm.worker.exec.launcher_protocol import CommandUsage
+from swarm.worker.sandbox.sandbox_plan import SandboxPlan
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
+from swarm.worker.tools.exec_command import ExecCommandTool
 from swarm.worker.tools.lease_client import LeaseClient, wait_notice
+from swarm.worker.tools.tool_context import ToolContext
+from swarm.worker.tools.tool_interface import TurnTakingInvocation
 
 RULES = LeaseRules(enabled=True, command_memory_bytes=1 << 30)
 PYTEST = ("sh", "-c", "pytest -q")
@@ -123,7 +129,7 @@ async def test_a_cancelled_wait_is_withdrawn(autojump_clock):
 
 
 async def test_a_command_that_proves_heavy_is_reported_and_takes_turns_from_then_on(autojump_clock):
-    argv = ("sh", "-c", "./simulate.sh --all")
+    argv = ("sh", "-c", "simulate --all")
     async with stage() as on:
         assert on.client.find(argv) is None
         for killed in (ExitStatus(signal=15, usage=LARGE), ExitStatus(exit_code=137, usage=LARGE)):
@@ -132,8 +138,46 @@ async def test_a_command_that_proves_heavy_is_reported_and_takes_turns_from_then
         on.client.observe(argv, "/w").end(ExitStatus(exit_code=0, usage=LARGE))
         await trio.sleep(1)
         (told,) = on.told(HeavyCommandEnded)
-        assert (told.lease, told.kind, told.head) == (0, "learned", "simulate.sh")
+        assert (told.lease, told.kind, told.head) == (0, "learned", "simulate")
         assert on.client.find(argv).kind == "learned"
+
+
+async def test_a_command_whose_program_has_no_name_ends_nothing(autojump_clock):
+    async with stage() as on:
+        assert on.client.find(("sh", "-c", "./ x")) is None
+        on.client.observe(("sh", "-c", "./ x"), "/w").end(ExitStatus(exit_code=126, usage=LARGE))
+        await trio.sleep(1)
+        assert on.events == []
+
+
+async def test_what_the_table_names_is_not_learned_from_a_command_with_a_terminal(autojump_clock):
+    async with stage() as on:
+        assert on.client.find(PYTEST) is not None
+        on.client.observe(PYTEST, "/w").end(ExitStatus(exit_code=0, usage=LARGE))
+        await trio.sleep(1)
+        assert on.events == []
+
+
+class Commands:
+    """What a prepared command asks of the sessions; it runs none."""
+
+    def shell_argv(self, script, *, shell=None):
+        return ("/bin/sh", "-c", script)
+
+    def plan(self, policy, cwd, extra=None):
+        return SandboxPlan()
+
+
+@pytest.mark.parametrize("tty", [False, True])
+async def test_a_command_with_a_terminal_takes_no_turn(autojump_clock, tty):
+    async with stage() as on:
+        spec = msgspec.structs.replace(FAKE_AGENT_SPEC, leases=RULES)
+        tool = ExecCommandTool(ToolContext(CurrentSpec(spec), Commands(), on.reporter))
+        arguments = json.dumps({"cmd": "pytest -q", "tty": tty})
+        call = FunctionCall(call_id="c", name="exec_command", arguments=arguments)
+        prepared = await tool.prepare(call)
+        assert isinstance(prepared, TurnTakingInvocation)
+        assert prepared.takes_turns is not tty
 
 
 def test_the_model_is_told_of_a_wait_only_if_it_was_one():
