@@ -9,7 +9,7 @@ command sees; what is read there is bounded and checked all the same.
 import fcntl
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -23,8 +23,10 @@ from ..runs.paths import make_private_folder
 from .lease_scheduler import Ticket
 
 FRESH_S = 5.0  # what an older file says of waiting is not counted: its supervisor stands still
+_STANDING_S = 1800.0  # nor what it says of holding, after this
 _MOST_FILES, _MOST_TICKETS = 256, 1_000
 _MOST_BYTES = 1 << 20
+_MOST_PUBLISHED = 400  # so many fit in `_MOST_BYTES`, whatever their texts hold
 _MOST_CHARS = 400  # of a text of another run
 _NAME = re.compile(r"[0-9A-Za-z_-]{1,80}\.json\Z")
 _ORDER_LOCK = "order"
@@ -115,10 +117,11 @@ class ExclusiveAccess:
         return [one for leases in _read_runs(self._folder, removes=True, besides=self._run)
                 for one in counted_tickets(leases, now)]  # fmt: skip
 
-    def publish(self, tickets: tuple[Ticket, ...], now: float) -> None:
-        """Write this run's tickets. Raises OSError."""
+    def publish(self, tickets: Iterable[Ticket], now: float) -> None:
+        """Write this run's tickets; of too many those that hold leases first. Raises OSError."""
+        told = sorted(tickets, key=lambda one: not one.holds_lease)[:_MOST_PUBLISHED]
         leases = RunLeases(
-            format=_FORMAT, run=self._run, pid=os.getpid(), updated_s=now, tickets=tickets
+            format=_FORMAT, run=self._run, pid=os.getpid(), updated_s=now, tickets=tuple(told)
         )
         data = _encode(leases)
         os.ftruncate(self._own_fd, 0)
@@ -126,10 +129,24 @@ class ExclusiveAccess:
 
 
 def counted_tickets(leases: RunLeases, now: float) -> tuple[Ticket, ...]:
-    """The tickets that count now: a supervisor that stands still waits for nothing."""
-    if abs(now - leases.updated_s) <= FRESH_S:
-        return leases.tickets
-    return tuple(one for one in leases.tickets if one.holds_lease)
+    """The tickets of a run that count now."""
+    return still_counted(leases.tickets, written_s=leases.updated_s, now=now)
+
+
+def still_counted(
+    tickets: tuple[Ticket, ...], *, written_s: float, now: float
+) -> tuple[Ticket, ...]:
+    """A supervisor that stands still waits for nothing, and holds what it has for half an hour.
+
+    One that lives writes now and then while it holds a lease, however long that may be.
+    """
+    if abs(now - written_s) <= FRESH_S:
+        return tickets
+    return tuple(
+        one
+        for one in tickets
+        if one.given_s is not None and now - max(one.given_s, written_s) <= _STANDING_S
+    )
 
 
 def look(folder: Path) -> list[RunLeases]:

@@ -16,6 +16,7 @@ from swarm.supervisor.leases.lease_folder import (
     LeaseFolder,
     LeaseFolderBusy,
     RunLeases,
+    counted_tickets,
     look,
 )
 from swarm.supervisor.leases.lease_scheduler import Ticket
@@ -136,6 +137,34 @@ def test_what_a_standing_supervisor_waits_for_is_not_counted_but_what_it_holds_i
     one, two = runs
     publish(one, ticket("one", 1), ticket("one", 2, given_s=NOW))
     assert others_of(two, now=NOW + FRESH_S + 1) == [ticket("one", 2, given_s=NOW)]
+
+
+@pytest.mark.parametrize(
+    ("given_s", "updated_s", "counts"),
+    [
+        (NOW, NOW, True),
+        (NOW - 1_790, NOW - 1_790, True),
+        (NOW - 1_810, NOW - 1_810, False),
+        (NOW - 9_000, NOW - 60, True),  # of a run with a longer `max_hold`, which lives
+        (NOW - 9_000, NOW - 1_810, False),
+    ],
+)
+def test_a_supervisor_that_stands_still_holds_its_leases_for_half_an_hour(
+    given_s, updated_s, counts
+):
+    held = ticket("odd", given_s=given_s)
+    leases = RunLeases(format=1, run="odd", pid=1, updated_s=updated_s, tickets=(held,))
+    assert counted_tickets(leases, NOW) == ((held,) if counts else ())
+
+
+def test_of_too_many_tickets_those_that_hold_leases_are_told_and_the_file_stays_sound(runs):
+    one, two = runs
+    long = replace(ticket("one"), command="\x01" * 200, agent="/root/" + "x" * 194)
+    held = replace(long, number=0, given_s=NOW)
+    publish(one, *(replace(long, number=number) for number in range(1, 1_200)), held)
+    found = others_of(two)
+    assert len(found) == 400
+    assert held in found
 
 
 @pytest.mark.parametrize(
