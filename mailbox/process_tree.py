@@ -32,17 +32,20 @@ def children_of(pid: int) -> list[int]:
     return found
 
 
-def descendants_of(pid: int) -> list[int]:
-    """All descendants, parents before their children. A snapshot: more may start meanwhile."""
-    return _with_descendants(children_of(pid))
+def descendants_of(pid: int, *, most: int | None = None) -> list[int]:
+    """All descendants, parents before their children. A snapshot: more may start meanwhile.
+
+    `most` bounds the result and the work; None: no bound.
+    """
+    return _with_descendants(children_of(pid), most)
 
 
-def _with_descendants(row: list[int]) -> list[int]:
+def _with_descendants(row: list[int], most: int | None = None) -> list[int]:
     found: list[int] = []
-    while row:
-        found += row
-        row = [child for parent in row for child in children_of(parent)]
-    return found
+    while row and (most is None or len(found) < most):
+        found += row[:most]
+        row = [child for parent in row[:most] for child in children_of(parent)]
+    return found[:most]
 
 
 def live_descendants_of(pid: int, is_ours: Callable[[int], bool] | None = None) -> list[int]:

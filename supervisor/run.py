@@ -236,7 +236,7 @@ async def _open_context(
         agents=AgentDirectory(registry, archive),
         grants=ApprovalGrants(),
         skills=CurrentSkills(request),
-        leases=LeaseLedger(run_paths.folder.parent, request.leases),
+        leases=LeaseLedger(run_paths.folder.parent, request.leases, cwd=request.cwd),
         copies=ProjectCopies(run_paths),
         entropy=dependencies.entropy,
         began_s=dependencies.entropy.unix_s(),

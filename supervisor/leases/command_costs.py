@@ -5,7 +5,7 @@ Only `read_costs` and `add_cost` touch the file, a bounded extract of what the j
 """
 
 import statistics
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import msgspec
 
@@ -21,6 +21,7 @@ _MARGIN = 1.2  # memory beyond the most that was seen
 _LIGHT_S, _LIGHT_BYTES, _LIGHT_RUNS = 3.0, 256 << 20, 2
 _MIB = 1 << 20
 _MOST_PROCESSORS = 4096
+_MOST_EXPECTED_BYTES = 1 << 49  # what other runs accept in a ticket
 # Of a command whose past is unknown: memory, and processors (None: all).
 _DEFAULTS: dict[HeavyKind, tuple[int, float | None]] = {
     "build": (1024 * _MIB, None),
@@ -81,7 +82,7 @@ def estimate_cost(
         succeeded = sum(one.succeeded for one in same.samples)  # a failure may end too early
         is_light = succeeded >= _LIGHT_RUNS and all(map(_is_light, same.samples))
         return Estimate(
-            memory_bytes=int(_MARGIN * peak),
+            memory_bytes=_with_margin(peak),
             cpus=max(map(_cpus, same.samples)),
             seconds=statistics.median(one.seconds for one in same.samples),
             is_light=is_light,
@@ -89,12 +90,16 @@ def estimate_cost(
     samples = [sample for one in alike for sample in one.samples]
     if samples:
         return Estimate(
-            memory_bytes=int(_MARGIN * statistics.median(one.peak_bytes for one in samples)),
+            memory_bytes=_with_margin(statistics.median(one.peak_bytes for one in samples)),
             cpus=statistics.median(map(_cpus, samples)),
             seconds=statistics.median(one.seconds for one in samples),
         )
     memory_bytes, cpus = _DEFAULTS[kind]
     return Estimate(memory_bytes=memory_bytes, cpus=float(processors) if cpus is None else cpus)
+
+
+def _with_margin(peak_bytes: float) -> int:
+    return min(int(_MARGIN * peak_bytes), _MOST_EXPECTED_BYTES)
 
 
 def _is_light(sample: CostSample) -> bool:
@@ -103,7 +108,7 @@ def _is_light(sample: CostSample) -> bool:
 
 def _cpus(sample: CostSample) -> float:
     """Processors that it kept busy; a quarter at least, for it also waits."""
-    return max(0.25, sample.cpu_s / max(sample.seconds, 0.001))
+    return min(max(0.25, sample.cpu_s / max(sample.seconds, 0.001)), float(_MOST_PROCESSORS))
 
 
 def with_cost(costs: CommandCosts, ended: HeavyCommandEnded) -> CommandCosts:
@@ -149,9 +154,14 @@ def _is_of(past: CommandPast, ended: HeavyCommandEnded) -> bool:
     return (past.cwd, past.head, past.command) == (ended.cwd, ended.head, ended.command)
 
 
-def learned_heads(costs: CommandCosts, *, most: int = 100) -> tuple[str, ...]:
-    """First words of commands that no table names and that were heavy, the latest used first."""
-    found = (one.head for one in reversed(costs.commands) if one.kind == "learned")
+def learned_heads(costs: CommandCosts, *, folder: str, most: int = 100) -> tuple[str, ...]:
+    """First words of commands that no table names and that were heavy, the latest used first.
+
+    Only of those that ran in the folder or below it: elsewhere the same words may be another
+    program.
+    """
+    learned = (one for one in reversed(costs.commands) if one.kind == "learned")
+    found = (one.head for one in learned if PurePath(one.cwd).is_relative_to(folder))
     return tuple(dict.fromkeys(found))[:most]
 
 

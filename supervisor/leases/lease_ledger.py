@@ -38,9 +38,9 @@ class WaitMeter:
 class LeaseLedger:
     """One per run."""
 
-    def __init__(self, folder: Path, settings: LeaseSettings) -> None:
-        """`folder`: that of all runs."""
-        self._folder, self._settings = folder, settings
+    def __init__(self, folder: Path, settings: LeaseSettings, *, cwd: str) -> None:
+        """`folder`: that of all runs; `cwd`: the folder in which this run works."""
+        self._folder, self._settings, self._cwd = folder, settings, cwd
         self.costs = read_costs(folder) if settings.enabled else CommandCosts()
         self._of_agents: dict[str, WaitMeter] = {}
         self._of_run = WaitMeter()
@@ -48,9 +48,9 @@ class LeaseLedger:
 
     def rules_for_agents(self) -> LeaseRules:
         """What a new agent process is told."""
+        learned = learned_heads(self.costs, folder=self._cwd)
         return msgspec.convert(
-            {**msgspec.structs.asdict(self._settings), "learned": learned_heads(self.costs)},
-            LeaseRules,
+            {**msgspec.structs.asdict(self._settings), "learned": learned}, LeaseRules
         )
 
     async def add(self, ended: HeavyCommandEnded) -> None:

@@ -1,11 +1,13 @@
 """Gives heavy commands of this run their leases, in turn with those of all other runs.
 
 The supervisor holds the leases: no command can reach it, and its death frees them in the kernel. A
-lease ends with its command, with the process of the agent that runs it, or when it was held for too
-long. Nothing here costs anything before the first heavy command.
+lease ends with its command, with the process of the agent that runs it, when it was held for too
+long, or when its command did nearly nothing for a minute. Nothing here costs anything before the
+first heavy command.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable
 
 import msgspec
@@ -26,7 +28,8 @@ from swarm.mailbox.protocol.requests import AnyReply
 from ..agents.agent_record import Agent
 from ..run_context import RunContext
 from .command_costs import estimate_cost
-from .lease_folder import LeaseFolder, LeaseFolderBusy
+from .holder_usage import HolderUsage, MeasureTrees, measure_trees, was_idle, with_usage
+from .lease_folder import LeaseFolder, LeaseFolderBusy, still_counted
 from .lease_scheduler import (
     Decision,
     LeaseLimits,
@@ -34,10 +37,12 @@ from .lease_scheduler import (
     Ticket,
     decide_leases,
 )
-from .machine_state import read_machine_state, resident_bytes_below
+from .machine_state import read_machine_state
 
 POLL_S = 0.25  # while a command waits: other runs and the machine tell nothing by themselves
+IDLE_S = 60.0  # a command that does nearly nothing for so long holds its lease no longer
 MAX_LEASES_OF_AGENT = 64
+_MOST_UNWRITTEN = 64  # ended commands that are not remembered yet
 _FOLDER_TRIES, _FOLDER_PAUSE_S = 100, 0.005
 LEASES_FOLDER = "leases"  # in the runtime folder
 _Key = tuple[str, int, int]  # path and epoch of the agent's process, number of the request
@@ -48,6 +53,7 @@ class _OpenLease:
 
     def __init__(self, agent: Agent, request_id: int, ticket: Ticket) -> None:
         self.agent, self.epoch, self.request_id = agent, agent.epoch, request_id
+        self.child = agent.process.child  # a later process of the agent is another one
         self.ticket = ticket
         self.scope = trio.CancelScope()
         self.given = trio.Event()
@@ -68,16 +74,21 @@ class LeaseService:
         *,
         clock: Callable[[], float] = time.monotonic,
         read_machine: Callable[[], MachineState] = read_machine_state,
+        measure: MeasureTrees = measure_trees,
     ) -> None:
         """`clock` is the machine's: other runs compare its times with theirs."""
         self._run, self._nursery = running, nursery
-        self._clock, self._read_machine = clock, read_machine
+        self._clock, self._read_machine, self._measure = clock, read_machine, measure
+        self._usage = HolderUsage(measure, clock)
         settings = self._settings = running.request.leases
         self._limits = LeaseLimits(most=settings.most, reserve_bytes=settings.reserve_bytes)
         self._interactive = running.request.keep_open or running.request.reviewer == "person"
         folder = running.paths.sockets.parent / LEASES_FOLDER
         self._folder = LeaseFolder(folder, running.run_id)
+        self._others: tuple[float, tuple[Ticket, ...]] = (0.0, ())  # as read last, and when
         self._open: dict[_Key, _OpenLease] = {}
+        self._unwritten = deque[HeavyCommandEnded](maxlen=_MOST_UNWRITTEN)
+        self._is_writing = False  # the task that remembers them runs
         self._served: dict[str, int] = {}  # by agent
         self._count = 0
         self._changed = trio.Event()
@@ -94,8 +105,8 @@ class LeaseService:
             self._run.leases.costs,
             kind=request.kind,
             command=command,
-            head=request.head,
-            cwd=request.cwd,
+            head=self._redacted(request.head),
+            cwd=self._redacted(request.cwd),
             processors=machine.processors,
         )
         of_agent = sum(path == agent.path for path, _, _ in self._open)
@@ -106,7 +117,7 @@ class LeaseService:
         ticket = Ticket(
             run=self._run.run_id,
             number=self._count,
-            agent=agent.path,
+            agent=agent.path[:MAX_LEASE_TEXT],
             kind=request.kind,
             command=command,
             asked_s=self._clock(),
@@ -130,16 +141,34 @@ class LeaseService:
         if lease is not None:
             lease.scope.cancel()
         if ended.ran and self._settings.enabled:
-            self._nursery.start_soon(self._remember, ended)
+            self._remember_soon(ended)
 
     def _redacted(self, text: str) -> str:
         return self._run.journal.redactor.redact(text)
 
-    async def _remember(self, ended: HeavyCommandEnded) -> None:
-        command = self._redacted(ended.command)[:MAX_LEASE_TEXT]
-        ended = msgspec.structs.replace(ended, command=command, head=self._redacted(ended.head))
+    def _remember_soon(self, ended: HeavyCommandEnded) -> None:
+        """Never waits: of an agent that tells of ever more commands the oldest are forgotten."""
+        self._unwritten.append(ended)
+        if not self._is_writing:
+            self._is_writing = True
+            self._nursery.start_soon(self._remember_all)
+
+    async def _remember_all(self) -> None:
         try:
-            await self._run.leases.add(ended)
+            while self._unwritten:
+                await self._remember(self._unwritten.popleft())
+        finally:
+            self._is_writing = False
+
+    async def _remember(self, ended: HeavyCommandEnded) -> None:
+        known = msgspec.structs.replace(
+            ended,
+            command=self._redacted(ended.command)[:MAX_LEASE_TEXT],
+            head=self._redacted(ended.head),
+            cwd=self._redacted(ended.cwd),
+        )
+        try:
+            await self._run.leases.add(known)
         except OSError as error:
             self._warn(f"what heavy commands used could not be noted: {error}")
 
@@ -151,7 +180,7 @@ class LeaseService:
                     nursery.start_soon(self._cancel_when_ended, lease)
                     await self._wait_given(lease)
                     with trio.move_on_after(self._settings.max_hold_s):
-                        await trio.sleep_forever()
+                        await self._hold_while_busy(lease.ticket.pid)
                     nursery.cancel_scope.cancel()
         finally:
             del self._open[key]
@@ -173,9 +202,21 @@ class LeaseService:
         given = LeaseGiven(waited_s=round(self._clock() - asked_s, 3), without_turn=without_turn)
         await self._reply(lease, given)
 
+    async def _hold_while_busy(self, pid: int) -> None:
+        """Return when all commands of this process together did nearly nothing for a minute."""
+        pids = {pid} if pid else set[int]()
+        before, since = (await self._measure(pids)).get(pid), self._clock()
+        while True:
+            await trio.sleep(IDLE_S)
+            after, now = (await self._measure(pids)).get(pid), self._clock()
+            if was_idle(before, after, now - since):
+                return
+            before, since = after, now
+            self._notify()  # other runs see from the new file that this supervisor lives
+
     async def _cancel_when_ended(self, lease: _OpenLease) -> None:
-        if (child := lease.agent.process.child) is not None:
-            await child.wait_ended()
+        if lease.child is not None:
+            await lease.child.wait_ended()
             lease.scope.cancel()
 
     # --- deciding --------------------------------------------------------------------------------
@@ -199,7 +240,14 @@ class LeaseService:
             self._folder.close()
 
     async def _decide_once(self) -> None:
-        """Decide with the tickets of all runs; where that is not possible, with this run's own."""
+        """Decide with the tickets of all runs.
+
+        Where the folder cannot be used, decide with this run's own; where it stays locked by
+        somebody who stands still, with those of the others as they were read last.
+        """
+        own = [one.ticket for one in self._open.values()]
+        if any(not one.holds_lease for one in own):
+            await self._usage.refresh([*own, *self._others[1]])
         for _ in range(_FOLDER_TRIES):
             try:
                 self._decide_together()
@@ -207,28 +255,31 @@ class LeaseService:
                 await trio.sleep(_FOLDER_PAUSE_S)
             except (OSError, SwarmError) as error:
                 self._warn(f"heavy commands take turns within this run alone: {error}")
-                self._decide([])
+                self._decide(())
                 return
             else:
                 return
-        self._decide([])  # somebody stands still with the folder locked
+        read_s, others = self._others
+        self._decide(still_counted(others, written_s=read_s, now=self._clock()))
 
     def _decide_together(self) -> None:
         if not self._open:
             self._folder.close()
             return
         with self._folder.open_exclusive() as shared:
-            self._decide(shared.read_others(self._clock()))
+            self._others = (self._clock(), tuple(shared.read_others(self._clock())))
+            self._decide(self._others[1])
             tickets = tuple(one.ticket for one in self._open.values())
             shared.publish(tickets, self._clock())
 
-    def _decide(self, others: list[Ticket]) -> None:
+    def _decide(self, others: tuple[Ticket, ...]) -> None:
         now = self._clock()
         own = {one.ticket.number: one for one in self._open.values()}
         tickets = [*(one.ticket for one in own.values()), *others]
         if not any(not one.ticket.holds_lease for one in own.values()):
             return
-        decision = decide_leases(with_usage(tickets), self._read_machine(), self._limits, now=now)
+        tickets = with_usage(tickets, self._usage.measured)
+        decision = decide_leases(tickets, self._read_machine(), self._limits, now=now)
         for ticket in decision.given:
             if ticket.run == self._run.run_id:
                 own[ticket.number].give(now)
@@ -266,16 +317,3 @@ class LeaseService:
         if not self._has_warned:
             self._has_warned = True
             self._run.note(Warned(message=f"leases: {text}"))
-
-
-def with_usage(tickets: list[Ticket]) -> list[Ticket]:
-    """The tickets with what running ones use now, shared among the commands of one agent."""
-    held = [one for one in tickets if one.holds_lease and one.pid]
-    used = {pid: resident_bytes_below(pid) for pid in {one.pid for one in held}}
-    count = {pid: sum(one.pid == pid for one in held) for pid in used}
-    return [
-        msgspec.structs.replace(one, used_bytes=used[one.pid] // count[one.pid])
-        if one.holds_lease and one.pid
-        else one
-        for one in tickets
-    ]

@@ -7,12 +7,17 @@ import os
 from collections.abc import Callable
 
 from swarm.mailbox.process_tree import descendants_of
+from swarm.mailbox.protocol.base import Value
 
 from .lease_scheduler import MachineState
 
 ReadText = Callable[[str], str]
 _MOST_BYTES = 8192
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_PAGE_BYTES, _TICKS = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
+MOST_PROCESSES = 512  # of one tree that are looked at
+# Of /proc/PID/stat after the name: state; utime, stime, cutime, cstime.
+_STATE, _TIMES = slice(0, 1), slice(11, 15)
+_WORKING = (["R"], ["D"])
 # What a container may use, and uses: cgroup version 2, then 1.
 _CONTAINER_FILES = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
@@ -59,13 +64,34 @@ def parse_pressure(text: str, kind: str) -> float | None:
     return None
 
 
-def resident_bytes_below(pid: int) -> int:
-    """Resident memory of all processes below this one; pages that they share count each time."""
-    total = 0
-    for child in descendants_of(pid):
-        fields = read_text(f"/proc/{child}/statm").split()
-        total += int(fields[1]) * _PAGE_BYTES if len(fields) > 1 and fields[1].isdecimal() else 0
-    return total
+class TreeUsage(Value):
+    """What the processes below one process use."""
+
+    resident_bytes: int = 0  # pages that they share count each time
+    cpu_s: float = 0.0  # since they began, also of their children that they reaped
+    is_working: bool = False  # one of them runs, or waits for a disk, at this moment
+    is_whole: bool = True  # False: there are more processes than were looked at
+
+
+def read_tree_usage(pid: int) -> TreeUsage:
+    """Look at the first 512 processes below this one. Blocks for some milliseconds."""
+    tree = descendants_of(pid, most=MOST_PROCESSES + 1)
+    pages, ticks, is_working = 0, 0, False
+    for one in tree[:MOST_PROCESSES]:
+        pages += sum(_counts(read_text(f"/proc/{one}/statm").split()[1:2]))
+        stat = read_text(f"/proc/{one}/stat").rpartition(") ")[2].split()
+        ticks += sum(_counts(stat[_TIMES]))
+        is_working = is_working or stat[_STATE] in _WORKING
+    return TreeUsage(
+        resident_bytes=pages * _PAGE_BYTES,
+        cpu_s=ticks / _TICKS,
+        is_working=is_working,
+        is_whole=len(tree) <= MOST_PROCESSES,
+    )
+
+
+def _counts(fields: list[str]) -> list[int]:
+    return [int(one) for one in fields if one.isdecimal()]
 
 
 def _available_bytes(read: ReadText) -> int | None:

@@ -130,7 +130,7 @@ async def supervisor_parts(
             agents=AgentDirectory(registry, archive),
             grants=ApprovalGrants(),
             skills=CurrentSkills(RunRequest(cwd="/")),
-            leases=LeaseLedger(tmp_path, LeaseSettings()),
+            leases=LeaseLedger(tmp_path, LeaseSettings(), cwd="/"),
             copies=ProjectCopies(places),
         )
         on.running = running

@@ -289,7 +289,7 @@ async def _set_up(
         agents=AgentDirectory(registry, archive),
         grants=ApprovalGrants(),
         skills=CurrentSkills(run_request),
-        leases=LeaseLedger(run_paths.folder, run_request.leases),
+        leases=LeaseLedger(run_paths.folder, run_request.leases, cwd=run_request.cwd),
         copies=ProjectCopies(run_paths),
     )
     team.service = await nursery.start(run_team_service, team.running, GatewayAddress())

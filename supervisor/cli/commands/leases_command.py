@@ -12,6 +12,7 @@ from swarm.roles.config.lease_settings import lease_settings
 
 from ...console.number_format import render_span
 from ...leases.command_costs import CommandPast, read_costs
+from ...leases.holder_usage import holder_pids, read_trees, with_usage
 from ...leases.lease_folder import LeaseFolderBusy, counted_tickets, look
 from ...leases.lease_scheduler import (
     Decision,
@@ -20,7 +21,7 @@ from ...leases.lease_scheduler import (
     Ticket,
     decide_leases,
 )
-from ...leases.lease_service import LEASES_FOLDER, with_usage
+from ...leases.lease_service import LEASES_FOLDER
 from ...leases.machine_state import read_machine_state
 from ...runs.paths import find_user_paths
 from ..lazy_commands import ColorCommand
@@ -46,7 +47,8 @@ def leases(*, as_json: bool, learned: bool) -> None:
         _print_learned(read_costs(places.runs).commands)
         return
     now, machine = time.monotonic(), read_machine_state()
-    tickets = with_usage(_read_tickets(places.runtime / LEASES_FOLDER, now))
+    tickets = _read_tickets(places.runtime / LEASES_FOLDER, now)
+    tickets = with_usage(tickets, read_trees(holder_pids(tickets)))
     loaded = load_config_here(lenient=True)
     for problem in loaded.problems:
         click.echo(f"swarm: warning: {problem}", err=True)

@@ -90,7 +90,21 @@ def test_a_command_that_was_cut_off_or_tells_nonsense_changes_nothing(changes):
 
 def test_what_no_table_names_is_learned_latest_first():
     ends = [replace(ENDED, kind="learned", head=head, command=head) for head in ("a b", "c", "a b")]
-    assert learned_heads(known(ENDED, *ends)) == ("a b", "c")
+    assert learned_heads(known(ENDED, *ends), folder="/w") == ("a b", "c")
+
+
+def test_what_was_learned_elsewhere_is_not_passed_on():
+    learned = replace(ENDED, kind="learned", command="c")
+    places = {"here": "/w", "below": "/w/x", "above": "/", "beside": "/ww", "nowhere": ""}
+    ends = [replace(learned, head=head, cwd=cwd) for head, cwd in places.items()]
+    assert learned_heads(known(*ends), folder="/w") == ("below", "here")
+
+
+def test_what_is_expected_stays_within_what_other_runs_accept():
+    large = replace(ENDED, seconds=0.0, cpu_s=9e9, peak_bytes=1 << 50)
+    for command in ("pytest tests", "pytest other"):
+        found = expected(known(large), command=command)
+        assert (found.memory_bytes, found.cpus) == (1 << 49, 4096.0)
 
 
 def test_the_file_is_bounded_and_a_broken_one_is_nothing(tmp_path):

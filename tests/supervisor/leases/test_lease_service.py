@@ -1,101 +1,22 @@
 """Leases within one run, in virtual time: given in turn, ended with the command or its process."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 import msgspec
 import pytest
 import trio
-import trio.testing
 
+from support.lease_stage import ONE, FakeAgent, settle, stage
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.leases import (
     HeavyCommandEnded,
     LeaseGiven,
     LeaseSettings,
     QueuedForLease,
-    TakeLease,
 )
-from swarm.mailbox.redact import Redactor
 from swarm.supervisor.leases.command_costs import read_costs
 from swarm.supervisor.leases.lease_folder import LeaseFolder, look
-from swarm.supervisor.leases.lease_ledger import LeaseLedger
-from swarm.supervisor.leases.lease_scheduler import MachineState, Ticket
-from swarm.supervisor.leases.lease_service import LEASES_FOLDER, LeaseService
-from swarm.supervisor.run_request import RunRequest
-from swarm.supervisor.runs.paths import RunPaths
-
-ONE = LeaseSettings(most=1, max_wait_s=1_000.0, max_hold_s=500.0)
-
-
-class FakeAgent:
-    """What the service knows of an agent: where it is, which process, and when that ends."""
-
-    def __init__(self, path: str) -> None:
-        self.path, self.epoch, self.ended = path, 1, trio.Event()
-        child = SimpleNamespace(pid=0, wait_ended=self.ended.wait)
-        self.process = SimpleNamespace(child=child)
-
-
-class Stage:
-    """One run's service, and what its agents were answered."""
-
-    def __init__(self, folder, settings: LeaseSettings, nursery: trio.Nursery) -> None:
-        self.answers: dict[tuple[str, int], list[object]] = {}
-        self._news = trio.Event()
-        self.notes: list[object] = []
-        self.ledger = LeaseLedger(folder / "runs", settings)
-        running = SimpleNamespace(
-            run_id="run1",
-            request=RunRequest(cwd="/", leases=settings),
-            paths=RunPaths(folder=folder / "runs" / "run1", sockets=folder / "runtime" / "s"),
-            journal=SimpleNamespace(redactor=Redactor(("hunter2hunter2",))),
-            leases=self.ledger,
-            send=self._send,
-            note=self.notes.append,
-        )
-        self.places = folder / "runtime" / LEASES_FOLDER
-        self.service = LeaseService(
-            running, nursery, clock=trio.current_time,
-            read_machine=lambda: MachineState(processors=2),
-        )  # fmt: skip
-
-    async def _send(self, agent, op) -> None:
-        self.answers.setdefault((agent.path, op.request_id), []).append(op.reply)
-        self._news.set()
-        self._news = trio.Event()
-
-    def ask(self, agent: FakeAgent, number: int = 1, command: str = "pytest") -> None:
-        request = TakeLease(number=number, kind="test", command=command, head="pytest", cwd="/w")
-        self.service.serve(agent, number, request)
-
-    def end(self, agent: FakeAgent, number: int = 1, **more) -> None:
-        ended = HeavyCommandEnded(
-            lease=number, kind="test", command="pytest", head="pytest", cwd="/w", **more
-        )
-        self.service.end(agent, ended)
-
-    def replies(self, agent: FakeAgent, number: int = 1) -> list[object]:
-        return self.answers.get((agent.path, number), [])
-
-    async def wait_lease(self, agent: FakeAgent, number: int) -> None:
-        while not self.has_lease(agent, number):
-            await self._news.wait()
-
-    def has_lease(self, agent: FakeAgent, number: int = 1) -> bool:
-        return any(isinstance(one, LeaseGiven) for one in self.replies(agent, number))
-
-
-@asynccontextmanager
-async def stage(folder, settings: LeaseSettings = ONE) -> AsyncIterator[Stage]:
-    async with trio.open_nursery() as nursery:
-        yield Stage(folder, settings, nursery)
-        nursery.cancel_scope.cancel()
-
-
-async def settle() -> None:
-    await trio.testing.wait_all_tasks_blocked(0.01)
+from swarm.supervisor.leases.lease_scheduler import Ticket
 
 
 async def test_the_second_waits_until_the_first_has_ended(tmp_path, autojump_clock):
@@ -165,6 +86,59 @@ async def test_a_lease_that_is_held_too_long_lets_the_next_one_go(tmp_path, auto
         assert [one.run for one in look(on.places)] == ["run1"]
 
 
+async def test_a_command_that_does_nothing_for_a_minute_lets_the_next_one_go(
+    tmp_path, autojump_clock
+):
+    a, b, c = FakeAgent("/root/a", 1), FakeAgent("/root/b", 2), FakeAgent("/root/c", 3)
+    async with stage(tmp_path) as on:
+        on.used_s = {1: 100.0, 2: 0.0, 3: 0.0}
+        on.ask(a)
+        await settle()
+        on.ask(b)
+        on.ask(c)
+        for _ in range(3):  # busy for three minutes
+            await trio.sleep(59)
+            on.used_s[1] += 7.0
+            await trio.sleep(1)
+        assert not on.has_lease(b)
+        await trio.sleep(61)
+        assert on.replies(b)[-1] == LeaseGiven(waited_s=pytest.approx(240, abs=2))
+        assert not on.has_lease(c)
+        on.end(a)  # later: changes nothing for the others
+        await settle()
+        assert not on.has_lease(c)
+        assert not any(on.measures_in_lock)
+
+
+async def test_a_holder_tells_other_runs_each_minute_that_it_lives(tmp_path, autojump_clock):
+    agent = FakeAgent("/root/a", 1)
+    async with stage(tmp_path) as on:
+        on.used_s = {1: 0.0}
+        on.ask(agent)
+        await trio.sleep(30)
+        (first,) = look(on.places)
+        on.used_s[1] = 50.0
+        await trio.sleep(31)
+        (second,) = look(on.places)
+        assert second.updated_s - first.updated_s == pytest.approx(60, abs=1)
+
+
+async def test_a_lease_ends_with_the_process_that_asked_for_it_not_with_a_later_one(
+    tmp_path, autojump_clock
+):
+    a, b = FakeAgent("/root/a"), FakeAgent("/root/b")
+    async with stage(tmp_path) as on:
+        on.ask(a)
+        a.process = SimpleNamespace(child=SimpleNamespace(pid=0, wait_ended=trio.sleep_forever))
+        await settle()
+        on.ask(b)
+        await settle()
+        assert not on.has_lease(b)
+        a.ended.set()
+        await settle()
+        assert on.has_lease(b)
+
+
 async def test_the_leases_of_another_run_count_and_its_deadline_stops_meanwhile(
     tmp_path, autojump_clock
 ):
@@ -209,7 +183,8 @@ async def test_what_a_command_used_is_remembered_without_secrets(tmp_path):
         on.service.end(
             agent,
             HeavyCommandEnded(
-                kind="test", command="pytest --key hunter2hunter2", head="pytest", cwd="/w",
+                kind="test", command="pytest --key hunter2hunter2", head="pytest",
+                cwd="/w/hunter2hunter2",
                 seconds=9.0, cpu_s=8.0, peak_bytes=7, exit_code=0,
             ),
         )  # fmt: skip
@@ -219,6 +194,39 @@ async def test_what_a_command_used_is_remembered_without_secrets(tmp_path):
     (known,) = read_costs(tmp_path / "runs").commands
     assert known.samples[0].peak_bytes == 7
     assert "hunter2" not in known.command
+    assert "hunter2" not in known.cwd
+
+
+async def test_all_that_ended_at_once_is_remembered_by_one_task_within_a_bound(
+    tmp_path, monkeypatch
+):
+    agent = FakeAgent("/root/a")
+    (tmp_path / "runs").mkdir()
+    async with stage(tmp_path) as on:
+        adding, most = 0, 0
+        add = on.ledger.add
+
+        async def noted(ended) -> None:
+            nonlocal adding, most
+            adding += 1
+            most = max(most, adding)
+            await add(ended)
+            adding -= 1
+
+        monkeypatch.setattr(on.ledger, "add", noted)
+        for n in range(100):
+            on.service.end(
+                agent,
+                HeavyCommandEnded(
+                    kind="test", command="pytest", head="pytest", cwd=f"/{n}", seconds=9.0,
+                    exit_code=0,
+                ),
+            )  # fmt: skip
+        with trio.fail_after(30):
+            while len(on.ledger.costs.commands) < 64:  # noqa: ASYNC110 - a thread writes them
+                await trio.sleep(0.01)
+    assert most == 1
+    assert read_costs(tmp_path / "runs").commands[-1].cwd == "/99"
 
 
 async def test_a_command_that_was_always_short_does_not_wait(tmp_path, autojump_clock):
@@ -263,6 +271,38 @@ async def test_a_folder_that_stays_locked_does_not_stop_the_run(tmp_path, autoju
             await trio.sleep(2)
             assert on.has_lease(agent)
         other.close()
+
+
+async def test_while_the_folder_stays_locked_the_others_count_as_they_were_read_last(
+    tmp_path, autojump_clock
+):
+    agent = FakeAgent("/root/a")
+    async with stage(tmp_path) as on:
+        other = LeaseFolder(on.places, "run2")
+        (tmp_path / "runtime").mkdir()
+        theirs = Ticket(
+            run="run2", number=1, agent="/root", kind="build", command="make",
+            asked_s=trio.current_time(), memory_bytes=1, cpus=1.0, given_s=trio.current_time(),
+        )  # fmt: skip
+        with other.open_exclusive() as shared:
+            shared.publish((theirs,), trio.current_time())
+        on.ask(agent)
+        await settle()
+        with other.open_exclusive():
+            await trio.sleep(20)
+            assert not on.has_lease(agent)
+        other.close()
+        await trio.sleep(1)
+        assert on.has_lease(agent)
+
+
+async def test_an_agents_long_path_is_cut_in_its_ticket(tmp_path, autojump_clock):
+    agent = FakeAgent("/root/" + "x" * 500)
+    async with stage(tmp_path) as on:
+        on.ask(agent)
+        await settle()
+        (known,) = look(on.places)
+        assert [len(one.agent) for one in known.tickets] == [200]
 
 
 async def test_without_leases_every_command_runs_at_once(tmp_path, autojump_clock):

@@ -1,14 +1,18 @@
 """What is left of the machine: every figure may be missing, or stand there in an unknown form."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
+from swarm.supervisor.leases import machine_state
 from swarm.supervisor.leases.lease_scheduler import MachineState
 from swarm.supervisor.leases.machine_state import (
+    TreeUsage,
     parse_pressure,
     read_machine_state,
-    resident_bytes_below,
+    read_tree_usage,
 )
 
 FILES = {
@@ -55,4 +59,30 @@ def test_this_machine_has_processors_and_memory():
     state = read_machine_state()
     assert state.processors >= 1
     assert state.available_bytes
-    assert resident_bytes_below(os.getpid()) >= 0
+
+
+_WORKS = (
+    "import os, sys, time\n"
+    "if os.fork() == 0:\n"
+    "    while time.process_time() < 0.3: pass\n"
+    "    os._exit(0)\n"
+    "os.wait()\n"
+    "print('worked', flush=True)\n"
+    "sys.stdin.read()\n"
+)
+
+
+def test_a_tree_is_measured_with_the_children_that_it_reaped_and_within_a_bound(monkeypatch):
+    """The process that worked has ended; what it used counts for its parent."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _WORKS], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout.readline() == b"worked\n"
+        usage = read_tree_usage(os.getpid())
+        assert usage.is_whole
+        assert usage.cpu_s >= 0.25  # the kernel counts in hundredths
+        assert usage.resident_bytes > 1 << 20
+        monkeypatch.setattr(machine_state, "MOST_PROCESSES", 0)
+        assert read_tree_usage(os.getpid()) == TreeUsage(is_whole=False)
+        child.stdin.close()
+    assert read_tree_usage(0) == TreeUsage()

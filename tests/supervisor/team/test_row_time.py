@@ -12,7 +12,7 @@ from swarm.supervisor.team.job_runner import JobRunner
 
 @pytest.mark.parametrize(("works_s", "in_time"), [(55, True), (90, False)])
 async def test_only_work_counts(tmp_path, autojump_clock, works_s, in_time):
-    ledger, done = LeaseLedger(tmp_path, LeaseSettings()), trio.Event()
+    ledger, done = LeaseLedger(tmp_path, LeaseSettings(), cwd="/"), trio.Event()
 
     async def send_input(*_, **__) -> None:
         return None
