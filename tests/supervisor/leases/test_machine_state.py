@@ -86,3 +86,13 @@ def test_a_tree_is_measured_with_the_children_that_it_reaped_and_within_a_bound(
         assert read_tree_usage(os.getpid()) == TreeUsage(is_whole=False)
         child.stdin.close()
     assert read_tree_usage(0) == TreeUsage()
+
+
+def test_a_tree_works_while_one_of_its_processes_runs():
+    program = "print('runs', flush=True)\nwhile True: pass\n"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as child:
+        try:
+            assert child.stdout.readline() == b"runs\n"
+            assert read_tree_usage(os.getpid()).is_working
+        finally:
+            child.kill()
