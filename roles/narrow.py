@@ -53,7 +53,7 @@ def narrow_limits(parent: Limits, role: Role) -> Limits:
         unix_sockets=narrow_role_sockets(parent.unix_sockets, role),
         planning=parent.planning,
         mcp=narrow_role_servers(parent.mcp, role),
-        isolation=narrow_isolation("shared", role.isolation, sandbox=sandbox),
+        isolation=narrow_isolation(parent.isolation, role.isolation, sandbox=sandbox),
     )
 
 

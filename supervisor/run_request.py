@@ -182,6 +182,12 @@ class RunRequest(Value):
         wanted = (self.isolation, *(role.isolation for role in self.roles.known.values()))
         return "copy" in wanted
 
+    def isolation_wanted(self, role: str, *, is_root: bool) -> Isolation:
+        """What run and role say of an agent that may write."""
+        known = self.roles.known.get(role)
+        by_role = known.isolation if known is not None else "shared"
+        return by_role if is_root or by_role == "copy" else self.isolation
+
     @property
     def answer_schema(self) -> bytes | None:
         """The JSON schema of every answer of the root; its last answer is the run's result."""

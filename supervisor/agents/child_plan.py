@@ -163,7 +163,7 @@ def plan_child(
 def _child_limits(asker: AgentPlan, role: Role, wanted: tuple[Isolation | None, ...]) -> Limits:
     """Raises AgentRequestError for a copy without a sandbox."""
     limits = narrow_limits(asker.limits, role)
-    isolation = narrow_isolation(role.isolation, *wanted, sandbox=limits.sandbox)
+    isolation = narrow_isolation(limits.isolation, *wanted, sandbox=limits.sandbox)
     if isolation == "copy" and isinstance(limits.sandbox, DangerFullAccess):
         raise AgentRequestError(
             "without a sandbox nothing holds an agent to a copy of the project; start it shared, "

@@ -37,11 +37,16 @@ def plan_limits(limits: Limits) -> Limits:
     return msgspec.structs.replace(narrow_limits(limits, _PLANNER), planning=True)
 
 
+def suspended_limits(limits: Limits) -> Limits:
+    """These limits in plan mode, for an agent that gets them back: one in a copy stays in it."""
+    return msgspec.structs.replace(plan_limits(limits), isolation=limits.isolation)
+
+
 def begin_planning(plan: AgentPlan) -> AgentPlan:
     """The plan in plan mode; it keeps what it gets back when its plan is accepted."""
     if plan.limits.planning:
         return plan
-    return msgspec.structs.replace(plan, allowed=plan.limits, limits=plan_limits(plan.limits))
+    return msgspec.structs.replace(plan, allowed=plan.limits, limits=suspended_limits(plan.limits))
 
 
 def end_planning(plan: AgentPlan, bound: RightsBound | None) -> AgentPlan:

@@ -21,8 +21,9 @@ from swarm.mailbox.protocol.control import (
 from swarm.mailbox.protocol.ops import AnyOp, ApplySettings, Continue, Pause
 from swarm.mailbox.protocol.records import PauseSet, SettingsChanged
 
-from ..agents.agent_record import Agent
+from ..agents.agent_record import Agent, AgentPlan
 from ..agents.child_plan import AgentRequestError, check_model
+from ..isolation.copy_bounds import starts_to_write
 from ..isolation.project_copies import OUTSIDE_SANDBOX
 from ..run_context import RunContext
 from ..run_limits import run_limits
@@ -56,6 +57,7 @@ class SettingsRequests:
             providers = self._team_service.spawner.providers
             plan = changed_plan(before, request, self._bound(agent), providers=providers)
             check_requirements(before, plan, self._run.request.held)
+            self._check_copy(before, plan)
             if plan.model != before.model and plan.provider is None:
                 check_model(plan.model, before, self._team_service.spawner.limits.find_model())
         except (UsageError, AgentRequestError) as error:
@@ -71,6 +73,17 @@ class SettingsRequests:
         if plan.limits.network != before.limits.network:
             self._team_service.rest(agent)  # a process keeps its ticket for the network proxy
         return Done(message=f"{agent.path} from its next turn on: {text}")
+
+    def _check_copy(self, before: AgentPlan, after: AgentPlan) -> None:
+        """Raises UsageError for a change with which it would write past a copy of the project."""
+        self._run.copies.check_change(after)
+        wants = self._run.request.isolation_wanted(after.role.name, is_root=after.depth == 0)
+        is_shared = after.limits.isolation == "shared"
+        if is_shared and wants == "copy" and starts_to_write(before, after):
+            raise UsageError(
+                f"{after.path} would work in a copy of the project, but has none since it could "
+                "only read; start another agent"
+            )
 
     async def accept_plan(self, request: AcceptPlan) -> AnyControlReply:
         """End an agent's plan mode; the caller then sends it the text."""

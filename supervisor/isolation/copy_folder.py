@@ -91,8 +91,10 @@ class CopyFolder:
         """Written last: a base without all its surveys was not finished."""
         replace_file(self._survey(base, root), _encode(survey))
 
-    def make_base_folder(self, base: int) -> None:
-        (self._folder / "bases" / str(base)).mkdir(mode=0o700, parents=True)
+    def make_base_folder(self, base: int) -> Path:
+        made = self._folder / "bases" / str(base)
+        made.mkdir(mode=0o700, parents=True)
+        return made
 
     def add_agent(self, copy: AgentCopy) -> None:
         """Make the layers, then the description. Raises OSError."""
@@ -103,7 +105,7 @@ class CopyFolder:
             for mode, (upper, work) in zip(modes, layers, strict=True):
                 Path(work).mkdir(mode=0o700, parents=True, exist_ok=True)
                 Path(upper).mkdir(mode=0o700, exist_ok=True)
-                Path(upper).chmod(mode & 0o777)
+                Path(upper).chmod(mode & 0o777 | 0o700)  # else nobody could write to it
         replace_file(folder / "copy", _encode(copy))
 
     def mounts(self, copy: AgentCopy) -> tuple[CopyMount, ...]:

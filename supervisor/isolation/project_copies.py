@@ -7,14 +7,17 @@ processes, the run's end and a resume.
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import msgspec
 import trio
 
+from swarm.mailbox.errors import UsageError
 from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.protocol.limits import DangerFullAccess
 from swarm.mailbox.protocol.spec import CopyMount
+from swarm.mailbox.remove_tree import remove_tree
 
 from ..agents.agent_record import AgentPlan
 from ..file_history.tree_walk import roots_of
@@ -22,6 +25,7 @@ from ..file_history.watched_tree import now_ns
 from ..processes.process_types import SpawnError
 from ..runs.paths import RunPaths
 from .base_tree import make_tree
+from .copy_bounds import find_path_outside, sandbox_when_working
 from .copy_folder import AgentCopy, CopiedRoot, CopyFolder
 from .tree_survey import CopyRefused, Survey, survey_tree
 
@@ -80,12 +84,27 @@ class ProjectCopies:
                 f"{plan.path} gets no copy of the project: it took over {MAKE_LIMIT_S:g} s"
             ) from error
 
+    def check_change(self, plan: AgentPlan) -> None:
+        """Raises UsageError if an agent's copy would not hold what it may write by this plan."""
+        if plan.limits.isolation != "copy":
+            return
+        try:
+            copy = self.folder.find(plan.agent_id)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"the copy of {plan.path} cannot be read: {error}") from error
+        if copy is None:
+            return  # it is made at the start, of what may be written then
+        if path := find_path_outside(plan, (root.path for root in copy.roots)):
+            raise UsageError(
+                f"{path} is not in the copy in which {plan.path} works; start another agent there"
+            )
+
     async def _prepare(self, plan: AgentPlan, *, is_first: bool) -> tuple[CopyMount, ...]:
         known = await trio.to_thread.run_sync(self.folder.find, plan.agent_id)
         if known is None:
             if not is_first:
                 raise CopyRefused("the one that it worked in is gone")
-            roots = roots_of(plan.limits.sandbox, plan.cwd, plan.add_dirs)
+            roots = roots_of(sandbox_when_working(plan), plan.cwd, plan.add_dirs)
             self._check(plan, roots)
             base = await self._fresh_base(roots)
             known = _copy_of(plan, base)
@@ -94,8 +113,13 @@ class ProjectCopies:
 
     def _check(self, plan: AgentPlan, roots: tuple[str, ...]) -> None:
         """Raises CopyRefused."""
-        if isinstance(plan.limits.sandbox, DangerFullAccess):
+        if isinstance(sandbox_when_working(plan), DangerFullAccess):
             raise CopyRefused("without a sandbox nothing holds its commands to it")
+        if path := find_path_outside(plan, roots):
+            raise CopyRefused(
+                f"its commands may write {path}, and a copy consists of folders that exist; make "
+                "it a folder, or do not let them write there"
+            )
         own = (self._paths.folder.parent, self._paths.sockets.parent)
         for root in roots:
             for folder in own:
@@ -147,12 +171,17 @@ def _make_base(
     ):
         return reused.number, reused.surveys
     number = folder.newest_base() + 1
-    folder.make_base_folder(number)
-    for index, (root, survey) in enumerate(zip(roots, surveys, strict=True)):
-        earlier = None
-        if reused is not None:
-            earlier = reused.surveys[index], folder.tree(reused.number, index)
-        missing = make_tree(root, survey, folder.tree(number, index), earlier)
-        entries = {name: one for name, one in survey.entries.items() if name not in missing}
-        folder.write_survey(number, index, msgspec.structs.replace(survey, entries=entries))
+    made = folder.make_base_folder(number)
+    try:
+        for index, (root, survey) in enumerate(zip(roots, surveys, strict=True)):
+            earlier = None
+            if reused is not None:
+                earlier = reused.surveys[index], folder.tree(reused.number, index)
+            missing = make_tree(root, survey, folder.tree(number, index), earlier)
+            entries = {name: one for name, one in survey.entries.items() if name not in missing}
+            folder.write_survey(number, index, msgspec.structs.replace(survey, entries=entries))
+    except BaseException:
+        with suppress(OSError):
+            remove_tree(made)  # half of a base takes room, and nobody would use it
+        raise
     return number, surveys

@@ -25,7 +25,7 @@ from swarm.mailbox.protocol.requests import AnyReply, JobEnded, ReportJobResult,
 from ..agents.agent_manager import AgentManager
 from ..agents.agent_record import Agent
 from ..agents.agent_start import hidden_paths
-from ..agents.child_plan import AgentRequestError, plan_child, role_for
+from ..agents.child_plan import IN_COPY, AgentRequestError, plan_child, role_for
 from ..agents.spawning import ONE_AGENT_ONLY, AgentSpawner
 from ..journal.journal_reader import read_records
 from ..processes.process_types import SpawnError
@@ -64,6 +64,7 @@ class JobRunner:
 
     async def run(self, asker: Agent, request: SpawnOnCsv) -> AnyReply:
         """Run a new job from table to results. AgentRequestError before anything is started."""
+        _check_shared(asker)
         if asker.plan.depth + 1 > asker.plan.limits.max_depth:
             raise AgentRequestError(_DEPTH)
         if self._run.registry.max_agents == 1:
@@ -92,6 +93,7 @@ class JobRunner:
         """Run the rest of a job; return its summary. AgentRequestError if its table changed."""
         began = cut_off.began
         try:
+            _check_shared(asker)
             source = Path(asker.plan.cwd) / began.request.csv_path
             with closing(TableFile(source, self._file_access(asker).may_read)) as file:
                 table = await _check_table(file, began.request)
@@ -269,7 +271,13 @@ class JobRunner:
         name = item.path.rpartition("/")[2]
         role = role_for(self._spawner.roles, None)
         request = Spawn(task_name=name, message="-")
-        plan = plan_child(asker.plan, request, role, agent_id=self._run.entropy.new_id())
+        plan = plan_child(
+            asker.plan,
+            request,
+            role,
+            agent_id=self._run.entropy.new_id(),
+            isolation=self._run.request.isolation,
+        )
         plan = msgspec.structs.replace(plan, job=job.job_id, reports=False)
         return self._team.add_queued(plan)
 
@@ -283,6 +291,12 @@ class JobRunner:
         self._run.broadcast.publish_transient(
             TransientEvent(agent=asker.path, event=Waiting(reason=reason))
         )
+
+
+def _check_shared(asker: Agent) -> None:
+    """Raises AgentRequestError for an agent in a copy: it starts no others."""
+    if asker.plan.limits.isolation == "copy":
+        raise AgentRequestError(IN_COPY)
 
 
 async def _check_table(file: TableFile, request: SpawnOnCsv) -> JobTable:

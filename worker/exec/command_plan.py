@@ -39,6 +39,14 @@ class FolderHidden(SandboxUnavailable):
     """The command would start in a folder that its sandbox hides; it was not started."""
 
 
+NOT_IN_COPY = "is not in this agent's copy of the project"
+
+
+def is_in_copy(spec: AgentSpec, path: str) -> bool:
+    """True if what is written at this canonical path goes to the agent's copy, if it has one."""
+    return not spec.copies or any(is_within(path, one.path) for one in spec.copies)
+
+
 def plan_command(
     spec: AgentSpec, policy: SandboxPolicy, cwd: str, extra: ExtraPermissions | None = None
 ) -> SandboxPlan:
@@ -58,9 +66,8 @@ def plan_command(
     write, read = (_unmoved(paths) for paths in _paths_of(extra))
     facts = probe_sandbox()
     stack = facts.stack
-    sockets: tuple[str, ...] = ()
-    if stack == "bwrap" and facts.notifies:  # without both, a command can connect to no Unix socket
-        sockets = allowed_sockets(spec.limits.unix_sockets)
+    connects = stack == "bwrap" and facts.notifies  # without both, to no Unix socket
+    sockets = allowed_sockets(spec.limits.unix_sockets) if connects else ()
     if spec.ca_bundle:
         read = (*read, spec.ca_bundle)
     # its hooks must find their scripts, wherever the person's configuration lies
@@ -69,16 +76,24 @@ def plan_command(
         _with_network(spec, policy, extra),
         cwd=cwd,
         tmp_dir=spec.tmp_dir or None,
-        extra_roots=write,
+        extra_roots=tuple(path for path in write if is_in_copy(spec, path)),
         extra_readable=read,
         hidden_paths=spec.hidden_paths,
         sockets=sockets,
         stack=stack,
         proxied=spec.limits.network,
     )
+    _check_copy(spec, plan)
     ca_bundle = spec.ca_bundle if plan.proxied else ""
     plan = msgspec.structs.replace(plan, ca_bundle=ca_bundle, since_s=spec.run_began_s)
     return _with_scripts_protected(spec, plan) if spec.hooks else plan
+
+
+def _check_copy(spec: AgentSpec, plan: SandboxPlan) -> None:
+    """Raises SandboxUnavailable if a command could write past the agent's copy."""
+    for path in plan.writable:
+        if not is_in_copy(spec, path):
+            raise SandboxUnavailable(f"{path} {NOT_IN_COPY}, so no command may write there")
 
 
 def plan_hook(spec: AgentSpec, *, network: bool) -> SandboxPlan:

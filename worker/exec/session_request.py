@@ -23,7 +23,7 @@ def build_session_request(
 ) -> CommandRequest:
     """The command under this plan. Raises FolderHidden, OSError."""
     check_workdir(plan, request.cwd)
-    if request.commits_in:
+    if request.commits_in and not spec.copies:  # git's folder may lie outside of the copy
         from ..sandbox.commit_grant import with_commit_grant  # only few commands commit
 
         plan = with_commit_grant(plan, request.commits_in) or plan

@@ -22,7 +22,7 @@ from ..patch.file_replacement import read_file
 from ..patch.patch_grammar import FREEFORM_DESCRIPTION, FUNCTION_DESCRIPTION, GRAMMAR
 from ..patch.verify import PatchRejected, VerifiedPatch, verify_patch
 from ..policy.approval_offers import patch_keys
-from ..policy.command_decision import Ask, PolicyDecision, Run, decide_patch
+from ..policy.command_decision import Ask, PolicyDecision, Refuse, Run, decide_patch
 from ..policy.command_facts import PatchFacts
 from .function_tool import FunctionTool, decode_arguments, described
 from .tool_context import ToolContext
@@ -96,6 +96,8 @@ class PatchInvocation:
         return PatchCall(changes=_bounded(self._patch.changes))
 
     def judge(self) -> PolicyDecision:
+        if past := self._context.find_past_copy(self._targets):
+            return Refuse(reason=f"patch rejected: {past}")
         plan = self._context.write_plan()
         paths = self._patch.paths
         outside = tuple(

@@ -142,9 +142,12 @@ class ExecCommandTool(FunctionTool):
         if arguments.additional_permissions is None:
             return None
         may_read = self._context.may_read
-        return resolve_permissions(
+        extra = resolve_permissions(
             arguments.additional_permissions, Path(folder), may_read=may_read
         )
+        if past := self._context.find_past_copy(extra.write):
+            raise ToolFailed(past)
+        return extra
 
 
 class PlannedCommand(msgspec.Struct, frozen=True):

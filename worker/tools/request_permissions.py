@@ -63,6 +63,8 @@ class RequestPermissionsTool(FunctionTool):
         wanted = resolve_permissions(arguments.permissions, self._context.cwd, may_read=may_read)
         if is_empty(wanted):
             raise ToolFailed(NOTHING_ASKED)
+        if past := self._context.find_past_copy(wanted.write):
+            raise ToolFailed(past)
         return _PermissionsInvocation(self._context, wanted, arguments.reason)
 
 

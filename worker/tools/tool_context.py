@@ -19,6 +19,7 @@ from swarm.mailbox.tool_names import TOOL_NAMES
 
 from ..agent.reporter import Reporter
 from ..current_spec import CurrentSpec
+from ..exec.command_plan import NOT_IN_COPY, is_in_copy
 from ..exec.exec_sessions import ExecSessions
 from ..policy.command_facts import (
     AgentStanding,
@@ -180,6 +181,11 @@ class ToolContext:
         held = self.granted.now
         given = not self.is_locked and any(is_within(real, p) for p in (*held.read, *held.write))
         return given and not is_explicitly_denied(policy, real)
+
+    def find_past_copy(self, paths: Sequence[str]) -> str:
+        """What to say if a write to these canonical paths misses the agent's copy; "" if not."""
+        past = (path for path in paths if not is_in_copy(self.spec, path))
+        return next((f"{path} {NOT_IN_COPY}" for path in past), "")
 
     def write_plan(self) -> SandboxPlan | None:
         """Return what may be written now; None where the policy cannot be enforced."""

@@ -137,3 +137,12 @@ def test_unknown_broken_and_foreign_roles_are_errors_and_never_the_default():
     with pytest.raises(AgentRequestError, match="no provider is called `else`"):
         role_for(other, "o", RunProviders(own="scripted"))
     assert role_for(ROLES, "  ").name == "default"
+
+
+def test_whoever_was_started_by_an_agent_in_a_copy_would_work_in_one():
+    in_copy = msgspec.structs.replace(ASKER.limits, isolation="copy")
+    asker = msgspec.structs.replace(ASKER, limits=in_copy)
+    assert child(asker=asker).limits.isolation == "copy"
+    assert child(role=Role(name="r", sandbox_mode="read-only"), asker=asker).limits.isolation == (
+        "shared"
+    )

@@ -125,3 +125,11 @@ def test_requirements_hold_for_wider_rights_and_never_keep_plan_mode_away() -> N
     check_requirements(ROOT, change(ROOT, plan=True), held)
     with pytest.raises(UsageError, match="requirements"):
         check_requirements(ROOT, change(ROOT, sandbox="danger-full-access", widen=True), held)
+
+
+def test_an_agent_in_a_copy_stays_in_it_in_plan_mode_after_it_and_after_a_resume() -> None:
+    in_copy = replace(ROOT, limits=replace(START, isolation="copy"))
+    planning = change(in_copy, plan=True)
+    assert planning.limits.isolation == "copy"
+    assert with_settings(in_copy, settings_of(planning)) == planning
+    assert change(planning, plan=False) == in_copy

@@ -16,6 +16,7 @@ from swarm.mailbox.protocol.items import CustomToolCall, FunctionCall
 from swarm.mailbox.protocol.limits import Granular, Limits, ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.requests import Decided
 from swarm.mailbox.protocol.sampling import ModelInfo
+from swarm.mailbox.protocol.spec import CopyMount
 from swarm.worker.current_spec import CurrentSpec
 from swarm.worker.policy.command_decision import ROLE_LOCKED, Ask, Refuse, Run
 from swarm.worker.sandbox.sandbox_plan import plan_sandbox
@@ -45,12 +46,13 @@ class Commands:
         return plan_sandbox(policy, cwd=cwd, tmp_dir=None, extra_roots=roots, stack="bwrap")
 
 
-def site_of(cwd="/w", *, depth=0, locked=False, hidden=(), **limits):
+def site_of(cwd="/w", *, depth=0, locked=False, hidden=(), copies=(), **limits):
     limits = {"sandbox": WorkspaceWrite(), "reviewer": "person"} | limits
     role = msgspec.structs.replace(FAKE_AGENT_SPEC.role, locked=locked)
     spec = msgspec.structs.replace(
         FAKE_AGENT_SPEC, limits=Limits(**limits), role=role, cwd=str(cwd), depth=depth,
         hidden_paths=hidden,
+        copies=tuple(CopyMount(path=str(one), base="", upper="", work="") for one in copies),
     )  # fmt: skip
     return ToolContext(CurrentSpec(spec), Commands())
 
@@ -202,6 +204,13 @@ async def test_what_cannot_be_given_cannot_be_asked_for(asked, text):
         await tool.prepare(request(**asked))
 
 
+async def test_an_agent_in_a_copy_cannot_ask_to_write_beside_it():
+    tool = RequestPermissionsTool(site_of(copies=["/w"]))
+    with pytest.raises(ToolFailed, match="/o is not in this agent's copy of the project"):
+        await tool.prepare(request(write=["/w/a", "/o"]))
+    assert isinstance((await tool.prepare(request(write=["/w/a"], read=["/o"]))).judge(), Ask)
+
+
 # --- patches ----------------------------------------------------------------------------------
 
 
@@ -249,3 +258,11 @@ async def test_a_patch_where_the_run_lives_is_not_even_asked_about(tmp_path):
     tool = ApplyPatchTool(site_of(tmp_path / "in", hidden=(str(tmp_path),)))
     with pytest.raises(ToolFailed, match="Permission denied"):
         await tool.prepare(patch_of(tmp_path / "sock"))
+
+
+async def test_a_patch_beside_an_agents_copy_is_refused_unasked(tmp_path):
+    site = site_of(tmp_path / "in", copies=[tmp_path / "in"], sandbox=ReadOnly())
+    refused = (await ApplyPatchTool(site).prepare(patch_of(tmp_path / "a"))).judge()
+    assert isinstance(refused, Refuse)
+    assert "is not in this agent's copy of the project" in refused.reason
+    assert isinstance((await ApplyPatchTool(site).prepare(patch_of("a"))).judge(), Ask)

@@ -1,0 +1,107 @@
+"""A copy holds all that its agent's commands may write, from its start on and after any change."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from msgspec.structs import replace
+
+from support.project_copy import CopiedProject
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.path_rules import make_rules
+from swarm.mailbox.protocol.limits import Limits, ProfilePolicy, ReadOnly, WorkspaceWrite
+from swarm.mailbox.protocol.spec import RoleBrief
+from swarm.supervisor.agents.agent_record import AgentPlan
+from swarm.supervisor.control_requests.rights_widening import begin_planning
+from swarm.supervisor.control_requests.settings_requests import SettingsRequests
+from swarm.supervisor.isolation.copy_bounds import find_path_outside
+from swarm.supervisor.isolation.project_copies import ProjectCopies
+from swarm.supervisor.processes.process_types import SpawnError
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> CopiedProject:
+    made = CopiedProject(tmp_path)
+    made.write({"a": "a\n"})
+    (tmp_path / "more").mkdir()
+    return made
+
+
+def plan_of(project: CopiedProject, sandbox, isolation="copy") -> AgentPlan:
+    limits = Limits(sandbox=sandbox, isolation=isolation)
+    return AgentPlan(
+        path="/root/a", agent_id="a", role=RoleBrief(), limits=limits, cwd=str(project.root),
+        parent="/root", depth=1,
+    )  # fmt: skip
+
+
+def profile(*writable: str) -> ProfilePolicy:
+    rules = make_rules((("/", "read"), *((path, "write") for path in writable)))
+    return ProfilePolicy(name="p", rules=rules)
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "found"),
+    [
+        (WorkspaceWrite(), ""),
+        (WorkspaceWrite(writable_roots=("/tmp",)), ""),
+        (WorkspaceWrite(writable_roots=("/later/made",)), "/later/made"),
+        (profile("/held/file"), ""),
+        (profile("/held", "/etc/hosts"), "/etc/hosts"),
+        (profile("/"), "/"),
+        (ReadOnly(), ""),
+    ],
+)
+def test_what_may_be_written_outside_of_the_copy_is_found(sandbox, found):
+    plan = AgentPlan(
+        path="/root", agent_id="r", role=RoleBrief(), limits=Limits(sandbox=sandbox), cwd="/held"
+    )
+    assert find_path_outside(plan, ("/held",)) == found
+
+
+def test_a_link_in_the_copy_that_leads_out_of_it_is_outside(project, tmp_path):
+    (project.root / "way").symlink_to(tmp_path / "more")
+    plan = plan_of(project, WorkspaceWrite(writable_roots=(f"{project.root}/way",)))
+    assert find_path_outside(plan, (str(project.root),)) == f"{project.root}/way"
+
+
+async def test_a_copy_that_is_made_in_plan_mode_holds_what_may_be_written_after_it(
+    project, tmp_path
+):
+    plan = plan_of(project, WorkspaceWrite(writable_roots=(f"{tmp_path}/more",)))
+    mounts = await ProjectCopies(project.paths).prepare(begin_planning(plan), is_first=True)
+    assert {one.path for one in mounts} == {str(project.root), f"{tmp_path.resolve()}/more"}
+
+
+async def test_no_copy_is_made_that_would_not_hold_all_writes(project, tmp_path):
+    (tmp_path / "file").write_text("")
+    for path in (f"{tmp_path}/file", "/var/missing-folder"):
+        plan = plan_of(project, profile(str(project.root), path))
+        with pytest.raises(SpawnError, match=f"may write {path}"):
+            await ProjectCopies(project.paths).prepare(plan, is_first=True)
+
+
+def check(project: CopiedProject, before: AgentPlan, after: AgentPlan, wanted="shared") -> None:
+    request = SimpleNamespace(isolation_wanted=lambda role, is_root: wanted)
+    running = SimpleNamespace(copies=ProjectCopies(project.paths), request=request)
+    SettingsRequests._check_copy(SimpleNamespace(_run=running), before, after)
+
+
+async def test_nobody_gives_an_agent_in_a_copy_what_its_copy_does_not_hold(project, tmp_path):
+    plan = plan_of(project, WorkspaceWrite())
+    await ProjectCopies(project.paths).prepare(plan, is_first=True)
+    wider = WorkspaceWrite(writable_roots=(f"{tmp_path}/more",))
+    for after in (replace(plan, limits=replace(plan.limits, sandbox=wider)),
+                  replace(plan, cwd=f"{tmp_path}/more")):  # fmt: skip
+        with pytest.raises(UsageError, match="is not in the copy in which /root/a works"):
+            check(project, plan, after)
+    check(project, plan, replace(plan, cwd=f"{project.root}/sub"))
+
+
+def test_an_agent_that_got_no_copy_since_it_could_only_read_does_not_come_to_write(project):
+    reader = plan_of(project, ReadOnly(), isolation="shared")
+    writer = plan_of(project, WorkspaceWrite(), isolation="shared")
+    with pytest.raises(UsageError, match="start another agent"):
+        check(project, reader, writer, wanted="copy")
+    check(project, reader, writer)
+    check(project, writer, replace(writer, effort="low"), wanted="copy")
