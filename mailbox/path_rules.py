@@ -5,6 +5,7 @@ and canonical: the caller resolves links first.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
@@ -13,6 +14,7 @@ import msgspec
 from .protocol.limits import Access, PathRule, ProfilePolicy
 
 ACCESS_RANK: dict[Access, int] = {"deny": 0, "read": 1, "write": 2}
+_SHORT_GIT = re.compile(r"git~\d+", re.ASCII | re.IGNORECASE)  # of `.git`, on Windows
 _ESCAPED = re.compile(r"\[([*?[])\]")
 # A sandbox replaces these trees: they hold sockets and other users' files. A rule must name what
 # commands may see of the machine's own.
@@ -28,6 +30,23 @@ PLACEHOLDER_MTIME_NS = 1_000_000_000 + 0x53574D  # 1970-01-01T00:00:01 and a fra
 def is_within(path: str, root: str) -> bool:
     """True if `path` is `root` or lies below it."""
     return root in ("/", path) or path.startswith(f"{root}/")
+
+
+def is_protected_name(name: str, names: tuple[str, ...] = PROTECTED_NAMES) -> bool:
+    """True for every spelling that a case-insensitive file system could treat as one of `names`.
+
+    That covers letters that fold to the same, invisible characters, and trailing dots and spaces.
+    """
+    if name in names:
+        return True
+    text = unicodedata.normalize("NFKC", name).casefold()
+    seen = "".join(sign for sign in text if unicodedata.category(sign) not in ("Cf", "Cc"))
+    return seen.rstrip(". ") in names
+
+
+def is_git_name(name: str) -> bool:
+    """True for every spelling of `.git` that git itself refuses in a tree, with its short names."""
+    return is_protected_name(name, (".git",)) or _SHORT_GIT.fullmatch(name.rstrip(". ")) is not None
 
 
 def looks_like_placeholder(name: str, mtime_ns: int) -> bool:

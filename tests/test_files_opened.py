@@ -47,7 +47,7 @@ def _touches(call: ast.Call) -> bool:
 
 def _is_telling(node: ast.AST) -> bool:
     if isinstance(node, ast.ImportFrom):
-        return node.module == _DOOR
+        return node.module in (_DOOR, "safe_open")  # the second one within its own package
     return isinstance(node, ast.Call) and _touches(node)
 
 

@@ -8,6 +8,7 @@ could not read. Blocks: call it in a thread.
 import hashlib
 import os
 import stat
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -168,8 +169,7 @@ class ContentStore:
 
     def _copy_open(self, source: int, room_bytes: int) -> tuple[str, int]:
         """Copy by chunks; a chunk of zeros becomes a hole in the file."""
-        self._make_folder()
-        fresh = self._folder / f"new-{os.getpid()}-{source}"
+        fresh = self.make_folder() / f"new-{os.getpid()}-{source}"
         hasher, size = hashlib.sha256(), 0
         try:
             with fresh.open("wb") as file:
@@ -190,9 +190,9 @@ class ContentStore:
         return digest, size
 
     def _write(self, data: bytes) -> str:
-        self._make_folder()
         digest = hashlib.sha256(data).hexdigest()
-        fresh = self._folder / f"new-{os.getpid()}-list-{digest[:16]}"
+        own = f"{os.getpid()}-{threading.get_native_id()}"  # two threads may store the same
+        fresh = self.make_folder() / f"new-{own}-{digest[:16]}"
         try:
             fresh.write_bytes(data)
             self._move_into_place(fresh, digest)
@@ -209,8 +209,10 @@ class ContentStore:
     def _path(self, sha256: str) -> Path:
         return self._folder / sha256[:2] / sha256
 
-    def _make_folder(self) -> None:
+    def make_folder(self) -> Path:
+        """The store's folder, which no command sees."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
+        return self._folder
 
 
 def is_text(name: str) -> bool:

@@ -122,7 +122,7 @@ def restore_files(plan: UndoPlan, store: ContentStore) -> tuple[int, tuple[str, 
     for entry in plan.restore:
         was_file = read_kind(entry.path) != "folder"
         try:
-            _restore_entry(entry, store)
+            restore_entry(entry, store)
             done += entry.kind != "folder" and not (entry.kind == "absent" and not was_file)
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
@@ -130,18 +130,37 @@ def restore_files(plan: UndoPlan, store: ContentStore) -> tuple[int, tuple[str, 
     return done, tuple(failed)
 
 
-def _restore_entry(entry: FileEntry, store: ContentStore) -> None:
+def _no_check() -> None:
+    pass
+
+
+def restore_entry(
+    entry: FileEntry, store: ContentStore, check: Callable[[], None] = _no_check
+) -> None:
+    """Give the path this state. `check` is called right before the path is touched.
+
+    Raises OSError; ValueError if others changed the place. Also what `check` raises: then the path
+    is as it was.
+    """
     where = Path(entry.path)
     folder = _open_folder(where.parent)
+
+    def make_file(name: str) -> None:
+        if entry.kind == "link":
+            _make_link(folder, name, entry)
+        else:
+            _make_file(folder, name, entry, store)
+        check()
+
     try:
         match entry.kind:
             case "folder":
+                check()
                 _make_folder(folder, where.name, entry.mode)
-            case "link":
-                _replace(folder, where.name, lambda name: _make_link(folder, name, entry))
-            case "file":
-                _replace(folder, where.name, lambda name: _make_file(folder, name, entry, store))
+            case "link" | "file":
+                _replace(folder, where.name, make_file)
             case "absent":
+                check()
                 _remove(folder, where.name)
     finally:
         os.close(folder)

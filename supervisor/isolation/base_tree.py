@@ -112,7 +112,7 @@ def _copy(path: str, target: Path, seen: SeenFile) -> bool:
             return False
         fd = os.open(target, _CREATE, 0o600)
         try:
-            _copy_contents(source, fd, max(facts.st_size, seen.size))
+            _copy_contents(source, fd, seen.size)
             os.fchmod(fd, seen.mode)
             os.utime(fd, ns=(facts.st_atime_ns, facts.st_mtime_ns))
         finally:

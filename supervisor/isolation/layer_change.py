@@ -14,13 +14,13 @@ from hashlib import sha256
 import msgspec
 
 from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.path_rules import PROTECTED_NAMES
+from swarm.mailbox.path_rules import is_git_name, is_protected_name
 from swarm.mailbox.safe_open import FOLDER_FLAGS, open_canonical, scan_folder
 
 from ..file_history.content_store import ContentStore, FileEntry, is_text
 from ..file_history.net_changes import NetChange
 from .copy_folder import AgentCopy, CopyFolder
-from .tree_survey import LEFT_OUT_NAMES, Survey
+from .tree_survey import LEFT_OUT_NAMES, LIVE_MARKERS, LIVE_NAMES, Survey
 
 MAX_PATHS = 20_000
 MAX_BYTES = 512 << 20  # of all contents
@@ -47,9 +47,11 @@ class LayerChange(msgspec.Struct, frozen=True):
     @property
     def fingerprint(self) -> str:
         """The same for the same change; "" for none."""
-        if not self.edits:
+        if not self.edits and not self.unreadable:
             return ""
         hasher = sha256()
+        for path in self.unreadable:
+            hasher.update(msgspec.msgpack.encode(path))
         for edit in self.edits:
             for entry in (edit.before, edit.after):
                 assert entry is not None
@@ -125,17 +127,13 @@ class _LayerReader(msgspec.Struct):
         waiting = [""]
         while waiting:
             folder = waiting.pop()
-            try:
-                with scan_folder(f"{self.upper}/{folder}".rstrip("/")) as scanned:
-                    found = [(one.name, one.stat(follow_symlinks=False)) for one in scanned]
-            except OSError:
-                if not folder:
-                    raise
-                self.unreadable.append(f"{self.root}/{folder}")
+            found = self._scan(folder)
+            if folder and folder not in self.survey.entries and not LIVE_MARKERS.isdisjoint(found):
+                del present[folder]  # a tool made it and fills it
                 continue
-            for name, facts in found:
+            for name, facts in found.items():
                 rel = f"{folder}/{name}" if folder else name
-                if not self._belongs(rel):
+                if not self._belongs(rel) or (name in LIVE_NAMES and stat.S_ISDIR(facts.st_mode)):
                     continue
                 if stat.S_ISCHR(facts.st_mode) and facts.st_rdev == _WHITEOUT:
                     hiding += (rel, f"{rel}/")
@@ -144,8 +142,7 @@ class _LayerReader(msgspec.Struct):
                     self.left_out += 1
                     continue
                 present[rel] = facts
-                if len(present) + len(hiding) > MAX_PATHS:
-                    raise ChangeTooLarge(f"more than {MAX_PATHS:,} files were changed")
+                _check_count(len(present) + len(hiding))
                 if not stat.S_ISDIR(facts.st_mode):
                     hiding.append(f"{rel}/")
                 elif rel.count("/") < _MAX_DEPTH:
@@ -155,6 +152,21 @@ class _LayerReader(msgspec.Struct):
                 else:
                     self.unreadable.append(f"{self.root}/{rel}")
         return present, hiding
+
+    def _scan(self, folder: str) -> dict[str, os.stat_result]:
+        """What one folder of the layer holds. Raises ChangeTooLarge; OSError for the layer."""
+        found: dict[str, os.stat_result] = {}
+        try:
+            with scan_folder(f"{self.upper}/{folder}".rstrip("/")) as scanned:
+                for one in scanned:
+                    found[one.name] = one.stat(follow_symlinks=False)
+                    _check_count(len(found))
+        except OSError:
+            if not folder:
+                raise
+            self.unreadable.append(f"{self.root}/{folder}")
+            return {}
+        return found
 
     def _belongs(self, rel: str) -> bool:
         """False for what is never part of a change."""
@@ -166,7 +178,11 @@ class _LayerReader(msgspec.Struct):
         )
 
     def _is_opaque(self, rel: str) -> bool:
-        fd = open_canonical(f"{self.upper}/{rel}", FOLDER_FLAGS)
+        try:
+            fd = open_canonical(f"{self.upper}/{rel}", FOLDER_FLAGS)
+        except OSError:
+            self.unreadable.append(f"{self.root}/{rel}")
+            return False
         try:
             return os.getxattr(fd, _OPAQUE) == b"y"
         except OSError:
@@ -218,12 +234,19 @@ class _LayerReader(msgspec.Struct):
         return msgspec.structs.replace(entry, mode=entry.mode & 0o777)
 
 
+def _check_count(count: int) -> None:
+    if count > MAX_PATHS:
+        raise ChangeTooLarge(f"more than {MAX_PATHS:,} files were changed")
+
+
 def belongs_to_change(rel: str) -> bool:
-    """False for protected names of a root, for repositories' own folders, and for caches."""
+    """False for protected names of a root, for repositories' own folders, for caches, and for what
+    lies in folders that tools fill.
+    """
     steps = rel.split("/")
-    return steps[0] not in PROTECTED_NAMES and not any(
-        step.lower() == ".git" or step in LEFT_OUT_NAMES for step in steps
-    )
+    if is_protected_name(steps[0]) or not LIVE_NAMES.isdisjoint(steps[:-1]):
+        return False
+    return not any(is_git_name(step) or step in LEFT_OUT_NAMES for step in steps)
 
 
 def _is_entry(facts: os.stat_result) -> bool:

@@ -9,22 +9,26 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.protected_paths import find_protected_places
 from swarm.mailbox.protocol.merge_records import MergeBegan, MergedChange, MergeEnded
 from swarm.mailbox.protocol.records import FilesChanged
 
 from ..file_history.content_store import ContentStore, FileEntry, read_entry
-from ..file_history.file_restore import UndoPlan, in_order, restore_files
+from ..file_history.file_restore import in_order, restore_entry
 from ..file_history.file_undo import new_snapshot_id
 from ..file_history.net_changes import RecordedChange, compose_changes
-from .merge_plan import MergePlan, MergeStep
+from .merge_plan import MergePlan, MergeStep, is_shut
 
 _SPARE_BYTES = 16 << 20
 MergeRecord = MergeBegan | MergeEnded | FilesChanged
+Steps = Sequence[tuple[FileEntry, FileEntry]]  # before and after
+Failures = list[tuple[str, OSError | ValueError]]
 WriteMergeRecord = Callable[[MergeRecord, str], None]  # returns when it is on disk
 
 
@@ -49,45 +53,57 @@ def apply_merge(plan: MergePlan, store: ContentStore, write: WriteMergeRecord) -
     """
     assert not plan.conflicts
     totals = plan.totals
-    _check_present([before for before, _ in totals])
+    _check_present(plan)
     _check_room([after for _, after in totals])
     merge_id = f"merge-{secrets.token_hex(4)}"
     changes = tuple(_merged_change(step, store) for step in plan.steps)
     write(MergeBegan(merge_id=merge_id, changes=changes), "")
-    failed = _write_files([after for _, after in totals], store)
+    failed = _write_files(totals, store)
     if failed:
-        _, stuck = restore_files(_plan_of([before for before, _ in totals]), store)
-        reason = "; ".join((*failed[:3], *stuck[:3]))
+        stuck = _take_back(totals, store)
+        reason = "; ".join((*_described(failed), *_described(stuck)))
         write(MergeEnded(merge_id=merge_id, applied=False, reason=reason), "")
         raise MergeFailed(f"the merge could not be written, and nothing of it is done: {reason}")
     _write_end(merge_id, changes, (), write)
     return MergeDone(merge_id, tuple(after.path for _, after in totals))
 
 
-def finish_merge(began: MergeBegan, store: ContentStore, write: WriteMergeRecord) -> MergeDone:
+def finish_merge(
+    began: MergeBegan, store: ContentStore, write: WriteMergeRecord, *, roots: Sequence[str]
+) -> MergeDone:
     """Carry out a merge that was cut off; paths that somebody changed meanwhile are left alone.
 
-    Raises OSError or ValueError if the store cannot be read.
+    `roots`: the folders of which agents had copies.
+
+    Raises MergeFailed if a file cannot be written: it stays cut off. OSError or ValueError if the
+    store cannot be read.
     """
     steps = [
         RecordedChange(one.agent, store.read_manifest(one.before), store.read_manifest(one.after))
         for one in began.changes
         if one.before
     ]
-    wanted: list[FileEntry] = []
+    wanted: list[tuple[FileEntry, FileEntry]] = []
     left: list[str] = []
+    protected = find_protected_places(roots)
     for edit in compose_changes(steps):
         assert edit.after is not None
         now = _present(edit.path)
         if now.is_same_as(edit.after):
             continue
-        if now.is_same_as(edit.before):
-            wanted.append(edit.after)
+        if now.is_same_as(edit.before) and not is_shut(edit.after, protected):
+            wanted.append((edit.before, edit.after))
         else:
             left.append(edit.path)
-    left += [line.partition(": ")[0] for line in _write_files(wanted, store)]
+    failed = _write_files(wanted, store)
+    if broken := [one for one in failed if isinstance(one[1], OSError)]:
+        raise MergeFailed(
+            f"{began.merge_id} was cut off and cannot be finished: "
+            f"{'; '.join(_described(broken))}; mend that, and merge again"
+        )
+    left += [path for path, _ in failed]
     _write_end(began.merge_id, began.changes, tuple(left), write)
-    return MergeDone(began.merge_id, tuple(entry.path for entry in wanted), tuple(left))
+    return MergeDone(began.merge_id, tuple(after.path for _, after in wanted), tuple(left))
 
 
 def _merged_change(step: MergeStep, store: ContentStore) -> MergedChange:
@@ -122,8 +138,13 @@ def _write_end(
     write(MergeEnded(merge_id=merge_id, applied=True, left=left[:100]), "")
 
 
-def _check_present(before: Sequence[FileEntry]) -> None:
-    stale = [entry.path for entry in before if not _present(entry.path).is_same_as(entry)]
+def _check_present(plan: MergePlan) -> None:
+    protected = find_protected_places(plan.roots)
+    stale = [
+        before.path
+        for before, after in plan.totals
+        if not _present(before.path).is_same_as(before) or is_shut(after, protected)
+    ]
     if stale:
         raise MergeStale(f"{len(stale)} files were changed meanwhile: {', '.join(stale[:3])}")
 
@@ -148,12 +169,50 @@ def _check_room(after: Sequence[FileEntry]) -> None:
             raise MergeFailed(f"the disk of {places[device]} has too little room for the merge")
 
 
-def _write_files(after: Sequence[FileEntry], store: ContentStore) -> tuple[str, ...]:
+def _write_files(steps: Steps, store: ContentStore) -> Failures:
     """Returns what could not be written, and why. Tools see the files as new."""
     now_ns = time.time_ns()
-    fresh = [msgspec.structs.replace(entry, mtime_ns=now_ns) for entry in after]
-    return restore_files(_plan_of(fresh), store)[1]
+    before = {old.path: old for old, _ in steps}
+    fresh = [msgspec.structs.replace(after, mtime_ns=now_ns) for _, after in steps]
+
+    def check(path: str) -> None:
+        if not _present(path).is_same_as(before[path]):
+            raise ValueError("it was changed meanwhile")
+
+    return _restore_all(fresh, store, check)
 
 
-def _plan_of(entries: Sequence[FileEntry]) -> UndoPlan:
-    return UndoPlan(restore=in_order(entries))
+def _take_back(steps: Steps, store: ContentStore) -> Failures:
+    """Undo what was written. What somebody changed since is theirs, and stays."""
+    by_path = {before.path: (before, after) for before, after in steps}
+
+    def is_ours(path: str) -> bool:
+        before, after = by_path[path]
+        now = _present(path)
+        # what a folder takes the place of, or is replaced by, is removed first
+        is_between = now.kind == "absent" and "folder" in (before.kind, after.kind)
+        return not now.is_same_as(before) and (is_between or now.is_same_as(after))
+
+    def check(path: str) -> None:
+        if not is_ours(path):
+            raise ValueError("it was changed meanwhile")
+
+    return _restore_all([before for before, _ in steps if is_ours(before.path)], store, check)
+
+
+def _restore_all(
+    entries: Sequence[FileEntry], store: ContentStore, check: Callable[[str], None]
+) -> Failures:
+    failed: Failures = []
+    for entry in in_order(entries):
+        try:
+            restore_entry(entry, store, partial(check, entry.path))
+        except (OSError, ValueError) as error:
+            failed.append((entry.path, error))
+    return failed
+
+
+def _described(failed: Failures) -> list[str]:
+    return [
+        f"{path}: {(isinstance(why, OSError) and why.strerror) or why}" for path, why in failed[:3]
+    ]

@@ -5,6 +5,7 @@ order leave it. The plan holds the state of every path before and after, with al
 run's store, or names the conflicts. Blocks: it reads the project and the store.
 """
 
+import time
 from collections.abc import Collection, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Protocol
@@ -13,21 +14,23 @@ import msgspec
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.path_rules import is_within
+from swarm.mailbox.protected_paths import find_protected_places
 from swarm.mailbox.safe_open import scan_folder
 
 from ..file_history.content_store import UNKNOWN, ContentStore, FileEntry
 from ..file_history.net_changes import NetChange
 from .layer_change import LayerChange
-from .text_merge import TextMerge, is_mergeable, merge_texts
+from .text_merge import MAX_TEXT_BYTES, TextMerge, is_mergeable, merge_texts
 
 _MAX_PRESENT_BYTES = 256 << 20  # of one file of the project
+PLAN_LIMIT_S = 300.0  # for all changes of a merge
 
 
 class MergeTexts(Protocol):
     """Merges two texts that come from one. Raises OSError if it cannot."""
 
     def __call__(
-        self, base: bytes, ours: bytes, theirs: bytes, *, names: tuple[str, str]
+        self, base: bytes, ours: bytes, theirs: bytes, *, names: tuple[str, str], scratch: Path
     ) -> TextMerge: ...
 
 
@@ -61,6 +64,7 @@ class MergeStep(msgspec.Struct, frozen=True):
 class MergePlan(msgspec.Struct, frozen=True):
     steps: tuple[MergeStep, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
+    roots: tuple[str, ...] = ()  # the folders that were copied: their protected names stay
 
     @property
     def totals(self) -> tuple[tuple[FileEntry, FileEntry], ...]:
@@ -83,13 +87,23 @@ def plan_merge(
 ) -> MergePlan:
     """Plan the merge of these changes in this order.
 
-    Raises MergeImpossible, OSError.
+    Raises MergeImpossible, also after PLAN_LIMIT_S; OSError.
     """
-    planner = _Planner(store, merge)
+    planner = _Planner(store, merge, changes)
     steps = [planner.add(change) for change in changes]
     kept = planner.settle_folders()
     return MergePlan(
-        steps=tuple(_without(step, kept) for step in steps), conflicts=tuple(planner.conflicts)
+        steps=tuple(_without(step, kept) for step in steps),
+        conflicts=tuple(planner.conflicts),
+        roots=planner.roots,
+    )
+
+
+def is_shut(entry: FileEntry, places: Collection[str]) -> bool:
+    """True if a write would change what lies behind a protected name, or where that name leads."""
+    return any(
+        is_within(entry.path, place) or (entry.kind != "folder" and is_within(place, entry.path))
+        for place in places
     )
 
 
@@ -110,8 +124,13 @@ def _without(step: MergeStep, folders: Collection[str]) -> MergeStep:
 
 
 class _Planner:
-    def __init__(self, store: ContentStore, merge: MergeTexts) -> None:
+    def __init__(
+        self, store: ContentStore, merge: MergeTexts, changes: Sequence[LayerChange]
+    ) -> None:
         self._store, self._merge = store, merge
+        self.roots = tuple(dict.fromkeys(root for change in changes for root in change.roots))
+        self._protected = find_protected_places(self.roots)
+        self._ends_at = time.monotonic() + PLAN_LIMIT_S
         self._planned: dict[str, FileEntry] = {}
         self._touched: dict[str, list[str]] = {}  # path → agents whose changes it has
         self._emptied: list[tuple[str, str]] = []  # agent and folder that must be empty
@@ -129,9 +148,8 @@ class _Planner:
         after: list[FileEntry] = []
         already = 0
         for edit in _removals_first(change.edits):
-            assert edit.after is not None
             ours = self._now(edit.path)
-            wanted = self._merged(change, edit, ours)
+            wanted = self._decide(change, edit, ours)
             if isinstance(wanted, Conflict):
                 self.conflicts.append(wanted)
                 continue
@@ -178,6 +196,19 @@ class _Planner:
             raise MergeImpossible(f"{path} cannot be read or copied, so it cannot be merged")
         return msgspec.structs.replace(found, mode=found.mode & 0o777)
 
+    def _decide(
+        self, change: LayerChange, edit: NetChange, ours: FileEntry
+    ) -> FileEntry | Conflict:
+        """What the path becomes, if a merge may touch it."""
+        assert edit.after is not None
+        if time.monotonic() > self._ends_at:
+            raise MergeImpossible(
+                f"the merge took over {PLAN_LIMIT_S:g} s to plan; merge fewer agents at once"
+            )
+        if not ours.is_same_as(edit.after) and is_shut(edit.after, self._protected):
+            return self._conflict(change.agent, edit.path, "it lies behind a protected name")
+        return self._merged(change, edit, ours)
+
     def _merged(
         self, change: LayerChange, edit: NetChange, ours: FileEntry
     ) -> FileEntry | Conflict:
@@ -214,11 +245,15 @@ class _Planner:
             return msgspec.structs.replace(theirs, mode=mode)
         if UNKNOWN in (base.sha256, ours.sha256, theirs.sha256):
             raise MergeImpossible(f"{path}: no copy of it was kept, so it cannot be merged")
+        if max(base.size, ours.size, theirs.size) > MAX_TEXT_BYTES:
+            why = f"both sides changed it, and it has more than {MAX_TEXT_BYTES >> 20} MiB"
+            return self._conflict(agent, path, why)
         was = b"" if base.kind == "absent" else self._store.read_bytes(base.sha256)
         sides = (was, self._store.read_bytes(ours.sha256), self._store.read_bytes(theirs.sha256))
         if not is_mergeable(*sides):
             return self._conflict(agent, path, "both sides changed it, and it is no text")
-        found = self._merge(*sides, names=(self._who(path), agent))
+        names = (self._who(path), agent)
+        found = self._merge(*sides, names=names, scratch=self._store.make_folder())
         address = self._store.add_bytes(found.data)
         if found.conflicts:
             why = "both sides changed the same lines" if was else "both sides added it"

@@ -18,7 +18,7 @@ from ..file_history.snapshots import FilesPast, fold_files
 from ..journal.journal_reader import run_records
 from ..runs.paths import RunPaths
 from .copy_folder import AgentCopy, CopyFolder
-from .layer_change import LayerChange, read_change
+from .layer_change import ChangeTooLarge, LayerChange, read_change
 from .merge_apply import MergeDone, MergeStale, apply_merge, finish_merge
 from .merge_history import MergePast, fold_merges
 from .merge_plan import MergePlan, plan_merge
@@ -53,10 +53,24 @@ class CopiedWork:
             raise SwarmError(f"{self._paths.copies} cannot be read: {error}") from error
 
     def change_of(self, agent_id: str) -> LayerChange | None:
-        """The agent's whole change; None: it has no copy. Raises SwarmError."""
+        """The agent's change; None: it has no copy. One that is too large is not whole.
+
+        Raises SwarmError.
+        """
         try:
             copy = self._folder.find(agent_id)
-            return None if copy is None else read_change(self._folder, copy, self.store)
+            if copy is None:
+                return None
+            try:
+                return read_change(self._folder, copy, self.store)
+            except ChangeTooLarge as error:
+                return LayerChange(
+                    agent=copy.path,
+                    agent_id=agent_id,
+                    roots=tuple(root.path for root in copy.roots),
+                    cwd=copy.cwd,
+                    unreadable=(str(error),),
+                )
         except (OSError, ValueError) as error:
             raise SwarmError(f"the copy of {agent_id} cannot be read: {error}") from error
 
@@ -74,8 +88,7 @@ class CopiedWork:
             change = self.change_of(copy.agent_id)
             if change is None:
                 continue
-            is_settled = merges.is_settled(copy.agent_id, change.fingerprint, files)
-            if change.unreadable or not is_settled:
+            if not merges.is_settled(copy.agent_id, change.fingerprint, files):
                 found.append(change)
         return tuple(found)
 
@@ -126,7 +139,10 @@ class CopiedWork:
             return ()
         try:
             cut_off = fold_merges(run_records(self._paths)).cut_off
-            return tuple(finish_merge(one.began, self.store, write) for one in cut_off)
+            roots = {root.path: None for copy in self.agents() for root in copy.roots}
+            return tuple(
+                finish_merge(one.began, self.store, write, roots=tuple(roots)) for one in cut_off
+            )
         except (OSError, ValueError) as error:
             raise SwarmError(f"a merge that was cut off cannot be finished: {error}") from error
 

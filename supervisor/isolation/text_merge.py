@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 _FOLDERS = ("/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin")
 _LIMIT_S = 30.0
-MAX_TEXT_BYTES = 8 << 20
+MAX_TEXT_BYTES = 8 << 20  # of a text that is merged by lines
 _LOOK_BYTES = 8_000  # a zero byte among these means binary, as in git
 _MAX_HUNKS = 127  # git's exit code for so many, or more
 
@@ -34,18 +34,21 @@ def find_git() -> str | None:
 
 def is_mergeable(*sides: bytes) -> bool:
     """True if all are texts that can be merged by lines."""
-    return all(len(one) <= MAX_TEXT_BYTES and b"\0" not in one[:_LOOK_BYTES] for one in sides)
+    return all(b"\0" not in one[:_LOOK_BYTES] for one in sides)
 
 
-def merge_texts(base: bytes, ours: bytes, theirs: bytes, *, names: tuple[str, str]) -> TextMerge:
+def merge_texts(
+    base: bytes, ours: bytes, theirs: bytes, *, names: tuple[str, str], scratch: Path
+) -> TextMerge:
     """Merge; `names` are shown at the marks of a conflict: ours, theirs.
 
+    `scratch`: where git's folder is made, out of the sight of every command.
     Raises OSError: git is missing or did not answer.
     """
     git = find_git()
     if git is None:
         raise OSError("git is not installed, and texts cannot be merged by lines without it")
-    with tempfile.TemporaryDirectory(prefix="swarm-merge-") as name:
+    with tempfile.TemporaryDirectory(prefix="merge-", dir=scratch) as name:
         folder = Path(name).resolve()
         for side, data in (("ours", ours), ("base", base), ("theirs", theirs)):
             (folder / side).write_bytes(data)

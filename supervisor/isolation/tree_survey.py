@@ -25,10 +25,10 @@ _TICK_NS = 20_000_000  # a change within one clock tick may not show in a file's
 LEFT_OUT_NAMES = frozenset({
     "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".cache",
 })  # fmt: skip
-_LIVE = frozenset({
+LIVE_NAMES = frozenset({
     "node_modules", ".venv", "venv", ".tox", ".nox", ".direnv", ".gradle", ".terraform",
 })  # fmt: skip
-_LIVE_MARKERS = frozenset({"CACHEDIR.TAG", "pyvenv.cfg"})
+LIVE_MARKERS = frozenset({"CACHEDIR.TAG", "pyvenv.cfg"})
 _REPOSITORY = frozenset({"HEAD", "objects", "refs"})
 
 Kind = Literal["file", "folder", "link"]
@@ -124,16 +124,19 @@ class _Walk:
     def read_folder(self, folder: str) -> list[str]:
         """List one folder; returns the folders in it that are still to be read."""
         path = f"{self._root}/{folder}".rstrip("/") or "/"
+        found: list[tuple[str, os.stat_result]] = []
         try:
             with scan_folder(path) as scanned:
-                found = [(one.name, one.stat(follow_symlinks=False)) for one in scanned]
+                for one in scanned:
+                    found.append((one.name, one.stat(follow_symlinks=False)))
+                    self._check_bounds(len(found))
         except OSError:
             if not folder:
                 raise
             self.left_out += 1  # it is gone, closed to us, or a link by now
             return []
         names = {name for name, _ in found}
-        if folder and not names.isdisjoint(_LIVE_MARKERS):
+        if folder and not names.isdisjoint(LIVE_MARKERS):
             self.live.append(folder)
             return []
         below: list[str] = []
@@ -144,11 +147,18 @@ class _Walk:
             self._add(rel, facts)
             if stat.S_ISDIR(facts.st_mode):
                 is_store = name == "objects" and names >= _REPOSITORY
-                if name in _LIVE or is_store or facts.st_dev != self._device:
+                if name in LIVE_NAMES or is_store or facts.st_dev != self._device:
                     self.live.append(rel)
                 else:
                     below.append(rel)
         return below
+
+    def _check_bounds(self, files: int) -> None:
+        if files > MAX_FILES or self._bytes > MAX_BYTES:
+            raise CopyRefused(
+                f"{self._root} has more than {MAX_FILES:,} files or {MAX_BYTES >> 30} GiB without "
+                "installed packages; work in a smaller folder (-C), or share it"
+            )
 
     def _is_left_out(self, name: str, rel: str, facts: os.stat_result) -> bool:
         if name in LEFT_OUT_NAMES or looks_like_placeholder(name, facts.st_mtime_ns):
@@ -175,11 +185,7 @@ class _Walk:
                 return
         size = facts.st_size if kind == "file" else 0
         self._bytes += size
-        if len(self.entries) >= MAX_FILES or self._bytes > MAX_BYTES:
-            raise CopyRefused(
-                f"{self._root} has more than {MAX_FILES:,} files or {MAX_BYTES >> 30} GiB without "
-                "installed packages; work in a smaller folder (-C), or share it"
-            )
+        self._check_bounds(len(self.entries) + 1)
         self.entries[rel] = SeenFile(
             kind=kind,
             mode=stat.S_IMODE(facts.st_mode) & 0o777,

@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.users import USERS
-from swarm.mailbox.path_rules import PROTECTED_NAMES
-from swarm.worker.sandbox.file_policy import is_protected_name
+from swarm.mailbox.path_rules import PROTECTED_NAMES, is_protected_name
 from swarm.worker.sandbox.sandbox_probe import probe_sandbox
 
 pytestmark = pytest.mark.skipif(

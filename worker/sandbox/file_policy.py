@@ -11,10 +11,14 @@ lists of an unfinished rebase.
 """
 
 import re
-import unicodedata
 from typing import Literal
 
-from swarm.mailbox.path_rules import KERNEL_TREES, PROTECTED_NAMES, is_within
+from swarm.mailbox.path_rules import (
+    KERNEL_TREES,
+    PROTECTED_NAMES,
+    is_protected_name,
+    is_within,
+)
 from swarm.mailbox.protocol.base import Value
 
 from .sandbox_plan import SandboxPlan
@@ -77,18 +81,6 @@ def is_immovable(policy: FilePolicy, path: str) -> bool:
     """True if `path` may not be renamed or removed: a closed path or a root is at or below it."""
     kept = (*policy.closed, *policy.roots, *policy.guarded)
     return any(is_within(one, path) for one in kept)
-
-
-def is_protected_name(name: str, names: tuple[str, ...] = PROTECTED_NAMES) -> bool:
-    """True for every spelling that a case-insensitive file system could treat as one of `names`.
-
-    That covers letters that fold to the same, invisible characters, and trailing dots and spaces.
-    """
-    if name in names:
-        return True
-    text = unicodedata.normalize("NFKC", name).casefold()
-    seen = "".join(sign for sign in text if unicodedata.category(sign) not in ("Cf", "Cc"))
-    return seen.rstrip(". ") in names
 
 
 def _deepest(trees: tuple[str, ...], path: str) -> int:

@@ -11,9 +11,8 @@ files, and bubblewrap shows no more of it.
 import os
 import stat
 
-from swarm.mailbox.path_rules import KERNEL_TREES, PRIVATE_TREES, is_within
+from swarm.mailbox.path_rules import KERNEL_TREES, PRIVATE_TREES, is_protected_name, is_within
 
-from .file_policy import is_protected_name
 from .landlock import (
     DEVICE,
     EXECUTE,

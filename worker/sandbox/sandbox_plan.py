@@ -22,6 +22,7 @@ from swarm.mailbox.path_rules import (
     PROTECTED_NAMES,
     is_within,
 )
+from swarm.mailbox.protected_paths import find_git_folders
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import (
     DangerFullAccess,
@@ -31,11 +32,8 @@ from swarm.mailbox.protocol.limits import (
     UnixSockets,
     WorkspaceWrite,
 )
-from swarm.mailbox.safe_open import read_user_file
 
 Stack = Literal["bwrap", "landlock", "none"]
-
-_MOST_POINTER_BYTES = 8192  # a path has 4096 at most
 
 # Parts of /run without which programs or host names are not found.
 _NEEDED_IN_RUN = ("current-system", "booted-system", "opengl-driver", "wrappers")
@@ -227,7 +225,7 @@ def find_protected_paths(roots: tuple[str, ...]) -> ProtectedPaths:
                 protected.add(os.path.realpath(path))
             elif not is_link:
                 missing.append(path)
-        protected.update(_git_folders(Path(root, ".git")))
+        protected.update(find_git_folders(Path(root, ".git")))
     # Outside every root it is read-only anyway; a path that is itself a root was granted.
     inside = {p for p in protected if p not in roots and any(is_within(p, r) for r in roots)}
     return ProtectedPaths(
@@ -235,23 +233,6 @@ def find_protected_paths(roots: tuple[str, ...]) -> ProtectedPaths:
         missing=tuple(path for path in missing if path not in roots),
         links=tuple(links),
     )
-
-
-def _git_folders(pointer: Path) -> list[str]:
-    """What a `.git` file points to: the worktree's folder and the repository behind it."""
-    try:
-        text = read_user_file(pointer, most_bytes=_MOST_POINTER_BYTES).decode("utf-8", "replace")
-        word, _, target = text.strip().partition(":")
-        if word != "gitdir":
-            return []
-        folder = (pointer.parent / target.strip()).resolve()
-        found = [folder]
-        if (folder / "commondir").is_file():
-            common = read_user_file(folder / "commondir", most_bytes=_MOST_POINTER_BYTES)
-            found.append((folder / common.decode("utf-8", "replace").strip()).resolve())
-    except (OSError, ValueError):
-        return []
-    return [str(path) for path in found if path.exists()]
 
 
 def pinned_folders(

@@ -1,6 +1,8 @@
 """The store keeps what was there, and an undo puts back just that."""
 
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -186,3 +188,19 @@ def test_a_damaged_list_is_an_error_and_nothing_is_touched(store: ContentStore, 
     path.write_bytes(b"damaged")
     with pytest.raises(ValueError, match="damaged"):
         store.read_manifest(taken.manifest)
+
+
+def test_two_threads_may_store_the_same_contents_at_once(store: ContentStore, monkeypatch) -> None:
+    real, names = ContentStore._move_into_place, []
+    barrier = threading.Barrier(2, timeout=10)
+
+    def move(self, fresh, digest):
+        names.append(fresh)
+        barrier.wait()  # both files are written by now
+        real(self, fresh, digest)
+
+    monkeypatch.setattr(ContentStore, "_move_into_place", move)
+    with ThreadPoolExecutor(2) as pool:
+        made = [pool.submit(store.add_bytes, b"same") for _ in range(2)]
+        assert len({one.result() for one in made}) == 1
+    assert len({*names}) == 2

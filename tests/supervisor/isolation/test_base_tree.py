@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from swarm.supervisor.file_history.watched_tree import now_ns
-from swarm.supervisor.isolation import base_tree, tree_survey
+from swarm.supervisor.isolation import base_tree, project_copies, tree_survey
 from swarm.supervisor.isolation.base_tree import make_tree
+from swarm.supervisor.isolation.copy_folder import AgentCopy, CopiedRoot, CopyFolder
 from swarm.supervisor.isolation.tree_survey import CopyRefused, Survey, survey_tree
 
 _LATER_NS = 10_000_000_000
@@ -156,3 +157,35 @@ def test_a_disk_without_room_is_refused_before_anything_is_written(root, tmp_pat
     with pytest.raises(CopyRefused, match="too little room"):
         make_tree(str(root), look(root), tmp_path / "tree", None)
     assert not (tmp_path / "tree").exists()
+
+
+def test_a_folder_is_not_listed_beyond_the_limit(root, monkeypatch):
+    monkeypatch.setattr(tree_survey, "MAX_FILES", 2)
+    for number in range(3):
+        os.mkfifo(root / str(number))  # none of them would be copied
+    with pytest.raises(CopyRefused, match="more than 2 files"):
+        look(root)
+
+
+def test_of_a_file_that_grew_since_the_look_only_what_was_there_is_copied(root, tmp_path):
+    path = put(root, "log", "one\n")
+    found = look(root)
+    path.write_text("one\ntwo\n")
+    make_tree(str(root), found, tmp_path / "tree", None)
+    assert (tmp_path / "tree/log").read_text() == "one\n"
+
+
+def test_half_of_a_base_is_removed_when_the_rest_cannot_be_made(root, tmp_path, monkeypatch):
+    put(root, "a")
+    monkeypatch.setattr(base_tree, "_SPARE_BYTES", 1 << 60)
+    folder = CopyFolder(tmp_path / "copies")
+    with pytest.raises(CopyRefused, match="too little room"):
+        project_copies._make_base(folder, (str(root),), None)
+    assert folder.newest_base() == 0
+
+
+def test_the_layer_of_a_folder_that_its_owner_may_not_write_can_be_written(tmp_path):
+    folder = CopyFolder(tmp_path / "copies")
+    copied = CopiedRoot(path="/p", mode=0o500)
+    folder.add_agent(AgentCopy(agent_id="a", path="/root", base=1, roots=(copied,), cwd="/p"))
+    assert folder.upper("a", 0).stat().st_mode & 0o777 == 0o700

@@ -4,11 +4,12 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from support.project_copy import CopiedProject, fill, whiteout
 from swarm.supervisor.file_history.content_store import ContentStore
 from swarm.supervisor.isolation import layer_change
-from swarm.supervisor.isolation.layer_change import ChangeTooLarge
+from swarm.supervisor.isolation.layer_change import ChangeTooLarge, LayerChange
 
 
 @pytest.fixture
@@ -92,7 +93,8 @@ def test_a_file_in_place_of_a_folder_removes_what_was_in_it(project, store):
 
 @pytest.mark.parametrize(
     "name", [".git/hooks/pre-commit", "sub/.git/config", ".swarm/config.toml", ".claude/x",
-             "sub/__pycache__/x.pyc", ".GIT/config"],
+             "sub/__pycache__/x.pyc", ".GIT/config", ".Claude/x", ".swarm./config.toml",
+             ".git\u200c/config", "sub/.Git /config", "GIT~1/config", "sub/git~2/config"],
 )  # fmt: skip
 def test_protected_names_repositories_and_caches_are_never_part_of_it(project, store, name):
     fill(project.add_agent("mason"), {name: "evil"})
@@ -161,3 +163,47 @@ def test_the_fingerprint_changes_with_the_change_and_not_with_times(project, sto
     assert project.change_of("mason", store).fingerprint == first
     fill(upper, {"a.txt": "B"})
     assert project.change_of("mason", store).fingerprint != first
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["node_modules/x/index.js", "sub/.venv/bin/python", "env/pyvenv.cfg", "out/CACHEDIR.TAG"],
+)
+def test_what_the_agent_installs_or_builds_is_no_part_of_it(project, store, name):
+    fill(project.add_agent("mason"), {name: "x", f"{name.rpartition('/')[0]}/deep/more": "x"})
+    assert kinds(project, store) == {}
+
+
+def test_a_file_with_the_name_of_such_a_folder_and_a_folder_that_was_there_are_part_of_it(
+    project, store
+):
+    fill(project.add_agent("mason"), {"venv": "x", "sub/CACHEDIR.TAG": "", "sub/b.txt": "B"})
+    assert {*kinds(project, store)} == {"venv", "sub/CACHEDIR.TAG", "sub/b.txt"}
+
+
+def test_a_folder_is_not_listed_beyond_the_limit(project, store, monkeypatch):
+    monkeypatch.setattr(layer_change, "MAX_PATHS", 3)
+    upper = project.add_agent("mason")
+    for number in range(4):
+        os.mkfifo(upper / str(number))  # none of them would count as a change
+    with pytest.raises(ChangeTooLarge, match="more than 3 files"):
+        project.change_of("mason", store)
+
+
+def test_a_folder_that_cannot_be_opened_again_makes_the_change_not_whole(
+    project, store, monkeypatch
+):
+    fill(project.add_agent("mason"), {"sub/b.txt": "B"})
+
+    def refuse(path, flags):
+        raise OSError(13, "Permission denied")
+
+    monkeypatch.setattr(layer_change, "open_canonical", refuse)
+    assert f"{project.root}/sub" in project.change_of("mason", store).unreadable
+
+
+def test_a_change_that_is_not_whole_has_a_fingerprint_of_what_cannot_be_read():
+    empty = LayerChange(agent="/root/a", agent_id="a", roots=("/p",), cwd="/p")
+    prints = [replace(empty, unreadable=paths).fingerprint for paths in ((), ("x",), ("x", "y"))]
+    assert prints[0] == ""
+    assert len({*prints}) == 3

@@ -8,10 +8,10 @@ import pytest
 from support.project_copy import CopiedProject, fill, whiteout
 from swarm.mailbox.protocol.merge_records import MergeBegan, MergeEnded
 from swarm.mailbox.protocol.records import Record
-from swarm.supervisor.file_history import file_restore
 from swarm.supervisor.file_history.content_store import ContentStore
 from swarm.supervisor.file_history.file_undo import undo_changes
 from swarm.supervisor.file_history.snapshots import choose_snapshots, fold_files
+from swarm.supervisor.isolation import merge_apply
 from swarm.supervisor.isolation.merge_apply import MergeFailed, apply_merge, finish_merge
 from swarm.supervisor.isolation.merge_history import fold_merges
 from swarm.supervisor.isolation.merge_plan import plan_merge
@@ -51,7 +51,7 @@ class Desk:
 
     def resume(self) -> None:
         for one in fold_merges(self.records).cut_off:
-            finish_merge(one.began, self.store, self.write)
+            finish_merge(one.began, self.store, self.write, roots=(str(self.project.root),))
 
     def undo(self) -> None:
         merge = fold_merges(self.records).find("1")
@@ -69,14 +69,14 @@ def desk(tmp_path: Path) -> Desk:
 def kill_at(monkeypatch, number: int) -> None:
     """The process dies just before the restore of the entry with this number."""
     counter = itertools.count()
-    real = file_restore._restore_entry
+    real = merge_apply.restore_entry
 
-    def restore(entry, store):
+    def restore(entry, store, check):
         if next(counter) == number:
             raise Killed
-        real(entry, store)
+        real(entry, store, check)
 
-    monkeypatch.setattr(file_restore, "_restore_entry", restore)
+    monkeypatch.setattr(merge_apply, "restore_entry", restore)
 
 
 def test_a_whole_merge_and_its_undo(desk):
@@ -149,15 +149,76 @@ def test_what_a_person_changed_between_kill_and_next_look_is_left_alone(desk, mo
 @pytest.mark.parametrize("number", range(8))
 def test_a_disk_that_fills_at_any_file_leaves_nothing_of_the_merge(desk, monkeypatch, number):
     counter = itertools.count()
-    real = file_restore._restore_entry
+    real = merge_apply.restore_entry
 
-    def restore(entry, store):
+    def restore(entry, store, check):
         if next(counter) == number:
             raise OSError(28, "No space left on device")
-        real(entry, store)
+        real(entry, store, check)
 
-    monkeypatch.setattr(file_restore, "_restore_entry", restore)
+    monkeypatch.setattr(merge_apply, "restore_entry", restore)
     with pytest.raises(MergeFailed, match="nothing of it is done"):
         apply_merge(desk.plan(), desk.store, desk.write)
     assert desk.tree() == desk.before
     assert fold_merges(desk.records).cut_off == ()
+
+
+def test_a_disk_that_is_full_leaves_a_merge_that_was_cut_off_to_the_next_look(desk, monkeypatch):
+    kill_at(monkeypatch, 2)
+    with pytest.raises(Killed):
+        apply_merge(desk.plan(), desk.store, desk.write)
+    monkeypatch.undo()
+
+    def restore(entry, store, check):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(merge_apply, "restore_entry", restore)
+    with pytest.raises(MergeFailed, match=r"cannot be finished: .*: No space left on device"):
+        desk.resume()
+    assert isinstance(desk.records[-1].body, MergeBegan)
+    monkeypatch.undo()
+    desk.resume()
+    assert desk.tree() == desk.after
+
+
+def test_a_file_that_somebody_writes_during_the_merge_stays_theirs_and_nothing_is_merged(
+    desk, monkeypatch
+):
+    real = merge_apply.restore_entry
+
+    def restore(entry, store, check):
+        if entry.path.endswith("/gone"):  # the check of all files is over by now
+            (desk.project.root / "edited").write_text("mine\n")
+        real(entry, store, check)
+
+    monkeypatch.setattr(merge_apply, "restore_entry", restore)
+    with pytest.raises(MergeFailed, match="edited: it was changed meanwhile"):
+        apply_merge(desk.plan(), desk.store, desk.write)
+    assert desk.tree() == {**desk.before, "edited": "mine\n"}
+
+
+def test_what_somebody_wrote_over_a_merge_that_failed_is_not_taken_back(desk, monkeypatch):
+    real = merge_apply.restore_entry
+
+    def restore(entry, store, check):
+        if entry.path.endswith("/swap") and entry.kind == "file":
+            (desk.project.root / "edited").write_text("mine\n")  # it is merged by now
+            raise OSError(28, "No space left on device")
+        real(entry, store, check)
+
+    monkeypatch.setattr(merge_apply, "restore_entry", restore)
+    with pytest.raises(MergeFailed):
+        apply_merge(desk.plan(), desk.store, desk.write)
+    assert desk.tree() == {**desk.before, "edited": "mine\n"}
+
+
+def test_a_merge_that_was_cut_off_writes_nothing_behind_a_protected_link(desk, monkeypatch):
+    kill_at(monkeypatch, 0)
+    with pytest.raises(Killed):
+        apply_merge(desk.plan(), desk.store, desk.write)
+    monkeypatch.undo()
+    (desk.project.root / ".claude").symlink_to("new")
+    desk.resume()
+    assert not (desk.project.root / "new").exists()
+    assert isinstance(ended := desk.records[-1].body, MergeEnded)
+    assert f"{desk.project.root}/new/deep" in ended.left

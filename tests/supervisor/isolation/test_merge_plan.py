@@ -10,7 +10,8 @@ import pytest
 
 from support.project_copy import CopiedProject, fill, layer_of, whiteout
 from swarm.supervisor.file_history.content_store import ContentStore
-from swarm.supervisor.isolation.merge_apply import apply_merge
+from swarm.supervisor.isolation import merge_plan
+from swarm.supervisor.isolation.merge_apply import MergeStale, apply_merge
 from swarm.supervisor.isolation.merge_plan import MergeImpossible, plan_merge
 
 BASE = "".join(f"line {number}\n" for number in range(20))
@@ -137,6 +138,46 @@ def test_modes_merge_apart_from_contents(project):
     merge(project, "one", "two")
     assert (project.root / "text").read_text() == BASE + "more\n"
     assert (project.root / "text").stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.parametrize("changed", ["tools/agents/x", "tools/agents", "tools"])
+def test_nothing_is_merged_behind_a_protected_link_or_over_where_it_leads(project, changed):
+    (project.root / ".claude").symlink_to("tools/agents")
+    upper = project.add_agent("one")
+    fill(upper, {changed: "evil", "other": "new\n"})
+    found = plan(project, "one").conflicts
+    assert {one.why for one in found} == {"it lies behind a protected name"}
+    assert f"{project.root}/{changed}" in {one.path for one in found}
+
+
+def test_nothing_is_merged_into_a_git_folder_that_a_file_names(project):
+    project.write({".git": "gitdir: store\n", "store/config": "c\n"})
+    fill(project.add_agent("one"), {"store/config": "evil"})
+    assert whys(plan(project, "one")) == {"config": "it lies behind a protected name"}
+
+
+def test_a_protected_link_that_comes_after_the_plan_stops_the_merge(project):
+    fill(project.add_agent("one"), {"sub/x": "new\n"})
+    made = plan(project, "one")
+    (project.root / ".claude").symlink_to("sub")
+    with pytest.raises(MergeStale):
+        apply_merge(made, ContentStore(project.paths.file_copies), lambda body, agent: None)
+    assert (project.root / "sub/x").read_text() == "x\n"
+
+
+def test_texts_over_the_limit_are_not_even_read(project, monkeypatch):
+    monkeypatch.setattr(merge_plan, "MAX_TEXT_BYTES", 10)
+    monkeypatch.setattr(ContentStore, "read_bytes", None)
+    fill(project.add_agent("one"), {"text": BASE + "one\n"})
+    project.write({"text": BASE + "mine\n"})
+    assert whys(plan(project, "one"))["text"].startswith("both sides changed it, and it has more")
+
+
+def test_a_plan_that_takes_too_long_is_given_up(project, monkeypatch):
+    monkeypatch.setattr(merge_plan, "PLAN_LIMIT_S", -1.0)
+    fill(project.add_agent("one"), {"other": "new\n"})
+    with pytest.raises(MergeImpossible, match="merge fewer agents at once"):
+        plan(project, "one")
 
 
 # --- real git ------------------------------------------------------------------------------------
