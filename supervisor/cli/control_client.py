@@ -4,6 +4,7 @@ If the run is not alive, the error says so and what to do next, without waiting 
 """
 
 import os
+from functools import partial
 
 import msgspec
 import trio
@@ -71,9 +72,12 @@ async def send_request(
     return reply
 
 
-def send_request_for_message(wanted: str | None, request: AnyControl) -> str:
+def send_request_for_message(
+    wanted: str | None, request: AnyControl, *, timeout_s: float = REPLY_TIMEOUT_S
+) -> str:
     """Send a request, wait, and return the message of the supervisor's reply."""
-    reply = trio.run(send_request, resolve_live_run(wanted), request)
+    work = partial(send_request, timeout_s=timeout_s)
+    reply = trio.run(work, resolve_live_run(wanted), request)
     return reply.message if isinstance(reply, Done) else ""
 
 

@@ -18,9 +18,10 @@ from swarm.mailbox.protocol.records import FilesChanged
 from ..file_history.file_history import FileHistory
 from ..run_context import RunContext
 from .merge_service import CopiedWork, MergeReport
-from .merge_summary import count_change, describe_report
+from .merge_summary import count_files, describe_left, describe_report
 
 _MAX_NAMED = 8
+_LOOK_LIMIT_S = 20.0  # at the run's end
 
 
 async def merge_in_live_run(
@@ -28,7 +29,7 @@ async def merge_in_live_run(
 ) -> Done | Refused:
     """Carry out a person's `swarm merge`, or give changes up."""
     work = CopiedWork(running.paths)
-    busy = [one.path for one in work.agents() if _is_working(running, one.path)]
+    busy = _find_working(running, work)
     if named := sorted(set(busy) & set(request.agents)):
         return Refused(message=f"{', '.join(named)} still works; wait for it, or interrupt it")
     chosen = request.agents or tuple(one.path for one in work.agents() if one.path not in busy)
@@ -36,13 +37,19 @@ async def merge_in_live_run(
         return Done(message="there is nothing to merge" + _still_working(busy))
 
     def act() -> tuple[str, ...]:
+        begun = trio.from_thread.run_sync(_find_working, running, work)
+        if named := sorted({*begun}.intersection(chosen)):  # since the request came
+            raise SwarmError(f"{', '.join(named)} works again; merge when that has ended")
         write = partial(_write, running)
         if request.discard:
             given_up = work.discard(chosen, write)
             return tuple(f"given up: {change.agent}" for change in given_up)
         report = work.merge(chosen, write)
         history.change_watcher.tree.refresh(_touched(report))
-        return tuple(describe_report(report, short_id(running.run_id)))
+        lines = tuple(describe_report(report, short_id(running.run_id)))
+        if report.plan.conflicts:
+            raise SwarmError("\n".join(lines))
+        return lines
 
     try:
         lines = await _with_files(running, history, act)
@@ -58,15 +65,18 @@ async def finish_cut_off_merges(running: RunContext, history: FileHistory) -> No
 
     def act() -> tuple[str, ...]:
         found = CopiedWork(running.paths).finish_cut_off(partial(_write, running))
-        return tuple(one.merge_id for one in found)
+        return tuple(
+            f"the merge {one.merge_id} was cut off before; it is done now{describe_left(one.left)}"
+            for one in found
+        )
 
     try:
         finished = await _with_files(running, history, act)
     except SwarmError as error:
         running.note(Warned(message=str(error)))
         return
-    for name in finished:
-        running.note(Warned(message=f"the merge {name} was cut off before; it is done now"))
+    for text in finished:
+        running.note(Warned(message=text))
 
 
 async def note_unmerged(running: RunContext) -> None:
@@ -77,18 +87,21 @@ async def note_unmerged(running: RunContext) -> None:
     def look() -> str:
         work = CopiedWork(running.paths)
         found = work.unmerged()
-        words = [f"{one.agent} {count_change(one, work.store)}" for one in found[:_MAX_NAMED]]
+        words = [f"{one.agent} {count_files(one)}" for one in found[:_MAX_NAMED]]
         more = [f"{len(found) - _MAX_NAMED} more"] if len(found) > _MAX_NAMED else []
         return ", ".join((*words, *more))
 
-    await running.journal.flush()
+    text, run = "", short_id(running.run_id)
     try:
-        text = await trio.to_thread.run_sync(look)
-    except SwarmError as error:
+        with trio.fail_after(_LOOK_LIMIT_S):
+            await running.journal.flush()
+            text = await trio.to_thread.run_sync(look, abandon_on_cancel=True)
+    except trio.TooSlowError:
+        why = f"that took over {_LOOK_LIMIT_S:g} s; `swarm merge {run} --check` shows it"
+        running.note(Warned(message=f"what agents changed in their copies is not known: {why}"))
+    except (SwarmError, OSError, ValueError) as error:
         running.note(Warned(message=f"what agents changed in their copies is not known: {error}"))
-        return
     if text:
-        run = short_id(running.run_id)
         how = f"`swarm merge {run} --check` shows what fits, `swarm merge {run}` merges it"
         running.note(Warned(message=f"not merged yet: {text}; {how}"))
 
@@ -103,9 +116,10 @@ async def _with_files(
         return await trio.to_thread.run_sync(act)
 
 
-def _is_working(running: RunContext, path: str) -> bool:
-    agent = running.agents.find(path)
-    return agent is not None and agent.is_active
+def _find_working(running: RunContext, work: CopiedWork) -> list[str]:
+    """The agents in copies whose work has not ended."""
+    found = {one.path: running.agents.find(one.path) for one in work.agents()}
+    return [path for path, agent in found.items() if agent is not None and agent.is_active]
 
 
 def _touched(report: MergeReport) -> tuple[str, ...]:

@@ -18,8 +18,14 @@ def count_change(change: LayerChange, store: ContentStore) -> str:
         if not edit.is_folder:
             counted = count_diff(edit, store, change.cwd)
             added, removed = added + counted.added, removed + counted.removed
-    files = "1 file" if change.files == 1 else f"{change.files} files"
-    return f"+{added} -{removed} in {files}"
+    return f"+{added} -{removed} in {count_files(change)}"
+
+
+def count_files(change: LayerChange) -> str:
+    """`5 files`, without a look at what is in them."""
+    if change.unreadable:
+        return "files that cannot all be read"
+    return "1 file" if change.files == 1 else f"{change.files} files"
 
 
 def describe_changes(changes: Sequence[LayerChange], store: ContentStore) -> Iterator[str]:
@@ -48,6 +54,12 @@ def describe_plan(plan: MergePlan, changes: Sequence[LayerChange]) -> Iterator[s
             yield f"  {name}: {one.why}{places}; the other side is {who}"
         if len(clashes) > _MAX_SHOWN:
             yield f"  and {len(clashes) - _MAX_SHOWN} more"
+
+
+def describe_left(left: Sequence[str]) -> str:
+    """Which paths a merge did not touch, since somebody had changed them; "" for none."""
+    more = f" and {len(left) - _MAX_SHOWN} more" if len(left) > _MAX_SHOWN else ""
+    return f"; left alone, changed since: {', '.join(left[:_MAX_SHOWN])}{more}" if left else ""
 
 
 def describe_report(report: MergeReport, run: str) -> Iterator[str]:

@@ -14,6 +14,7 @@ from swarm.mailbox.protocol.records import FilesChanged
 
 from ...console.safe_text import clean_line
 from ...isolation.change_branch import make_branch
+from ...isolation.merge_plan import PLAN_LIMIT_S
 from ...isolation.merge_service import CopiedWork, MergeReport, WriteRecord
 from ...isolation.merge_summary import describe_changes, describe_report
 from ...journal.journal import Journal, open_journal
@@ -29,6 +30,8 @@ from ..run_choice import (
     take_run_wanted,
     yes_option,
 )
+
+_REPLY_LIMIT_S = 2 * PLAN_LIMIT_S  # of a live run: a plan, and the writes
 
 
 @click.command("merge", cls=ColorCommand)
@@ -75,7 +78,8 @@ def merge(
         return int(bool(report.plan.conflicts))
     if is_run_alive(here):
         request = MergeChanges(agents=names, discard=discard)
-        click.echo(send_request_for_message(here.folder.name, request), err=True)
+        said = send_request_for_message(here.folder.name, request, timeout_s=_REPLY_LIMIT_S)
+        click.echo(said, err=True)
         return 0
     with lock_run(here):
         if discard:
