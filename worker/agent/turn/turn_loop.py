@@ -98,7 +98,7 @@ async def _run_responses(
         if (stuck := _check_repetition(state, turn)) is not None:
             return _fail(state, turn, stuck)
         if response.called_tools:
-            turn.nudges = turn.corrections = 0
+            turn.note_calls()
         step = next_step(response, pending_input=state.inbox.pending, nudges=turn.nudges)
         match step:
             case SampleAgain(nudge=nudge):
@@ -226,25 +226,37 @@ def _call_fault(
     """Why what the model wrote is no answer, after all corrections; None: it may be one."""
     if turn.corrections < MAX_CORRECTIONS:
         return None
-    call = _unreadable_call(state, turn, model, text)
-    if call is None:
+    if (call := _unreadable_call(state, turn, model, text)) is not None:
+        why = f"wrote a tool call that cannot be read, also after {turn.corrections} corrections"
+        why = f"{why}: {call.reason}"
+    elif (call := _unmade_call(turn, model)) is not None:
+        why = f"answered without the call of {call.tool} that it wrote and that could not be read"
+    else:
         return None
-    why = (
-        f"the model wrote a tool call that cannot be read, also after {turn.corrections} "
-        f"corrections: {call.reason}. Use a model that calls tools better, or set "
+    message = (
+        f"the model {why}. Use a model that calls tools better, or set "
         "constrained_calls = true for it in models.toml if its server takes JSON schemas"
     )
-    return SampleFailed(request_id=0, kind="unreadable_call", message=why)
+    return SampleFailed(request_id=0, kind="unreadable_call", message=message)
 
 
 def _correct_call(state: AgentState, turn: Turn, model: ModelInfo, text: str | None) -> bool:
-    """Send back a text that is meant as a tool call. False: it is an answer."""
-    call = _unreadable_call(state, turn, model, text)
-    if call is None:
+    """Send back a text that is meant as a tool call, or stands in its place. False: an answer."""
+    if (call := _unreadable_call(state, turn, model, text)) is not None:
+        turn.unmade_call, told = call, call.correction()
+    elif (call := _unmade_call(turn, model)) is not None:
+        told = call.insistence()
+    else:
         return False
     turn.corrections += 1
-    state.record(turn.turn_id, text_message("developer", call.correction()), source="note")
+    state.record(turn.turn_id, text_message("developer", told), source="note")
     return True
+
+
+def _unmade_call(turn: Turn, model: ModelInfo) -> UnreadableCall | None:
+    """The call in whose place a small model answers. A large one may have meant no call at all."""
+    call = turn.unmade_call
+    return call if model.is_small and call is not None and call.is_known else None
 
 
 def _unreadable_call(

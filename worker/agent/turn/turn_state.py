@@ -19,6 +19,7 @@ from swarm.mailbox.protocol.sampling import ModelInfo
 from ...tools.tool_interface import ToolResult
 from ..context.truncate import truncate_output
 from .repetition import CallRecord, RepetitionDetector, RepetitionVerdict
+from .unreadable_calls import UnreadableCall
 
 StartedBy = Literal["user", "mail", "resume"]
 AbortReason = Literal["interrupted", "replaced", "budget", "deadline"]
@@ -68,6 +69,7 @@ class Turn:
         self.usage = TokenUsage()
         self.nudges = 0  # responses in a row with neither an answer nor a call
         self.corrections = 0  # texts in a row that were sent back as calls that cannot be read
+        self.unmade_call: UnreadableCall | None = None  # the last of them; None after any call
         self.is_last_request = False  # the budget is used up: one request is left, for the answer
         self.declined = False  # some call was refused
         self.pending: list[PendingCall] = []  # calls of the current response, in call order
@@ -84,6 +86,11 @@ class Turn:
         self.is_open = False
         self.abort_reason, self.unread_inputs = reason, unread
         self.scope.cancel()
+
+    def note_calls(self) -> None:
+        """The model has called tools: what it wrote before in their place no longer counts."""
+        self.nudges = self.corrections = 0
+        self.unmade_call = None
 
     def note_commands(self, given: UserInput) -> None:
         """Remember the command files that recorded input has called."""

@@ -37,6 +37,7 @@ class UnreadableCall(Value):
     tool: str
     reason: str
     form: str
+    is_known: bool = True  # there is such a tool, under this name or the one it was trained on
 
     def correction(self) -> str:
         """What the model is told."""
@@ -45,6 +46,13 @@ class UnreadableCall(Value):
             f"Call the tool itself. Its name and arguments in the right form:\n{self.form}\n"
             "If you can write calls only as text, write exactly such a JSON object and nothing "
             "else. If it was meant as your final answer, give the answer in plain words."
+        )
+
+    def insistence(self) -> str:
+        """What a small model is told that was corrected, and answers as if the call were made."""
+        return (
+            f"You answered, but your call of {self.tool} was never made, so you do not know what "
+            f"it gives. Call the tool now:\n{self.form}\nAnswer after that."
         )
 
 
@@ -105,13 +113,14 @@ def _first_known(body: str, known: set[str]) -> str:
 
 def _told(name: str, body: str, offered: dict[str, ToolSpec]) -> UnreadableCall:
     tools = ", ".join(offered)
-    if name and name not in offered and name not in TRAINED_TOOL_NAMES:
+    is_known = name in offered or name in TRAINED_TOOL_NAMES
+    if name and not is_known:
         reason = f"there is no tool {name}; the tools are {tools}"
     else:
         reason = "it is text that cannot be read as a call"
     tool = name if name in offered else next(iter(offered))
     found = _own_arguments(body, _required(offered[tool]))
-    return UnreadableCall(tool=name, reason=reason, form=_form(tool, found))
+    return UnreadableCall(tool=name, reason=reason, form=_form(tool, found), is_known=is_known)
 
 
 def _required(tool: ToolSpec) -> list[str]:

@@ -13,6 +13,7 @@ from swarm.mailbox.protocol.items import (
     text_message,
 )
 from swarm.mailbox.protocol.ops import TextInput, UserInput
+from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.worker.testing.agent_harness import END, done, open_agent_harness
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC, FakeTool
 from swarm.worker.tools.update_plan import UpdatePlanTool
@@ -209,6 +210,47 @@ async def test_a_model_that_writes_unreadable_calls_fails_after_two_corrections(
     assert ending.kind == "unreadable_call"
     assert "also after 2 corrections" in ending.message
     assert len(play.supervisor.items("note")) == 2
+
+
+SMALL = ModelInfo(slug="s", provider="local", wire="chat", small=True)
+UNMADE = '{"name": "exec_command", "arguments": {"cmd": oops}}'
+
+
+async def say_go(replies, model):
+    tool = FakeTool("exec_command")
+    async with open_agent_harness(FAKE_AGENT_SPEC, replies, tools=[tool], model=model) as play:
+        await play.supervisor.send_text("go")
+        ending = await play.supervisor.wait_turns()
+    notes = [item.content[0].text for item in play.supervisor.items("note")]
+    return ending, notes, len(tool.runs)
+
+
+async def test_a_small_model_that_answers_in_place_of_an_unreadable_call_fails(autojump_clock):
+    ending, notes, runs = await say_go(answers(UNMADE, "fixed", "fixed"), SMALL)
+    assert isinstance(ending, TurnFailed)
+    assert (ending.kind, runs) == ("unreadable_call", 0)
+    assert "answered without the call of exec_command" in ending.message
+    assert "your call of exec_command was never made" in notes[1]
+
+
+async def test_a_small_model_that_makes_its_call_after_all_has_answered(autojump_clock):
+    made = (done(call("exec_command", arguments='{"cmd": "ls"}')), END)
+    ending, notes, runs = await say_go([*answers(UNMADE, "fixed"), made, *answers("f")], SMALL)
+    assert isinstance(ending, TurnCompleted)
+    assert (ending.last_message, len(notes), runs) == ("f", 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "model"),
+    [
+        (UNMADE, ModelInfo(slug="m", provider="p", wire="chat")),  # it may have shown an example
+        ('{"name": "finish", "arguments": {"answer": oops}}', SMALL),  # it meant to answer
+    ],
+)
+async def test_plain_words_after_a_correction_are_an_answer(autojump_clock, text, model):
+    ending, notes, _ = await say_go(answers(text, "the port is 80"), model)
+    assert isinstance(ending, TurnCompleted)
+    assert (ending.last_message, len(notes)) == ("the port is 80", 1)
 
 
 @pytest.mark.parametrize("text", ["", " \n"])
