@@ -46,6 +46,8 @@ from .weights import (
 )
 
 _IPC, _SOCKET = "ipc://", ".llm.sock"
+_ANSWER_TOKENS = 2048  # of an answer whose longest length is not known
+_OVERFLOW = "Context size has been exceeded"  # the library's words for a full cache
 _CAPABLE_BYTES = 8 << 30  # of free memory, from which a larger model than the small one is taken
 
 ReportProgress = Callable[[Fetching], None]
@@ -178,7 +180,7 @@ def model_connections(socket: str) -> httpcore.AsyncConnectionPool:
 
 
 class LocalBackend:
-    """Answers from the model's process. Requests beyond its slots wait for a slot."""
+    """Answers from the model's process. Requests wait until its cache has room for them."""
 
     def __init__(
         self, server: LocalModelServer, client: HttpClient, provider: ProviderSpec, new_id: NewId
@@ -195,6 +197,11 @@ class LocalBackend:
         limiter = RateLimiter(announce=_announce_nothing, noise=_no_noise)
         self._requests = RetryingBackend(source, limiter, max_retries=0)
 
+    def _need_tokens(self, request: RenderedRequest) -> int:
+        size = sum(len(part) for part in request.body)
+        answer = request.model.max_output_tokens or _ANSWER_TOKENS
+        return self._server.shares.need_tokens(size, answer)
+
     async def sample(self, request: RenderedRequest) -> ResponseEvents:
         """Answer once. Closing the generator ends the work at the next token."""
         server = self._server
@@ -206,8 +213,9 @@ class LocalBackend:
                 notice = await loading.wait_progress() or notice
             await loading.wait_ended()
         answered = False
-        async with server.requests:
-            if not server.is_loaded:  # it has ended while this request waited for its slot
+        need_tokens = self._need_tokens(request)
+        async with server.shares.share(need_tokens):
+            if not server.is_loaded:  # it has ended while this request waited
                 await server.start(server.plan()).wait_ended()
             try:
                 async with aclosing(self._requests.sample(request)) as events:
@@ -215,11 +223,23 @@ class LocalBackend:
                         answered = True
                         yield event
             except SampleError as error:
+                if _OVERFLOW in error.failure.message and need_tokens < server.shares.total_tokens:
+                    server.shares.note_overflow()
+                    raise _did_not_fit(error) from error
                 is_cut = error.failure.kind in {"stream_disconnected", "connection_failed"}
                 why = await server.wait_death_reason() if is_cut else server.death_reason()
                 raise _with_death(error, why) from error
             finally:
                 server.note_used(answered=answered)
+
+
+def _did_not_fit(error: SampleError) -> SampleError:
+    """Two conversations together took more than was estimated; each of them fits alone."""
+    text = "the model's cache has no room for two conversations of this length; each is asked again"
+    failure = msgspec.structs.replace(
+        error.failure, kind="overloaded", message=text, retryable=True
+    )
+    return SampleError(failure)
 
 
 def _with_death(error: SampleError, why: str | None) -> SampleError:

@@ -17,12 +17,13 @@ from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.sampling import ModelInfo
 
 from .backend import Failure, SampleError
+from .cache_shares import CacheShares
 from .gguf_header import GgufHeader, NotAModelFile, read_gguf_header
 from .model_server import FAILED, READY, ModelServerOrder
 from .server_memory import resident_bytes
 from .weights import find_weights, known_weights
 
-_SLOTS = 2  # requests that are answered side by side
+_MOST_REQUESTS = 2  # that are answered side by side
 _LOAD_LIMIT_S = 600.0  # a large file on a slow disk
 _STDERR_BYTES = 16_384  # of the library's log; its last lines say why it failed
 _SPARE_BYTES = 256 << 20  # that must stay free beside the model
@@ -37,16 +38,14 @@ class LocalModelPlan(Value):
     """What is loaded, and how much memory that takes."""
 
     path: Path
-    context_tokens: int  # of one slot
-    slots: int
-    memory_bytes: int  # an estimate: the file, the cache of all slots, and buffers
+    context_tokens: int  # of one conversation, and of all that are answered side by side
+    memory_bytes: int  # an estimate: the file, the cache, and buffers
 
     def describe(self) -> str:
-        """`loading model.gguf: about 2.1 GB of memory, 2 × 16384 tokens`."""
+        """`loading model.gguf: about 1.9 GB of memory, 16384 tokens`."""
         size = self.memory_bytes / 1e9
         return (
-            f"loading {self.path.name}: about {size:.1f} GB of memory, "
-            f"{self.slots} × {self.context_tokens} tokens"
+            f"loading {self.path.name}: about {size:.1f} GB of memory, {self.context_tokens} tokens"
         )
 
 
@@ -84,21 +83,16 @@ class ModelLoading:
 def plan_local_model(
     path: Path, header: GgufHeader, *, size_bytes: int, window: int, available_bytes: int
 ) -> LocalModelPlan:
-    """Choose slots and window so that the model fits into the memory.
+    """Plan a cache for one whole conversation; shorter ones share it (`CacheShares`).
 
-    Two slots with the whole window if that fits, else one; the window is never cut below what the
-    agents were told, because they would overrun it.
+    It is never smaller than what the agents were told, because they would overrun it.
 
     Raises:
-        SampleError: not even one slot fits. The text names both figures.
+        SampleError: it does not fit into the memory. The text names both figures.
     """
-    need_bytes = 0
-    for slots in (_SLOTS, 1):
-        need_bytes = size_bytes + header.cache_bytes(window * slots) + size_bytes // 4
-        if need_bytes + _SPARE_BYTES <= available_bytes:
-            return LocalModelPlan(
-                path=path, context_tokens=window, slots=slots, memory_bytes=need_bytes
-            )
+    need_bytes = size_bytes + header.cache_bytes(window) + size_bytes // 4
+    if need_bytes + _SPARE_BYTES <= available_bytes:
+        return LocalModelPlan(path=path, context_tokens=window, memory_bytes=need_bytes)
     text = (
         f"{path.name} needs about {need_bytes / 1e9:.1f} GB of memory with {window} tokens, and "
         f"{available_bytes / 1e9:.1f} GB are free: close other programs, choose a smaller model, "
@@ -136,7 +130,7 @@ class LocalModelServer:
         self._log = b""
         self._is_stopped = False  # from here: its exit code says nothing
         self._ends = 0  # of the process, since it last answered
-        self.requests = trio.CapacityLimiter(_SLOTS)
+        self.shares = CacheShares(model.context_window, _MOST_REQUESTS)
         self._last_used = trio.current_time()
 
     @property
@@ -202,7 +196,7 @@ class LocalModelServer:
             model=str(plan.path),
             socket=self.socket,
             key=self.key,
-            slots=plan.slots,
+            slots=_MOST_REQUESTS,
             context_tokens=plan.context_tokens,
         )
         self._log, self._plan, self._is_stopped = b"", plan, False
@@ -213,7 +207,6 @@ class LocalModelServer:
         assert process.stdin is not None
         self._process, loading.pid = process, process.pid
         self._nursery.start_soon(self._read_log, process)
-        self.requests.total_tokens = plan.slots
         said = ""
         with trio.move_on_after(_LOAD_LIMIT_S), suppress(trio.BrokenResourceError):
             await process.stdin.send_all(msgspec.json.encode(order) + b"\n")
@@ -235,7 +228,7 @@ class LocalModelServer:
         keep_s = self._entry.keep_alive_s
         while keep_s > 0 and process.poll() is None:
             idle_s = trio.current_time() - self._last_used
-            if self.requests.borrowed_tokens == 0 and idle_s >= keep_s:
+            if self.shares.holders == 0 and idle_s >= keep_s:
                 self._ends, self._loading = 0, None
                 await self.stop()
                 return

@@ -34,7 +34,7 @@ class ModelServerOrder(Value):
     socket: str  # path of the Unix socket; its folder exists and ends with the run
     key: str  # every request must carry it
     slots: int  # requests that are answered side by side
-    context_tokens: int  # of one slot
+    context_tokens: int  # of one conversation, and of all that are answered side by side
 
 
 # --- the part of the library's interface that we use (it has no types) ---------------------------
@@ -53,6 +53,7 @@ class _Params(Protocol):
     cpuparams: _Threads
     n_parallel: int
     n_ctx: int
+    kv_unified: bool
     api_keys: list[str]
     hostnames: list[str]
     warmup: bool
@@ -91,12 +92,12 @@ def _load(order: ModelServerOrder) -> object:
     params = library.CommonParams()
     params.model.path = order.model
     params.n_parallel = order.slots
-    params.n_ctx = order.context_tokens * order.slots
+    params.n_ctx, params.kv_unified = order.context_tokens, True
     params.cpuparams.n_threads = max(1, len(os.sched_getaffinity(0)))
     params.api_keys, params.hostnames = [order.key], [order.socket]
     params.warmup, params.ui, params.offline = False, False, True
     params.sse_ping_interval = _PING_S
-    params.cache_ram_mib = 0  # no copies of conversations beside the slots
+    params.cache_ram_mib = 0  # no copies of conversations beside the cache
     _confine(order)
     return library.Server(params)
 

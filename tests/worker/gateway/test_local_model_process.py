@@ -11,6 +11,7 @@ import signal
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 
@@ -114,9 +115,9 @@ async def served(place):
             nursery.cancel_scope.cancel()
 
 
-async def ask(backend):
+async def ask(backend, model=MODEL):
     request = RenderedRequest(
-        agent_id="a", agent_path="/root", ordinal=1, model=MODEL, body=(b"{}",)
+        agent_id="a", agent_path="/root", ordinal=1, model=model, body=(b"{}",)
     )
     async with aclosing(backend.sample(request)) as events:
         return [event async for event in events]
@@ -190,6 +191,22 @@ async def test_a_process_that_dies_in_the_middle_of_an_answer_is_named_and_start
     assert place.starts == 2
 
 
+@pytest.mark.parametrize(("answer_tokens", "kind"), [(100, "overloaded"), (None, "other")])
+async def test_two_that_do_not_fit_into_the_cache_together_are_asked_again(
+    answer_tokens, kind, place
+):
+    model = msgspec.structs.replace(MODEL, max_output_tokens=answer_tokens)
+    async with served(place) as (server, backend, answers, load), trio.open_nursery() as nursery:
+        answers.add_error(500, {"code": 500, "message": "Context size has been exceeded."})
+        nursery.start_soon(load)
+        with pytest.raises(SampleError) as caught:
+            await ask(backend, model)
+        assert caught.value.failure.kind == kind
+        assert caught.value.failure.retryable is True
+        is_careful = server.shares.need_tokens(300, 0) == 301
+        assert is_careful is (kind == "overloaded")
+
+
 async def test_a_model_that_cannot_be_loaded_is_given_up_after_three_starts(place):
     async with served(place) as (_, backend, _, load), trio.open_nursery() as nursery:
         for _ in range(3):
@@ -210,9 +227,7 @@ async def test_a_process_that_cannot_be_started_fails_the_request_and_not_the_ga
 
 async def test_a_load_says_how_far_it_is(tmp_path, autojump_clock):
     own_bytes = local_model.resident_bytes(os.getpid())
-    plan = LocalModelPlan(
-        path=tmp_path / "m.gguf", context_tokens=1, slots=1, memory_bytes=own_bytes * 3
-    )
+    plan = LocalModelPlan(path=tmp_path / "m.gguf", context_tokens=1, memory_bytes=own_bytes * 3)
     loading = ModelLoading(plan)
     assert await loading.wait_progress() == ""
     loading.pid = os.getpid()
