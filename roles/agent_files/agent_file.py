@@ -10,7 +10,7 @@ from typing import cast
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.limits import AskForApproval, McpAccess
-from swarm.mailbox.protocol.settings import SkillChoice
+from swarm.mailbox.protocol.settings import EFFORTS, SkillChoice
 
 from ..config.schema import SandboxMode
 from ..markdown.front_matter import MarkdownFile, parse_markdown
@@ -20,7 +20,7 @@ from .tool_mapping import MappedTools, map_tools
 
 MODEL_WORDS = ("sonnet", "opus", "haiku")
 _NAME = re.compile(r"[A-Za-z0-9][\w -]{0,63}\Z", re.ASCII)
-_EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
+_EFFORTS = tuple(effort for effort in EFFORTS if effort != "none")  # these files have no "none"
 _OBEYED = frozenset({
     "name", "description", "tools", "disallowedTools", "model", "effort", "mcpServers", "skills",
     "permissionMode", "color", "version", "author", "tags",

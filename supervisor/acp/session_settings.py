@@ -18,7 +18,7 @@ from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.control import ChangeSettings
 from swarm.mailbox.protocol.limits import AskForApproval, Limits, ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.records import AgentSpawned, Record, SettingsChanged
-from swarm.mailbox.protocol.settings import SandboxMode
+from swarm.mailbox.protocol.settings import EFFORTS, SandboxMode
 
 from ..client import NewRunOptions
 
@@ -63,8 +63,8 @@ _CATEGORIES: dict[OptionId, Literal["mode", "model", "thought_level"]] = {
     "mode": "mode", "model": "model", "effort": "thought_level",
 }  # fmt: skip
 _MODEL_CHARS = 200
-EFFORTS = ("default", "none", "minimal", "low", "medium", "high", "xhigh", "max")
 _DEFAULT = "default"
+_EFFORT_CHOICES = (_DEFAULT, *EFFORTS)
 
 
 class SessionSettings(Value):
@@ -164,7 +164,7 @@ def config_options(
 ) -> list[SessionConfigOptionSelect | SessionConfigOptionBoolean]:
     """Mode, model and effort; what is chosen is listed even if it is none of the known values."""
     names = dict.fromkeys((_DEFAULT, *models, settings.model))
-    efforts = dict.fromkeys((*EFFORTS, settings.effort))
+    efforts = dict.fromkeys((*_EFFORT_CHOICES, settings.effort))
     modes = [
         SessionConfigSelectOption(value=known, name=rights.name, description=rights.about)
         for known, rights in MODES.items()
@@ -199,6 +199,6 @@ def with_option(settings: SessionSettings, option_id: str, value: str) -> Sessio
         return with_mode(settings, parse_mode(value))
     if option_id == "model" and 0 < len(value) <= _MODEL_CHARS:
         return msgspec.structs.replace(settings, model=value)
-    if option_id == "effort" and value in EFFORTS:
+    if option_id == "effort" and value in _EFFORT_CHOICES:
         return msgspec.structs.replace(settings, effort=value)
     raise UsageError(f"no option {option_id[:100]!r} with the value {value[:200]!r}")
