@@ -8,7 +8,6 @@ from functools import partial
 import msgspec
 import trio
 
-from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.protocol.control import TransientEvent
 from swarm.mailbox.protocol.events import Waiting, Warned
 from swarm.mailbox.protocol.limits import McpAccess
@@ -20,7 +19,6 @@ from swarm.mailbox.protocol.mcp import (
     ReadMcpResource,
     ReadMcpResult,
 )
-from swarm.mailbox.protocol.ops import Answer
 from swarm.mailbox.protocol.requests import (
     AnyReply,
     McpRequest,
@@ -29,6 +27,7 @@ from swarm.mailbox.protocol.requests import (
 )
 
 from ..agents.agent_record import Agent
+from ..agents.served_requests import ServedRequests
 from ..run_context import RunContext
 from .hub_manager import HubManager
 from .model_questions import ModelQuestions
@@ -40,7 +39,6 @@ MAX_SERVED = 64  # requests of one agent at once
 MAX_ARGUMENT_BYTES = 1 << 20
 MAX_QUERY_CHARS = 1_000
 MAX_ADDRESS = 4_000  # characters of a resource's address or a cursor
-_Process = tuple[str, int]  # path, epoch: a new process numbers its requests from the start
 
 
 class McpEndpoint:
@@ -53,43 +51,25 @@ class McpEndpoint:
         models: ModelQuestions,
         nursery: trio.Nursery,
     ) -> None:
-        self._run, self._hub, self._models, self._nursery = running, hub, models, nursery
-        self._served: dict[_Process, dict[int, trio.CancelScope]] = {}  # by request id
+        self._run, self._hub, self._models = running, hub, models
+        self._served = ServedRequests[McpRequest](running, nursery)
         self._stored = StoredResults(running.paths.mcp_results, running.journal.redactor)
         self._told: set[tuple[str, str]] = set()  # failures that were warned of
         self._offered = OfferedTools()
 
     def serve(self, agent: Agent, request_id: int, request: McpRequest) -> None:
         """Start serving one request. Never waits. A repeated one is ignored."""
-        served = self._served.setdefault((agent.path, agent.epoch), {})
-        if request_id in served:
+        if self._served.find(agent, request_id) is not None:
             return
-        if len(served) >= MAX_SERVED:
+        if self._served.count(agent) >= MAX_SERVED:
             why = RequestRefused(message=f"{MAX_SERVED} MCP calls of this agent run already")
-            self._nursery.start_soon(self._answer, agent, request_id, why)
+            self._served.refuse(agent, request_id, why)
             return
-        served[request_id] = trio.CancelScope()
-        self._nursery.start_soon(self._serve, agent, request_id, request, served[request_id])
+        self._served.begin(agent, request_id, request, self._reply_to)
 
     def withdraw(self, agent: Agent) -> None:
         """The agent's turn is over: cancel its requests."""
-        for scope in self._served.get((agent.path, agent.epoch), {}).values():
-            scope.cancel()
-
-    async def _serve(
-        self, agent: Agent, request_id: int, request: McpRequest, scope: trio.CancelScope
-    ) -> None:
-        epoch, replies = agent.epoch, list[AnyReply]()
-        try:
-            with scope:
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._cancel_when_ended, agent, scope)
-                    replies.append(await self._reply_to(agent, request))
-                    nursery.cancel_scope.cancel()
-        finally:
-            self._forget((agent.path, epoch), request_id)
-        if replies and agent.epoch == epoch:
-            await self._answer(agent, request_id, replies[0])
+        self._served.withdraw(agent)
 
     async def _reply_to(self, agent: Agent, request: McpRequest) -> AnyReply:
         access = {one.server: one for one in agent.plan.limits.mcp}
@@ -162,23 +142,6 @@ class McpEndpoint:
         """Tell people that an agent's requests describe other tools than before."""
         if changes := self._offered.note(agent.plan.agent_id, found):
             self._run.note(Warned(message=f"{changes}. {_CACHE}"), agent=agent.path)
-
-    async def _answer(self, agent: Agent, request_id: int, reply: AnyReply) -> None:
-        try:
-            await self._run.send(agent, Answer(request_id=request_id, reply=reply))
-        except PeerGone:
-            return  # it ended in the meantime; nobody waits
-
-    async def _cancel_when_ended(self, agent: Agent, scope: trio.CancelScope) -> None:
-        if agent.process.child is not None:
-            await agent.process.child.wait_ended()
-            scope.cancel()
-
-    def _forget(self, process: _Process, request_id: int) -> None:
-        served = self._served[process]
-        del served[request_id]
-        if not served:
-            del self._served[process]
 
 
 def visible_tools(found: McpTools, access: dict[str, McpAccess]) -> McpTools:
