@@ -8,6 +8,7 @@ from swarm.mailbox.protocol.sampling import SampleItemDone
 from ..hooks.hook_questions import ANSWER_SCHEMA, INSTRUCTIONS, HookQuestions, ModelAnswer
 from .agent_state import AgentState
 from .sampler import SampleParameters, SampleStreamEvent, SamplingError
+from .side_responses import sample_beside
 
 
 async def answer_hook_questions(state: AgentState, questions: HookQuestions) -> None:
@@ -35,11 +36,7 @@ async def _answer(state: AgentState, text: str) -> ModelAnswer:
             instead=(msgspec.Raw(encode_item(text_message("user", text))),),
             sampling=state.spec.role.sampling,
         )
-        completed = await state.sampler.sample(parameters, on_event)
+        await sample_beside(state, parameters, on_event)
     except SamplingError as trouble:
         return ModelAnswer(fault=trouble.failed.message)
-    if completed is not None and completed.usage is not None:
-        state.meter.add_side_response(completed.usage)
-        if state.turn is not None:
-            state.turn.add_usage(completed.usage)
     return ModelAnswer(text=answers[-1] if answers else "")

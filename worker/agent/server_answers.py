@@ -18,6 +18,7 @@ from swarm.mailbox.protocol.server_sampling import SamplingAnswer
 
 from .agent_state import AgentState
 from .sampler import SampleParameters, SampleStreamEvent, SamplingError
+from .side_responses import sample_beside
 
 INSTRUCTIONS = (
     "You answer one question of the program `{server}`, which an agent uses as a tool. Your answer "
@@ -83,13 +84,9 @@ async def _answer(state: AgentState, question: AskModel) -> SamplingAnswer:
     )
     try:
         model = await state.wait_model()
-        completed = await state.sampler.sample(_parameters(state, question), on_event)
+        completed = await sample_beside(state, _parameters(state, question), on_event)
     except SamplingError as trouble:
         return SamplingAnswer(fault=f"the model gave no answer: {trouble.failed.message}")
-    if completed is not None and completed.usage is not None:
-        state.meter.add_side_response(completed.usage)
-        if state.turn is not None:
-            state.turn.add_usage(completed.usage)
     is_cut = completed is None or completed.truncated
     return SamplingAnswer(text="".join(pieces)[:most], model=model.slug, is_cut=is_cut)
 

@@ -28,6 +28,7 @@ from ..context.pinned_state import PinnedState
 from ..context.prompt_context import instructions_for
 from ..context.token_meter import measure_item
 from ..sampler import SampleParameters, SampleStreamEvent, SamplingError, plan_retry
+from ..side_responses import sample_beside
 
 COPY_SHARES = (0.6, 0.35, 0.2)  # shares of a history that was too long to be summarized as a whole
 # Errors of the provider, not of this request: the turn could not go on either.
@@ -160,14 +161,10 @@ async def _sample(
     retries = 0
     while True:
         try:
-            completed = await state.sampler.sample(parameters, collector.on_event)
+            await sample_beside(state, parameters, collector.on_event)
         except SamplingError as trouble:
             failed = trouble.failed
         else:
-            if completed is not None and completed.usage is not None:
-                state.meter.add_side_response(completed.usage)
-                if state.turn is not None:
-                    state.turn.add_usage(completed.usage)
             return None
         retries += 1
         delay_s = plan_retry(
