@@ -1,4 +1,4 @@
-"""Which hooks an event concerns, and what several opinions mean together. Pure."""
+"""Which hooks run for an event, and how their answers are combined. Pure."""
 
 import re
 from collections.abc import Sequence

@@ -17,7 +17,7 @@ from swarm.mailbox.ids import new_uuid7, short_id
 from swarm.mailbox.protocol.control import CompactAgent, Done
 
 from ..chat.own_commands import read_own_commands
-from ..chat.twin_commands import run_twin
+from ..chat.swarm_commands import run_swarm_command
 from .call_description import fenced_text
 from .editor_client import EditorClient
 from .editor_session import EditorSession
@@ -27,20 +27,22 @@ _COMPACT_LIMIT_S = 60.0
 
 
 class SessionCommand(NamedTuple):
-    """`twin`: the command line that does it."""
+    """`command_line`: the command line that does it."""
 
     name: str
     about: str
-    twin: tuple[str, ...] = ()  # words of the command line; the run follows the first
+    command_line: tuple[str, ...] = ()  # words of the command line; the run follows the first
     needs_terminal: bool = False
 
 
 _COMMANDS = (
     SessionCommand("compact", "Shorten the conversation."),
-    SessionCommand("diff", "What the agents changed in files.", twin=("diff",)),
-    SessionCommand("undo", "Put the files back as they were before the agents.", twin=("undo",)),
-    SessionCommand("agents", "All agents: role, state, tokens, cost.", twin=("show",)),
-    SessionCommand("context", "What the requests are made of.", twin=("show", "--context")),
+    SessionCommand("diff", "What the agents changed in files.", command_line=("diff",)),
+    SessionCommand(
+        "undo", "Put the files back as they were before the agents.", command_line=("undo",)
+    ),
+    SessionCommand("agents", "All agents: role, state, tokens, cost.", command_line=("show",)),
+    SessionCommand("context", "What the requests are made of.", command_line=("show", "--context")),
     SessionCommand("watch", "The live tree of agents, in a terminal here.", needs_terminal=True),
 )
 
@@ -84,9 +86,11 @@ async def run_command(
         raise UsageError(f"/{command.name} needs a run: say first what is to be done")
     if command.needs_terminal:
         await _watch(session, editor)
-    elif command.twin:
-        words = [command.twin[0], short_id(run.run_id), *command.twin[1:]]
-        done = await run_twin(words, environment=os.environ, columns=_COLUMNS, cwd=session.cwd)
+    elif command.command_line:
+        words = [command.command_line[0], short_id(run.run_id), *command.command_line[1:]]
+        done = await run_swarm_command(
+            words, environment=os.environ, columns=_COLUMNS, cwd=session.cwd
+        )
         if done.exit_code:
             raise SwarmError(done.words or done.text or f"`swarm {' '.join(words)}` failed")
         text = done.text or done.words or "nothing"

@@ -201,14 +201,14 @@ class SwarmAgent:
     ) -> None:
         self._keep(asyncio.create_task(self._editor.show(session.session_id, update)))
 
-    def _keep(self, telling: asyncio.Task[None]) -> None:
-        self._later.add(telling)
-        telling.add_done_callback(self._told)
+    def _keep(self, sending: asyncio.Task[None]) -> None:
+        self._later.add(sending)
+        sending.add_done_callback(self._sent)
 
-    def _told(self, telling: asyncio.Task[None]) -> None:
-        self._later.discard(telling)
-        if not telling.cancelled():
-            telling.exception()  # the editor has gone: its end is noticed elsewhere
+    def _sent(self, sending: asyncio.Task[None]) -> None:
+        self._later.discard(sending)
+        if not sending.cancelled():
+            sending.exception()  # the editor has gone: its end is noticed elsewhere
 
     # --- settings ----------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What each command of the conversation does: a request to the run, or its `swarm …` twin."""
+"""What each command of the conversation does: a request to the run, or a `swarm …` command."""
 
 import asyncio
 import time
@@ -43,7 +43,7 @@ from .slash_commands import (
     SlashCommand,
 )
 from .status_page import mcp_lines, status_lines
-from .twin_commands import TWIN_LIMIT_S, TwinOutput, run_twin
+from .swarm_commands import COMMAND_LIMIT_S, SwarmOutput, run_swarm_command
 
 _INIT_LIMIT_S = 660.0  # longer than the deadline of the run that looks at the project
 
@@ -77,7 +77,7 @@ class ChatCommands:
         current: The run that is talked to.
         print_parts: Takes what a command says.
         confirmation: Asks the person for a yes.
-        environment: Of its twins.
+        environment: Of these commands.
         width: Columns of the terminal.
         own: The command files and skills that are known so far.
     """
@@ -96,9 +96,9 @@ class ChatCommands:
         self._environment, self._width, self._own = environment, width, own
         self._always: dict[str, Callable[[], Awaitable[None]]] = {  # also without a run
             "init": self._init,
-            "skills": lambda: self._twin(["skills", "list"]),
-            "model": lambda: self._twin(["models", "list"]),
-            "resume": lambda: self._twin(["ps", "--limit", "10"]),
+            "skills": lambda: self._show_command(["skills", "list"]),
+            "model": lambda: self._show_command(["models", "list"]),
+            "resume": lambda: self._show_command(["ps", "--limit", "10"]),
         }
 
     async def run(self, call: SlashCall) -> None:
@@ -120,9 +120,9 @@ class ChatCommands:
     async def send_prompt(self, call: PromptCall) -> None:
         """Send the text of a server's prompt to the agent; what went wrong is printed instead."""
         arguments = ["mcp", "prompt", "--", call.server, call.prompt, *call.words]
-        done = await self._run_twin(arguments)
+        done = await self._run_command(arguments)
         if done.exit_code or not done.text.strip():
-            self._print(twin_parts(arguments, done))
+            self._print(swarm_output_parts(arguments, done))
         else:
             await self._current.send(done.text)
 
@@ -146,8 +146,8 @@ class ChatCommands:
             case "undo":
                 await self._undo(call, short_id(run.run_id), agent)
             case _:
-                twin = twin_arguments(call, short_id(run.run_id), agent)
-                await self._twin(twin, diff=call.name == "diff")
+                words = swarm_arguments(call, short_id(run.run_id), agent)
+                await self._show_command(words, diff=call.name == "diff")
 
     async def _plan(self, call: SlashCall) -> None:
         """Begin plan mode, or leave it (`off`); other words are sent to the planning agent."""
@@ -192,27 +192,29 @@ class ChatCommands:
         with TemporaryDirectory(prefix="swarm-init-") as folder:
             draft = Path(folder) / "AGENTS.md"
             words = ["init", *where, "--save-draft", str(draft)]
-            shown = await self._run_twin(words, limit_s=_INIT_LIMIT_S)
-            self._print(twin_parts(["init"], shown, diff=True))
+            shown = await self._run_command(words, limit_s=_INIT_LIMIT_S)
+            self._print(swarm_output_parts(["init"], shown, diff=True))
             if shown.exit_code or not draft.exists():
                 return
             if await self._confirmation.ask("Write AGENTS.md as shown above?"):
-                await self._twin(["init", *where, "--draft", str(draft), "--yes"], diff=True)
+                await self._show_command(
+                    ["init", *where, "--draft", str(draft), "--yes"], diff=True
+                )
             else:
                 self._lines(["  nothing was written"])
 
     async def _undo(self, call: SlashCall, run: str, agent: AgentView | None) -> None:
         """Show what would be taken back, and do it after a yes."""
-        twin = twin_arguments(call, run, agent)
-        stat = ["diff", *twin[1:], "--stat"]
-        changed = await self._run_twin(stat)
+        words = swarm_arguments(call, run, agent)
+        stat = ["diff", *words[1:], "--stat"]
+        changed = await self._run_command(stat)
         if changed.exit_code or not changed.text:
-            await self._twin(twin)
+            await self._show_command(words)
             return
-        self._print(twin_parts(stat, changed))
+        self._print(swarm_output_parts(stat, changed))
         whose = clean_line(call.words[0]) if call.words else "all agents of this run"
         if await self._confirmation.ask(f"Take back what {whose} did to files, as listed above?"):
-            await self._twin(twin)
+            await self._show_command(words)
         else:
             self._lines(["  nothing was taken back"])
 
@@ -224,19 +226,21 @@ class ChatCommands:
     def _lines(self, lines: list[str]) -> None:
         self._print([Text(), *(Text(line, style=PLAIN) for line in lines)])
 
-    async def _twin(self, arguments: list[str], *, diff: bool = False) -> None:
-        self._print(twin_parts(arguments, await self._run_twin(arguments), diff=diff))
+    async def _show_command(self, arguments: list[str], *, diff: bool = False) -> None:
+        self._print(swarm_output_parts(arguments, await self._run_command(arguments), diff=diff))
 
-    async def _run_twin(self, arguments: list[str], *, limit_s: float = TWIN_LIMIT_S) -> TwinOutput:
-        return await run_twin(
+    async def _run_command(
+        self, arguments: list[str], *, limit_s: float = COMMAND_LIMIT_S
+    ) -> SwarmOutput:
+        return await run_swarm_command(
             arguments, environment=self._environment, columns=self._width(), limit_s=limit_s
         )
 
 
-def twin_parts(
-    arguments: Sequence[str], done: TwinOutput, *, diff: bool = False
+def swarm_output_parts(
+    arguments: Sequence[str], done: SwarmOutput, *, diff: bool = False
 ) -> list[TranscriptPart]:
-    """What a twin printed."""
+    """What such a command printed."""
     parts: list[TranscriptPart] = [Text(), Text(f"swarm {' '.join(arguments)}", style=DIM)]
     parts += [
         Text(line, style=_diff_style(line) if diff else PLAIN)
@@ -254,7 +258,7 @@ def mcp_of(paths: RunPaths, agent: str) -> list[str]:
     return mcp_lines(read_records(paths), agent)
 
 
-def twin_arguments(call: SlashCall, run: str, agent: AgentView | None) -> list[str]:
+def swarm_arguments(call: SlashCall, run: str, agent: AgentView | None) -> list[str]:
     """The command line that does the same. Raises UsageError for words that do not fit."""
     path = ROOT_PATH if agent is None else agent.path
     match call.name:

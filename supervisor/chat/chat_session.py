@@ -44,7 +44,7 @@ class ChatSession:
     Args:
         screen: Drawn already; its application runs beside this.
         launcher: Starts and continues runs.
-        environment: Of the twins of commands.
+        environment: Of the `swarm …` commands.
         find_run: Resolves a run that a person names. Raises UsageError.
         printer: For the transcript.
         cwd: Where `@` names are found.

@@ -11,7 +11,7 @@ import msgspec
 
 from ..console.safe_text import clean_line
 from .slash_commands import OwnCommand
-from .twin_commands import run_twin
+from .swarm_commands import run_swarm_command
 
 _MOST = 1_000
 _COLUMNS = 200
@@ -33,7 +33,9 @@ async def read_own_commands(
     kinds = ("commands", "skills")
     done = await asyncio.gather(
         *(
-            run_twin([kind, "list", "--json"], environment=environment, columns=_COLUMNS, cwd=cwd)
+            run_swarm_command(
+                [kind, "list", "--json"], environment=environment, columns=_COLUMNS, cwd=cwd
+            )
             for kind in kinds
         )
     )

@@ -1,4 +1,4 @@
-"""What happens with words that a person sends: when, and to whom. Pure."""
+"""Decides when words that a person sends are delivered, and to which agent. Pure."""
 
 from typing import Literal
 

@@ -302,7 +302,7 @@ class LeaseService:
                 self._nursery.start_soon(self._reply, lease, reply)
 
     async def _reply(self, lease: _OpenLease, reply: AnyReply) -> None:
-        """Another process of the agent numbers its requests anew: it gets no reply of this one."""
+        """Another process of the agent numbers its requests from 1: this reply is not for it."""
         if lease.agent.epoch == lease.epoch:
             await self._send(lease.agent, lease.request_id, reply)
 

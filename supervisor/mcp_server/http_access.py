@@ -1,4 +1,4 @@
-"""Who may speak to the HTTP form: whoever knows the token, from a page of this machine or none."""
+"""Access to `swarm mcp-server` over HTTP: by token, from pages of this machine or from none."""
 
 import hmac
 

@@ -88,7 +88,7 @@ class SessionHooks:
     ) -> None:
         """Tell hooks that the history was compacted; what they add is read with it.
 
-        For the root the session also starts anew: `SessionStart` with the source `compact`.
+        For the root a new session also starts: `SessionStart` with the source `compact`.
         """
         fields: dict[str, object] = {"trigger": trigger, "compact_summary": summary}
         await self._ask("PostCompact", fields, turn_id, name=trigger)

@@ -59,7 +59,7 @@ async def _log_in(
     ports = (order.callback_port,) if order.callback_port else (*_last_port(known), 0)
     async with open_callback(ports, order.paste_from) as callback:
         if not server.oauth_client_id and not _fits(known, callback):
-            known = None  # registered for another address: register anew
+            known = None  # registered for another address: register again
         memory = LoginMemory(client=known)
         scopes = order.scopes or server.scopes
         if before is not None and not order.scopes and before.missing_scopes:
@@ -151,8 +151,8 @@ def _why(error: BaseException) -> str:
     """A failure in words. What an authorization server wrote is left out: it may repeat secrets."""
     while isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
-        telling = group.subgroup((SwarmError, OAuthFlowError))
-        error = (telling or group).exceptions[0]
+        reported = group.subgroup((SwarmError, OAuthFlowError))
+        error = (reported or group).exceptions[0]
     if isinstance(error, OAuthTokenError | OAuthRegistrationError):
         what = "token" if isinstance(error, OAuthTokenError) else "registration of a client"
         status = _HTTP_STATUS.search(str(error))

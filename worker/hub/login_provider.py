@@ -29,7 +29,7 @@ class LoginMemory:
     tokens: OAuthToken | None = None
 
     async def get_tokens(self) -> OAuthToken | None:
-        return None  # a login starts anew
+        return None  # a login starts again
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         self.tokens = tokens

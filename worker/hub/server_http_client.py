@@ -6,7 +6,7 @@ from mcp.shared.exceptions import MCPError
 from swarm.mailbox.protocol.mcp import McpServer
 
 from .guarded_http import GuardedTransport
-from .told_login import ToldLogin
+from .token_login import TokenLogin
 
 _HTTP_TIMEOUT_S = 30.0
 _UNTOLD = "Server returned an error response"  # the SDK's words for a status of its transport
@@ -40,7 +40,7 @@ class HttpAccess:
 
     def explain(self, error: Exception) -> str:
         """What is behind an error of the SDK; "" if it says enough."""
-        if isinstance(self._login, ToldLogin) and self._login.fault:
+        if isinstance(self._login, TokenLogin) and self._login.fault:
             return self._login.fault
         if not isinstance(error, MCPError) or error.message != _UNTOLD:
             return ""
@@ -53,6 +53,6 @@ class HttpAccess:
 
     def redact(self, text: str) -> str:
         """The text without the tokens that were used: the server knows them, nobody else need."""
-        if isinstance(self._login, ToldLogin):
+        if isinstance(self._login, TokenLogin):
             return self._login.redactor.redact(text)
         return text

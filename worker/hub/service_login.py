@@ -22,7 +22,7 @@ from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.mcp import McpServer
 
 from .login_provider import LoginMemory
-from .told_login import ToldLogin
+from .token_login import TokenLogin
 from .tool_schema import clean_text
 
 _CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
@@ -32,7 +32,7 @@ class ServiceLoginUnusable(SwarmError):
     """The table's client cannot be used; the text says what to do."""
 
 
-class ServiceLogin(ToldLogin):
+class ServiceLogin(TokenLogin):
     """Puts the client's token on requests to its server, and gets one when the server wants it."""
 
     def __init__(self, server: McpServer, credentials: Mapping[str, str]) -> None:

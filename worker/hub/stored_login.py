@@ -18,8 +18,8 @@ from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_fro
 
 from swarm.roles.config.login_store import LoginStore, StoredLogin, login_command
 
+from .token_login import TokenLogin
 from .token_refresh import RefreshFailed, refresh_login
-from .told_login import ToldLogin
 
 _LOCK_LIMIT_S, _LOCK_PAUSE_S = 45.0, 0.05
 _MAX_SCOPES, _MAX_SCOPE_CHARS = 50, 200
@@ -31,7 +31,7 @@ class _Held(NamedTuple):
     fault: str
 
 
-class StoredLoginAuth(ToldLogin):
+class StoredLoginAuth(TokenLogin):
     """The login with one server, read for each request: it may be made while the run goes on."""
 
     def __init__(self, store: LoginStore, server: str, url: str) -> None:

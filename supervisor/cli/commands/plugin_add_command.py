@@ -71,7 +71,7 @@ def add(source: str, *, marketplace: str | None, no_enable: bool, yes: bool) -> 
 def update(names: tuple[str, ...], *, yes: bool) -> None:
     """Compare plugins with where they came from; show each difference, and ask.
 
-    Without a name all are compared. `swarm plugin marketplace update` reads the marketplaces anew.
+    Without a name all are compared. `swarm plugin marketplace update` reads the marketplaces again.
 
     \b
     Examples:

@@ -117,7 +117,7 @@ def list_marketplaces(*, with_plugins: bool, as_json: bool) -> None:
 @marketplace.command("update", cls=ColorCommand)
 @click.argument("name", required=False)
 def update_marketplaces(name: str | None) -> None:
-    """Read one marketplace anew, or all. Installed plugins stay as they are.
+    """Read one marketplace again, or all. Installed plugins stay as they are.
 
     \b
     Example:

@@ -9,7 +9,7 @@ from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.control import AgentView, ChangeSettings
 from swarm.mailbox.protocol.limits import AskForApproval
 from swarm.mailbox.protocol.settings import EFFORTS, SandboxMode
-from swarm.supervisor.chat.chat_commands import help_lines, rights_change, twin_arguments
+from swarm.supervisor.chat.chat_commands import help_lines, rights_change, swarm_arguments
 from swarm.supervisor.chat.slash_commands import (
     APPROVAL_WORDS,
     EFFORT_WORDS,
@@ -82,14 +82,14 @@ def test_commands_that_begin_with_the_letters_come_first(typed, names):
 )
 def test_a_command_is_its_twin_on_the_command_line(call, arguments):
     agent = AgentView(path="/root/a", role="explorer")
-    assert twin_arguments(call, "1a2b", agent) == arguments
+    assert swarm_arguments(call, "1a2b", agent) == arguments
     assert arguments[0] in LAZY_COMMANDS
 
 
 @pytest.mark.parametrize("turns", ["0", "-1", "many", "²"])
 def test_a_number_of_turns_that_is_none_is_refused(turns):
     with pytest.raises(UsageError, match="/rollback 2"):
-        twin_arguments(SlashCall("rollback", (turns,)), "1a2b", None)
+        swarm_arguments(SlashCall("rollback", (turns,)), "1a2b", None)
 
 
 def test_the_help_names_every_command():

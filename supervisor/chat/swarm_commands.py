@@ -1,6 +1,6 @@
 """Runs `swarm …` as a person would type it, and returns what it printed.
 
-A command of the conversation is so the same code as its twin on the command line. It gets no
+A command of the conversation is so the same code as on the command line. It gets no
 terminal, so it asks nothing, and what it prints is bounded and cleaned.
 """
 
@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from ..console.safe_text import clean_block
 
-TWIN_LIMIT_S = 60.0
+COMMAND_LIMIT_S = 60.0
 _MOST_BYTES = 256 << 10
 _PREFIX = "swarm: "
 
 
-class TwinOutput(NamedTuple):
+class SwarmOutput(NamedTuple):
     """What a command printed: `text` on stdout, `words` on stderr; both cleaned."""
 
     exit_code: int
@@ -24,14 +24,14 @@ class TwinOutput(NamedTuple):
     words: str
 
 
-async def run_twin(
+async def run_swarm_command(
     arguments: Sequence[str],
     *,
     environment: Mapping[str, str],
     columns: int,
     cwd: str | None = None,
-    limit_s: float = TWIN_LIMIT_S,
-) -> TwinOutput:
+    limit_s: float = COMMAND_LIMIT_S,
+) -> SwarmOutput:
     """Run one command to its end, at most `limit_s` seconds. Never raises for what it does."""
     # -P: nothing of the present folder is imported
     command = [sys.executable, "-P", "-m", "swarm.supervisor.cli.entry", *arguments]
@@ -49,8 +49,8 @@ async def run_twin(
     except TimeoutError:
         process.kill()
         await process.wait()
-        return TwinOutput(1, "", f"`swarm {arguments[0]}` took longer than {limit_s:g} s")
-    return TwinOutput(process.returncode or 0, _text(out), _text(err))
+        return SwarmOutput(1, "", f"`swarm {arguments[0]}` took longer than {limit_s:g} s")
+    return SwarmOutput(process.returncode or 0, _text(out), _text(err))
 
 
 def _text(raw: bytes) -> str:

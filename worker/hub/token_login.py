@@ -5,7 +5,7 @@ import httpx2
 from swarm.mailbox.redact import Redactor
 
 
-class ToldLogin(httpx2.Auth):
+class TokenLogin(httpx2.Auth):
     """What puts a token on requests."""
 
     def __init__(self) -> None:
