@@ -60,6 +60,7 @@ from swarm.mailbox.protocol.requests import (
     ListChanges,
     McpRequest,
     NonTeamRequest,
+    ReportPermission,
     RequestApproval,
     StoreBlob,
     WatchFiles,
@@ -314,6 +315,8 @@ class EventRouter:
             self._mcp.serve(agent, asked.request_id, asked.request)
         elif isinstance(asked.request, RequestApproval):
             self._approvals.serve(agent, asked.request_id, asked.request)
+        elif isinstance(asked.request, ReportPermission):
+            self._approvals.take_report(agent, asked.request_id, asked.request)
         elif isinstance(asked.request, TakeLease):
             self._leases.serve(agent, asked.request_id, asked.request)
         else:

@@ -304,7 +304,7 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
         nursery.start_soon(deadlines.run)
         shutdown = RunShutdown(agents, team_service, nursery, keep_open=running.request.keep_open)
         queue = _open_approvals(running, agents, team_service, nursery, locked.user_paths)
-        proxy = ProxyManager(running, nursery, queue.broker, first_epoch=gateway_address.epoch)
+        proxy = ProxyManager(running, nursery, queue.hooked, first_epoch=gateway_address.epoch)
         services = (gateway, proxy, hub)
         asked = HubQuestions(running, hub, queue.broker)
         mcp = McpEndpoint(running, hub, asked.models, nursery)

@@ -21,6 +21,7 @@ HookEvent = Literal[
     "Interrupt",
     "SessionEnd",
     "SubagentStop",
+    "MergeConflict",
 ]
 # codex: `hooks.json` and `[hooks]`; claude: `.claude/settings.json`. They differ in the JSON that a
 # script reads about an edit of files.

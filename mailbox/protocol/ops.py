@@ -159,6 +159,17 @@ class WithdrawModelQuestion(Tagged):
     question: int
 
 
+class AskPermissionHooks(Tagged):
+    """A command of this agent wants to reach a host that needs an approval: what do hooks say?
+
+    The answer is the request `ReportPermission`.
+    """
+
+    question: int  # unique in the run's present process
+    command: str
+    target: str  # "https://example.org:443"
+
+
 class GatewayMoved(Tagged):
     """The gateway was restarted. Open samples are lost and may be requested again there."""
 
@@ -190,6 +201,7 @@ AnyOp = (
     | Shutdown
     | AskModel
     | WithdrawModelQuestion
+    | AskPermissionHooks
     | GatewayMoved
     | Answer
 )

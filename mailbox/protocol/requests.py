@@ -151,6 +151,14 @@ class ReportModelAnswer(Tagged):
     answer: SamplingAnswer
 
 
+class ReportPermission(Tagged):
+    """What hooks say to an `AskPermissionHooks`; the reply is `Sent`."""
+
+    question: int
+    denied: str | None = None  # why a hook denies it
+    allowed_by: str = ""  # id of the hook that allows it once
+
+
 class PublishFinding(Tagged):
     """Publish one fact for all agents of the run."""
 
@@ -179,6 +187,7 @@ AnyRequest = (
     NonTeamRequest
     | McpRequest
     | RequestApproval
+    | ReportPermission
     | TakeLease
     | Spawn
     | SendMail

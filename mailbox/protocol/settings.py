@@ -1,5 +1,6 @@
 """Settings of an agent that can change while it runs. Values only."""
 
+from fnmatch import fnmatchcase
 from typing import Literal
 
 from ..tool_names import ALWAYS_KEPT
@@ -50,14 +51,16 @@ class ToolChoice(Value):
 
 
 class SkillChoice(Value):
-    """Which skills an agent is told of, by name."""
+    """Which skills an agent is told of, by name. Excluded names may hold `*` and `?`."""
 
     only: tuple[str, ...] | None = None  # None: all of the run
     exclude: tuple[str, ...] = ()
 
     def allows(self, name: str) -> bool:
         """True if the skill was not taken away."""
-        return (self.only is None or name in self.only) and name not in self.exclude
+        if self.only is not None and name not in self.only:
+            return False
+        return not any(fnmatchcase(name, pattern) for pattern in self.exclude)
 
     def narrowed(self, other: "SkillChoice") -> "SkillChoice":
         """The skills that both leave."""

@@ -136,22 +136,18 @@ def load_config(
     config = _typed(merged)
     if requirements != NO_REQUIREMENTS:
         try:
-            merged = apply_requirements(
-                merged, config, requirements, _place_finder(counted, merged)
-            )
+            place_of = _place_finder(counted, merged)
+            merged = apply_requirements(merged, config, requirements, place_of)
         except UsageError as error:
             if not lenient:
                 raise
             problems.append(str(error))
         config = _typed(merged)
+    told = tuple(dict.fromkeys(warnings))
     return LoadedConfig(
-        layers=tuple(counted),
-        merged=merged,
-        config=config,
-        requirements=requirements,
-        warnings=tuple(dict.fromkeys(warnings)),
-        problems=tuple(problems),
-    )
+        layers=tuple(counted), merged=merged, config=config, requirements=requirements,
+        warnings=told, problems=tuple(problems),
+    )  # fmt: skip
 
 
 def _check_layer(layer: Layer, *, strict: bool) -> tuple[Layer, list[str]]:

@@ -22,10 +22,10 @@ _NOT_RUN = (
     "PostToolBatch "
     "PermissionDenied StopFailure TaskCreated TaskCompleted TeammateIdle ConfigChange CwdChanged "
     "FileChanged InstructionsLoaded WorktreeCreate WorktreeRemove Elicitation ElicitationResult "
-    "Setup UserPromptExpansion MergeConflict"
+    "Setup UserPromptExpansion"
 )
-ABSENT_EVENTS = frozenset(_NOT_RUN.split())  # of either product, or planned
-WITHOUT_MATCHER = frozenset({"UserPromptSubmit", "Stop", "Interrupt"})
+ABSENT_EVENTS = frozenset(_NOT_RUN.split())  # of either product
+WITHOUT_MATCHER = frozenset({"UserPromptSubmit", "Stop", "Interrupt", "MergeConflict"})
 STATE_KEY = "state"  # `[hooks.state.ID] enabled = false`
 MAX_HOOKS = 200  # of one file
 _MAX_MATCHER = 500

@@ -20,7 +20,9 @@ _CAN_STOP = frozenset(
     {"SessionStart", "UserPromptSubmit", "PostToolUse", "Stop", "SubagentStop", "PreCompact"}
 )
 # Events that only tell something: a hook may show people a message, and decides nothing.
-ANNOUNCED = frozenset({"Notification", "ApprovalRequested", "Interrupt", "SessionEnd"})
+ANNOUNCED = frozenset(
+    {"Notification", "ApprovalRequested", "Interrupt", "SessionEnd", "MergeConflict"}
+)
 _STOPS = frozenset({"Stop", "SubagentStop"})
 _GATES = frozenset({"PreToolUse", "PermissionRequest"})  # a hook that was replaced closes them
 _EXIT_2: dict[str, HookDecision] = {

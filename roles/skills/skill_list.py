@@ -5,6 +5,7 @@ Source: Codex's skills; differs in that a repository's own skills come first, no
 
 import re
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from types import MappingProxyType
 
 from swarm.mailbox.context_markers import unlisted_line
@@ -24,7 +25,10 @@ _COMMAND = re.compile(r"\s*/(?P<name>[\w:-]{1,64})(?:\s|\Z)")
 
 
 class SkillRule(Value):
-    """One `[[skills.config]]` entry: exactly one of `name` and `path` is set."""
+    """One `[[skills.config]]` entry: exactly one of `name` and `path` is set.
+
+    A name may hold `*` and `?`, which no skill's name does.
+    """
 
     name: str = ""
     path: str = ""
@@ -32,7 +36,7 @@ class SkillRule(Value):
 
     def fits(self, skill: Skill) -> bool:
         """True if the entry is about this skill."""
-        return skill.name == self.name if self.name else skill.path == self.path
+        return fnmatchcase(skill.name, self.name) if self.name else skill.path == self.path
 
 
 class SkillLines(Value):

@@ -6,7 +6,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bench_harness import SWARM, cpu_seconds, journal_of, model_server, run_swarm, swarm_home
@@ -73,13 +73,20 @@ def tool_turns(
     yield Row.of(f"turn {turns} beside turn 20, {name}", late, 1.1, "x", "2.1 mini-swe-agent")
 
 
-def turn_gaps(turns: int, flags: list[str], command: str = "true") -> list[float]:
-    """Milliseconds from each response's end to the next request's arrival."""
+def turn_gaps(
+    turns: int, flags: list[str], command: str = "true", *,
+    home_files: Mapping[str, str] = {}, mode: str = "tools",
+) -> list[float]:  # fmt: skip
+    """Milliseconds from each response's end to the next request's arrival. `home_files`: further
+    files beside the configuration, by name. `mode`: of the model server.
+    """
     with (
-        model_server("tools", turns, command) as server,
+        model_server(mode, turns, command) as server,
         swarm_home(server.url) as environment,
         tempfile.TemporaryDirectory() as cwd,
     ):
+        for name, text in home_files.items():
+            (Path(environment["SWARM_HOME"]) / name).write_text(text)
         done = run_swarm(environment, "run", "-p", "go", "--plain", *flags, cwd=cwd)
         requests = server.seen()["requests"]
     if len(requests) != turns + 1:

@@ -6,6 +6,7 @@ need. Exit code 1: a figure is over its limit.
 """
 
 import argparse
+import importlib
 import json
 import sys
 from collections.abc import Iterator
@@ -18,9 +19,20 @@ import peer_bench
 from machine_info import MachineSpeed, describe_machine, describe_speed
 from measurements import Curve, Row, print_table
 
+MODULES = {
+    "spine": "core_bench",
+    "crowd": "many_agents_bench",
+    "safety": "sandbox_bench",
+    "prefix": "prompt_cache_bench",
+    "tricks": "tricks_bench",
+    "chat": "chat_bench",
+    "mcp": "mcp_bench",
+    "leases": "lease_bench",
+    "extensions": "extensions_bench",
+}
 BENCHES = (
     "spine", "crowd", "agents", "safety", "prefix", "tricks", "curves", "soak", "chat", "mcp",
-    "leases",
+    "leases", "extensions",
 )  # fmt: skip
 ALL = (
     "spine",
@@ -33,6 +45,7 @@ ALL = (
     "chat",
     "mcp",
     "leases",
+    "extensions",
 )  # `crowd` is the part of `spine` about many processes
 
 
@@ -82,47 +95,27 @@ def main(arguments: list[str]) -> int:
 
 def measure(name: str, said: argparse.Namespace, peer: str | None) -> Iterator[Row | Curve]:
     """What one bench yields, each row with its floor and the installed peer's figure."""
-    import chat_bench
-    import core_bench
-    import lease_bench
-    import many_agents_bench
-    import mcp_bench
-    import prompt_cache_bench
-    import sandbox_bench
-    import scaling_bench
-    import soak_bench
-    import team_bench
-    import tricks_bench
-
     quick = bool(said.quick)
     theirs = peer_bench.measure(name, peer, quick=quick) if peer else {}
     cycles = said.cycles or (1_000 if quick else 10_000)
-    match name:
-        case "spine":
-            rows = core_bench.measure(quick=quick)
-        case "crowd":
-            rows = many_agents_bench.measure(quick=quick)
-        case "agents":
-            groups = tuple(said.groups) if said.name == "agents" else ()
-            rows = team_bench.measure(groups, cycles, quick=quick)
-        case "safety":
-            rows = sandbox_bench.measure(quick=quick)
-        case "prefix":
-            rows = prompt_cache_bench.measure(quick=quick)
-        case "tricks":
-            rows = tricks_bench.measure(quick=quick)
-        case "chat":
-            rows = chat_bench.measure(quick=quick)
-        case "mcp":
-            rows = mcp_bench.measure(quick=quick)
-        case "leases":
-            rows = lease_bench.measure(quick=quick)
-        case "soak":
-            yield from soak_bench.measure(min(cycles, 1_000) if said.cycles or not quick else 100)
-            return
-        case _:
-            yield from scaling_bench.measure(quick=quick, peer=peer)
-            return
+    if name == "soak":
+        import soak_bench
+
+        yield from soak_bench.measure(min(cycles, 1_000) if said.cycles or not quick else 100)
+        return
+    if name == "curves":
+        import scaling_bench
+
+        yield from scaling_bench.measure(quick=quick, peer=peer)
+        return
+    if name == "agents":
+        import team_bench
+
+        groups = tuple(said.groups) if said.name == "agents" else ()
+        rows = team_bench.measure(groups, cycles, quick=quick)
+    else:
+        bench = importlib.import_module(MODULES[name])  # each imports what it alone needs
+        rows = bench.measure(quick=quick)
     for row in rows:
         yield baselines.with_baseline(peer_bench.with_peer_figure(row, theirs))
 

@@ -3,7 +3,8 @@
 Run as a process of its own. Arguments: PORT-FILE MODE TURNS. It writes its port to PORT-FILE and,
 at SIGTERM, one JSON object with what it saw to PORT-FILE.seen.
 
-Modes: `tools` calls exec_command `true` TURNS times, then answers; `answer` answers at once;
+Modes: `tools` calls exec_command `true` TURNS times, then answers; `paced` does so, but takes 50 ms
+to write each call; `answer` answers at once;
 `prefix` as `tools`, but it counts tokens, answers a request for a summary, and compares each input
 with the one before; `siblings` as `answer`, but it compares the first requests of children with
 each other; `hang` never answers; `stream` sends 30 chunks a second until it is ended.
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 SUMMARY_WANTED = b"The conversation is about to be replaced by a summary"
+_PACE_S = 0.05
 OF_A_CHILD = b"<spawned_agent_context>"
 
 
@@ -176,9 +178,20 @@ class BenchModelServer:
         if self.mode == "stream":
             self.note(who, number, began, len(body))
             await self.stream(writer)
-        is_call = self.mode == "tools" and number < self.turns
-        writer.write(self.answers[number] if is_call else self.last)
+        is_call = self.mode in ("tools", "paced") and number < self.turns
+        if is_call and self.mode == "paced":
+            await self.write_slowly(call(number, _nth(self.command, number)), writer)
+        else:
+            writer.write(self.answers[number] if is_call else self.last)
         self.note(who, number, began, len(body))
+
+    async def write_slowly(self, answer: bytes, writer: asyncio.StreamWriter) -> None:
+        """The call begins, and is complete 50 ms later."""
+        done = answer.index(b"event: response.output_item.done")
+        writer.write(chunked(answer[:done]))
+        await writer.drain()
+        await asyncio.sleep(_PACE_S)
+        writer.write(chunked(answer[done:]) + b"0\r\n\r\n")
 
     def counted(self, number: int, body: bytes) -> bytes:
         """A call, the summary that was asked for, or the end."""

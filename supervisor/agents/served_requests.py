@@ -55,7 +55,7 @@ class ServedRequests(Generic[RequestT]):
         self._open.setdefault((agent.path, agent.epoch), {})[request_id] = served
         self._nursery.start_soon(self._serve, agent, request_id, served, reply_to, ended)
 
-    def refuse(self, agent: Agent, request_id: int, reply: AnyReply) -> None:
+    def answer_at_once(self, agent: Agent, request_id: int, reply: AnyReply) -> None:
         """Answer a request without serving it. Never waits."""
         self._nursery.start_soon(self._answer, agent, request_id, reply)
 

@@ -7,12 +7,13 @@ gets exactly one answer, a refused one too.
 
 import trio
 
-from swarm.mailbox.protocol.requests import Decided, RequestApproval
+from swarm.mailbox.protocol.requests import Decided, ReportPermission, RequestApproval
 
 from ..agents.agent_record import Agent
 from ..agents.served_requests import ServedRequests
 from ..run_context import RunContext
 from .approval_types import Decider
+from .permission_hooks import PermissionHooks
 from .refusal_texts import unavailable_text
 
 MAX_SERVED = 256  # requests of one agent at once; the agent's own limit is far below
@@ -21,8 +22,10 @@ MAX_SERVED = 256  # requests of one agent at once; the agent's own limit is far 
 class ApprovalEndpoint:
     """Serves approval requests concurrently; its tasks run in the event router's nursery."""
 
-    def __init__(self, running: RunContext, decider: Decider, nursery: trio.Nursery) -> None:
-        self._decider = decider
+    def __init__(
+        self, running: RunContext, decider: Decider, hooks: PermissionHooks, nursery: trio.Nursery
+    ) -> None:
+        self._decider, self._hooks = decider, hooks
         self._served = ServedRequests[RequestApproval](running, nursery)
 
     def serve(self, agent: Agent, request_id: int, request: RequestApproval) -> None:
@@ -41,13 +44,18 @@ class ApprovalEndpoint:
             agent.begin_question()
             self._served.begin(agent, request_id, request, self._decide, ended=agent.end_question)
 
+    def take_report(self, agent: Agent, request_id: int, report: ReportPermission) -> None:
+        """Take what an agent's hooks say. Never waits."""
+        reply = self._hooks.take_report(agent, report)
+        self._served.answer_at_once(agent, request_id, reply)
+
     def withdraw(self, agent: Agent) -> None:
         """The agent's turn is over: cancel all its requests."""
         self._served.withdraw(agent)
 
     def _refuse(self, agent: Agent, request_id: int, request: RequestApproval, why: str) -> None:
         text = unavailable_text(request.approval, why)
-        self._served.refuse(agent, request_id, Decided(outcome="unavailable", text=text))
+        self._served.answer_at_once(agent, request_id, Decided(outcome="unavailable", text=text))
 
     async def _decide(self, agent: Agent, request: RequestApproval) -> Decided:
         return await self._decider.decide(agent.path, request.approval)

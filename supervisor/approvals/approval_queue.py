@@ -27,6 +27,7 @@ from .approval_endpoint import ApprovalEndpoint
 from .approval_grants import ANY_REPOSITORY, ApprovalsPast, fold_approvals
 from .approval_types import AutoReviewer
 from .broker import AskSettings, Broker
+from .permission_hooks import PermissionHooks
 from .refusal_texts import granted_notice
 from .saved_rules import save_rule, send_rules_to_all
 
@@ -37,6 +38,7 @@ class ApprovalQueue(NamedTuple):
     """What other parts of the supervisor use."""
 
     broker: Broker
+    hooked: PermissionHooks  # for requests that no agent's process made: its hooks are asked first
     answers: ApprovalAnswers
     endpoint: ApprovalEndpoint
 
@@ -69,8 +71,7 @@ def open_approval_queue(
         plan = plan_of(path)
         return frozenset() if plan is None or plan.role.locked else approving
 
-    servers = {one.name: one for one in request.mcp.servers}
-    tools = McpToolQuestions(servers, config / "config.toml", past.mcp_tools)
+    tools = _tool_questions(running, config, past)
     settings = AskSettings(
         tools=tools,
         timeout_s=request.approval_timeout_s,
@@ -86,11 +87,18 @@ def open_approval_queue(
     _add_initial_grants(running)
     broker = Broker(partial(_write_record, running), limits_of, running.grants, past, settings)
     effects = _RunEffects(running, nursery, agents, partial(_save_always, config / "rules", tools))
+    hooked = PermissionHooks(running, broker)
     return ApprovalQueue(
         broker=broker,
+        hooked=hooked,
         answers=ApprovalAnswers(broker, effects),
-        endpoint=ApprovalEndpoint(running, broker, nursery),
+        endpoint=ApprovalEndpoint(running, broker, hooked, nursery),
     )
+
+
+def _tool_questions(running: RunContext, config: Path, past: ApprovalsPast) -> McpToolQuestions:
+    servers = {one.name: one for one in running.request.mcp.servers}
+    return McpToolQuestions(servers, config / "config.toml", past.mcp_tools)
 
 
 class _RunEffects:

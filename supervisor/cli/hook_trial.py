@@ -4,10 +4,11 @@ import os
 import signal
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from swarm.mailbox.protocol.hooks import CommandHook, Hook
+from swarm.mailbox.protocol.hooks import CommandHook, Hook, HookEvent
 from swarm.roles.hooks.hook_arguments import hook_words
 from swarm.roles.hooks.hook_input import HookSession, ToolUse, encode_input
 from swarm.roles.hooks.hook_output import HookEnd
@@ -18,6 +19,17 @@ from .sandboxed_script import SANDBOX_ARGV
 
 _MAX_BYTES = 1 << 20
 _SANDBOX_FAILED = 125
+Fields = dict[str, object]
+_STOPS: Fields = {"stop_hook_active": False, "last_assistant_message": "done"}
+_EXAMPLES: Mapping[HookEvent, Fields] = {
+    "SessionStart": {"source": "startup"},
+    "PreCompact": {"trigger": "manual", "custom_instructions": ""},
+    "PostCompact": {"trigger": "manual", "compact_summary": "a summary"},
+    "Notification": {"message": "an example", "notification_type": "permission_prompt"},
+    "SessionEnd": {"reason": "other"},
+    "Stop": _STOPS,
+    "SubagentStop": _STOPS,
+}
 
 
 def example_input(hook: Hook, cwd: Path, use: ToolUse, prompt: str) -> bytes:
@@ -26,40 +38,35 @@ def example_input(hook: Hook, cwd: Path, use: ToolUse, prompt: str) -> bytes:
         session_id="test", cwd=str(cwd), model="test", permission_mode="default", agent_id="test",
         agent_path="/root", agent_type="default", agent_depth=0,
     )  # fmt: skip
-    fields: dict[str, object] = {}
-    match hook.event:
-        case "PreToolUse" | "PermissionRequest" | "PostToolUse" | "PostToolUseFailure":
-            fields = {
-                "tool_name": use.tool_name, "tool_input": use.tool_input, "tool_use_id": "test"
-            }  # fmt: skip
-            if hook.event == "PostToolUse":
-                fields["tool_response"] = "the output of the call"
-            elif hook.event == "PostToolUseFailure":
-                fields |= {"error": "the output of the call", "is_interrupt": False}
-        case "UserPromptSubmit":
-            fields = {"prompt": prompt}
-        case "SessionStart":
-            fields = {"source": "startup"}
-        case "PreCompact":
-            fields = {"trigger": "manual", "custom_instructions": ""}
-        case "PostCompact":
-            fields = {"trigger": "manual", "compact_summary": "a summary"}
-        case "Notification":
-            fields = {"message": "an example", "notification_type": "permission_prompt"}
-        case "ApprovalRequested":
-            fields = {
-                "tool_name": use.tool_name, "tool_input": use.tool_input, "tool_use_id": "test",
-                "message": "an example", "reason": "an example",
-            }  # fmt: skip
-        case "SessionEnd":
-            fields = {"reason": "other"}
-        case "Interrupt":
-            pass
-        case "SubagentStart":
-            pass
-        case "Stop" | "SubagentStop":
-            fields = {"stop_hook_active": False, "last_assistant_message": "done"}
+    fields = _example_fields(hook.event, cwd, use)
+    if hook.event == "UserPromptSubmit":
+        fields["prompt"] = prompt
     return encode_input(hook.event, session, "test", fields)
+
+
+def _example_fields(event: HookEvent, cwd: Path, use: ToolUse) -> Fields:
+    if event in _EXAMPLES:
+        return dict(_EXAMPLES[event])
+    call: Fields = {
+        "tool_name": use.tool_name, "tool_input": use.tool_input, "tool_use_id": "test"
+    }  # fmt: skip
+    match event:
+        case "PreToolUse" | "PermissionRequest":
+            return call
+        case "PostToolUse":
+            return call | {"tool_response": "the output of the call"}
+        case "PostToolUseFailure":
+            return call | {"error": "the output of the call", "is_interrupt": False}
+        case "ApprovalRequested":
+            return call | {"message": "an example", "reason": "an example"}
+        case "MergeConflict":
+            conflict = {
+                "path": str(cwd / "a.py"), "agent": "/root/a", "with": ["/root/b"],
+                "reason": "an example", "hunks": 1,
+            }  # fmt: skip
+            return {"conflicts": [conflict], "conflict_count": 1}
+        case _:
+            return {}
 
 
 def try_hook(hook: Hook, cwd: Path, payload: bytes) -> HookEnd:

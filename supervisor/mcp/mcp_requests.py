@@ -63,7 +63,7 @@ class McpEndpoint:
             return
         if self._served.count(agent) >= MAX_SERVED:
             why = RequestRefused(message=f"{MAX_SERVED} MCP calls of this agent run already")
-            self._served.refuse(agent, request_id, why)
+            self._served.answer_at_once(agent, request_id, why)
             return
         self._served.begin(agent, request_id, request, self._reply_to)
 

@@ -27,6 +27,7 @@ from swarm.mailbox.protocol.requests import (
     QueuedForSlot,
     RecallFindings,
     ReportJobResult,
+    ReportPermission,
     RequestApproval,
     RequestRefused,
     SendMail,
@@ -58,6 +59,9 @@ from .shared_findings import SharedFindings
 from .wait_calls import WaitCalls
 
 MAX_OPEN_REQUESTS = 64  # per process at a time
+RequestOfAnotherService = (
+    NonTeamRequest | McpRequest | RequestApproval | ReportPermission | TakeLease
+)
 _CRASH_STATES = frozenset({"crashed", "killed"})
 _LIMIT_STATES = frozenset({"budget", "deadline"})  # a resume may raise these limits
 
@@ -240,7 +244,7 @@ class TeamService:
     async def _handle(
         self, agent: Agent, member: Agent, request_id: int, request: AnyRequest
     ) -> AnyReply:
-        if isinstance(request, NonTeamRequest | McpRequest | RequestApproval | TakeLease):
+        if isinstance(request, RequestOfAnotherService):
             raise AgentRequestError("another service answers this")
         match request:
             case Spawn():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -94,7 +95,19 @@ async def test_two_agents_write_the_same_file_and_the_project_gets_both_by_a_mer
     assert [one.applied for one in ended] == [True]
 
 
+CONFLICT_HOOK = """
+import json, sys
+told = json.load(sys.stdin)
+one = told["conflicts"][0]
+print(json.dumps({"systemMessage": f"{told['conflict_count']} {one['path']} {one['with']}"}))
+open("ran", "w")  # fails: the sandbox is read-only
+"""
+
+
 async def test_lines_that_two_agents_changed_are_a_conflict_and_nothing_is_written(rig, project):
+    command = f"python3 -c {shlex.quote(CONFLICT_HOOK)}; true"
+    hook = {"hooks": [{"type": "command", "command": command}]}
+    (rig.home / "hooks.json").write_text(json.dumps({"hooks": {"MergeConflict": [hook]}}))
     with trio.fail_after(LIMIT_S):
         await play(
             rig,
@@ -104,6 +117,7 @@ async def test_lines_that_two_agents_changed_are_a_conflict_and_nothing_is_writt
         )
         said = await swarm(rig, "merge", rig.run_id, code=1)
         assert "both sides changed the same lines" in said
+        assert f"1 {project}/text ['/root/one']" in said
         assert sorted(os.listdir(project)) == ["gone", "text"]
         await swarm(rig, "merge", rig.run_id, "one")
         assert (project / "text").read_text().startswith("line 0\nA\n")

@@ -35,6 +35,7 @@ from ..tools.team_client import TeamClient
 from .agent_session import AgentSession
 from .agent_state import AgentState
 from .hook_answers import answer_hook_questions
+from .permission_answers import answer_permission_questions
 from .reporter import Reporter
 from .sampler import OpenMailbox
 from .server_answers import answer_server_questions
@@ -103,11 +104,9 @@ async def run_agent_lifecycle(
     questions, background = HookQuestions(), BackgroundHooks()
     run = HookRunner(tools.run_hook, reporter, questions).run
     dispatcher = HookDispatcher(current, reporter, run, team.inbox.add_note, background)
-    orchestrator = _make_orchestrator(current, reporter, team, tools, dispatcher)
-    told = SessionHooks(dispatcher, current)
-    state = AgentState(
-        current, reporter, team, orchestrator, hooks=told, dial=dial, entropy=entropy
-    )
+    told, hooks = SessionHooks(dispatcher, current), ToolHooks(dispatcher)
+    performs = _make_orchestrator(current, reporter, team, tools, hooks)
+    state = AgentState(current, reporter, team, performs, hooks=told, dial=dial, entropy=entropy)
     session = AgentSession(state)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reporter.run_outbox)
@@ -117,7 +116,7 @@ async def run_agent_lifecycle(
         nursery.start_soon(session.run_turns)
         nursery.start_soon(_prewarm_before_calls, state, tools)
         nursery.start_soon(_end_commands_on_request, state, tools)
-        nursery.start_soon(_serve_questions, session, questions, background)
+        nursery.start_soon(_serve_questions, session, questions, hooks, background)
         shutdown = await session.serve_ops(post)
         with trio.move_on_after(_END_COMMANDS_S):
             await session.close()
@@ -139,7 +138,7 @@ def _hello(spec: AgentSpec, entropy: EntropySources) -> Hello:
 
 
 async def _serve_questions(
-    session: AgentSession, questions: HookQuestions, background: BackgroundHooks
+    session: AgentSession, questions: HookQuestions, hooks: ToolHooks, background: BackgroundHooks
 ) -> None:
     """Run background hooks, and answer what hooks and MCP servers ask the model, where any are."""
     state = session.state
@@ -147,6 +146,8 @@ async def _serve_questions(
         if state.spec.hooks:
             nursery.start_soon(background.run)
             nursery.start_soon(answer_hook_questions, state, questions)
+            asked = session.permission_questions
+            nursery.start_soon(answer_permission_questions, state, hooks, asked)
         if state.spec.mcp_wait_s:
             nursery.start_soon(answer_server_questions, state, session.server_questions)
 
@@ -163,10 +164,10 @@ def _make_orchestrator(
     reporter: Reporter,
     team: TeamClient,
     tools: ToolHost,
-    dispatcher: HookDispatcher,
+    hooks: ToolHooks,
 ) -> Orchestrator:
     """What performs calls."""
-    registry, hooks = tools.make_registry(reporter, team), ToolHooks(dispatcher)
+    registry = tools.make_registry(reporter, team)
     approvals = ApprovalRequester(current, reporter, hooks, team.inbox.add_note)
     return Orchestrator(registry, reporter, approvals, hooks)
 

@@ -18,6 +18,7 @@ from swarm.mailbox.protocol.ops import (
     AnyOp,
     ApplySettings,
     AskModel,
+    AskPermissionHooks,
     Compact,
     Continue,
     Deliver,
@@ -41,6 +42,7 @@ from .agent_state import AgentState
 from .context.history_repair import repair_history
 from .context.prompt_context import find_known_context
 from .context.token_meter import measure_item
+from .permission_answers import PermissionQuestions
 from .server_answers import QueuedQuestions
 from .turn.history_compaction import HistoryCompactor
 from .turn.turn_loop import run_turn
@@ -59,7 +61,7 @@ class AgentSession:
 
     def __init__(self, state: AgentState) -> None:
         self.state, self._compactor = state, HistoryCompactor(state)
-        self.server_questions = QueuedQuestions()
+        self.server_questions, self.permission_questions = QueuedQuestions(), PermissionQuestions()
         self._closing = False
         self._work_arrived = trio.Event()
         self._idle = trio.Event()
@@ -133,8 +135,8 @@ class AgentSession:
                 state.pause.begin()
             case Continue():
                 state.pause.end()
-            case AskModel() | WithdrawModelQuestion():
-                self.server_questions.take(op)
+            case AskModel() | WithdrawModelQuestion() | AskPermissionHooks():
+                self._take_question(op)
             case GatewayMoved(endpoint=endpoint, token=token):
                 state.sampler.move(endpoint, token)
             case Answer(request_id=request_id, reply=reply):
@@ -143,6 +145,12 @@ class AgentSession:
                 pass
             case _:
                 assert_never(op)
+
+    def _take_question(self, op: AskModel | WithdrawModelQuestion | AskPermissionHooks) -> None:
+        if isinstance(op, AskPermissionHooks):
+            self.permission_questions.take(op)
+        else:
+            self.server_questions.take(op)
 
     def admit_input(self, user_input: UserInput) -> None:
         """Add a person's input: it joins the running turn or starts one."""

@@ -74,21 +74,43 @@ def merge(
     names = tuple(_find(here, name) for name in agents)
     if check:
         report = CopiedWork(here).check(names)
-        _print(report, here)
-        return int(bool(report.plan.conflicts))
+        return _report(report, here)
     if is_run_alive(here):
-        request = MergeChanges(agents=names, discard=discard)
-        said = send_request_for_message(here.folder.name, request, timeout_s=_REPLY_LIMIT_S)
-        click.echo(said, err=True)
-        return 0
+        return _merge_live(here, MergeChanges(agents=names, discard=discard))
     with lock_run(here):
         if discard:
             for change in trio.run(_in_journal, here, partial(_discard, here, names)).changes:
                 click.echo(f"given up: {clean_line(change.agent)}", err=True)
             return 0
         report = trio.run(_in_journal, here, partial(_merge, here, names))
+    return _report(report, here)
+
+
+def _merge_live(here: RunPaths, request: MergeChanges) -> int:
+    """Have the run's supervisor do it: only one merge happens at a time. Raises SwarmError."""
+    try:
+        said = send_request_for_message(here.folder.name, request, timeout_s=_REPLY_LIMIT_S)
+    except SwarmError:
+        if not request.discard:
+            _tell_hooks(CopiedWork(here).check(request.agents), here)
+        raise
+    click.echo(said, err=True)
+    return 0
+
+
+def _report(report: MergeReport, here: RunPaths) -> int:
+    """Print what was or would be done; the exit code: 1 if something is in conflict."""
     _print(report, here)
+    _tell_hooks(report, here)
     return int(bool(report.plan.conflicts))
+
+
+def _tell_hooks(report: MergeReport, here: RunPaths) -> None:
+    if report.plan.conflicts:
+        from ..merge_hooks import run_conflict_hooks  # reads the configuration
+
+        for line in run_conflict_hooks(here.folder.name, report.plan.conflicts):
+            click.echo(line, err=True)
 
 
 def _merge(here: RunPaths, names: tuple[str, ...], write: WriteRecord) -> MergeReport:

@@ -66,7 +66,7 @@ def test_matchers_are_searched_and_claudes_plain_names_are_whole(form, matcher, 
         ("PreToolUse", {"if": "Bash(git"}, "condition that cannot be read"),
         ("Stop", {"if": "Bash(git *)"}, "Stop is about no tool"),
         ("PreToolUse", {"command": " "}, "no command"),
-        ("MergeConflict", {}, "hooks.MergeConflict is not run here"),
+        ("WorktreeCreate", {}, "hooks.WorktreeCreate is not run here"),
         ("Tomorrow", {}, "no event that swarm knows"),
     ],
 )

@@ -23,6 +23,8 @@ A, B, TWIN = skill("a"), skill("b-2"), skill("a", place="/t")
     [
         ((), ["a", "b-2", "a"]),
         ((SkillRule(name="a", enabled=False),), ["b-2"]),
+        ((SkillRule(name="b-*", enabled=False),), ["a", "a"]),
+        ((SkillRule(name="*", enabled=False), SkillRule(name="?-2")), ["b-2"]),
         ((SkillRule(path="/t/a/SKILL.md", enabled=False),), ["a", "b-2"]),
         ((SkillRule(name="a", enabled=False), SkillRule(path="/t/a/SKILL.md")), ["b-2", "a"]),
     ],

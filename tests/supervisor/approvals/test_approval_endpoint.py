@@ -13,6 +13,7 @@ from swarm.supervisor.agents.agent_record import Agent
 from swarm.supervisor.agents.process_record import AgentProcess
 from swarm.supervisor.approvals import approval_endpoint
 from swarm.supervisor.approvals.approval_endpoint import ApprovalEndpoint
+from swarm.supervisor.approvals.permission_hooks import PermissionHooks
 
 
 def request_for(word: str) -> RequestApproval:
@@ -31,7 +32,10 @@ class EndpointUnderTest:
         self.agent.process = AgentProcess(1)
         self.agent.process.child = SimpleNamespace(wait_ended=self._ended)
         self.end = trio.Event()
-        self.endpoint = ApprovalEndpoint(SimpleNamespace(send=self._send), self, nursery)
+        without_hooks = SimpleNamespace(request=SimpleNamespace(hooks=()))
+        self.endpoint = ApprovalEndpoint(
+            SimpleNamespace(send=self._send), self, PermissionHooks(without_hooks, self), nursery
+        )
 
     async def _ended(self) -> None:
         await self.end.wait()

@@ -2,8 +2,10 @@
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -35,8 +37,11 @@ def projects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+MOMENTS = count(time.time_ns() // 1_000_000)
+
+
 def make_run(cwd: Path) -> str:
-    run_id = new_uuid7()
+    run_id = new_uuid7(unix_ms=next(MOMENTS))  # two of one millisecond are in no order
     run_paths = paths_of_run(find_user_paths(dict(os.environ)), run_id)
     run_paths.folder.mkdir(parents=True)
     about = RunMetadata(
