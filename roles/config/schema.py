@@ -274,6 +274,7 @@ class MarketplaceTable(Value):
     source_type: Literal["git", "local", "archive"] = "local"
     source: str = ""
     ref: str | None = None
+    sparse_paths: tuple[str, ...] = ()
     last_updated: str | None = None
     last_revision: str | None = None
 

@@ -49,7 +49,13 @@ class FetchedTree(Value):
 
 
 def fetch_git(
-    url: str, *, ref: str, staging: Path, hidden: tuple[str, ...], path: str = ""
+    url: str,
+    *,
+    ref: str,
+    staging: Path,
+    hidden: tuple[str, ...],
+    path: str = "",
+    only: tuple[str, ...] = (),
 ) -> FetchedTree:
     """Fetch a commit with depth 1 and read its files below `path`.
 
@@ -58,6 +64,9 @@ def fetch_git(
         ref: A checked branch, tag or commit; "" = the repository's own default.
         staging: A folder of the person's own in which a new one is made, and removed.
         hidden: What git must not see: the folders of runs.
+        path: A checked folder of the repository; its files' names begin below it.
+        only: Checked paths of files and folders; nothing else is read. Those that are not there
+            are passed over. () = everything.
 
     Raises:
         NotFetched: Also if there is no sandbox.
@@ -75,13 +84,29 @@ def fetch_git(
         )  # fmt: skip
         revision = git.run(*inside, "rev-parse", "--verify", "FETCH_HEAD^{commit}").strip()
         tree = f"{revision}:{path}" if path else revision
-        git.run(*inside, "archive", "--format=tar", "--output=files.tar", tree)
+        present = _present(git, revision, only) if only else ()
+        git.run(
+            "--literal-pathspecs", *inside, "archive", "--format=tar", "--output=files.tar",
+            tree, "--", *present,
+        )  # fmt: skip
         return FetchedTree(revision=revision, files=tuple(read_archive(folder / "files.tar")))
     except OSError as error:
         raise NotFetched(f"{url}: it could not be fetched: {error}") from error
     finally:
         with suppress(OSError):
             remove_tree(folder)
+
+
+def _present(git: "_Git", revision: str, only: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the paths that the commit has. Raises NotFetched if it has none."""
+    listed = git.run(
+        "--literal-pathspecs", "--git-dir=repository", "ls-tree", "-z", "--name-only", revision,
+        "--", *only,
+    )  # fmt: skip
+    found = tuple(name for name in listed.split("\0") if name)
+    if not found:
+        raise NotFetched(f"the repository has none of the paths {', '.join(only)}")
+    return found
 
 
 def clean_environment(environment: Mapping[str, str], url: str) -> dict[str, str]:

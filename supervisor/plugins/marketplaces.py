@@ -6,7 +6,7 @@ Nothing is fetched unless a command of the person says so.
 
 import hashlib
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -28,7 +28,7 @@ from swarm.roles.plugins.marketplace_file import (
 )
 from swarm.roles.plugins.plugin_id import check_name
 from swarm.roles.plugins.plugin_store import PluginStore
-from swarm.roles.plugins.plugin_tree import LeftOut, TreeFile, TreeWriter
+from swarm.roles.plugins.plugin_tree import LeftOut, TreeFile, TreeWriter, check_file_name
 
 from .archive_tree import ARCHIVE_SUFFIXES, read_archive
 from .git_fetch import fetch_git
@@ -42,6 +42,7 @@ class MarketplaceSource(Value):
     kind: SourceKind
     source: str  # a canonical path, or a git address
     ref: str = ""
+    sparse: tuple[str, ...] = ()  # of a git repository only these paths are read; (): all
 
 
 class KnownMarketplace(Value):
@@ -63,14 +64,17 @@ class FetchedMarketplace(Value):
     copy: str = ""
 
 
-def parse_source(text: str, *, ref: str = "") -> MarketplaceSource:
-    """A folder, an archive, `owner/repo[@ref]`, `URL[#ref]` or ssh. Raises UsageError."""
+def parse_source(text: str, *, ref: str = "", sparse: Sequence[str] = ()) -> MarketplaceSource:
+    """A folder, an archive, `owner/repo[@ref]`, `URL[#ref]` or ssh. Raises UsageError.
+
+    `sparse`: paths of a git repository, beside its marketplace file.
+    """
     path = Path(text).expanduser()
     looks_local = text.startswith(("/", "./", "../", "~")) or text in (".", "..")
     if looks_local or path.exists():
         real = path.resolve()
-        if ref:
-            raise UsageError("--ref is for git repositories")
+        if ref or sparse:
+            raise UsageError(f"{'--ref' if ref else '--sparse'} is for git repositories")
         if real.is_dir():
             return MarketplaceSource(kind="local", source=str(real))
         if real.is_file() and real.name.endswith(ARCHIVE_SUFFIXES):
@@ -79,7 +83,12 @@ def parse_source(text: str, *, ref: str = "") -> MarketplaceSource:
     address, sign, inner = text.partition("#")
     if not sign and "://" not in text and ":" not in text:
         address, _, inner = text.partition("@")
-    return MarketplaceSource(kind="git", source=git_url(address), ref=check_ref(ref or inner))
+    return MarketplaceSource(
+        kind="git",
+        source=git_url(address),
+        ref=check_ref(ref or inner),
+        sparse=tuple(_checked_path(path) for path in sparse),
+    )
 
 
 def known_marketplaces(
@@ -88,7 +97,12 @@ def known_marketplaces(
     """The configured ones, by name. Raises UsageError for a name that is none."""
     found: dict[str, KnownMarketplace] = {}
     for name, table in tables.items():
-        origin = MarketplaceSource(kind=table.source_type, source=table.source, ref=table.ref or "")
+        origin = MarketplaceSource(
+            kind=table.source_type,
+            source=table.source,
+            ref=table.ref or "",
+            sparse=tuple(_checked_path(path) for path in table.sparse_paths),
+        )
         copy = _copy_folder(store, name)
         found[name] = KnownMarketplace(
             name=name,
@@ -132,7 +146,10 @@ def fetch_marketplace(
     staging = store.folder / "staging"
     files: Iterable[TreeFile | LeftOut]
     if origin.kind == "git":
-        fetched = fetch_git(origin.source, ref=origin.ref, staging=staging, hidden=hidden)
+        only = (*origin.sparse, *MARKETPLACE_FILES) if origin.sparse else ()
+        fetched = fetch_git(
+            origin.source, ref=origin.ref, staging=staging, hidden=hidden, only=only
+        )
         files, revision = fetched.files, fetched.revision
     else:
         files, revision = read_archive(Path(origin.source)), archive_revision(Path(origin.source))
@@ -193,6 +210,16 @@ def archive_revision(path: Path) -> str:
     """The hash of an archive, in place of a commit."""
     with path.open("rb") as stream:
         return f"sha256:{hashlib.file_digest(stream, 'sha256').hexdigest()}"
+
+
+def _checked_path(path: str) -> str:
+    """A path inside of a repository, without its last slashes. Raises UsageError."""
+    plain = path.removeprefix("./").rstrip("/")
+    try:
+        check_file_name(plain)
+    except UsageError as error:
+        raise UsageError(f"{path[:200]!r} is no path of a repository: {error}") from error
+    return plain
 
 
 def _checked(root: Path) -> MarketplaceFile:

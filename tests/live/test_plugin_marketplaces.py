@@ -136,6 +136,33 @@ async def test_a_git_marketplace_is_fetched_once_and_again_only_when_asked(rig, 
         assert "Second." in (await swarm(rig, "skills", "list")).out
 
 
+async def test_of_a_large_repository_only_the_named_paths_are_read(rig, monkeypatch):
+    repository = rig.folder / "served" / "mono"
+    write_market(repository)
+    for number in range(4_100):  # more files than a marketplace may have
+        write(repository / "other" / str(number), "")
+    commit(repository)
+    with git_server(rig.folder / "served", monkeypatch) as address, trio.fail_after(LIMIT_S):
+        source = f"{address}/mono/.git"
+        whole = await swarm(rig, "plugin", "marketplace", "add", source)
+        assert whole.code == 2
+        assert "4,000 files" in whole.err
+        outside = await swarm(rig, "plugin", "marketplace", "add", source, "--sparse", "../x")
+        assert "no path of a repository" in outside.err
+        nothing = await swarm(rig, "plugin", "marketplace", "add", source, "--sparse", "absent")
+        assert nothing.code == 0, nothing.err
+        assert (await swarm(rig, "plugin", "marketplace", "remove", "team")).code == 0
+        words = ("plugin", "marketplace", "add", source, "--sparse", "plugins/", "--sparse", "no")
+        added = await swarm(rig, *words)
+        assert added.code == 0, added.err
+        assert 'sparse_paths = ["plugins", "no"]' in (rig.home / "config.toml").read_text()
+        assert (await swarm(rig, "plugin", "marketplace", "update", "team")).code == 0
+        assert (await swarm(rig, "plugin", "add", "demo@team", "--yes")).code == 0
+    copy = rig.home / "plugins" / "marketplaces" / "team"
+    assert (copy / "plugins").is_dir()
+    assert not (copy / "other").exists()
+
+
 async def test_a_hostile_repository_runs_nothing_when_it_is_fetched(rig, monkeypatch):
     repository = rig.folder / "served" / "evil"
     mark = rig.folder / "ran"

@@ -42,7 +42,8 @@ def marketplace() -> None:
 @marketplace.command("add", cls=ColorCommand)
 @click.argument("source")
 @click.option("--ref", default="", help="A branch, tag or commit of a git repository.")
-def add_marketplace(source: str, *, ref: str) -> None:
+@click.option("--sparse", multiple=True, help="Read only this path of a git repository; repeat it.")
+def add_marketplace(source: str, *, ref: str, sparse: tuple[str, ...]) -> None:
     """Add a marketplace: a folder, an archive, owner/repo[@ref], URL[#ref] or an ssh address.
 
     Nothing is installed by it.
@@ -51,8 +52,9 @@ def add_marketplace(source: str, *, ref: str) -> None:
     Examples:
       swarm plugin marketplace add ./our-plugins
       swarm plugin marketplace add acme/plugins@main
+      swarm plugin marketplace add acme/mono --sparse tools/plugins
     """
-    origin = parse_source(source, ref=ref)
+    origin = parse_source(source, ref=ref, sparse=sparse)
     known = marketplaces_here()
     for one in known.values():
         if one.origin == origin:
@@ -196,6 +198,7 @@ def _keep(fetched: FetchedMarketplace) -> None:
         "source_type": fetched.origin.kind,
         "source": fetched.origin.source,
         "ref": fetched.origin.ref,
+        "sparse_paths": list(fetched.origin.sparse),
         "last_revision": fetched.revision,
         "last_updated": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
