@@ -19,6 +19,7 @@ from .budget_texts import deadline_notice
 NOTICE_AT = 0.9  # the share of its time after which an agent is warned
 _GRACE_S = 5.0  # from the interrupt to the end of the process
 _POLL_S = 1.0  # agents come and go: check at least this often
+_IDLE_POLL_S = 3.0  # without agents: the first deadline of one that begins can be so late
 
 
 class DeadlineStep(Value):
@@ -77,7 +78,7 @@ class DeadlineMonitor:
         async with trio.open_nursery() as nursery:
             while True:
                 agents = list(self._run.agents.live.values())
-                wait_s = _POLL_S
+                wait_s = _POLL_S if agents else _IDLE_POLL_S
                 for agent in agents:
                     if (
                         agent.plan.limits.deadline_unix_s is not None

@@ -16,7 +16,7 @@ from swarm.mailbox.protocol.base import Value
 
 from .paths import RunPaths
 
-_ROUND_S = 1.0
+_ROUND_S = 2.0  # an idle run is to cost next to nothing
 _START_TIME_FIELD = 19  # field of proc(5) stat, counted after the name
 
 

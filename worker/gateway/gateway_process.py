@@ -41,6 +41,7 @@ from .agent_sessions import AgentSessions
 from .app import GatewayApp, GatewayDependencies, open_gateway_app
 
 HEARTBEAT_S = 2.0
+IDLE_HEARTBEAT_S = 3.0  # an idle run is to cost next to nothing; 10 s of silence are a death
 GOODBYE_LIMIT_S = 5.0
 EXIT_NO_PROVIDER = 5
 
@@ -200,7 +201,7 @@ class GatewayProcess:
                 rss_bytes=_resident_bytes(),
             )
             self._send_transient(heartbeat)
-            await trio.sleep(HEARTBEAT_S)
+            await trio.sleep(HEARTBEAT_S if heartbeat.busy else IDLE_HEARTBEAT_S)
 
     async def _deliver_warnings(self) -> None:
         while True:
