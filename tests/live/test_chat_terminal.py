@@ -117,31 +117,41 @@ def test_a_question_is_answered_where_one_types(play):
 
 
 def test_the_tree_of_agents_is_folded_and_one_of_them_can_be_selected(play):
+    hold_bob = HOLD.replace("go", "on")
     stage = play(
-        calls("/root", *spawns("ann", "bob")),
+        calls("/root", *spawns("ann", agent_type="one"), *spawns("bob", agent_type="two")),
         calls("/root", waits("ann", "bob")),
         says("/root", "Both are back."),
-        calls("/root/*", call("exec_command", cmd=f"echo working; {HOLD}", **LONG)),
+        calls("/root/ann", call("exec_command", cmd=f"echo working; {HOLD}", **LONG)),
+        calls("/root/bob", call("exec_command", cmd=f"echo also; {hold_bob}", **LONG)),
         says("/root/*", "{agent} was here"),
-    )
+    )  # fmt: skip
+    for role, nickname in (("one", "Ada"), ("two", "Grace")):  # or it is any name of the list
+        stage.write_role(role, f'nickname_candidates = ["{nickname}"]')
     with stage.terminal() as terminal:
         say(terminal, "send two")
         terminal.wait("├─ ann")
         terminal.wait("└─ bob")
         terminal.wait("$ echo working; until")
+        terminal.wait("$ echo also; until")
+        stage.compare("agents", terminal)
         terminal.press("C-Down")
         terminal.wait("/root/ann ›")
         terminal.press("C-t")
         terminal.press("C-t")
         terminal.wait("/root/ann (Ctrl-T: back)")
+        stage.compare("agent-transcript", terminal)
         terminal.press("C-t")
         terminal.wait("├─ ann")
         terminal.press("C-Up")
         terminal.wait("/root/ann ›", gone=True)
         (stage.folder / "go").touch()
+        terminal.wait("- /root/ann completed")
+        (stage.folder / "on").touch()
         terminal.wait("Both are back.")
         terminal.wait("Esc stops", gone=True)
         terminal.wait("+ /root/ann")
+        stage.compare("agents-ended", terminal)
 
 
 def test_a_conversation_is_left_and_comes_back_and_two_may_be_there(play):

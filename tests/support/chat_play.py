@@ -46,6 +46,13 @@ class Play:
         }
         self.options = [f"--provider=scripted:{script}", "-s", "danger-full-access"]
 
+    def write_role(self, name: str, *lines: str) -> None:
+        """A role of the person's own."""
+        file = self.home / "s" / "agents" / f"{name}.toml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        head = (f'name = "{name}"', 'description = "Works."', 'developer_instructions = "Work."')
+        file.write_text("\n".join((*head, *lines)))
+
     @contextmanager
     def terminal(self, *words: str, name: str = "one", command: str = "chat"):
         inside = self.home / name
@@ -65,7 +72,7 @@ class Play:
         end = time.monotonic() + 10.0
         while (text := self._gentle_text(terminal)) != path.read_text():
             if time.monotonic() > end:
-                assert text == path.read_text()
+                assert text.split("\n") == path.read_text().split("\n")
             time.sleep(0.1)
 
     def _gentle_text(self, terminal: TmuxTerminal) -> str:
