@@ -202,6 +202,7 @@ class MergeChanges(Tagged):
 
     agents: tuple[str, ...] = ()
     discard: bool = False  # give them up instead
+    tested: str = ""  # digest of the plan that a command was run on; another one is refused
 
 
 class CompactAgent(Tagged):

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import IO
 
 import msgspec
@@ -21,7 +21,6 @@ from swarm.mailbox.path_rules import is_within
 
 from ..file_history.content_store import ContentStore, FileEntry
 from ..runs.paths import find_user_paths
-from .layer_change import LayerChange
 
 _SANDBOX = (sys.executable, "-P", "-m", "swarm.worker.sandbox.sandbox_command")
 _LIMIT_S = 120.0
@@ -31,6 +30,9 @@ _SETTINGS = (
 )  # fmt: skip
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
 _WHO = b"swarm <swarm@localhost>"
+
+
+Edit = tuple[FileEntry, FileEntry]
 
 
 class BranchFailed(SwarmError):
@@ -44,27 +46,29 @@ class _Repository(msgspec.Struct, frozen=True):
 
 
 def make_branch(
-    change: LayerChange,
+    edits: Sequence[Edit],
+    cwd: str,
     store: ContentStore,
     name: str,
     *,
     message: str,
     environment: Mapping[str, str],
 ) -> str:
-    """Make the branch; returns the commit's short id. Raises UsageError, BranchFailed."""
+    """Make the branch; returns the commit's short id. Raises UsageError, BranchFailed.
+
+    Args:
+        edits: The state of each path before and after; contents are in the store.
+        cwd: In the working folder of the repository.
+    """
     if not _NAME.fullmatch(name) or ".." in name or "//" in name or name.endswith(("/", ".lock")):
         raise UsageError(f"{name!r} is no name of a branch")
-    if change.unreadable:
-        raise BranchFailed(f"{change.unreadable[0]} cannot be read, so the change is not whole")
-    if not change.files:
-        raise UsageError(f"{change.agent} has changed no file")
     hidden = find_user_paths(dict(environment)).hidden
     git = _Git(hidden, _clean(environment))
-    repository = git.find(change.cwd)
+    repository = git.find(cwd)
     if git.has(repository, f"refs/heads/{name}"):
         raise UsageError(f"there is a branch {name} already")
     with tempfile.TemporaryFile() as stream:
-        _write_stream(stream, change, store, repository, f"refs/heads/{name}", message)
+        _write_stream(stream, edits, store, repository, f"refs/heads/{name}", message)
         stream.seek(0)
         git.run(("fast-import", "--quiet", "--done"), repository.folder, writes=True, stdin=stream)
     return git.run(("rev-parse", "--short", f"refs/heads/{name}"), repository.folder).strip()
@@ -129,7 +133,7 @@ def _clean(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _write_stream(  # noqa: PLR0917 - what one commit consists of
     stream: IO[bytes],
-    change: LayerChange,
+    edits: Sequence[Edit],
     store: ContentStore,
     repository: _Repository,
     ref: str,
@@ -138,16 +142,15 @@ def _write_stream(  # noqa: PLR0917 - what one commit consists of
     text = message.encode("utf-8", "replace")
     stream.write(b"commit %b\ncommitter %b %d +0000\n" % (ref.encode(), _WHO, int(time.time())))
     stream.write(b"data %d\n%b\nfrom %b\n" % (len(text), text, repository.head.encode()))
-    for edit in change.edits:
-        assert edit.after is not None
-        if not is_within(edit.path, repository.top):
-            raise BranchFailed(f"{edit.path} lies outside of the repository {repository.top}")
-        name = _quoted(os.path.relpath(edit.path, repository.top))
-        if edit.after.kind == "absent" and edit.before.kind != "folder":
+    for before, after in edits:
+        if not is_within(after.path, repository.top):
+            raise BranchFailed(f"{after.path} lies outside of the repository {repository.top}")
+        name = _quoted(os.path.relpath(after.path, repository.top))
+        if after.kind == "absent" and before.kind != "folder":
             stream.write(b"D %b\n" % name)
-        elif edit.after.kind in ("file", "link"):
-            data = _contents(edit.after, store)
-            stream.write(b"M %b inline %b\n" % (_mode(edit.after), name))
+        elif after.kind in ("file", "link"):
+            data = _contents(after, store)
+            stream.write(b"M %b inline %b\n" % (_mode(after), name))
             stream.write(b"data %d\n%b\n" % (len(data), data))
     stream.write(b"done\n")
 

@@ -7,6 +7,7 @@ run's store, or names the conflicts. Blocks: it reads the project and the store.
 
 import time
 from collections.abc import Collection, Sequence
+from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
@@ -76,6 +77,17 @@ class MergePlan(msgspec.Struct, frozen=True):
                 first.setdefault(before.path, before)
                 last[after.path] = after
         return tuple((first[path], last[path]) for path in sorted(first))
+
+    @property
+    def digest(self) -> str:
+        """The same for plans that write the same over the same; hexadecimal."""
+        hasher = sha256()
+        for pair in self.totals:
+            for entry in pair:
+                mode = entry.mode if entry.kind == "file" else 0
+                facts = (entry.path, entry.kind, mode, entry.sha256, entry.target)
+                hasher.update(msgspec.msgpack.encode(facts))
+        return hasher.hexdigest()
 
 
 class MergeImpossible(SwarmError):

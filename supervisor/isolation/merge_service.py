@@ -23,6 +23,10 @@ from .merge_apply import MergeDone, MergeStale, apply_merge, finish_merge
 from .merge_history import MergePast, fold_merges
 from .merge_plan import MergePlan, plan_merge
 
+NOT_TESTED = (
+    "the project or a change is not what the command was run on any more, so nothing was merged; "
+    "merge again"
+)
 _TRIES = 3  # of a merge whose files somebody changes between plan and write
 WriteRecord = Callable[[MergeBegan | MergeEnded | FilesChanged | ChangeDiscarded, str], None]
 
@@ -108,8 +112,10 @@ class CopiedWork:
         except (OSError, ValueError) as error:
             raise SwarmError(f"the merge cannot be planned: {error}") from error
 
-    def merge(self, agents: Iterable[str], write: WriteRecord) -> MergeReport:
+    def merge(self, agents: Iterable[str], write: WriteRecord, *, tested: str = "") -> MergeReport:
         """Plan, and write if there is no conflict. Merges that were cut off are finished first.
+
+        `tested`: the digest of a plan; another one is not written.
 
         Raises SwarmError; then nothing is merged.
         """
@@ -120,6 +126,8 @@ class CopiedWork:
             report = msgspec.structs.replace(report, finished=finished)
             if report.plan.conflicts or not report.changes:
                 return report
+            if tested and report.plan.digest != tested:
+                raise SwarmError(NOT_TESTED)
             try:
                 done = apply_merge(report.plan, self.store, write)
             except MergeStale:

@@ -6,7 +6,7 @@ processes, the run's end and a resume.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -136,27 +136,32 @@ class ProjectCopies:
             if is_burst and base.changes == changes:
                 return base
         began = trio.current_time()
-        work = partial(_make_base, self.folder, roots, base)
+        work = partial(make_base, self.folder, roots, base)
         number, surveys = await trio.to_thread.run_sync(work, abandon_on_cancel=False)
         self._base = _Base(number, roots, surveys, began, changes)
         return self._base
 
 
 def _copy_of(plan: AgentPlan, base: _Base) -> AgentCopy:
-    roots = tuple(
-        CopiedRoot(
-            path=root,
-            mode=survey.mode,
-            live=tuple((name, survey.entries[name].mode) for name in survey.live),
-        )
-        for root, survey in zip(base.roots, base.surveys, strict=True)
-    )
+    roots = copied_roots(base.roots, base.surveys)
     return AgentCopy(
         agent_id=plan.agent_id, path=plan.path, base=base.number, roots=roots, cwd=plan.cwd
     )
 
 
-def _make_base(
+def copied_roots(roots: Sequence[str], surveys: Sequence[Survey]) -> tuple[CopiedRoot, ...]:
+    """What a copy of these folders consists of, one survey each."""
+    return tuple(
+        CopiedRoot(
+            path=root,
+            mode=survey.mode,
+            live=tuple((name, survey.entries[name].mode) for name in survey.live),
+        )
+        for root, survey in zip(roots, surveys, strict=True)
+    )
+
+
+def make_base(
     folder: CopyFolder,
     roots: tuple[str, ...],
     last: _Base | None,

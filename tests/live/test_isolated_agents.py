@@ -6,6 +6,8 @@ import shlex
 import shutil
 import signal
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 import trio
@@ -123,6 +125,83 @@ async def test_lines_that_two_agents_changed_are_a_conflict_and_nothing_is_writt
         assert (project / "text").read_text().startswith("line 0\nA\n")
         await swarm(rig, "merge", rig.run_id, "two", "--discard")
         assert "nothing to merge" in await swarm(rig, "merge", rig.run_id)
+
+
+async def make_two_changes(rig) -> None:
+    """Two agents change one file in different places, and one removes another."""
+    await play(
+        rig,
+        *root("one", "two", isolation="copy"),
+        *turns("/root/one", "sed -i 's/line 1$/A/' text; rm gone"),
+        *turns("/root/two", "sed -i 's/line 8/B/' text; echo 2 > two"),
+    )
+
+
+async def test_a_merge_goes_in_only_if_a_command_succeeds_in_the_merged_copy(rig, project):
+    (project / "node_modules").mkdir()
+    (project / "node_modules" / "tool").write_text("tool\n")
+    failing = (
+        "pwd; cat text node_modules/tool; ls; touch made node_modules/made; "
+        f"echo x > {rig.home}/escaped; printf '\\033[2J'; exit 3"
+    )
+    with trio.fail_after(LIMIT_S):
+        await make_two_changes(rig)
+        said = await swarm(rig, "merge", rig.run_id, "--yes", "--run", failing, code=1)
+        assert f"{project}\nline 0\nA\n" in said
+        assert "\nB\n" in said
+        assert "\ntool\n" in said
+        assert "\ngone\n" not in said
+        assert "\x1b" not in said
+        assert "exit code 3 in the merged copy; nothing was merged" in said
+        assert sorted(os.listdir(project)) == ["gone", "node_modules", "text"]
+        assert os.listdir(project / "node_modules") == ["tool"]
+        assert not (rig.home / "escaped").exists()
+        checked = await swarm(rig, "merge", rig.run_id, "--check", "--run", "test -e two")
+        assert "the command succeeded" in checked
+        assert (project / "gone").exists()
+        await swarm(rig, "merge", rig.run_id, "--yes", "--run", "grep -q A text && test -e two")
+        assert (project / "text").read_text().startswith("line 0\nA\n")
+        assert sorted(os.listdir(project)) == ["node_modules", "text", "two"]
+        assert not list((rig.home / "state/runs" / rig.run_id / "copies/trials").iterdir())
+
+
+async def test_a_project_that_changes_while_the_command_runs_is_not_merged_untested(rig, project):
+    trials = rig.home / "state/runs"
+    # A sandboxed command reads what lies outside of the project and of /tmp.
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as signs, trio.fail_after(LIMIT_S):
+        await make_two_changes(rig)
+        waits = f"until test -e {signs}/go; do sleep 0.02; done"
+        merging = await rig.start("merge", rig.run_id, "--yes", "--run", waits)
+        await rig.wait(lambda: list(trials.glob("*/copies/trials/*/agents/trial/copy")))
+        mine = BASE.replace("line 5", "mine")
+        (project / "text").write_text(mine)
+        (Path(signs) / "go").touch()
+        ended = await merging.wait_end()
+        assert ended.code == 1
+        assert "is not what the command was run on any more" in ended.err
+        assert (project / "text").read_text() == mine
+        assert sorted(os.listdir(project)) == ["gone", "text"]
+
+
+async def test_a_merge_into_a_branch_leaves_the_project_as_it_is(rig, project):
+    def git(*words: str) -> str:
+        argv = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(project), *words]
+        return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-q", "-m", "start")
+    with trio.fail_after(LIMIT_S):
+        await make_two_changes(rig)
+        await swarm(rig, "merge", rig.run_id, "--into", "both", "--run", "test -e two")
+        assert git("status", "--porcelain") == ""
+        merged = git("show", "both:text")
+        assert "\nA\n" in merged
+        assert "\nB\n" in merged
+        assert git("ls-tree", "--name-only", "both").split() == ["text", "two"]
+        again = await swarm(rig, "merge", rig.run_id, "--into", "both", code=2)
+        assert "there is a branch both already" in again
+        assert "/root/one" in await swarm(rig, "merge", rig.run_id, "--check")
 
 
 async def test_an_agent_that_is_killed_goes_on_in_the_same_copy(rig, project):

@@ -2,6 +2,7 @@
 
 import os
 from functools import partial
+from typing import NamedTuple
 
 import click
 import trio
@@ -12,13 +13,13 @@ from swarm.mailbox.protocol.control import MergeChanges
 from swarm.mailbox.protocol.merge_records import ChangeDiscarded, MergeBegan, MergeEnded
 from swarm.mailbox.protocol.records import FilesChanged
 
-from ...console.safe_text import clean_line
-from ...isolation.change_branch import make_branch
+from ...console.safe_text import clean_block, clean_line
+from ...isolation.change_branch import BranchFailed, make_branch
 from ...isolation.merge_plan import PLAN_LIMIT_S
 from ...isolation.merge_service import CopiedWork, MergeReport, WriteRecord
 from ...isolation.merge_summary import describe_changes, describe_report
 from ...journal.journal import Journal, open_journal
-from ...runs.paths import RunPaths
+from ...runs.paths import RunPaths, find_user_paths
 from ...runs.run_metadata import is_run_alive, lock_run, read_metadata
 from ..control_client import send_request_for_message
 from ..lazy_commands import ColorCommand, OptionValue
@@ -34,10 +35,20 @@ from ..run_choice import (
 _REPLY_LIMIT_S = 2 * PLAN_LIMIT_S  # of a live run: a plan, and the writes
 
 
+class MergeWanted(NamedTuple):
+    """What beside a merge is wanted."""
+
+    check: bool  # nothing is written to the project
+    command: str | None  # that must succeed first
+    branch: str  # "": none
+
+
 @click.command("merge", cls=ColorCommand)
 @click.argument("run", required=False)
 @click.argument("agents", nargs=-1, metavar="[AGENT]...")
 @click.option("--check", is_flag=True, help="Only say what would go in and what conflicts.")
+@click.option("--run", "command", help="First run this in a merged copy; merge if it succeeds.")
+@click.option("--into", "branch_name", help="Make this git branch instead of writing the project.")
 @click.option("--discard", is_flag=True, help="Give these changes up instead.")
 @all_projects_option
 @yes_option
@@ -46,6 +57,8 @@ def merge(
     agents: tuple[str, ...],
     *,
     check: bool,
+    command: str | None,
+    branch_name: str | None,
     discard: bool,
     **given: OptionValue,
 ) -> int:
@@ -59,10 +72,16 @@ def merge(
     Examples:
       swarm merge 4f21c0aa --check
       swarm merge 4f21c0aa /root/mason /root/painter
+      swarm merge 4f21c0aa --run "pytest -q"
     """
+    if discard and (check or command or branch_name):
+        raise UsageError("--discard goes with no other option of a merge")
+    wanted = MergeWanted(
+        check=check or branch_name is not None, command=command, branch=branch_name or ""
+    )
     if run is not None and run.startswith("/"):
         agents, run = (run, *agents), None
-    if check:
+    if wanted.check:
         given.pop("yes", None)
         here = choose_run(RunWanted(run=run, all_projects=bool(given["all_projects"])))
     elif discard and not agents:
@@ -72,17 +91,36 @@ def merge(
         here = choose_run_to_change(take_run_wanted(run, given), what, live=False)
     read_metadata(here)
     names = tuple(_find(here, name) for name in agents)
-    if check:
+    tested = ""
+    if wanted.check or wanted.command is not None:
         report = CopiedWork(here).check(names)
-        return _report(report, here)
-    if is_run_alive(here):
-        return _merge_live(here, MergeChanges(agents=names, discard=discard))
+        if (code := _report(report, here)) or not report.changes:
+            return code
+        _act_on_plan(here, report, wanted)
+        if wanted.check:
+            return 0
+        names, tested = tuple(change.agent for change in report.changes), report.plan.digest
+    request = MergeChanges(agents=names, discard=discard, tested=tested)
+    return _merge_live(here, request) if is_run_alive(here) else _merge_ended(here, request)
+
+
+def _act_on_plan(here: RunPaths, report: MergeReport, wanted: MergeWanted) -> None:
+    """Test it, make the branch. Raises SwarmError: then nothing is merged."""
+    if wanted.command is not None:
+        _try(here, report, wanted.command)
+    if wanted.branch:
+        _make_merged_branch(here, report, wanted.branch)
+
+
+def _merge_ended(here: RunPaths, request: MergeChanges) -> int:
+    """Do it here: the run has no supervisor."""
     with lock_run(here):
-        if discard:
-            for change in trio.run(_in_journal, here, partial(_discard, here, names)).changes:
+        if request.discard:
+            given_up = trio.run(_in_journal, here, partial(_discard, here, request.agents))
+            for change in given_up.changes:
                 click.echo(f"given up: {clean_line(change.agent)}", err=True)
             return 0
-        report = trio.run(_in_journal, here, partial(_merge, here, names))
+        report = trio.run(_in_journal, here, partial(_merge, here, request))
     return _report(report, here)
 
 
@@ -113,8 +151,38 @@ def _tell_hooks(report: MergeReport, here: RunPaths) -> None:
             click.echo(line, err=True)
 
 
-def _merge(here: RunPaths, names: tuple[str, ...], write: WriteRecord) -> MergeReport:
-    return CopiedWork(here).merge(names, write)
+def _merge(here: RunPaths, request: MergeChanges, write: WriteRecord) -> MergeReport:
+    return CopiedWork(here).merge(request.agents, write, tested=request.tested)
+
+
+def _try(here: RunPaths, report: MergeReport, command: str) -> None:
+    """Run the command in the project as the merge would leave it. Raises TrialFailed."""
+    from ...isolation.merge_trial import Trial, try_merge
+
+    environment = dict(os.environ)
+    hidden = find_user_paths(environment).hidden
+    trial = Trial(command, report.changes[0].cwd, hidden, environment)
+
+    def show(line: str) -> None:
+        click.echo(clean_block(line.rstrip("\n")), err=True)
+
+    try_merge(here, report.plan, CopiedWork(here).store, trial, show)
+    click.echo("the command succeeded in the merged copy", err=True)
+
+
+def _make_merged_branch(here: RunPaths, report: MergeReport, name: str) -> None:
+    about = read_metadata(here)
+    agents = ", ".join(change.agent for change in report.changes)
+    message = f"{about.title or 'Work of agents'}\n\nBy {agents} of swarm run {about.run_id}."
+    commit = make_branch(
+        report.plan.totals,
+        report.changes[0].cwd,
+        CopiedWork(here).store,
+        name,
+        message=message,
+        environment=dict(os.environ),
+    )
+    click.echo(f"{name} {commit}")
 
 
 def _discard(here: RunPaths, names: tuple[str, ...], write: WriteRecord) -> MergeReport:
@@ -172,8 +240,15 @@ def branch(run: str, agent: str, name: str) -> None:
     change = work.change_of(copy.agent_id) if copy is not None else None
     if change is None:
         raise UsageError(f"{path} works in no copy; `swarm diff` shows what it changed")
+    if change.unreadable:
+        raise BranchFailed(f"{change.unreadable[0]} cannot be read, so the change is not whole")
+    if not change.files:
+        raise UsageError(f"{change.agent} has changed no file")
     message = f"{about.title or 'Work of an agent'}\n\nBy {path} of swarm run {about.run_id}."
-    commit = make_branch(change, work.store, name, message=message, environment=dict(os.environ))
+    edits = [(edit.before, edit.after) for edit in change.edits if edit.after is not None]
+    commit = make_branch(
+        edits, change.cwd, work.store, name, message=message, environment=dict(os.environ)
+    )
     for line in describe_changes([change], work.store):
         click.echo(clean_line(line), err=True)
     click.echo(f"{name} {commit}")

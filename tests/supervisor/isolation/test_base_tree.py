@@ -180,7 +180,7 @@ def test_half_of_a_base_is_removed_when_the_rest_cannot_be_made(root, tmp_path, 
     monkeypatch.setattr(base_tree, "_SPARE_BYTES", 1 << 60)
     folder = CopyFolder(tmp_path / "copies")
     with pytest.raises(CopyRefused, match="too little room"):
-        project_copies._make_base(folder, (str(root),), None)
+        project_copies.make_base(folder, (str(root),), None)
     assert folder.newest_base() == 0
 
 
