@@ -160,6 +160,29 @@ def _works_not(scene: AttackTestbed) -> str:
     return ""
 
 
+def _by_tests(scene: AttackTestbed) -> Sequence[Call]:
+    """Tests that a person has run before the merge: they are the agent's own code."""
+    project = scene.project
+    lines = [
+        f"echo x > ../{scene.project.name}/escaped",
+        f"for p in /proc/[0-9]*; do echo x > $p/root{project}/escaped; echo x > $p/cwd/one; done",
+        f"umount {project}; umount -l {project}; echo x > {project}/escaped",
+        f"unshare -Urm sh -c 'umount {project}; echo x > {project}/escaped'",
+        f"ln -s {scene.folder} out; echo x > out/escaped; echo x > {scene.state}/escaped",
+        "echo x > $HOME/escaped; echo tried",
+    ]
+    script = "\n".join(lines)
+    return [command(f"cat > tests.sh <<'END'\n{script}\nEND"), command("echo two >> one")]
+
+
+def _tests_escaped(scene: AttackTestbed) -> str:
+    words = ("merge", scene.run_id(), "--yes", "--run", "sh ./tests.sh 2>/dev/null; exit 7")
+    said, code = scene.run_program(scene.swarm(*words))
+    if code != 1 or "exit code 7" not in said or "tried" not in said:
+        return f"the tests did not run in the merged copy: {said[-300:]}"
+    return _project_changed(scene)
+
+
 def _play(
     name: str,
     calls: Callable[[AttackTestbed], Sequence[Call]],
@@ -186,5 +209,10 @@ PLAYS = (
     _play("It goes by other processes, mounts and the layers themselves", _by_processes),
     _play("It has git write: core.worktree, GIT_DIR, submodules, worktrees", _by_git),
     _play("What it plants in its layer is written by a merge", _by_merge, _merged_wrongly),
+    _play(
+        "Its tests, run before the merge, write outside of the merged copy",
+        _by_tests,
+        _tests_escaped,
+    ),
     _play("Its honest work is merged", _works, _works_not, must_work=True, fast=True),
 )
