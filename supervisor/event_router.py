@@ -59,7 +59,9 @@ from swarm.mailbox.protocol.requests import (
     KeepFiles,
     ListChanges,
     McpRequest,
+    MergeCopies,
     NonTeamRequest,
+    PlanMerge,
     ReportPermission,
     RequestApproval,
     StoreBlob,
@@ -73,6 +75,7 @@ from .agents.agent_record import Agent
 from .approvals.approval_endpoint import ApprovalEndpoint
 from .control_requests.settings_change import settings_of
 from .file_history.file_history import FileHistory
+from .isolation.agent_merges import serve_merge_request
 from .leases.lease_service import LeaseService
 from .mcp.mcp_requests import McpEndpoint
 from .processes.service_process import Service
@@ -345,6 +348,8 @@ class EventRouter:
             reply = await self.file_history.take_snapshot(agent, request)
         elif isinstance(request, WatchFiles):
             reply = await self.file_history.change_watcher.call_starting(agent, request)
+        elif isinstance(request, PlanMerge | MergeCopies):
+            reply = await serve_merge_request(self._run, self.file_history, agent, request)
         elif isinstance(request, ListChanges):
             reply = await self.file_history.list_changes(agent)
         else:

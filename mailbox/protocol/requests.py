@@ -4,6 +4,7 @@ from typing import Literal
 
 from .approvals import ApprovalOutcome, ApprovalRequest, DecidedBy, ExtraPermissions, Scope
 from .base import Tagged, Value
+from .changes import FileChange
 from .findings import Finding
 from .leases import LeaseGiven, QueuedForLease, TakeLease
 from .limits import Isolation
@@ -61,6 +62,23 @@ class WatchFiles(Tagged):
 
 class ListChanges(Tagged):
     """Which files did this agent's patches and commands change? The reply is `ChangesReply`."""
+
+
+class PlanMerge(Tagged):
+    """Plan the merge of what agents below this one changed in their copies; it writes nothing.
+
+    The reply is `MergePlanned`.
+    """
+
+    targets: tuple[str, ...] = ()  # paths; (): all whose work has ended
+
+
+class MergeCopies(Tagged):
+    """Merge these agents' changes, or give them up; the reply is `MergeReported`."""
+
+    targets: tuple[str, ...]
+    tested: str = ""  # digest of the plan; the merge of another one is refused
+    discard: bool = False
 
 
 # --- the team --------------------------------------------------------------------------------
@@ -174,7 +192,8 @@ class RecallFindings(Tagged):
 
 
 # Requests that involve no other agent.
-NonTeamRequest = StoreBlob | GetEnvironment | KeepFiles | WatchFiles | ListChanges
+MergeRequest = PlanMerge | MergeCopies
+NonTeamRequest = StoreBlob | GetEnvironment | KeepFiles | WatchFiles | ListChanges | MergeRequest
 McpRequest = (
     ListMcpTools
     | CallMcpTool
@@ -241,6 +260,22 @@ class ChangesReply(Tagged, tag="changes_are"):
     # likewise, but maybe changed by agents that worked at the same time
     perhaps: tuple[str, ...] = ()
     more: int = 0  # number of files not listed
+
+
+class MergePlanned(Tagged):
+    """What goes in, and what conflicts, in words. With conflicts nothing can be merged."""
+
+    text: str
+    agents: tuple[str, ...] = ()  # paths of those that have changes
+    conflicts: int = 0
+    digest: str = ""  # of the plan
+    changes: tuple[FileChange, ...] = ()  # to the project; bounded diffs
+
+
+class MergeReported(Tagged):
+    """What was done, in words."""
+
+    text: str
 
 
 class RequestRefused(Tagged):
@@ -326,6 +361,8 @@ AnyReply = (
     | FilesKept
     | FilesWatched
     | ChangesReply
+    | MergePlanned
+    | MergeReported
     | RequestRefused
     | QueuedForSlot
     | QueuedForLease

@@ -29,7 +29,7 @@ async def merge_in_live_run(
 ) -> Done | Refused:
     """Carry out a person's `swarm merge`, or give changes up."""
     work = CopiedWork(running.paths)
-    busy = _find_working(running, work)
+    busy = find_working(running, work)
     if named := sorted(set(busy) & set(request.agents)):
         return Refused(message=f"{', '.join(named)} still works; wait for it, or interrupt it")
     chosen = request.agents or tuple(one.path for one in work.agents() if one.path not in busy)
@@ -37,7 +37,7 @@ async def merge_in_live_run(
         return Done(message="there is nothing to merge" + _still_working(busy))
 
     def act() -> tuple[str, ...]:
-        begun = trio.from_thread.run_sync(_find_working, running, work)
+        begun = trio.from_thread.run_sync(find_working, running, work)
         if named := sorted({*begun}.intersection(chosen)):  # since the request came
             raise SwarmError(f"{', '.join(named)} works again; merge when that has ended")
         write = partial(_write, running)
@@ -52,7 +52,7 @@ async def merge_in_live_run(
         return lines
 
     try:
-        lines = await _with_files(running, history, act)
+        lines = await with_files(running, history, act)
     except SwarmError as error:
         return Refused(message=str(error))
     return Done(message="\n".join(lines) + _still_working(busy))
@@ -71,7 +71,7 @@ async def finish_cut_off_merges(running: RunContext, history: FileHistory) -> No
         )
 
     try:
-        finished = await _with_files(running, history, act)
+        finished = await with_files(running, history, act)
     except SwarmError as error:
         running.note(Warned(message=str(error)))
         return
@@ -106,7 +106,7 @@ async def note_unmerged(running: RunContext) -> None:
         running.note(Warned(message=f"not merged yet: {text}; {how}"))
 
 
-async def _with_files(
+async def with_files(
     running: RunContext, history: FileHistory, act: Callable[[], tuple[str, ...]]
 ) -> tuple[str, ...]:
     """Do the work in a thread while no scan runs; what agents changed before is known by then."""
@@ -116,7 +116,7 @@ async def _with_files(
         return await trio.to_thread.run_sync(act)
 
 
-def _find_working(running: RunContext, work: CopiedWork) -> list[str]:
+def find_working(running: RunContext, work: CopiedWork) -> list[str]:
     """The agents in copies whose work has not ended."""
     found = {one.path: running.agents.find(one.path) for one in work.agents()}
     return [path for path, agent in found.items() if agent is not None and agent.is_active]

@@ -1,0 +1,159 @@
+"""Merges at an agent's request: of what agents below it changed, within what it may write.
+
+The agent's own process has judged the merge as a patch, and has had it approved where that is
+needed. What a process that is confined, or an agent that may not write, asks for is refused here.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Literal
+
+import trio
+
+from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.path_rules import is_within
+from swarm.mailbox.protocol.changes import FileChange
+from swarm.mailbox.protocol.control import Done, MergeChanges
+from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly
+from swarm.mailbox.protocol.requests import (
+    MergeCopies,
+    MergePlanned,
+    MergeReported,
+    MergeRequest,
+    RequestRefused,
+)
+
+from ..agents.agent_record import Agent
+from ..file_history.content_store import ContentStore
+from ..file_history.file_history import FileHistory
+from ..file_history.net_changes import NetChange
+from ..file_history.tree_walk import roots_of
+from ..file_history.unified_diff import diff_lines
+from ..run_context import RunContext
+from .live_merges import find_working, merge_in_live_run, with_files
+from .merge_plan import MergePlan
+from .merge_service import CopiedWork, MergeReport
+from .merge_summary import describe_plan
+
+_MAX_DIFF_CHARS = 100_000  # of one file
+_MAX_CHARS = 1_000_000  # of all
+NOTHING = "there is nothing to merge"
+
+
+async def serve_merge_request(
+    running: RunContext, history: FileHistory, agent: Agent, request: MergeRequest
+) -> MergePlanned | MergeReported | RequestRefused:
+    """Plan or carry out a merge for this agent. What has begun goes on if its turn is cut off."""
+    if why := refusal_of(agent):
+        return RequestRefused(message=why)
+    try:
+        names = await trio.to_thread.run_sync(_find_copies, running, agent, request.targets)
+        if not names:
+            return _nothing(request)
+        report = await _plan(running, history, names)
+        if not report.changes and not isinstance(request, MergeCopies):
+            return MergePlanned(text=NOTHING)
+        if outside := find_outside(agent, report.plan):
+            text = f"{outside} is not yours to write; a person merges it with `swarm merge`"
+            return RequestRefused(message=text)
+        if not isinstance(request, MergeCopies):
+            return await trio.to_thread.run_sync(_planned, running, report)
+    except (SwarmError, OSError, ValueError) as error:
+        return RequestRefused(message=str(error))
+    order = MergeChanges(agents=names, discard=request.discard, tested=request.tested)
+    done = await merge_in_live_run(running, history, order)
+    if isinstance(done, Done):
+        return MergeReported(text=done.message)
+    return RequestRefused(message=done.message)
+
+
+def _nothing(request: MergeRequest) -> MergePlanned | MergeReported:
+    if isinstance(request, MergeCopies):
+        return MergeReported(text=NOTHING)
+    return MergePlanned(text=NOTHING)
+
+
+def refusal_of(agent: Agent) -> str:
+    """Why this agent merges nothing; "" if it may."""
+    limits = agent.plan.limits
+    if limits.isolation == "copy":
+        return "an agent in a copy merges nothing"
+    if agent.plan.role.locked or limits.planning or isinstance(limits.sandbox, ReadOnly):
+        return "an agent that may not write merges nothing"
+    return ""
+
+
+def _find_copies(running: RunContext, agent: Agent, targets: Sequence[str]) -> tuple[str, ...]:
+    """The named agents, or all whose work has ended. Raises SwarmError: one is not below it."""
+    work = CopiedWork(running.paths)
+    below = [one.path for one in work.agents() if one.path.startswith(f"{agent.path}/")]
+    if not targets:
+        busy = trio.from_thread.run_sync(find_working, running, work)
+        return tuple(path for path in below if path not in busy)
+    names = tuple(one if one.startswith("/") else f"{agent.path}/{one}" for one in targets)
+    for name in names:
+        if name not in below:
+            known = ", ".join(below) or "none"
+            raise SwarmError(f"{name[:200]} is no agent of yours in a copy; there are: {known}")
+    return names
+
+
+async def _plan(running: RunContext, history: FileHistory, names: tuple[str, ...]) -> MergeReport:
+    found: list[MergeReport] = []
+
+    def act() -> tuple[str, ...]:
+        found.append(CopiedWork(running.paths).check(names))
+        return ()
+
+    await with_files(running, history, act)
+    return found[0]
+
+
+def find_outside(agent: Agent, plan: MergePlan) -> str:
+    """A path of the plan that the agent may not write; "" if there is none."""
+    own = agent.plan
+    if isinstance(own.limits.sandbox, DangerFullAccess):
+        return ""
+    roots = roots_of(own.limits.sandbox, own.cwd, own.add_dirs)
+    for _, after in plan.totals:
+        place = os.path.realpath(os.path.dirname(after.path))  # noqa: PTH120 - text
+        if not any(is_within(place, root) for root in roots):
+            return after.path
+    return ""
+
+
+def _planned(running: RunContext, report: MergeReport) -> MergePlanned:
+    work = CopiedWork(running.paths)
+    lines = list(describe_plan(report.plan, report.changes))
+    conflicts = len(report.plan.conflicts)
+    if conflicts:
+        lines.append("with a conflict nothing can be merged; merge agents without one by name")
+    return MergePlanned(
+        text="\n".join(lines),
+        agents=tuple(change.agent for change in report.changes),
+        conflicts=conflicts,
+        digest=report.plan.digest,
+        changes=tuple(_file_changes(report.plan, work.store, report.changes[0].cwd)),
+    )
+
+
+def _file_changes(plan: MergePlan, store: ContentStore, cwd: str) -> list[FileChange]:
+    """What the merge does to each file of the project, with bounded diffs."""
+    left, found = _MAX_CHARS, list[FileChange]()
+    for before, after in plan.totals:
+        if "folder" in (before.kind, after.kind):
+            continue
+        edit = NetChange(after.path, before, after, (before, after), set())
+        most = min(_MAX_DIFF_CHARS, left)
+        diff = "\n".join((*diff_lines(edit, store, cwd), ""))
+        if len(diff) > most:
+            diff = f"{diff[:most]}\n… {len(diff) - most} characters more\n"
+        left = max(0, left - len(diff))
+        found.append(FileChange(path=after.path, kind=_kind(edit), unified_diff=diff))
+    return found
+
+
+def _kind(edit: NetChange) -> Literal["add", "delete", "update"]:
+    if edit.before.kind == "absent":
+        return "add"
+    return "delete" if edit.after is not None and edit.after.kind == "absent" else "update"

@@ -1,0 +1,50 @@
+"""Scripts of agents in copies of the project, and the runs that play them."""
+
+import pytest
+
+LIMIT_S = 60
+
+BASE = "".join(f"line {number}\n" for number in range(10))
+
+
+def call(name: str, **arguments: object) -> dict[str, object]:
+    return {"name": name, "arguments": arguments}
+
+
+def spawn(name: str, **more: object) -> dict[str, object]:
+    return call("spawn_agent", task_name=name, message="work", fork_turns="none", **more)
+
+
+def turns(agent: str, *commands: str) -> list[dict[str, object]]:
+    """One command after the other, then an answer."""
+    asked = [{"agent": agent, "calls": [call("exec_command", cmd=one)]} for one in commands]
+    return [*asked, {"agent": agent, "text": "done"}]
+
+
+def root(*names: str, **more: object) -> list[dict[str, object]]:
+    return [
+        {"agent": "/root", "calls": [spawn(name, **more) for name in names]},
+        {"agent": "/root", "calls": [call("wait_agent", targets=list(names), timeout_ms=30_000,
+                                          **{"for": "all"})]},
+        {"agent": "/root", "text": "done", "repeat": "forever"},
+    ]  # fmt: skip
+
+
+async def play(rig, *turns: dict[str, object], words: tuple[str, ...] = ()) -> str:
+    started = await rig.run(rig.script(*turns), *words, sandbox="workspace-write")
+    ended = await started.wait_end()
+    assert ended.code == 0, ended.err
+    return ended.err
+
+
+async def swarm(rig, *words: str, code: int = 0) -> str:
+    ended = await (await rig.start(*words)).wait_end()
+    assert ended.code == code, ended.err + ended.out
+    return ended.out + ended.err
+
+
+@pytest.fixture
+def project(rig):
+    (rig.work / "text").write_text(BASE)
+    (rig.work / "gone").write_text("gone\n")
+    return rig.work

@@ -1,0 +1,165 @@
+"""list_changes, merge_changes, discard_changes: what agents in copies have changed, and its merge.
+
+Offered to agents that share the project and may start others in copies. The supervisor plans and
+writes; a merge is judged here as a patch with the same files would be, on the plan that it writes.
+"""
+
+from functools import partial
+from typing import Annotated
+
+import msgspec
+
+from swarm.mailbox.protocol.approvals import PatchAction
+from swarm.mailbox.protocol.events import AnyCallDetail, PatchCall
+from swarm.mailbox.protocol.items import AnyCall
+from swarm.mailbox.protocol.requests import MergeCopies, MergePlanned, MergeReported, PlanMerge
+from swarm.mailbox.protocol.sampling import ModelInfo
+
+from ..policy.approval_offers import patch_keys
+from ..policy.command_decision import Ask, PolicyDecision, Run, decide_patch
+from ..policy.command_facts import PatchFacts
+from .function_tool import decode_arguments, described
+from .team_client import TeamClient, TeamInvocation, TeamTool
+from .tool_context import ToolContext
+from .tool_interface import Invocation, OnOutput, Proposal, ToolFailed, ToolResult
+
+_LIMIT_S = 660.0  # a plan may take five minutes, and the merge plans again
+_MAX_DIFF_CHARS = 40_000  # of list_changes, for the model
+AgentNames = Annotated[tuple[str, ...], described("Names of your agents, in this order.")]
+
+
+class ListChangesArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    agent: Annotated[str | None, described("Default: all whose work has ended.")] = None
+
+
+class MergeChangesArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    agents: AgentNames
+    check: Annotated[bool, described("Only say what would happen.")] = False
+
+
+class DiscardChangesArguments(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    agent: str
+
+
+class CopiesTool(TeamTool):
+    """A tool of an agent that others work for in copies."""
+
+    def __init__(self, team: TeamClient, context: ToolContext) -> None:
+        super().__init__(team)
+        self._context = context
+
+    def is_offered(self, model: ModelInfo) -> bool:
+        spec = self._team.spec
+        shares = spec.limits.isolation != "copy" and not spec.role.locked
+        return super().is_offered(model) and spec.offers_copies and shares
+
+    async def _plan(self, targets: tuple[str, ...]) -> MergePlanned:
+        return await self._team.request(
+            PlanMerge(targets=targets), MergePlanned, limit_s=_LIMIT_S, waiting="plans a merge"
+        )
+
+
+class ListChangesTool(CopiesTool):
+    """Says what there is to merge."""
+
+    name = "list_changes"
+    arguments = ListChangesArguments
+
+    async def prepare(self, call: AnyCall) -> Invocation:
+        agent = decode_arguments(call, ListChangesArguments).agent
+        targets = (agent,) if agent else ()
+        return TeamInvocation(agent or "all", partial(self._list, targets))
+
+    async def _list(self, targets: tuple[str, ...]) -> ToolResult:
+        planned = await self._plan(targets)
+        diff = "".join(change.unified_diff for change in planned.changes)
+        if len(diff) > _MAX_DIFF_CHARS:
+            left = len(diff) - _MAX_DIFF_CHARS
+            diff = f"{diff[:_MAX_DIFF_CHARS]}\n… {left} characters more\n"
+        text = f"{planned.text}\n\n{diff}".rstrip()
+        return ToolResult(content=text, shown=planned.text, untrusted=False)
+
+
+class MergeChangesTool(CopiesTool):
+    """Merges agents' changes into the project."""
+
+    name = "merge_changes"
+    arguments = MergeChangesArguments
+
+    async def prepare(self, call: AnyCall) -> Invocation:
+        given = decode_arguments(call, MergeChangesArguments)
+        if not given.agents:
+            raise ToolFailed("name the agents whose changes are to be merged")
+        planned = await self._plan(given.agents)
+        if given.check or planned.conflicts or not planned.changes:
+            failed = bool(planned.conflicts) and not given.check
+            result = ToolResult(content=planned.text, status="failed" if failed else "completed")
+            return TeamInvocation(", ".join(given.agents), partial(_answer, result))
+        return MergeInvocation(self._context, self._team, planned)
+
+
+class DiscardChangesTool(CopiesTool):
+    """Gives an agent's change up."""
+
+    name = "discard_changes"
+    arguments = DiscardChangesArguments
+
+    async def prepare(self, call: AnyCall) -> Invocation:
+        agent = decode_arguments(call, DiscardChangesArguments).agent
+        if self._context.write_plan() is None:
+            raise ToolFailed("an agent that may not write gives up no change")
+        request = MergeCopies(targets=(agent,), discard=True)
+        return TeamInvocation(agent, partial(_send, self._team, request))
+
+
+class MergeInvocation:
+    """One planned merge. It needs the approval that a patch of the same files would need."""
+
+    def __init__(self, context: ToolContext, team: TeamClient, planned: MergePlanned) -> None:
+        self._context, self._team, self._planned = context, team, planned
+        self._files = tuple(change.path for change in planned.changes)
+
+    @property
+    def detail(self) -> AnyCallDetail:
+        return PatchCall(changes=self._planned.changes)
+
+    def judge(self) -> PolicyDecision:
+        plan = self._context.write_plan()
+        outside = tuple(
+            path
+            for path in self._files
+            if plan is None or not self._context.may_write(self._context.cwd / path, plan)
+        )
+        return decide_patch(
+            PatchFacts(
+                paths=self._files,
+                outside=outside,
+                approval=self._context.limits.approval,
+                granular=self._context.limits.granular,
+                sandbox=self._context.limits.sandbox,
+                is_locked=self._context.is_locked,
+                sandbox_available=plan is not None,
+            )
+        )
+
+    def propose(self, ask: Ask) -> Proposal:
+        action = PatchAction(
+            cwd=self._context.spec.cwd, files=self._files, changes=self._planned.changes
+        )
+        return Proposal(action=action, keys=patch_keys(self._files))
+
+    async def run(self, verdict: Run, listen: OnOutput) -> ToolResult:
+        request = MergeCopies(targets=self._planned.agents, tested=self._planned.digest)
+        result = await _send(self._team, request)
+        return msgspec.structs.replace(result, changes=self._planned.changes)
+
+
+async def _send(team: TeamClient, request: MergeCopies) -> ToolResult:
+    done = await team.request(request, MergeReported, limit_s=_LIMIT_S, waiting="merges")
+    return ToolResult(content=done.text)
+
+
+async def _answer(result: ToolResult) -> ToolResult:
+    return result
