@@ -19,7 +19,7 @@ from .budget_texts import deadline_notice
 NOTICE_AT = 0.9  # the share of its time after which an agent is warned
 _GRACE_S = 5.0  # from the interrupt to the end of the process
 _POLL_S = 1.0  # agents come and go: check at least this often
-_IDLE_POLL_S = 3.0  # without agents: the first deadline of one that begins can be so late
+_IDLE_POLL_S = 5.0  # without agents; one that begins is noticed at once
 
 
 class DeadlineStep(Value):
@@ -78,7 +78,7 @@ class DeadlineMonitor:
         async with trio.open_nursery() as nursery:
             while True:
                 agents = list(self._run.agents.live.values())
-                wait_s = _POLL_S if agents else _IDLE_POLL_S
+                wait_s = _POLL_S
                 for agent in agents:
                     if (
                         agent.plan.limits.deadline_unix_s is not None
@@ -86,7 +86,11 @@ class DeadlineMonitor:
                     ):
                         wait_s = min(wait_s, self._check(nursery, agent))
                 self._forget(agents)
-                await trio.sleep(wait_s)
+                if agents:
+                    await trio.sleep(wait_s)
+                else:  # an idle run is to cost next to nothing
+                    with trio.move_on_after(_IDLE_POLL_S):
+                        await self._run.agents.wait_change()
 
     def _check(self, nursery: trio.Nursery, agent: Agent) -> float:
         deadline = agent.plan.limits.deadline_unix_s

@@ -98,24 +98,7 @@ class PatchInvocation:
     def judge(self) -> PolicyDecision:
         if past := self._context.find_past_copy(self._targets):
             return Refuse(reason=f"patch rejected: {past}")
-        plan = self._context.write_plan()
-        paths = self._patch.paths
-        outside = tuple(
-            path
-            for path in paths
-            if plan is None or not self._context.may_write(self._context.cwd / path, plan)
-        )
-        return decide_patch(
-            PatchFacts(
-                paths=paths,
-                outside=outside,
-                approval=self._context.limits.approval,
-                granular=self._context.limits.granular,
-                sandbox=self._context.limits.sandbox,
-                is_locked=self._context.is_locked,
-                sandbox_available=plan is not None,
-            )
-        )
+        return judge_changes(self._context, self._patch.paths)
 
     def propose(self, ask: Ask) -> Proposal:
         action = PatchAction(
@@ -156,6 +139,25 @@ class PatchInvocation:
 
     def _read(self, path: Path) -> bytes:
         return read_file(path, lambda real: self._context.may_read(Path(real)))
+
+
+def judge_changes(context: ToolContext, paths: tuple[str, ...]) -> PolicyDecision:
+    """Decide whether these files may be changed: by a patch, or by a merge."""
+    plan = context.write_plan()
+    outside = tuple(
+        path for path in paths if plan is None or not context.may_write(context.cwd / path, plan)
+    )
+    return decide_patch(
+        PatchFacts(
+            paths=paths,
+            outside=outside,
+            approval=context.limits.approval,
+            granular=context.limits.granular,
+            sandbox=context.limits.sandbox,
+            is_locked=context.is_locked,
+            sandbox_available=plan is not None,
+        )
+    )
 
 
 def _targets(path: Path) -> tuple[str, ...]:

@@ -16,8 +16,8 @@ from swarm.mailbox.protocol.requests import MergeCopies, MergePlanned, MergeRepo
 from swarm.mailbox.protocol.sampling import ModelInfo
 
 from ..policy.approval_offers import patch_keys
-from ..policy.command_decision import Ask, PolicyDecision, Run, decide_patch
-from ..policy.command_facts import PatchFacts
+from ..policy.command_decision import Ask, PolicyDecision, Run
+from .apply_patch import judge_changes
 from .function_tool import decode_arguments, described
 from .team_client import TeamClient, TeamInvocation, TeamTool
 from .tool_context import ToolContext
@@ -126,23 +126,7 @@ class MergeInvocation:
         return PatchCall(changes=self._planned.changes)
 
     def judge(self) -> PolicyDecision:
-        plan = self._context.write_plan()
-        outside = tuple(
-            path
-            for path in self._files
-            if plan is None or not self._context.may_write(self._context.cwd / path, plan)
-        )
-        return decide_patch(
-            PatchFacts(
-                paths=self._files,
-                outside=outside,
-                approval=self._context.limits.approval,
-                granular=self._context.limits.granular,
-                sandbox=self._context.limits.sandbox,
-                is_locked=self._context.is_locked,
-                sandbox_available=plan is not None,
-            )
-        )
+        return judge_changes(self._context, self._files)
 
     def propose(self, ask: Ask) -> Proposal:
         action = PatchAction(
