@@ -203,6 +203,7 @@ class MergeChanges(Tagged):
     agents: tuple[str, ...] = ()
     discard: bool = False  # give them up instead
     tested: str = ""  # digest of the plan that a command was run on; another one is refused
+    resolved: dict[str, str] = {}  # what files in conflict become, by their paths
 
 
 class CompactAgent(Tagged):

@@ -71,6 +71,7 @@ class PlanMerge(Tagged):
     """
 
     targets: tuple[str, ...] = ()  # paths; (): all whose work has ended
+    resolved: dict[str, str] = {}  # what files in conflict become, by their paths
 
 
 class MergeCopies(Tagged):
@@ -79,6 +80,7 @@ class MergeCopies(Tagged):
     targets: tuple[str, ...]
     tested: str = ""  # digest of the plan; the merge of another one is refused
     discard: bool = False
+    resolved: dict[str, str] = {}  # as in the plan
 
 
 # --- the team --------------------------------------------------------------------------------

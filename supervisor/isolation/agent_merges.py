@@ -5,7 +5,7 @@ needed. What a process that is confined, or an agent that may not write, asks fo
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import trio
@@ -37,7 +37,13 @@ from .merge_summary import describe_plan
 
 _MAX_DIFF_CHARS = 100_000  # of one file
 _MAX_CHARS = 1_000_000  # of all
+MAX_RESOLVED, MAX_RESOLVED_CHARS = 200, 4_000_000  # of one merge
+_MAX_CONFLICT_CHARS = 60_000  # of all texts with marks
 NOTHING = "there is nothing to merge"
+HOW_ON = (
+    "with a conflict nothing is merged: call merge_changes again with `resolved`, the whole "
+    "content of each file in conflict, or with agents that have no conflict"
+)
 
 
 async def serve_merge_request(
@@ -50,7 +56,8 @@ async def serve_merge_request(
         names = await trio.to_thread.run_sync(_find_copies, running, agent, request.targets)
         if not names:
             return _nothing(request)
-        report = await _plan(running, history, names)
+        resolved = _resolved_paths(agent, request.resolved)
+        report = await _plan(running, history, names, resolved)
         if not report.changes and not isinstance(request, MergeCopies):
             return MergePlanned(text=NOTHING)
         if outside := find_outside(agent, report.plan):
@@ -60,7 +67,9 @@ async def serve_merge_request(
             return await trio.to_thread.run_sync(_planned, running, report)
     except (SwarmError, OSError, ValueError) as error:
         return RequestRefused(message=str(error))
-    order = MergeChanges(agents=names, discard=request.discard, tested=request.tested)
+    order = MergeChanges(
+        agents=names, discard=request.discard, tested=request.tested, resolved=resolved
+    )
     done = await merge_in_live_run(running, history, order)
     if isinstance(done, Done):
         return MergeReported(text=done.message)
@@ -98,11 +107,25 @@ def _find_copies(running: RunContext, agent: Agent, targets: Sequence[str]) -> t
     return names
 
 
-async def _plan(running: RunContext, history: FileHistory, names: tuple[str, ...]) -> MergeReport:
+def _resolved_paths(agent: Agent, resolved: Mapping[str, str]) -> dict[str, str]:
+    """By absolute paths. Raises SwarmError if it is too much."""
+    if len(resolved) > MAX_RESOLVED or sum(map(len, resolved.values())) > MAX_RESOLVED_CHARS:
+        raise SwarmError(
+            f"at most {MAX_RESOLVED} files and {MAX_RESOLVED_CHARS:,} characters can be resolved"
+        )
+    return {
+        os.path.normpath(os.path.join(agent.plan.cwd, path)): text  # noqa: PTH118 - text
+        for path, text in resolved.items()
+    }
+
+
+async def _plan(
+    running: RunContext, history: FileHistory, names: tuple[str, ...], resolved: Mapping[str, str]
+) -> MergeReport:
     found: list[MergeReport] = []
 
     def act() -> tuple[str, ...]:
-        found.append(CopiedWork(running.paths).check(names))
+        found.append(CopiedWork(running.paths).check(names, resolved=resolved))
         return ()
 
     await with_files(running, history, act)
@@ -127,7 +150,8 @@ def _planned(running: RunContext, report: MergeReport) -> MergePlanned:
     lines = list(describe_plan(report.plan, report.changes))
     conflicts = len(report.plan.conflicts)
     if conflicts:
-        lines.append("with a conflict nothing can be merged; merge agents without one by name")
+        lines += _conflict_texts(report.plan, work.store)
+        lines.append(HOW_ON)
     return MergePlanned(
         text="\n".join(lines),
         agents=tuple(change.agent for change in report.changes),
@@ -135,6 +159,22 @@ def _planned(running: RunContext, report: MergeReport) -> MergePlanned:
         digest=report.plan.digest,
         changes=tuple(_file_changes(report.plan, work.store, report.changes[0].cwd)),
     )
+
+
+def _conflict_texts(plan: MergePlan, store: ContentStore) -> list[str]:
+    """Files with both sides between git's marks, as far as there is room."""
+    found: list[str] = []
+    left = _MAX_CONFLICT_CHARS
+    for one in plan.conflicts:
+        if not one.merged:
+            continue
+        text = store.read_bytes(one.merged).decode("utf-8", "replace")
+        if len(text) > left:
+            found.append(f"{one.path}: too long to be shown here")
+            continue
+        left -= len(text)
+        found.append(f"{one.path}, with both sides:\n{text}")
+    return found
 
 
 def _file_changes(plan: MergePlan, store: ContentStore, cwd: str) -> list[FileChange]:

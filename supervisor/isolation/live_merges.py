@@ -44,7 +44,7 @@ async def merge_in_live_run(
         if request.discard:
             given_up = work.discard(chosen, write)
             return tuple(f"given up: {change.agent}" for change in given_up)
-        report = work.merge(chosen, write, tested=request.tested)
+        report = work.merge(chosen, write, tested=request.tested, resolved=request.resolved)
         history.change_watcher.tree.refresh(_touched(report))
         lines = tuple(describe_report(report, short_id(running.run_id)))
         if report.plan.conflicts:

@@ -6,7 +6,7 @@ run's store, or names the conflicts. Blocks: it reads the project and the store.
 """
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Protocol
@@ -95,14 +95,27 @@ class MergeImpossible(SwarmError):
 
 
 def plan_merge(
-    changes: Sequence[LayerChange], store: ContentStore, merge: MergeTexts = merge_texts
+    changes: Sequence[LayerChange],
+    store: ContentStore,
+    merge: MergeTexts = merge_texts,
+    *,
+    resolved: Mapping[str, bytes] = {},
 ) -> MergePlan:
     """Plan the merge of these changes in this order.
 
-    Raises MergeImpossible, also after PLAN_LIMIT_S; OSError.
+    Args:
+        changes: Of agents, none twice.
+        store: Gets all contents.
+        merge: For texts that both sides changed.
+        resolved: What a file in conflict becomes, by its path; only for conflicts of files.
+
+    Raises MergeImpossible, also after PLAN_LIMIT_S, and if a resolved path is in no such conflict;
+    OSError.
     """
-    planner = _Planner(store, merge, changes)
+    planner = _Planner(store, merge, changes, resolved)
     steps = [planner.add(change) for change in changes]
+    if idle := sorted({*resolved} - planner.resolved_paths):
+        raise MergeImpossible(f"{idle[0]} is in no conflict that its content could resolve")
     kept = planner.settle_folders()
     return MergePlan(
         steps=tuple(_without(step, kept) for step in steps),
@@ -137,9 +150,14 @@ def _without(step: MergeStep, folders: Collection[str]) -> MergeStep:
 
 class _Planner:
     def __init__(
-        self, store: ContentStore, merge: MergeTexts, changes: Sequence[LayerChange]
+        self,
+        store: ContentStore,
+        merge: MergeTexts,
+        changes: Sequence[LayerChange],
+        resolved: Mapping[str, bytes],
     ) -> None:
-        self._store, self._merge = store, merge
+        self._store, self._merge, self._resolved = store, merge, resolved
+        self.resolved_paths: set[str] = set()
         self.roots = tuple(dict.fromkeys(root for change in changes for root in change.roots))
         self._protected = find_protected_places(self.roots)
         self._ends_at = time.monotonic() + PLAN_LIMIT_S
@@ -219,7 +237,22 @@ class _Planner:
             )
         if not ours.is_same_as(edit.after) and is_shut(edit.after, self._protected):
             return self._conflict(change.agent, edit.path, "it lies behind a protected name")
-        return self._merged(change, edit, ours)
+        wanted = self._merged(change, edit, ours)
+        if isinstance(wanted, Conflict) and edit.path in self._resolved:
+            return self._resolution(edit, ours) or wanted
+        return wanted
+
+    def _resolution(self, edit: NetChange, ours: FileEntry) -> FileEntry | None:
+        """The content that was given for a file in conflict; None: it is no matter of content."""
+        assert edit.after is not None
+        kinds = {ours.kind, edit.before.kind, edit.after.kind}
+        if not kinds <= {"file", "absent"} or self._blocking(self.roots, edit.path):
+            return None
+        self.resolved_paths.add(edit.path)
+        data = self._resolved[edit.path]
+        mode = edit.after.mode if edit.after.kind == "file" else ours.mode
+        address = self._store.add_bytes(data)
+        return FileEntry(path=edit.path, kind="file", mode=mode, size=len(data), sha256=address)
 
     def _merged(
         self, change: LayerChange, edit: NetChange, ours: FileEntry

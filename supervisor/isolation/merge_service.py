@@ -4,7 +4,7 @@ The caller sees to it that only one merge of the run happens at a time: it holds
 is the run's supervisor. Blocks: call it in a thread.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
 import msgspec
@@ -104,25 +104,38 @@ class CopiedWork:
         records = partial(run_records, self._paths)
         return fold_merges(records()), fold_files(records()), ends
 
-    def check(self, agents: Iterable[str] = ()) -> MergeReport:
-        """Plan the merge of these agents' changes, in this order; () is all. Raises SwarmError."""
+    def check(self, agents: Iterable[str] = (), *, resolved: Mapping[str, str] = {}) -> MergeReport:
+        """Plan the merge of these agents' changes, in this order; () is all. Raises SwarmError.
+
+        `resolved`: what files in conflict become, by their paths.
+        """
         changes = self._chosen(tuple(agents))
+        contents = {path: text.encode() for path, text in resolved.items()}
         try:
-            return MergeReport(changes=changes, plan=plan_merge(changes, self.store))
+            return MergeReport(
+                changes=changes, plan=plan_merge(changes, self.store, resolved=contents)
+            )
         except (OSError, ValueError) as error:
             raise SwarmError(f"the merge cannot be planned: {error}") from error
 
-    def merge(self, agents: Iterable[str], write: WriteRecord, *, tested: str = "") -> MergeReport:
+    def merge(
+        self,
+        agents: Iterable[str],
+        write: WriteRecord,
+        *,
+        tested: str = "",
+        resolved: Mapping[str, str] = {},
+    ) -> MergeReport:
         """Plan, and write if there is no conflict. Merges that were cut off are finished first.
 
-        `tested`: the digest of a plan; another one is not written.
+        `tested`: the digest of a plan; another one is not written. `resolved`: as for `check`.
 
         Raises SwarmError; then nothing is merged.
         """
         finished = self.finish_cut_off(write)
         names = tuple(agents)
         for tries_left in reversed(range(_TRIES)):
-            report = self.check(names)
+            report = self.check(names, resolved=resolved)
             report = msgspec.structs.replace(report, finished=finished)
             if report.plan.conflicts or not report.changes:
                 return report

@@ -203,6 +203,25 @@ async def test_a_conflict_is_told_to_the_model_and_it_may_give_a_change_up(rig, 
         assert "not merged yet" not in err
 
 
+async def test_a_model_resolves_a_conflict_and_all_of_it_goes_in(rig, project):
+    whole = BASE.replace("line 1\n", "A and B\n")
+    calls = (
+        call("merge_changes", agents=["one", "two"]),
+        call("merge_changes", agents=["one", "two"],
+             resolved=[{"path": "text", "content": whole}, {"path": "gone", "content": ""}]),
+        call("merge_changes", agents=["one", "two"],
+             resolved=[{"path": "text", "content": whole}]),
+    )  # fmt: skip
+    with trio.fail_after(LIMIT_S):
+        await play(rig, *merging_root(*calls), *TWO_CLASHES, words=("--isolate",))
+        told, wrong, merged = rig.outputs("/root")[-3:]
+        assert "<<<<<<< /root/one\nA\n" in told
+        assert "B\n>>>>>>> /root/two\n" in told
+        assert "gone is in no conflict" in wrong
+        assert "merged; to take it back" in merged
+        assert (project / "text").read_text() == whole
+
+
 async def test_a_merge_needs_the_approval_that_a_patch_of_its_files_would_need(rig, project):
     calls = (call("merge_changes", agents=["one", "two"]),)
     with trio.fail_after(LIMIT_S):

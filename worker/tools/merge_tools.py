@@ -32,9 +32,17 @@ class ListChangesArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     agent: Annotated[str | None, described("Default: all whose work has ended.")] = None
 
 
+class ResolvedFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    path: str
+    content: Annotated[str, described("The whole file.")]
+
+
 class MergeChangesArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     agents: AgentNames
     check: Annotated[bool, described("Only say what would happen.")] = False
+    resolved: Annotated[
+        tuple[ResolvedFile, ...] | None, described("What files in conflict are to become.")
+    ] = None
 
 
 class DiscardChangesArguments(
@@ -55,9 +63,9 @@ class CopiesTool(TeamTool):
         shares = spec.limits.isolation != "copy" and not spec.role.locked
         return super().is_offered(model) and spec.offers_copies and shares
 
-    async def _plan(self, targets: tuple[str, ...]) -> MergePlanned:
+    async def _plan(self, request: PlanMerge) -> MergePlanned:
         return await self._team.request(
-            PlanMerge(targets=targets), MergePlanned, limit_s=_LIMIT_S, waiting="plans a merge"
+            request, MergePlanned, limit_s=_LIMIT_S, waiting="plans a merge"
         )
 
 
@@ -73,7 +81,7 @@ class ListChangesTool(CopiesTool):
         return TeamInvocation(agent or "all", partial(self._list, targets))
 
     async def _list(self, targets: tuple[str, ...]) -> ToolResult:
-        planned = await self._plan(targets)
+        planned = await self._plan(PlanMerge(targets=targets))
         diff = "".join(change.unified_diff for change in planned.changes)
         if len(diff) > _MAX_DIFF_CHARS:
             left = len(diff) - _MAX_DIFF_CHARS
@@ -92,12 +100,14 @@ class MergeChangesTool(CopiesTool):
         given = decode_arguments(call, MergeChangesArguments)
         if not given.agents:
             raise ToolFailed("name the agents whose changes are to be merged")
-        planned = await self._plan(given.agents)
+        resolved = {one.path: one.content for one in given.resolved or ()}
+        planned = await self._plan(PlanMerge(targets=given.agents, resolved=resolved))
         if given.check or planned.conflicts or not planned.changes:
             failed = bool(planned.conflicts) and not given.check
             result = ToolResult(content=planned.text, status="failed" if failed else "completed")
             return TeamInvocation(", ".join(given.agents), partial(_answer, result))
-        return MergeInvocation(self._context, self._team, planned)
+        request = MergeCopies(targets=planned.agents, tested=planned.digest, resolved=resolved)
+        return MergeInvocation(self._context, self._team, planned, request)
 
 
 class DiscardChangesTool(CopiesTool):
@@ -117,8 +127,11 @@ class DiscardChangesTool(CopiesTool):
 class MergeInvocation:
     """One planned merge. It needs the approval that a patch of the same files would need."""
 
-    def __init__(self, context: ToolContext, team: TeamClient, planned: MergePlanned) -> None:
+    def __init__(
+        self, context: ToolContext, team: TeamClient, planned: MergePlanned, request: MergeCopies
+    ) -> None:
         self._context, self._team, self._planned = context, team, planned
+        self._request = request
         self._files = tuple(change.path for change in planned.changes)
 
     @property
@@ -135,8 +148,7 @@ class MergeInvocation:
         return Proposal(action=action, keys=patch_keys(self._files))
 
     async def run(self, verdict: Run, listen: OnOutput) -> ToolResult:
-        request = MergeCopies(targets=self._planned.agents, tested=self._planned.digest)
-        result = await _send(self._team, request)
+        result = await _send(self._team, self._request)
         return msgspec.structs.replace(result, changes=self._planned.changes)
 
 

@@ -26,13 +26,15 @@ def project(tmp_path: Path) -> CopiedProject:
     return made
 
 
-def plan(project: CopiedProject, *names: str):
+def plan(project: CopiedProject, *names: str, **resolved: bytes):
     store = ContentStore(project.paths.file_copies)
-    return plan_merge([project.change_of(name, store) for name in names], store)
+    contents = {str(project.root / name): data for name, data in resolved.items()}
+    changes = [project.change_of(name, store) for name in names]
+    return plan_merge(changes, store, resolved=contents)
 
 
-def merge(project: CopiedProject, *names: str):
-    made = plan(project, *names)
+def merge(project: CopiedProject, *names: str, **resolved: bytes):
+    made = plan(project, *names, **resolved)
     assert made.conflicts == ()
     return apply_merge(made, ContentStore(project.paths.file_copies), lambda body, agent: None)
 
@@ -57,6 +59,29 @@ def test_the_same_line_is_a_conflict_that_names_the_other_agent(project):
     (found,) = plan(project, "one", "two").conflicts
     assert (found.agent, found.others, found.hunks) == ("/root/two", ("/root/one",), 1)
     assert found.why == "both sides changed the same lines"
+
+
+def test_a_file_in_conflict_becomes_what_was_given_for_it_whoever_comes_after(project):
+    for name, word in (("one", "1"), ("two", "2"), ("three", "3")):
+        changed = BASE.replace("line 2\n", f"{word}\n")
+        fill(project.add_agent(name), {"text": changed, "other": f"{word}\n"})
+    whiteout(project.add_agent("four") / "other")
+    agents = ("one", "two", "three", "four")
+    half = plan(project, *agents, text=b"all\n")
+    assert {Path(one.path).name for one in half.conflicts} == {"other"}
+    merge(project, *agents, text=b"all\n", other=b"kept\n")
+    assert (project.root / "text").read_bytes() == b"all\n"
+    assert (project.root / "other").read_bytes() == b"kept\n"
+
+
+def test_only_a_conflict_of_files_can_be_resolved_by_a_content(project):
+    fill(project.add_agent("one"), {"text": "one\n"})
+    with pytest.raises(MergeImpossible, match="text is in no conflict"):
+        plan(project, "one", text=b"x")
+    (project.add_agent("two") / "sub").symlink_to("text")
+    project.write({"sub/mine": "m"})
+    with pytest.raises(MergeImpossible, match="sub is in no conflict"):
+        plan(project, "two", sub=b"x")
 
 
 def test_what_a_person_changed_since_is_kept_or_a_conflict(project):
