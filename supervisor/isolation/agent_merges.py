@@ -6,6 +6,7 @@ needed. What a process that is confined, or an agent that may not write, asks fo
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 import trio
@@ -30,7 +31,7 @@ from ..file_history.net_changes import NetChange
 from ..file_history.tree_walk import roots_of
 from ..file_history.unified_diff import diff_lines
 from ..run_context import RunContext
-from .live_merges import find_working, merge_in_live_run, with_files
+from .live_merges import find_working, merge_in_live_run
 from .merge_plan import MergePlan
 from .merge_service import CopiedWork, MergeReport
 from .merge_summary import describe_plan
@@ -57,7 +58,7 @@ async def serve_merge_request(
         if not names:
             return _nothing(request)
         resolved = _resolved_paths(agent, request.resolved)
-        report = await _plan(running, history, names, resolved)
+        report = await _plan(running, names, resolved)
         if not report.changes and not isinstance(request, MergeCopies):
             return MergePlanned(text=NOTHING)
         if outside := find_outside(agent, report.plan):
@@ -120,16 +121,12 @@ def _resolved_paths(agent: Agent, resolved: Mapping[str, str]) -> dict[str, str]
 
 
 async def _plan(
-    running: RunContext, history: FileHistory, names: tuple[str, ...], resolved: Mapping[str, str]
+    running: RunContext, names: tuple[str, ...], resolved: Mapping[str, str]
 ) -> MergeReport:
-    found: list[MergeReport] = []
-
-    def act() -> tuple[str, ...]:
-        found.append(CopiedWork(running.paths).check(names, resolved=resolved))
-        return ()
-
-    await with_files(running, history, act)
-    return found[0]
+    """Plan beside the work of all others: what is written is compared with this plan again."""
+    await running.journal.flush()
+    work = CopiedWork(running.paths)
+    return await trio.to_thread.run_sync(partial(work.check, names, resolved=resolved))
 
 
 def find_outside(agent: Agent, plan: MergePlan) -> str:

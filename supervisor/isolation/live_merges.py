@@ -52,7 +52,7 @@ async def merge_in_live_run(
         return lines
 
     try:
-        lines = await with_files(running, history, act)
+        lines = await _with_files(running, history, act)
     except SwarmError as error:
         return Refused(message=str(error))
     return Done(message="\n".join(lines) + _still_working(busy))
@@ -71,7 +71,7 @@ async def finish_cut_off_merges(running: RunContext, history: FileHistory) -> No
         )
 
     try:
-        finished = await with_files(running, history, act)
+        finished = await _with_files(running, history, act)
     except SwarmError as error:
         running.note(Warned(message=str(error)))
         return
@@ -106,7 +106,7 @@ async def note_unmerged(running: RunContext) -> None:
         running.note(Warned(message=f"not merged yet: {text}; {how}"))
 
 
-async def with_files(
+async def _with_files(
     running: RunContext, history: FileHistory, act: Callable[[], tuple[str, ...]]
 ) -> tuple[str, ...]:
     """Do the work in a thread while no scan runs; what agents changed before is known by then."""

@@ -100,9 +100,10 @@ async def test_a_merge_goes_in_only_if_a_command_succeeds_in_the_merged_copy(rig
     (project / "node_modules").mkdir()
     (project / "node_modules" / "tool").write_text("tool\n")
     failing = (
-        "pwd; cat text node_modules/tool; ls; touch made node_modules/made; "
+        "pwd; cat text node_modules/tool; ls; touch made node_modules/made; env | grep API_KEY; "
         f"echo x > {rig.home}/escaped; printf '\\033[2J'; exit 3"
     )
+    rig.environment["OPENAI_API_KEY"] = "sk-secret-of-the-person-0123456789"
     with trio.fail_after(LIMIT_S):
         await make_two_changes(rig)
         said = await swarm(rig, "merge", rig.run_id, "--yes", "--run", failing, code=1)
@@ -112,6 +113,7 @@ async def test_a_merge_goes_in_only_if_a_command_succeeds_in_the_merged_copy(rig
         assert "\ngone\n" not in said
         assert "\x1b" not in said
         assert "exit code 3 in the merged copy; nothing was merged" in said
+        assert "sk-secret" not in said
         assert sorted(os.listdir(project)) == ["gone", "node_modules", "text"]
         assert os.listdir(project / "node_modules") == ["tool"]
         assert not (rig.home / "escaped").exists()

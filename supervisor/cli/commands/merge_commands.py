@@ -9,6 +9,7 @@ import trio
 
 from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.ids import short_id
+from swarm.mailbox.key_wiping import take_keys
 from swarm.mailbox.protocol.control import MergeChanges
 from swarm.mailbox.protocol.merge_records import ChangeDiscarded, MergeBegan, MergeEnded
 from swarm.mailbox.protocol.records import FilesChanged
@@ -31,6 +32,8 @@ from ..run_choice import (
     take_run_wanted,
     yes_option,
 )
+from ..run_setup.mcp_settings import credential_variables
+from ..run_setup.run_settings import key_variables, load_config_here
 
 _REPLY_LIMIT_S = 2 * PLAN_LIMIT_S  # of a live run: a plan, and the writes
 
@@ -145,6 +148,7 @@ def _report(report: MergeReport, here: RunPaths) -> int:
 
 def _tell_hooks(report: MergeReport, here: RunPaths) -> None:
     if report.plan.conflicts:
+        _drop_keys()
         from ..merge_hooks import run_conflict_hooks  # reads the configuration
 
         for line in run_conflict_hooks(here.folder.name, report.plan.conflicts):
@@ -155,10 +159,17 @@ def _merge(here: RunPaths, request: MergeChanges, write: WriteRecord) -> MergeRe
     return CopiedWork(here).merge(request.agents, write, tested=request.tested)
 
 
+def _drop_keys() -> None:
+    """Keys of providers and servers leave the environment: what is started gets none of them."""
+    config = load_config_here(lenient=True).config
+    take_keys(dict(os.environ), (*key_variables(config), *credential_variables(config)))
+
+
 def _try(here: RunPaths, report: MergeReport, command: str) -> None:
     """Run the command in the project as the merge would leave it. Raises TrialFailed."""
     from ...isolation.merge_trial import Trial, try_merge
 
+    _drop_keys()
     environment = dict(os.environ)
     hidden = find_user_paths(environment).hidden
     trial = Trial(command, report.changes[0].cwd, hidden, environment)
