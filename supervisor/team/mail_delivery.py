@@ -29,6 +29,7 @@ _LAST_RECORDS = 256  # more than one step writes
 MAX_UNREAD = 1_000  # unread mail per reader; more is refused
 _SILENT_ENDS = frozenset({"interrupted"})  # somebody requested this end, so the parent is not woken
 
+IN_A_COPY = "(It worked in a copy of the project: `list_changes` says what it changed there.)"
 MailKind = Literal["new_task", "message", "followup", "final_answer"]
 
 
@@ -62,10 +63,13 @@ def make_report(
     text = outcome.message
     if outcome.state not in GOOD_ENDS:
         text = f"({outcome.state}) {text}".strip()
+    text = text or "(no answer)"
+    if member.plan.limits.isolation == "copy":
+        text = f"{text}\n\n{IN_A_COPY}"
     return make_mail(
         member.path,
         parent,
-        text or "(no answer)",
+        text,
         kind="final_answer",
         wakes=outcome.state not in _SILENT_ENDS,
         entropy=entropy,

@@ -15,7 +15,8 @@ import trio
 from support.copied_agents import BASE, LIMIT_S, call, play, project, root, swarm, turns
 from swarm.mailbox.protocol.approvals import PatchAction
 from swarm.mailbox.protocol.merge_records import MergeEnded
-from swarm.mailbox.protocol.records import ApprovalRequested, RunIdle
+from swarm.mailbox.protocol.records import ApprovalRequested, MailPosted, RunIdle
+from swarm.supervisor.team.mail_delivery import IN_A_COPY
 
 __all__ = ["project"]
 
@@ -174,6 +175,9 @@ async def test_a_model_reads_and_merges_what_its_agents_changed(rig, project):
     with trio.fail_after(LIMIT_S):
         err = await play(rig, *merging_root(*calls), *TWO_EDITS, words=("--isolate",))
         listed, checked, merged, seen, again, unknown = rig.outputs("/root")[-6:]
+        posted = [body.mail for body in rig.bodies(MailPosted)]
+        answers = [mail.content for mail in posted if mail.kind == "final_answer"]
+        assert answers == [f"done\n\n{IN_A_COPY}"] * 2
         assert "/root/one" in listed
         assert "+A" in listed
         assert "2 clean" in checked
