@@ -60,7 +60,8 @@ class Play:
         argv = [SWARM, command, *(words or self.options)]
         with open_tmux(inside, ["sh", "-c", 'cd "$0" && exec "$@"', str(self.folder), *argv],
                        self.environment, self.size) as terminal:  # fmt: skip
-            terminal.wait("/help")
+            # The hint stands there until there is a run: of one that was there before, only shortly.
+            terminal.wait("›" if words else "/help")
             yield terminal
 
     def compare(self, name: str, terminal: TmuxTerminal) -> None:
