@@ -60,7 +60,7 @@ class Play:
         argv = [SWARM, command, *(words or self.options)]
         with open_tmux(inside, ["sh", "-c", 'cd "$0" && exec "$@"', str(self.folder), *argv],
                        self.environment, self.size) as terminal:  # fmt: skip
-            # The hint stands there until there is a run: of one that was there before, only shortly.
+            # The hint stands there until a run is known: if one is joined, only shortly.
             terminal.wait("›" if words else "/help")
             yield terminal
 
