@@ -91,7 +91,14 @@ async def test_a_plugin_of_a_folder_is_installed_and_updated_after_its_differenc
     with trio.fail_after(LIMIT_S):
         added = await swarm(rig, "plugin", "marketplace", "add", str(rig.folder / "market"))
         assert added.code == 0, added.err
+        offered = await swarm(rig, "plugin", "list", "--available", "--marketplace", "team")
+        assert offered.out.split()[0] == "demo@team"
+        assert "available" in offered.out
         assert (await swarm(rig, "plugin", "add", "demo", "--yes")).code == 0
+        listed = await swarm(rig, "plugin", "list", "--available")
+        assert "available" not in listed.out
+        assert "demo@team" in listed.out
+        assert "demo" not in (await swarm(rig, "plugin", "list", "--marketplace", "other")).out
         assert "up to date" in (await swarm(rig, "plugin", "update")).out
         write_market(rig.folder / "market", version="1.10.0", text="Second.")
         asked = await swarm(rig, "plugin", "update", "demo")

@@ -1,15 +1,18 @@
 """`swarm plugin add|remove|list|show|update|enable|disable`; see docs/plugins.md."""
 
 import os
+from collections.abc import Iterator
 
 import click
 
 from swarm.mailbox.errors import UsageError
 from swarm.roles.config.toml_edit import ConfigEdit
 from swarm.roles.config.trust import forget_trust_decisions, read_trust, save_trust_decision
+from swarm.roles.plugins.marketplace_file import MarketplaceEntry
 from swarm.roles.plugins.plugin_id import parse_plugin_id
 
 from ...console.safe_text import clean_line
+from ...plugins.marketplaces import read_known
 from ...plugins.plugin_install import remove_plugin
 from ...runs.paths import find_user_paths
 from ..lazy_commands import ColorCommand
@@ -25,7 +28,7 @@ from ..run_setup.plugin_layers import InstalledPlugin, read_installed
 from ..run_setup.plugin_summary import describe_plugin, plugin_title
 from ..run_setup.run_settings import load_config_here
 from .config_edit_commands import edit_user_config
-from .plugin_add_command import add, update
+from .plugin_add_command import add, marketplaces_here, update
 from .plugin_marketplace_commands import marketplace
 
 _YES = click.option("-y", "--yes", is_flag=True, help="Trust without a question; for scripts.")
@@ -45,30 +48,54 @@ def plugin() -> None:
 
 @plugin.command("list", cls=ColorCommand)
 @_JSON
-def list_plugins(*, as_json: bool) -> None:
+@click.option("--marketplace", "of", metavar="NAME", help="Only plugins of this marketplace.")
+@click.option("--available", is_flag=True, help="Also what marketplaces offer and you have not.")
+def list_plugins(*, as_json: bool, of: str | None, available: bool) -> None:
     """All installed plugins, and which of them count here.
 
     \b
-    Example:
+    Examples:
       swarm plugin list
+      swarm plugin list --available --marketplace team
     """
     loaded = load_config_here(lenient=True)
     active = {one.plugin.plugin_id for one in loaded.layers if one.plugin is not None}
     store, trust = plugin_store(), read_trust(find_user_paths(dict(os.environ)).config)
     rows: list[tuple[str, str, str, str, str]] = []
-    for name, locked in sorted(store.read_lock().plugins.items()):
+    installed = store.read_lock().plugins
+    for name, locked in sorted(installed.items()):
+        if of is not None and parse_plugin_id(name).marketplace != of:
+            continue
         one = read_installed(store, parse_plugin_id(name), locked)
         state = "on" if name in active else _why_off(one, trust.trust_state(one.folder))
         tokens = 0 if one.parts is None else one.parts.listed_tokens
         if as_json:
             print_json(_fields(one, state=state, enabled=name in active))
         rows.append((name, locked.version, state, f"{tokens} tokens", locked.source))
+    for name, entry in _offered(of) if available else ():
+        if name not in installed:
+            rows.append((name, entry.version, "available", "", entry.description))
+            if as_json:
+                print_json({"id": name, "version": entry.version, "state": "available"})
     if as_json:
         return
     if not rows:
         click.echo("no plugins; `swarm plugin add FOLDER` installs one")
         return
     print_columns(("PLUGIN", "VERSION", "STATE", "LISTED", "FROM"), rows)
+
+
+def _offered(of: str | None) -> Iterator[tuple[str, MarketplaceEntry]]:
+    """What the local files of the marketplaces offer. One that cannot be read is said."""
+    for name, one in sorted(marketplaces_here().items()):
+        if of is not None and name != of:
+            continue
+        try:
+            file = read_known(one)
+        except UsageError as error:
+            click.echo(f"swarm: warning: {clean_line(str(error), limit=400)}", err=True)
+            continue
+        yield from ((f"{entry.name}@{name}", entry) for entry in file.entries if entry.available)
 
 
 def _why_off(one: InstalledPlugin, trust: str) -> str:
