@@ -14,10 +14,10 @@ from setuptools.command.egg_info import manifest_maker
 from setuptools.dist import Distribution
 
 _PUBLIC = re.compile(
-    r"(?:https://|ssh://git@|git@(?=[^/:]+:))(?P<host>[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]{2,24})"
-    r"(?:/|(?<=[a-z]):(?!\d+/))"
+    r"(?:https://|ssh://git@)(?P<host>[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]{2,24})/"
     r"(?P<path>[\w.-]+(?:/[\w.-]+)+)/?\Z"
 )
+_SHORT_SSH = re.compile(r"\Agit@([^/:]+):(?!\d+/)")  # no port
 _finalize_options = Distribution.finalize_options
 _add_defaults = manifest_maker.add_defaults
 
@@ -33,7 +33,7 @@ prepare_metadata_for_build_editable = build_meta.prepare_metadata_for_build_edit
 
 def project_urls(origin: str) -> dict[str, str]:
     """The pages of the repository at this address; none if it is not a public host's."""
-    found = _PUBLIC.match(origin)
+    found = _PUBLIC.match(_SHORT_SSH.sub(r"ssh://git@\1/", origin))
     if found is None or found["host"].endswith((".local", ".internal", ".lan", ".test")):
         return {}
     page = f"https://{found['host']}/{found['path'].removesuffix('.git')}"

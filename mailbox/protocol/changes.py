@@ -1,6 +1,9 @@
 """Changes to files and histories, as people see them."""
 
+from collections.abc import Iterable
 from typing import Literal
+
+import msgspec
 
 from .base import Tagged, Value
 
@@ -10,6 +13,25 @@ class FileChange(Value):
     kind: Literal["add", "delete", "update"]
     unified_diff: str = ""
     move_path: str | None = None
+
+
+SHOWN_DIFF_CHARS = 100_000  # of one file, to people and the journal
+SHOWN_CHARS = 1_000_000  # of all files together
+
+
+def bounded_changes(changes: Iterable[FileChange]) -> tuple[FileChange, ...]:
+    """Cut the diffs shown to people, so that the message of a huge change stays small."""
+    left = SHOWN_CHARS
+    kept: list[FileChange] = []
+    for change in changes:
+        limit = min(SHOWN_DIFF_CHARS, left)
+        diff = change.unified_diff
+        if len(diff) > limit:
+            diff = f"{diff[:limit]}\n… {len(diff) - limit} characters more\n"
+            change = msgspec.structs.replace(change, unified_diff=diff)
+        left = max(0, left - len(diff))
+        kept.append(change)
+    return tuple(kept)
 
 
 class CompactionInfo(Value):

@@ -46,9 +46,8 @@ class PermissionHooks:
         """Decide one request about the agent at this path; see `approval_types.Decider`."""
         live = self._run.agents.live.get(agent)
         action = request.action
-        if live is None or not self._has_hooks or not isinstance(action, NetworkAction):
-            return await self._decider.decide(agent, request)
-        if live.plan.slotless:
+        has_hooks = self._has_hooks and live is not None and not live.plan.slotless
+        if live is None or not has_hooks or not isinstance(action, NetworkAction):
             return await self._decider.decide(agent, request)
         said = await self._ask(live, action)
         if said.denied is not None:

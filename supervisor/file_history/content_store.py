@@ -44,6 +44,12 @@ class FileEntry(Value):
             return False
         return self.kind != "file" or self.mode == other.mode
 
+    @property
+    def state_bytes(self) -> bytes:
+        """Path and state without times, for digests. Journaled ones are made of it."""
+        mode = self.mode if self.kind == "file" else 0
+        return msgspec.msgpack.encode((self.path, self.kind, mode, self.sha256, self.target))
+
 
 class SnapshotResult(Value):
     """The result of a snapshot."""

@@ -5,7 +5,7 @@ needed. What a process that is confined, or an agent that may not write, asks fo
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
@@ -13,7 +13,7 @@ import trio
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.path_rules import is_within
-from swarm.mailbox.protocol.changes import FileChange
+from swarm.mailbox.protocol.changes import FileChange, bounded_changes
 from swarm.mailbox.protocol.control import Done, MergeChanges
 from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly
 from swarm.mailbox.protocol.requests import (
@@ -33,11 +33,9 @@ from ..file_history.unified_diff import diff_lines
 from ..run_context import RunContext
 from .live_merges import find_working, merge_in_live_run
 from .merge_plan import MergePlan
-from .merge_service import CopiedWork, MergeReport
+from .merge_service import CopiedWork
 from .merge_summary import describe_plan
 
-_MAX_DIFF_CHARS = 100_000  # of one file
-_MAX_CHARS = 1_000_000  # of all
 MAX_RESOLVED, MAX_RESOLVED_CHARS = 200, 4_000_000  # of one merge
 _MAX_CONFLICT_CHARS = 60_000  # of all texts with marks
 NOTHING = "there is nothing to merge"
@@ -58,20 +56,16 @@ async def serve_merge_request(
         if not names:
             return _nothing(request)
         resolved = _resolved_paths(agent, request.resolved)
-        report = await _plan(running, names, resolved)
-        if not report.changes and not isinstance(request, MergeCopies):
-            return MergePlanned(text=NOTHING)
-        if outside := find_outside(agent, report.plan):
-            text = f"{outside} is not yours to write; a person merges it with `swarm merge`"
-            return RequestRefused(message=text)
         if not isinstance(request, MergeCopies):
-            return await trio.to_thread.run_sync(_planned, running, report)
+            await running.journal.flush()
+            plan = partial(_plan, running, agent, names, resolved)
+            return await trio.to_thread.run_sync(plan)
     except (SwarmError, OSError, ValueError) as error:
         return RequestRefused(message=str(error))
     order = MergeChanges(
         agents=names, discard=request.discard, tested=request.tested, resolved=resolved
     )
-    done = await merge_in_live_run(running, history, order)
+    done = await merge_in_live_run(running, history, order, partial(_check_inside, agent))
     if isinstance(done, Done):
         return MergeReported(text=done.message)
     return RequestRefused(message=done.message)
@@ -120,15 +114,6 @@ def _resolved_paths(agent: Agent, resolved: Mapping[str, str]) -> dict[str, str]
     }
 
 
-async def _plan(
-    running: RunContext, names: tuple[str, ...], resolved: Mapping[str, str]
-) -> MergeReport:
-    """Plan beside the work of all others: what is written is compared with this plan again."""
-    await running.journal.flush()
-    work = CopiedWork(running.paths)
-    return await trio.to_thread.run_sync(partial(work.check, names, resolved=resolved))
-
-
 def find_outside(agent: Agent, plan: MergePlan) -> str:
     """A path of the plan that the agent may not write; "" if there is none."""
     own = agent.plan
@@ -142,8 +127,24 @@ def find_outside(agent: Agent, plan: MergePlan) -> str:
     return ""
 
 
-def _planned(running: RunContext, report: MergeReport) -> MergePlanned:
+def _check_inside(agent: Agent, plan: MergePlan) -> None:
+    """Raises SwarmError if the agent may not write a path of the plan."""
+    if outside := find_outside(agent, plan):
+        raise SwarmError(f"{outside} is not yours to write; a person merges it with `swarm merge`")
+
+
+def _plan(
+    running: RunContext, agent: Agent, names: tuple[str, ...], resolved: Mapping[str, str]
+) -> MergePlanned:
+    """Plan beside the work of all others: what is written is compared with this plan again.
+
+    Raises SwarmError, OSError, ValueError. Blocks.
+    """
     work = CopiedWork(running.paths)
+    report = work.check(names, resolved=resolved)
+    if not report.changes:
+        return MergePlanned(text=NOTHING)
+    _check_inside(agent, report.plan)
     lines = list(describe_plan(report.plan, report.changes))
     conflicts = len(report.plan.conflicts)
     if conflicts:
@@ -154,7 +155,7 @@ def _planned(running: RunContext, report: MergeReport) -> MergePlanned:
         agents=tuple(change.agent for change in report.changes),
         conflicts=conflicts,
         digest=report.plan.digest,
-        changes=tuple(_file_changes(report.plan, work.store, report.changes[0].cwd)),
+        changes=bounded_changes(_file_changes(report.plan, work.store, report.changes[0].cwd)),
     )
 
 
@@ -174,20 +175,14 @@ def _conflict_texts(plan: MergePlan, store: ContentStore) -> list[str]:
     return found
 
 
-def _file_changes(plan: MergePlan, store: ContentStore, cwd: str) -> list[FileChange]:
-    """What the merge does to each file of the project, with bounded diffs."""
-    left, found = _MAX_CHARS, list[FileChange]()
+def _file_changes(plan: MergePlan, store: ContentStore, cwd: str) -> Iterator[FileChange]:
+    """What the merge does to each file of the project, with whole diffs."""
     for before, after in plan.totals:
         if "folder" in (before.kind, after.kind):
             continue
         edit = NetChange(after.path, before, after, (before, after), set())
-        most = min(_MAX_DIFF_CHARS, left)
         diff = "\n".join((*diff_lines(edit, store, cwd), ""))
-        if len(diff) > most:
-            diff = f"{diff[:most]}\n… {len(diff) - most} characters more\n"
-        left = max(0, left - len(diff))
-        found.append(FileChange(path=after.path, kind=_kind(edit), unified_diff=diff))
-    return found
+        yield FileChange(path=after.path, kind=_kind(edit), unified_diff=diff)
 
 
 def _kind(edit: NetChange) -> Literal["add", "delete", "update"]:

@@ -55,9 +55,7 @@ class LayerChange(msgspec.Struct, frozen=True):
         for edit in self.edits:
             for entry in (edit.before, edit.after):
                 assert entry is not None
-                mode = entry.mode if entry.kind == "file" else 0
-                facts = (entry.path, entry.kind, mode, entry.sha256, entry.target)
-                hasher.update(msgspec.msgpack.encode(facts))
+                hasher.update(entry.state_bytes)
         return hasher.hexdigest()
 
     @property

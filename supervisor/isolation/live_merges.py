@@ -17,7 +17,7 @@ from swarm.mailbox.protocol.records import FilesChanged
 
 from ..file_history.file_history import FileHistory
 from ..run_context import RunContext
-from .merge_service import CopiedWork, MergeReport
+from .merge_service import AcceptPlan, CopiedWork, MergeReport
 from .merge_summary import count_files, describe_left, describe_report
 
 _MAX_NAMED = 8
@@ -25,9 +25,12 @@ _LOOK_LIMIT_S = 20.0  # at the run's end
 
 
 async def merge_in_live_run(
-    running: RunContext, history: FileHistory, request: MergeChanges
+    running: RunContext,
+    history: FileHistory,
+    request: MergeChanges,
+    accept: AcceptPlan = lambda _plan: None,
 ) -> Done | Refused:
-    """Carry out a person's `swarm merge`, or give changes up."""
+    """Carry out a `swarm merge`, or give changes up. `accept`: see `CopiedWork.merge`."""
     work = CopiedWork(running.paths)
     busy = find_working(running, work)
     if named := sorted(set(busy) & set(request.agents)):
@@ -44,7 +47,9 @@ async def merge_in_live_run(
         if request.discard:
             given_up = work.discard(chosen, write)
             return tuple(f"given up: {change.agent}" for change in given_up)
-        report = work.merge(chosen, write, tested=request.tested, resolved=request.resolved)
+        report = work.merge(
+            chosen, write, tested=request.tested, resolved=request.resolved, accept=accept
+        )
         history.change_watcher.tree.refresh(_touched(report))
         lines = tuple(describe_report(report, short_id(running.run_id)))
         if report.plan.conflicts:

@@ -82,11 +82,8 @@ class MergePlan(msgspec.Struct, frozen=True):
     def digest(self) -> str:
         """The same for plans that write the same over the same; hexadecimal."""
         hasher = sha256()
-        for pair in self.totals:
-            for entry in pair:
-                mode = entry.mode if entry.kind == "file" else 0
-                facts = (entry.path, entry.kind, mode, entry.sha256, entry.target)
-                hasher.update(msgspec.msgpack.encode(facts))
+        for before, after in self.totals:
+            hasher.update(before.state_bytes + after.state_bytes)
         return hasher.hexdigest()
 
 

@@ -28,6 +28,7 @@ NOT_TESTED = (
     "merge again"
 )
 _TRIES = 3  # of a merge whose files somebody changes between plan and write
+AcceptPlan = Callable[[MergePlan], None]
 WriteRecord = Callable[[MergeBegan | MergeEnded | FilesChanged | ChangeDiscarded, str], None]
 
 
@@ -125,10 +126,12 @@ class CopiedWork:
         *,
         tested: str = "",
         resolved: Mapping[str, str] = {},
+        accept: AcceptPlan = lambda _plan: None,
     ) -> MergeReport:
         """Plan, and write if there is no conflict. Merges that were cut off are finished first.
 
         `tested`: the digest of a plan; another one is not written. `resolved`: as for `check`.
+        `accept` gets the plan that is about to be written, and raises SwarmError if it must not be.
 
         Raises SwarmError; then nothing is merged.
         """
@@ -141,6 +144,7 @@ class CopiedWork:
                 return report
             if tested and report.plan.digest != tested:
                 raise SwarmError(NOT_TESTED)
+            accept(report.plan)
             try:
                 done = apply_merge(report.plan, self.store, write)
             except MergeStale:

@@ -73,7 +73,7 @@ class Play:
         end = time.monotonic() + 10.0
         while (text := self._gentle_text(terminal)) != path.read_text():
             if time.monotonic() > end:
-                assert text.split("\n") == path.read_text().split("\n")
+                assert text == path.read_text()
             time.sleep(0.1)
 
     def _gentle_text(self, terminal: TmuxTerminal) -> str:

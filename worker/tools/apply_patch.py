@@ -8,12 +8,12 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import trio
 from msgspec import Struct
 
 from swarm.mailbox.protocol.approvals import PatchAction
-from swarm.mailbox.protocol.events import AnyCallDetail, FileChange, PatchCall
+from swarm.mailbox.protocol.changes import bounded_changes
+from swarm.mailbox.protocol.events import AnyCallDetail, PatchCall
 from swarm.mailbox.protocol.items import AnyCall, CustomToolCall
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 
@@ -33,9 +33,6 @@ from .tool_interface import (
     ToolFailed,
     ToolResult,
 )
-
-_SHOWN_DIFF_CHARS = 100_000  # of one file, to people and the journal
-_SHOWN_CHARS = 1_000_000  # of all files of a patch
 
 
 class ApplyPatchArguments(Struct, frozen=True, kw_only=True):
@@ -93,7 +90,7 @@ class PatchInvocation:
 
     @property
     def detail(self) -> AnyCallDetail:
-        return PatchCall(changes=_bounded(self._patch.changes))
+        return PatchCall(changes=bounded_changes(self._patch.changes))
 
     def judge(self) -> PolicyDecision:
         if past := self._context.find_past_copy(self._targets):
@@ -104,7 +101,7 @@ class PatchInvocation:
         action = PatchAction(
             cwd=self._context.spec.cwd,
             files=self._targets,
-            changes=_bounded(self._patch.changes),
+            changes=bounded_changes(self._patch.changes),
         )
         return Proposal(action=action, keys=patch_keys(self._targets))
 
@@ -133,7 +130,7 @@ class PatchInvocation:
             content=text,
             status="failed" if result.exit_code else "completed",
             exit_code=result.exit_code,
-            changes=_bounded(result.changes),
+            changes=bounded_changes(result.changes),
             shown=result.stdout + result.stderr,
         )
 
@@ -173,18 +170,3 @@ def _render(result: PatchResult, seconds: float) -> str:
     wall = f"{seconds:.1f}".removesuffix(".0")
     output = result.stdout + result.stderr
     return f"Exit code: {result.exit_code}\nWall time: {wall} seconds\nOutput:\n{output}"
-
-
-def _bounded(changes: tuple[FileChange, ...]) -> tuple[FileChange, ...]:
-    """Cut the diffs shown to people, so that the message of a huge patch stays small."""
-    left = _SHOWN_CHARS
-    kept: list[FileChange] = []
-    for change in changes:
-        limit = min(_SHOWN_DIFF_CHARS, left)
-        diff = change.unified_diff
-        if len(diff) > limit:
-            diff = f"{diff[:limit]}\n… {len(diff) - limit} characters more\n"
-            change = msgspec.structs.replace(change, unified_diff=diff)
-        left = max(0, left - len(diff))
-        kept.append(change)
-    return tuple(kept)

@@ -87,7 +87,7 @@ class ListChangesTool(CopiesTool):
             left = len(diff) - _MAX_DIFF_CHARS
             diff = f"{diff[:_MAX_DIFF_CHARS]}\n… {left} characters more\n"
         text = f"{planned.text}\n\n{diff}".rstrip()
-        return ToolResult(content=text, shown=planned.text, untrusted=False)
+        return ToolResult(content=text, shown=planned.text)
 
 
 class MergeChangesTool(CopiesTool):
