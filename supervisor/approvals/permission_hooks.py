@@ -4,8 +4,6 @@ Hooks run in the agent's process, so the supervisor asks it. A denial of a hook 
 a hook allows is judged by the broker, as that of any request.
 """
 
-from itertools import count
-
 import msgspec
 import trio
 
@@ -15,6 +13,7 @@ from swarm.mailbox.protocol.ops import AskPermissionHooks
 from swarm.mailbox.protocol.requests import Decided, ReportPermission, RequestRefused, Sent
 
 from ..agents.agent_record import Agent
+from ..agents.process_questions import AskedQuestion, ProcessQuestions
 from ..run_context import RunContext
 from .approval_types import Decider
 
@@ -24,23 +23,13 @@ NO_ANSWER = "the agent ended before its hooks answered"
 _TOO_MANY = f"{MAX_ASKED} questions to the hooks of this agent wait already"
 
 
-class _OpenQuestion:
-    """A question that an agent's process works on; only that process may answer it."""
-
-    def __init__(self, process: tuple[str, int]) -> None:
-        self.process = process
-        self.answered = trio.Event()
-        self.report: ReportPermission | None = None
-
-
 class PermissionHooks:
     """A `Decider` that asks the agent's hooks before the broker."""
 
     def __init__(self, running: RunContext, decider: Decider) -> None:
         self._run, self._decider = running, decider
         self._has_hooks = any(hook.event in ASKED_EVENTS for hook in running.request.hooks)
-        self._open: dict[int, _OpenQuestion] = {}
-        self._numbers = count(1)
+        self._questions = ProcessQuestions[ReportPermission]()
 
     async def decide(self, agent: str, request: ApprovalRequest) -> Decided:
         """Decide one request about the agent at this path; see `approval_types.Decider`."""
@@ -57,45 +46,41 @@ class PermissionHooks:
 
     async def _ask(self, agent: Agent, action: NetworkAction) -> ReportPermission:
         """The answer of the agent's process; a denial if there is none."""
-        process = (agent.path, agent.epoch)
-        self._forget_ended_processes(process)
-        number = next(self._numbers)
-        if sum(one.process == process for one in self._open.values()) >= MAX_ASKED:
+        question = self._questions.begin(agent)
+        number = question.number
+        if self._count_open(question.process) > MAX_ASKED:
+            self._questions.end(question)
             return ReportPermission(question=number, denied=_TOO_MANY)
-        question = self._open[number] = _OpenQuestion(process)
         order = AskPermissionHooks(question=number, command=action.trigger, target=_address(action))
         try:
             await self._run.send(agent, order)
         except PeerGone:
-            del self._open[number]
+            self._questions.end(question)
             return ReportPermission(question=number, denied=NO_ANSWER)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_answer_when_ended, agent, question)
             await question.answered.wait()
             nursery.cancel_scope.cancel()
-        return question.report or ReportPermission(question=number, denied=NO_ANSWER)
+        return question.answer or ReportPermission(question=number, denied=NO_ANSWER)
 
-    def _forget_ended_processes(self, process: tuple[str, int]) -> None:
-        """Hooks of a process that has ended, or was replaced by this one, answer no more."""
+    def _count_open(self, process: tuple[str, int]) -> int:
+        """Open questions of this process. Those of ended and replaced ones are forgotten.
+
+        One that was withdrawn stays open: its hooks run on.
+        """
         path, epoch = process
-        live = self._run.agents.live
-        gone = [
-            number
-            for number, one in self._open.items()
-            if one.process[0] not in live or (one.process[0] == path and one.process[1] != epoch)
-        ]
-        for number in gone:
-            del self._open[number]
+        found = 0
+        for one in self._questions.all_open():
+            its_path, its_epoch = one.process
+            if its_path not in self._run.agents.live or (its_path == path and its_epoch != epoch):
+                self._questions.end(one)
+            else:
+                found += one.process == process
+        return found
 
     def take_report(self, agent: Agent, report: ReportPermission) -> Sent | RequestRefused:
         """What an agent's hooks say. Never waits."""
-        question = self._open.get(report.question)
-        if question is None or question.process != (agent.path, agent.epoch):
-            return RequestRefused(message="nobody waits for this answer")
-        del self._open[report.question]
-        question.report = report
-        question.answered.set()
-        return Sent()
+        return self._questions.settle(agent, report.question, report)
 
 
 def _address(action: NetworkAction) -> str:
@@ -103,7 +88,7 @@ def _address(action: NetworkAction) -> str:
     return f"{action.protocol}://{host}:{action.port}"
 
 
-async def _answer_when_ended(agent: Agent, question: _OpenQuestion) -> None:
+async def _answer_when_ended(agent: Agent, question: AskedQuestion[ReportPermission]) -> None:
     if agent.process.child is not None:
         await agent.process.child.wait_ended()
     question.answered.set()

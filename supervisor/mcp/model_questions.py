@@ -4,8 +4,6 @@ A question is approved first, unless the server's table says that it need not be
 own process asks: through the gateway, at the expense of its budget, outside of its conversation.
 """
 
-from itertools import count
-
 import msgspec
 import trio
 
@@ -17,6 +15,7 @@ from swarm.mailbox.protocol.requests import ReportModelAnswer, RequestRefused, S
 from swarm.mailbox.protocol.server_sampling import SamplingAction, SamplingAnswer
 
 from ..agents.agent_record import Agent
+from ..agents.process_questions import ProcessQuestions
 from ..approvals.approval_types import Decider
 from ..run_context import RunContext
 from .hub_manager import HubManager, OpenCall
@@ -29,22 +28,12 @@ _WHOSE = (
 )
 
 
-class _OpenQuestion:
-    """A question that an agent's process works on; only that process may answer it."""
-
-    def __init__(self, agent: Agent) -> None:
-        self.process = agent.path, agent.epoch
-        self.answered = trio.Event()
-        self.answer = SamplingAnswer()
-
-
 class ModelQuestions:
     """Has questions approved and answered, several at once."""
 
     def __init__(self, running: RunContext, hub: HubManager, decider: Decider) -> None:
         self._run, self._hub, self._decider = running, hub, decider
-        self._open: dict[int, _OpenQuestion] = {}
-        self._numbers = count(1)
+        self._questions = ProcessQuestions[SamplingAnswer]()
 
     async def answer(self, event: ModelAsked, calls: tuple[OpenCall, ...]) -> SamplingAnswer:
         """The model's answer, or why there is none.
@@ -81,8 +70,8 @@ class ModelQuestions:
         return "" if decided.outcome == "approved" else decided.text or decided.outcome
 
     async def _ask(self, agent: Agent, action: SamplingAction) -> SamplingAnswer:
-        number, question = next(self._numbers), _OpenQuestion(agent)
-        self._open[number] = question
+        question = self._questions.begin(agent)
+        number = question.number
         order = AskModel(
             question=number,
             server=action.server,
@@ -94,7 +83,7 @@ class ModelQuestions:
             with trio.fail_after(ANSWER_LIMIT_S):
                 await self._run.send(agent, order)
                 await question.answered.wait()
-            return question.answer
+            return question.answer or SamplingAnswer()
         except PeerGone:
             return SamplingAnswer(fault="the agent has ended")
         except trio.TooSlowError:
@@ -106,7 +95,7 @@ class ModelQuestions:
                 await self._withdraw(agent, number)
             raise
         finally:
-            del self._open[number]
+            self._questions.end(question)
 
     async def _withdraw(self, agent: Agent, number: int) -> None:
         try:
@@ -116,12 +105,7 @@ class ModelQuestions:
 
     def take_report(self, agent: Agent, report: ReportModelAnswer) -> Sent | RequestRefused:
         """What an agent's model wrote. Never waits."""
-        question = self._open.get(report.question)
-        if question is None or question.process != (agent.path, agent.epoch):
-            return RequestRefused(message="nobody waits for this answer")
-        question.answer = report.answer
-        question.answered.set()
-        return Sent()
+        return self._questions.settle(agent, report.question, report.answer)
 
 
 def question_key(server: str) -> str:
