@@ -18,7 +18,7 @@ def call(name: str, **arguments: object) -> dict[str, object]:
 
 
 def until(path) -> dict[str, object]:
-    return call("exec_command", cmd=f"until test -e {path}; do sleep 0.02; done")
+    return call("exec_command", cmd=f"echo one >> runs; until test -e {path}; do sleep 0.02; done")
 
 
 CHILD = call("spawn_agent", task_name="a", message="go", fork_turns="none")
@@ -69,7 +69,7 @@ async def test_agents_work_in_a_working_folder_that_was_removed_and_made_again(r
     go = rig.folder / "go"
     with trio.fail_after(LIMIT_S):
         run = await rig.run(rig.script(*turns(go)), sandbox=sandbox)
-        await rig.wait_call()
+        await rig.wait_runs()  # its placeholders are made by then
         shutil.rmtree(rig.work)
         rig.work.mkdir()
         go.touch()
@@ -96,7 +96,7 @@ async def test_a_command_in_a_working_folder_that_is_gone_is_told_which_it_is(ri
     go = rig.folder / "go"
     with trio.fail_after(LIMIT_S):
         run = await rig.run(rig.script(*turns(go)), sandbox=sandbox)
-        await rig.wait_call()
+        await rig.wait_runs()  # its placeholders are made by then
         shutil.rmtree(rig.work)
         go.touch()
         ended = await run.wait_end()
