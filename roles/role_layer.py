@@ -20,7 +20,7 @@ WIDENS = (
     "shell_environment_policy",
 )  # fmt: skip
 OF_THE_RUN = (
-    "agents", "deadline", "experimental_compact_prompt_file", "leases",
+    "agents", "deadline", "experimental_compact_prompt_file", "leases", "merge",
     "project_doc_fallback_filenames", "project_doc_max_bytes", "project_root_markers",
     "review_model", "suppress_unstable_features_warning",
 )  # fmt: skip

@@ -44,11 +44,17 @@ class Roles(Value):
     broken: dict[str, str] = {}
     warnings: tuple[str, ...] = ()
 
-    @property
-    def cards(self) -> tuple[RoleCard, ...]:
-        """The roles, as agents that may start others see them: the person's, then built-in ones."""
+    def cards(self, *, with_copies: bool) -> tuple[RoleCard, ...]:
+        """The roles, as agents that may start others see them: the person's, then built-in ones.
+
+        Built-in ones that merge are only of use in a run `with_copies`.
+        """
         mine = [role for role in self.known.values() if role.source != "built-in"]
-        ours = [role for role in self.known.values() if role.source == "built-in"]
+        ours = [
+            role
+            for role in self.known.values()
+            if role.source == "built-in" and (with_copies or not role.merges)
+        ]
         return tuple(
             RoleCard(
                 name=role.name,

@@ -7,6 +7,7 @@ ends the supervisor.
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import assert_never
 
 import msgspec
@@ -37,6 +38,7 @@ from swarm.mailbox.protocol.events import (
     TokenCount,
     TurnAborted,
     TurnCompleted,
+    TurnEnd,
     TurnFailed,
     TurnStarted,
     Waiting,
@@ -76,6 +78,7 @@ from .approvals.approval_endpoint import ApprovalEndpoint
 from .control_requests.settings_change import settings_of
 from .file_history.file_history import FileHistory
 from .isolation.agent_merges import serve_merge_request
+from .isolation.change_notes import ChangeNotes
 from .leases.lease_service import LeaseService
 from .mcp.mcp_requests import McpEndpoint
 from .processes.service_process import Service
@@ -116,6 +119,7 @@ class EventRouter:
         self._team_service, self._approvals, self._mcp = team_service, approvals, mcp
         self.file_history = FileHistory(running, nursery)
         self._leases = LeaseService(running, nursery)
+        self._change_notes = ChangeNotes(running)
         self.unreadable_count = 0
         self._warned_of_landlock = False
         request = running.request
@@ -237,7 +241,7 @@ class EventRouter:
                 self._approvals.withdraw(agent)
                 self._mcp.withdraw(agent)
                 self.file_history.change_watcher.turn_ended(agent, event.turn_id)
-                return event, lambda: self._agents.on_turn_end(agent, event)
+                return event, partial(self._end_turn, agent, event)
             case CallBegan():
                 agent.process.begin_call(event.call_id, event.tool)
                 if event.watch is None:
@@ -267,6 +271,17 @@ class EventRouter:
                 raise AssertionError(f"{type(event).__name__} is passing")
             case _:
                 assert_never(event)
+
+    def _end_turn(self, agent: Agent, end: TurnEnd) -> None:
+        """The end of a turn is written. What is in an agent's copy is known before its answer."""
+        if agent.plan.limits.isolation == "copy" and agent.plan.reports:
+            self._nursery.start_soon(self._end_copied_turn, agent, end)
+        else:
+            self._agents.on_turn_end(agent, end)
+
+    async def _end_copied_turn(self, agent: Agent, end: TurnEnd) -> None:
+        agent.note_change(await self._change_notes.describe(agent))
+        self._agents.on_turn_end(agent, end)
 
     def _note_fallback(self, agent: Agent, taken: ProviderFallback) -> None:
         """The agent's next process, also of a resumed run, stays with the provider."""

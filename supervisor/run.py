@@ -43,7 +43,8 @@ from .dependencies import REAL_DEPENDENCIES, RunDependencies
 from .event_broadcast import EventBroadcast
 from .event_router import EventRouter
 from .exception_groups import first_error
-from .isolation.live_merges import finish_cut_off_merges, note_unmerged
+from .isolation.end_merges import finish_files
+from .isolation.live_merges import finish_cut_off_merges
 from .isolation.project_copies import ProjectCopies
 from .journal.journal import open_journal
 from .journal.journal_files import repair_tail
@@ -341,8 +342,7 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
                 gateway.process.loop.stop, partial(running.processes.close, grace_s=0.0)
             )
             workload.close()
-            await router.file_history.change_watcher.finish()
-            await note_unmerged(running)
+            await finish_files(running, router.file_history, completed)
             nursery.cancel_scope.cancel()
     return completed
 

@@ -16,6 +16,7 @@ from swarm.mailbox.protocol.limits import (
     Granular,
     Isolation,
     McpAccess,
+    MergeAtEnd,
     NetworkPolicy,
     ResourceLimits,
     Reviewer,
@@ -134,6 +135,7 @@ class RunRequest(Value):
     isolation: Isolation = "shared"  # of the agents that the root starts
     root_isolation: Isolation = "shared"  # as its role says
     fan_isolation: Isolation = "shared"
+    merge: MergeAtEnd = "ask"  # what its end does with work of agents in copies
     fan_model: str | None = None  # set by the items' role; None: the run's
     fan_effort: str | None = None
     fan_summary: Summary | None = None
@@ -186,7 +188,8 @@ class RunRequest(Value):
         """What run and role say of an agent that may write."""
         known = self.roles.known.get(role)
         by_role = known.isolation if known is not None else "shared"
-        return by_role if is_root or by_role == "copy" else self.isolation
+        is_own = is_root or by_role == "copy" or (known is not None and known.merges)
+        return by_role if is_own else self.isolation
 
     @property
     def answer_schema(self) -> bytes | None:

@@ -197,6 +197,9 @@ class UndoFiles(Tagged):
     keep: tuple[str, ...] = ()  # paths that stay as they are: a person may have changed them
 
 
+NOTHING_TO_MERGE = "there is nothing to merge"  # how a reply begins if no agent has a change
+
+
 class MergeChanges(Tagged):
     """Merge the changes of agents that work in copies into the project; () is all of them."""
 

@@ -133,6 +133,7 @@ class McpAccess(Value):
 
 
 Isolation = Literal["shared", "copy"]
+MergeAtEnd = Literal["auto", "ask", "leave"]
 
 
 class Limits(Value):

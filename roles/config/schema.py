@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.leases import CommandKind
-from swarm.mailbox.protocol.limits import AskForApproval, Granular
+from swarm.mailbox.protocol.limits import AskForApproval, Granular, MergeAtEnd
 from swarm.mailbox.protocol.settings import (
     PromptSize,
     SamplingSettings,
@@ -327,6 +327,8 @@ class Config(ModelKeys):
     approval_timeout: str | int | float | None = None  # swarm's own: for a person's answer
     # swarm's own: commands that only record work in a repository may do so
     allow_commit: bool = False
+    # swarm's own: at the end of a run, the work of agents in copies that is not merged
+    merge: MergeAtEnd = "ask"
     auto_review: AutoReviewTable = AutoReviewTable()
     sandbox_mode: SandboxMode = "workspace-write"
     sandbox_workspace_write: WorkspaceTable = WorkspaceTable()

@@ -86,7 +86,9 @@ def turn_gaps(
         tempfile.TemporaryDirectory() as cwd,
     ):
         for name, text in home_files.items():
-            (Path(environment["SWARM_HOME"]) / name).write_text(text)
+            path = Path(environment["SWARM_HOME"]) / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
         done = run_swarm(environment, "run", "-p", "go", "--plain", *flags, cwd=cwd)
         requests = server.seen()["requests"]
     if len(requests) != turns + 1:

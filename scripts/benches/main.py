@@ -29,10 +29,11 @@ MODULES = {
     "mcp": "mcp_bench",
     "leases": "lease_bench",
     "extensions": "extensions_bench",
+    "copies": "copy_bench",
 }
 BENCHES = (
     "spine", "crowd", "agents", "safety", "prefix", "tricks", "curves", "soak", "chat", "mcp",
-    "leases", "extensions",
+    "leases", "extensions", "copies",
 )  # fmt: skip
 ALL = (
     "spine",
@@ -46,6 +47,7 @@ ALL = (
     "mcp",
     "leases",
     "extensions",
+    "copies",
 )  # `crowd` is the part of `spine` about many processes
 
 

@@ -8,7 +8,7 @@ each group the journal is read: every process that held a slot must have ended, 
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ PEERS = "2.0 Claude Code, 3.4 Codex, 16 opencode"
 PEERS_MEMORY = "221-787 MiB peers, one process"
 _PROMPT = "bench:root <root> Begin."
 _PARENTS = 2  # the root and the head that started the leaves
-_FREE = ["-s", "danger-full-access", "--max-spawns", "1000000"]
+_FREE: Sequence[str] = ["-s", "danger-full-access", "--max-spawns", "1000000"]
 
 
 def measure(groups: tuple[str, ...], cycles: int, *, quick: bool) -> Iterator[Row]:
@@ -44,16 +44,25 @@ def measure(groups: tuple[str, ...], cycles: int, *, quick: bool) -> Iterator[Ro
 
 
 def run_team(
-    story: str, *numbers: int, max_agents: int, sample_s: float = 0.0, leaves_at_rest: int = 0
+    story: str,
+    *numbers: int,
+    max_agents: int,
+    sample_s: float = 0.0,
+    leaves_at_rest: int = 0,
+    flags: Sequence[str] = _FREE,
+    cwd: str = "",
 ) -> "TeamRun":
-    """One run of the command to its end; with `leaves_at_rest` looked at while so many live."""
+    """One run of the command to its end, in `cwd` or an empty folder; with `leaves_at_rest` looked
+    at while so many live.
+    """
     with (
         team_server(story, *numbers) as server,
         swarm_home(server.url) as environment,
-        tempfile.TemporaryDirectory() as cwd,
+        tempfile.TemporaryDirectory() as empty,
     ):
+        cwd = cwd or empty
         bounds = ("--max-agents", str(max_agents), "--max-spawns", "100000")
-        arguments = ["run", "-p", _PROMPT, "--plain", *_FREE, *bounds]
+        arguments = ["run", "-p", _PROMPT, "--plain", *flags, *bounds]
         began = time.monotonic()
         if sample_s:
             rest = IdlePoint(server.url, leaves_at_rest, _PARENTS) if leaves_at_rest else None
@@ -108,9 +117,11 @@ def bursts(agents: int, rounds: int) -> Iterator[Row]:
     yield slots_row(ended)
 
 
-def burst_spans(agents: int, rounds: int) -> tuple[list[list[float]], TeamRun]:
+def burst_spans(
+    agents: int, rounds: int, *, flags: Sequence[str] = _FREE, cwd: str = ""
+) -> tuple[list[list[float]], TeamRun]:
     """Milliseconds to the first request of each agent, a list a round; and the run."""
-    ended = run_team("bursts", agents, rounds, max_agents=2 * agents + 1)
+    ended = run_team("bursts", agents, rounds, max_agents=2 * agents + 1, flags=flags, cwd=cwd)
     wanted = {one["number"]: one for one in ended.requests if one["kind"] == "root"}
     first = {one["name"]: one for one in ended.requests if one["kind"] == "leaf"}
     spans = [

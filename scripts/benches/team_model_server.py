@@ -100,6 +100,14 @@ class Workers(Bursts):
         return True
 
 
+class Writers(Workers):
+    """Each of the agents writes `tools` files of its own, in one command."""
+
+    def leaf(self, name: str, number: int) -> list[Call]:
+        command = f"for n in $(seq {self.tools}); do echo {name} > {name}-$n; done"
+        return [("exec_command", {"cmd": command})] if number == 0 else []
+
+
 class McpCallers(Workers):
     """The same, with calls of an MCP server's tool; each call has a name of its own."""
 
@@ -175,8 +183,8 @@ class MailWriters:
 
 
 STORIES: dict[str, Callable[..., Any]] = {
-    "bursts": Bursts, "workers": Workers, "workers_at_rest": WorkersAtRest, "cycles": Cycles,
-    "letters": MailWriters, "mcp_callers": McpCallers,
+    "bursts": Bursts, "workers": Workers, "writers": Writers, "workers_at_rest": WorkersAtRest,
+    "cycles": Cycles, "letters": MailWriters, "mcp_callers": McpCallers,
 }  # fmt: skip
 
 

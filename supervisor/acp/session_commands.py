@@ -41,6 +41,9 @@ _COMMANDS = (
     SessionCommand(
         "undo", "Put the files back as they were before the agents.", command_line=("undo",)
     ),
+    SessionCommand(
+        "merge", "Bring what agents changed in copies into the project.", command_line=("merge",)
+    ),
     SessionCommand("agents", "All agents: role, state, tokens, cost.", command_line=("show",)),
     SessionCommand("context", "What the requests are made of.", command_line=("show", "--context")),
     SessionCommand("watch", "The live tree of agents, in a terminal here.", needs_terminal=True),

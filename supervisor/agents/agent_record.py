@@ -91,6 +91,7 @@ class Agent:
         self.usd: float | None = None  # paid over all its processes; None: no price is known so far
         self.open_questions = 0  # its questions that wait for an answer
         self.last_task = ""
+        self.change_note = ""  # what its last turn left in its copy; "": not known
 
         self.pending_inputs: set[str] = set()  # inputs sent that no turn has taken up yet
         self.continue_inputs: set[str] = set()  # those of them that only mean "continue"
@@ -249,6 +250,10 @@ class Agent:
         self.process.begin_turn(turn_id)
         self.pending_inputs -= self.continue_inputs | {turn_id}
         self.continue_inputs.clear()
+
+    def note_change(self, note: str) -> None:
+        """What is in its copy now; its next report says it."""
+        self.change_note = note
 
     def end_turn(self) -> None:
         """Its turn has ended; `turn_ends_pending` counts it until its end is written."""

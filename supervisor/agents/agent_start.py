@@ -269,7 +269,7 @@ def build_agent_spec(
         can_spawn=request.max_agents > 1 and not _is_in_copy(plan),
         offers_copies=request.offers_copies,
         max_agents=request.max_agents,
-        roles=request.roles.cards,
+        roles=request.roles.cards(with_copies=request.offers_copies),
         children=tuple(ChildCard(path=path, nickname=name) for path, name in children.items()),
         job=plan.job,
         rules=RuleSet() if plan.slotless else rules_for(running, agent),

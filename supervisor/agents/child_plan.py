@@ -122,7 +122,8 @@ def plan_child(
     """The child's plan, still without a nickname.
 
     `model`: its provider and model; None: the parent's, unless role or request name another model.
-    `isolation`: what the run says of its agents; role and request can only ask for a copy, too.
+    `isolation`: what the run says of its agents but those that merge; role and request can only
+    ask for a copy, too.
 
     What the role sets wins over what the request asks for, and that wins over what is inherited.
     Raises AgentRequestError for an invalid name or claim.
@@ -143,7 +144,7 @@ def plan_child(
         path=path,
         agent_id=agent_id,
         role=child_brief(asker.role, role),
-        limits=_child_limits(asker, role, (isolation, request.isolation)),
+        limits=_child_limits(asker, role, (request.isolation, None if role.merges else isolation)),
         cwd=asker.cwd,
         parent=asker.path,
         depth=asker.depth + 1,

@@ -13,6 +13,7 @@ from rich.text import Text
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.ids import ROOT_PATH, short_id
 from swarm.mailbox.protocol.control import (
+    NOTHING_TO_MERGE,
     AcceptPlan,
     AgentView,
     AnyControl,
@@ -45,6 +46,7 @@ from .slash_commands import (
 from .status_page import mcp_lines, status_lines
 from .swarm_commands import COMMAND_LIMIT_S, SwarmOutput, run_swarm_command
 
+_MERGE_LIMIT_S = 660.0  # a plan may take five minutes, and the merge plans again
 _INIT_LIMIT_S = 660.0  # longer than the deadline of the run that looks at the project
 
 _SANDBOXES: dict[str, SandboxMode] = {
@@ -145,6 +147,8 @@ class ChatCommands:
                 await self._request(run, CompactAgent(agent=path))
             case "undo":
                 await self._undo(call, short_id(run.run_id), agent)
+            case "merge":
+                await self._merge(["merge", short_id(run.run_id), *call.words])
             case _:
                 words = swarm_arguments(call, short_id(run.run_id), agent)
                 await self._show_command(words, diff=call.name == "diff")
@@ -217,6 +221,19 @@ class ChatCommands:
             await self._show_command(words)
         else:
             self._lines(["  nothing was taken back"])
+
+    async def _merge(self, words: list[str]) -> None:
+        """Show what would go in; if nothing conflicts, merge it after a yes."""
+        check = [*words, "--check"]
+        checked = await self._run_command(check, limit_s=_MERGE_LIMIT_S)
+        self._print(swarm_output_parts(check, checked))
+        if checked.exit_code or NOTHING_TO_MERGE in checked.text:
+            return
+        if await self._confirmation.ask("Merge this into the project?"):
+            merged = await self._run_command(words, limit_s=_MERGE_LIMIT_S)
+            self._print(swarm_output_parts(words, merged))
+        else:
+            self._lines(["  nothing was merged"])
 
     async def _request(self, run: LiveRun, request: AnyControl) -> None:
         reply = await run.request(request)

@@ -104,4 +104,4 @@ def argument_choices(current: CurrentRun) -> dict[str, tuple[str, ...]]:
     """Words that may follow commands and are known only now: the names of agents."""
     live = current.live
     paths = () if live is None else tuple(agent.path for agent in live.view().agents)
-    return dict.fromkeys(("diff", "undo"), paths) if paths else {}
+    return dict.fromkeys(("diff", "merge", "undo"), paths) if paths else {}

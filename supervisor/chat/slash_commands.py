@@ -11,8 +11,8 @@ from swarm.mailbox.errors import UsageError
 
 CommandName = Literal[
     "help", "agents", "model", "effort", "plan", "accept", "approvals", "permissions", "status",
-    "diff", "undo", "rollback", "fork", "compact", "context", "review", "tools", "skills", "mcp",
-    "init", "name", "new", "resume", "detach", "quit",
+    "diff", "merge", "undo", "rollback", "fork", "compact", "context", "review", "tools", "skills",
+    "mcp", "init", "name", "new", "resume", "detach", "quit",
 ]  # fmt: skip
 
 
@@ -56,6 +56,9 @@ SLASH_COMMANDS: tuple[SlashCommand, ...] = (
     ),
     SlashCommand("status", "", "run, folder, model, rights, tokens, cost"),
     SlashCommand("diff", "[AGENT]", "what agents changed in files", 1),
+    SlashCommand(
+        "merge", "[AGENT]", "bring what agents changed in copies into the project, after a yes", 1
+    ),
     SlashCommand("undo", "[AGENT]", "put files back as they were before an agent's turns", 1),
     SlashCommand("rollback", "[TURNS]", "forget the last turns; files stay", 1),
     SlashCommand("fork", "", "a new run with this history; /resume opens it"),

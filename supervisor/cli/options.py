@@ -6,6 +6,7 @@ from typing import TypeVar
 import click
 
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.limits import MergeAtEnd
 
 from ..console.terminal import ColorChoice
 from .lazy_commands import OptionValue
@@ -51,6 +52,7 @@ class RunOptions(Value):
     require_sandbox: str | None = None
     ephemeral: bool = False
     isolate: bool = False
+    merge: MergeAtEnd | None = None
     plan: bool = False
     keep_open: bool = False
     idle_timeout: str | None = None

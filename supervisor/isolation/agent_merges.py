@@ -14,7 +14,7 @@ import trio
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.protocol.changes import FileChange, bounded_changes
-from swarm.mailbox.protocol.control import Done, MergeChanges
+from swarm.mailbox.protocol.control import NOTHING_TO_MERGE, Done, MergeChanges
 from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly
 from swarm.mailbox.protocol.requests import (
     MergeCopies,
@@ -38,7 +38,6 @@ from .merge_summary import describe_plan
 
 MAX_RESOLVED, MAX_RESOLVED_CHARS = 200, 4_000_000  # of one merge
 _MAX_CONFLICT_CHARS = 60_000  # of all texts with marks
-NOTHING = "there is nothing to merge"
 HOW_ON = (
     "with a conflict nothing is merged: call merge_changes again with `resolved`, the whole "
     "content of each file in conflict, or with agents that have no conflict"
@@ -73,8 +72,8 @@ async def serve_merge_request(
 
 def _nothing(request: MergeRequest) -> MergePlanned | MergeReported:
     if isinstance(request, MergeCopies):
-        return MergeReported(text=NOTHING)
-    return MergePlanned(text=NOTHING)
+        return MergeReported(text=NOTHING_TO_MERGE)
+    return MergePlanned(text=NOTHING_TO_MERGE)
 
 
 def refusal_of(agent: Agent) -> str:
@@ -88,18 +87,34 @@ def refusal_of(agent: Agent) -> str:
 
 
 def _find_copies(running: RunContext, agent: Agent, targets: Sequence[str]) -> tuple[str, ...]:
-    """The named agents, or all whose work has ended. Raises SwarmError: one is not below it."""
+    """The named agents, or all whose work has ended. Raises SwarmError: one is not its to merge."""
     work = CopiedWork(running.paths)
-    below = [one.path for one in work.agents() if one.path.startswith(f"{agent.path}/")]
+    below = [one.path for one in work.agents() if _may_merge(running, agent, one.path)]
     if not targets:
         busy = trio.from_thread.run_sync(find_working, running, work)
         return tuple(path for path in below if path not in busy)
-    names = tuple(one if one.startswith("/") else f"{agent.path}/{one}" for one in targets)
+    names = tuple(_full_path(agent, one, below) for one in targets)
     for name in names:
         if name not in below:
             known = ", ".join(below) or "none"
             raise SwarmError(f"{name[:200]} is no agent of yours in a copy; there are: {known}")
     return names
+
+
+def _may_merge(running: RunContext, agent: Agent, path: str) -> bool:
+    """True for agents below it, and below its parent if that is what its role is for."""
+    role = running.request.roles.known.get(agent.plan.role.name)
+    if role is not None and role.merges and agent.plan.parent is not None:
+        return path.startswith(f"{agent.plan.parent}/") and path != agent.path
+    return path.startswith(f"{agent.path}/")
+
+
+def _full_path(agent: Agent, name: str, known: Sequence[str]) -> str:
+    """A name is that of an own agent, else of one beside it."""
+    if name.startswith("/"):
+        return name
+    paths = [f"{above}/{name}" for above in (agent.path, agent.plan.parent) if above is not None]
+    return next((path for path in paths if path in known), paths[0])
 
 
 def _resolved_paths(agent: Agent, resolved: Mapping[str, str]) -> dict[str, str]:
@@ -143,12 +158,13 @@ def _plan(
     work = CopiedWork(running.paths)
     report = work.check(names, resolved=resolved)
     if not report.changes:
-        return MergePlanned(text=NOTHING)
+        return MergePlanned(text=NOTHING_TO_MERGE)
     _check_inside(agent, report.plan)
     lines = list(describe_plan(report.plan, report.changes))
     conflicts = len(report.plan.conflicts)
     if conflicts:
         lines += _conflict_texts(report.plan, work.store)
+        lines += trio.from_thread.run_sync(_tasks_in_conflict, running, report.plan)
         lines.append(HOW_ON)
     return MergePlanned(
         text="\n".join(lines),
@@ -173,6 +189,13 @@ def _conflict_texts(plan: MergePlan, store: ContentStore) -> list[str]:
         left -= len(text)
         found.append(f"{one.path}, with both sides:\n{text}")
     return found
+
+
+def _tasks_in_conflict(running: RunContext, plan: MergePlan) -> list[str]:
+    """What the agents on both sides were to do, as far as it is known."""
+    paths = dict.fromkeys(path for one in plan.conflicts for path in (*one.others, one.agent))
+    agents = (running.agents.find(path) for path in paths)
+    return [f"the task of {one.path}: {one.last_task}" for one in agents if one and one.last_task]
 
 
 def _file_changes(plan: MergePlan, store: ContentStore, cwd: str) -> Iterator[FileChange]:

@@ -3,25 +3,27 @@
 Only agents whose work has ended are merged: the layer of one that works may be half written.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TypeVar
 
+import msgspec
 import trio
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.ids import short_id
-from swarm.mailbox.protocol.control import Done, MergeChanges, Refused
+from swarm.mailbox.protocol.control import NOTHING_TO_MERGE, Done, MergeChanges, Refused
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.merge_records import ChangeDiscarded, MergeBegan, MergeEnded
 from swarm.mailbox.protocol.records import FilesChanged
 
 from ..file_history.file_history import FileHistory
 from ..run_context import RunContext
-from .merge_service import AcceptPlan, CopiedWork, MergeReport
-from .merge_summary import count_files, describe_left, describe_report
+from .merge_apply import MergeStale
+from .merge_service import MERGE_TRIES, AcceptPlan, CopiedWork, MergeReport
+from .merge_summary import describe_left, describe_report
 
-_MAX_NAMED = 8
-_LOOK_LIMIT_S = 20.0  # at the run's end
+_T = TypeVar("_T")
 
 
 async def merge_in_live_run(
@@ -37,30 +39,63 @@ async def merge_in_live_run(
         return Refused(message=f"{', '.join(named)} still works; wait for it, or interrupt it")
     chosen = request.agents or tuple(one.path for one in work.agents() if one.path not in busy)
     if not chosen:
-        return Done(message="there is nothing to merge" + _still_working(busy))
-
-    def act() -> tuple[str, ...]:
-        begun = trio.from_thread.run_sync(find_working, running, work)
-        if named := sorted({*begun}.intersection(chosen)):  # since the request came
-            raise SwarmError(f"{', '.join(named)} works again; merge when that has ended")
-        write = partial(_write, running)
-        if request.discard:
-            given_up = work.discard(chosen, write)
-            return tuple(f"given up: {change.agent}" for change in given_up)
-        report = work.merge(
-            chosen, write, tested=request.tested, resolved=request.resolved, accept=accept
-        )
-        history.change_watcher.tree.refresh(_touched(report))
-        lines = tuple(describe_report(report, short_id(running.run_id)))
-        if report.plan.conflicts:
-            raise SwarmError("\n".join(lines))
-        return lines
-
+        return Done(message=NOTHING_TO_MERGE + _still_working(busy))
+    request = msgspec.structs.replace(request, agents=chosen)
     try:
-        lines = await _with_files(running, history, act)
+        if request.discard:
+            discard = partial(_discard, running, work, chosen)
+            lines = await with_files(running, history, discard)
+        else:
+            report = await merge_ended_work(running, history, request, accept)
+            lines = tuple(describe_report(report, short_id(running.run_id)))
+            if report.plan.conflicts:
+                raise SwarmError("\n".join(lines))
     except SwarmError as error:
         return Refused(message=str(error))
     return Done(message="\n".join(lines) + _still_working(busy))
+
+
+async def merge_ended_work(
+    running: RunContext,
+    history: FileHistory,
+    request: MergeChanges,
+    accept: AcceptPlan = lambda _plan: None,
+) -> MergeReport:
+    """Merge the named agents' changes, or say what conflicts. `accept`: see `CopiedWork.merge`.
+
+    The plan, which may take minutes, is made beside all other work; nobody waits for files while
+    it is. Raises SwarmError: nothing is merged, also if a named agent works again meanwhile.
+    """
+    work, write = CopiedWork(running.paths), partial(write_in_run, running)
+    finish = partial(work.finish_cut_off, write)
+    finished = await with_files(running, history, finish)
+    for tries_left in reversed(range(MERGE_TRIES)):
+        ends = _count_ends(running, request.agents)
+        plan = partial(work.check, request.agents, resolved=request.resolved)
+        report = msgspec.structs.replace(await trio.to_thread.run_sync(plan), finished=finished)
+        if report.plan.conflicts or not report.changes:
+            return report
+
+        def act(
+            planned: MergeReport = report, then: Mapping[str, int | None] = ends
+        ) -> MergeReport:
+            trio.from_thread.run_sync(_check_ended, running, then)
+            done = work.apply(planned, write, tested=request.tested, accept=accept)
+            history.change_watcher.tree.refresh(_touched(done))
+            return done
+
+        try:
+            return await with_files(running, history, act)
+        except MergeStale:
+            if not tries_left:
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+def _discard(running: RunContext, work: CopiedWork, chosen: tuple[str, ...]) -> tuple[str, ...]:
+    trio.from_thread.run_sync(_check_ended, running, dict.fromkeys(chosen))
+    given_up = work.discard(chosen, partial(write_in_run, running))
+    return tuple(f"given up: {change.agent}" for change in given_up)
 
 
 async def finish_cut_off_merges(running: RunContext, history: FileHistory) -> None:
@@ -69,14 +104,14 @@ async def finish_cut_off_merges(running: RunContext, history: FileHistory) -> No
         return
 
     def act() -> tuple[str, ...]:
-        found = CopiedWork(running.paths).finish_cut_off(partial(_write, running))
+        found = CopiedWork(running.paths).finish_cut_off(partial(write_in_run, running))
         return tuple(
             f"the merge {one.merge_id} was cut off before; it is done now{describe_left(one.left)}"
             for one in found
         )
 
     try:
-        finished = await _with_files(running, history, act)
+        finished = await with_files(running, history, act)
     except SwarmError as error:
         running.note(Warned(message=str(error)))
         return
@@ -84,36 +119,7 @@ async def finish_cut_off_merges(running: RunContext, history: FileHistory) -> No
         running.note(Warned(message=text))
 
 
-async def note_unmerged(running: RunContext) -> None:
-    """At the run's end: say what is not in the project, and how to bring it there."""
-    if not running.paths.copies.is_dir():
-        return
-
-    def look() -> str:
-        work = CopiedWork(running.paths)
-        found = work.unmerged()
-        words = [f"{one.agent} {count_files(one)}" for one in found[:_MAX_NAMED]]
-        more = [f"{len(found) - _MAX_NAMED} more"] if len(found) > _MAX_NAMED else []
-        return ", ".join((*words, *more))
-
-    text, run = "", short_id(running.run_id)
-    try:
-        with trio.fail_after(_LOOK_LIMIT_S):
-            await running.journal.flush()
-            text = await trio.to_thread.run_sync(look, abandon_on_cancel=True)
-    except trio.TooSlowError:
-        why = f"that took over {_LOOK_LIMIT_S:g} s; `swarm merge {run} --check` shows it"
-        running.note(Warned(message=f"what agents changed in their copies is not known: {why}"))
-    except (SwarmError, OSError, ValueError) as error:
-        running.note(Warned(message=f"what agents changed in their copies is not known: {error}"))
-    if text:
-        how = f"`swarm merge {run} --check` shows what fits, `swarm merge {run}` merges it"
-        running.note(Warned(message=f"not merged yet: {text}; {how}"))
-
-
-async def _with_files(
-    running: RunContext, history: FileHistory, act: Callable[[], tuple[str, ...]]
-) -> tuple[str, ...]:
+async def with_files(running: RunContext, history: FileHistory, act: Callable[[], _T]) -> _T:
     """Do the work in a thread while no scan runs; what agents changed before is known by then."""
     await history.change_watcher.request_scan()
     await running.journal.flush()
@@ -127,6 +133,20 @@ def find_working(running: RunContext, work: CopiedWork) -> list[str]:
     return [path for path, agent in found.items() if agent is not None and agent.is_active]
 
 
+def _count_ends(running: RunContext, paths: tuple[str, ...]) -> dict[str, int | None]:
+    """How often the work of each of these agents has ended so far."""
+    found = {path: running.agents.find(path) for path in paths}
+    return {path: None if one is None else one.end_count for path, one in found.items()}
+
+
+def _check_ended(running: RunContext, ends: Mapping[str, int | None]) -> None:
+    """Raises SwarmError if such an agent works, or has worked since its ends were counted."""
+    for path, count in ends.items():
+        agent = running.agents.find(path)
+        if agent is not None and (agent.is_active or count not in (None, agent.end_count)):
+            raise SwarmError(f"{path} works again; merge when that has ended")
+
+
 def _touched(report: MergeReport) -> tuple[str, ...]:
     done = (*report.finished, *(() if report.done is None else (report.done,)))
     return tuple(path for one in done for path in one.touched)
@@ -136,7 +156,7 @@ def _still_working(busy: list[str]) -> str:
     return f"\nstill at work, and left out: {', '.join(busy)}" if busy else ""
 
 
-def _write(
+def write_in_run(
     running: RunContext,
     body: MergeBegan | MergeEnded | FilesChanged | ChangeDiscarded,
     agent: str,

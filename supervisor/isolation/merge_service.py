@@ -4,6 +4,7 @@ The caller sees to it that only one merge of the run happens at a time: it holds
 is the run's supervisor. Blocks: call it in a thread.
 """
 
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
@@ -21,13 +22,13 @@ from .copy_folder import AgentCopy, CopyFolder
 from .layer_change import ChangeTooLarge, LayerChange, read_change
 from .merge_apply import MergeDone, MergeStale, apply_merge, finish_merge
 from .merge_history import MergePast, fold_merges
-from .merge_plan import MergePlan, plan_merge
+from .merge_plan import PLAN_LIMIT_S, MergeImpossible, MergePlan, plan_merge
 
-NOT_TESTED = (
-    "the project or a change is not what the command was run on any more, so nothing was merged; "
+CHANGED_SINCE = (
+    "the project or a change is not what it was when the merge was checked, so nothing was merged; "
     "merge again"
 )
-_TRIES = 3  # of a merge whose files somebody changes between plan and write
+MERGE_TRIES = 3  # of a merge whose files somebody changes between plan and write
 AcceptPlan = Callable[[MergePlan], None]
 WriteRecord = Callable[[MergeBegan | MergeEnded | FilesChanged | ChangeDiscarded, str], None]
 
@@ -137,26 +138,62 @@ class CopiedWork:
         """
         finished = self.finish_cut_off(write)
         names = tuple(agents)
-        for tries_left in reversed(range(_TRIES)):
+        for tries_left in reversed(range(MERGE_TRIES)):
             report = self.check(names, resolved=resolved)
             report = msgspec.structs.replace(report, finished=finished)
             if report.plan.conflicts or not report.changes:
                 return report
-            if tested and report.plan.digest != tested:
-                raise SwarmError(NOT_TESTED)
-            accept(report.plan)
             try:
-                done = apply_merge(report.plan, self.store, write)
+                return self.apply(report, write, tested=tested, accept=accept)
             except MergeStale:
                 if not tries_left:
                     raise
-                continue
-            except (OSError, ValueError) as error:
-                raise SwarmError(f"the merge cannot be written: {error}") from error
-            past = self._past()[0].merges
-            number = past[done.merge_id].number
-            return msgspec.structs.replace(report, done=done, number=number)
         raise AssertionError("the last try returns or raises")
+
+    def apply(
+        self,
+        report: MergeReport,
+        write: WriteRecord,
+        *,
+        tested: str = "",
+        accept: AcceptPlan = lambda _plan: None,
+    ) -> MergeReport:
+        """Write what was planned; it has no conflict. `tested`, `accept`: as for `merge`.
+
+        Raises MergeStale if the project has changed since, and SwarmError; nothing is merged then.
+        """
+        if tested and report.plan.digest != tested:
+            raise SwarmError(CHANGED_SINCE)
+        accept(report.plan)
+        try:
+            done = apply_merge(report.plan, self.store, write)
+        except (OSError, ValueError) as error:
+            raise SwarmError(f"the merge cannot be written: {error}") from error
+        number = self._past()[0].merges[done.merge_id].number
+        return msgspec.structs.replace(report, done=done, number=number)
+
+    def find_clean(self, *, without: Collection[str] = ()) -> tuple[str, ...]:
+        """The agents whose changes go in together, in the order of their ends.
+
+        A change that does not fit what goes in before it is left out, and so is what is not
+        planned within PLAN_LIMIT_S. Raises SwarmError.
+        """
+        found = self.unmerged()
+        names = [one.agent for one in found if not one.unreadable and one.agent not in without]
+        if not names or self._fits(names):
+            return tuple(names)
+        clean: list[str] = []
+        ends_at = time.monotonic() + PLAN_LIMIT_S
+        for name in names:
+            if time.monotonic() < ends_at and self._fits((*clean, name)):
+                clean.append(name)
+        return tuple(clean)
+
+    def _fits(self, names: Iterable[str]) -> bool:
+        try:
+            return not self.check(names).plan.conflicts
+        except MergeImpossible:
+            return False
 
     def finish_cut_off(self, write: WriteRecord) -> tuple[MergeDone, ...]:
         """Carry out merges that began and did not end. Raises SwarmError."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from swarm.mailbox.protocol.control import NOTHING_TO_MERGE
+
 from ..file_history.content_store import ContentStore
 from ..file_history.unified_diff import count_diff, shown_name
 from .layer_change import LayerChange
@@ -9,6 +11,7 @@ from .merge_plan import MergePlan
 from .merge_service import MergeReport
 
 _MAX_SHOWN = 20
+_MAX_NAMED = 8  # agents in one line
 
 
 def count_change(change: LayerChange, store: ContentStore) -> str:
@@ -26,6 +29,13 @@ def count_files(change: LayerChange) -> str:
     if change.unreadable:
         return "files that cannot all be read"
     return "1 file" if change.files == 1 else f"{change.files} files"
+
+
+def describe_agents(changes: Sequence[LayerChange]) -> str:
+    """`/root/a 5 files, /root/b 1 file`; "" for none."""
+    words = [f"{one.agent} {count_files(one)}" for one in changes[:_MAX_NAMED]]
+    left = len(changes) - _MAX_NAMED
+    return ", ".join((*words, *([f"{left} more"] if left > 0 else [])))
 
 
 def describe_changes(changes: Sequence[LayerChange], store: ContentStore) -> Iterator[str]:
@@ -68,9 +78,14 @@ def describe_report(report: MergeReport, run: str) -> Iterator[str]:
         yield f"finished {done.merge_id}, which had been cut off: {len(done.touched)} files"
         yield from (f"  left alone, changed since: {path}" for path in done.left[:_MAX_SHOWN])
     if not report.changes:
-        yield "there is nothing to merge"
+        yield NOTHING_TO_MERGE
         return
     yield from describe_plan(report.plan, report.changes)
+    yield from describe_end(report, run)
+
+
+def describe_end(report: MergeReport, run: str) -> Iterator[str]:
+    """What became of a plan, and what can be done next; nothing of a check without conflicts."""
     if report.plan.conflicts:
         yield "nothing was merged: merge agents without conflict by name, or take a branch:"
         agent = report.plan.conflicts[0].agent

@@ -6,14 +6,14 @@ A figure that the kernel does not tell, or tells in a form that is not known, is
 import os
 from collections.abc import Callable
 
-from swarm.mailbox.process_tree import descendants_of
+from swarm.mailbox.process_tree import descendants_of, resident_bytes
 from swarm.mailbox.protocol.base import Value
 
 from .lease_scheduler import MachineState
 
 ReadText = Callable[[str], str]
 _MOST_BYTES = 8192
-_PAGE_BYTES, _TICKS = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
+_TICKS = os.sysconf("SC_CLK_TCK")
 MOST_PROCESSES = 512  # of one tree that are looked at
 # Of /proc/PID/stat after the name: state; utime, stime, cutime, cstime.
 _STATE, _TIMES = slice(0, 1), slice(11, 15)
@@ -76,14 +76,14 @@ class TreeUsage(Value):
 def read_tree_usage(pid: int) -> TreeUsage:
     """Look at the first 512 processes below this one. Blocks for some milliseconds."""
     tree = descendants_of(pid, most=MOST_PROCESSES + 1)
-    pages, ticks, is_working = 0, 0, False
+    resident, ticks, is_working = 0, 0, False
     for one in tree[:MOST_PROCESSES]:
-        pages += sum(_counts(read_text(f"/proc/{one}/statm").split()[1:2]))
+        resident += resident_bytes(one)
         stat = read_text(f"/proc/{one}/stat").rpartition(") ")[2].split()
         ticks += sum(_counts(stat[_TIMES]))
         is_working = is_working or stat[_STATE] in _WORKING
     return TreeUsage(
-        resident_bytes=pages * _PAGE_BYTES,
+        resident_bytes=resident,
         cpu_s=ticks / _TICKS,
         is_working=is_working,
         is_whole=len(tree) <= MOST_PROCESSES,

@@ -29,7 +29,9 @@ _LAST_RECORDS = 256  # more than one step writes
 MAX_UNREAD = 1_000  # unread mail per reader; more is refused
 _SILENT_ENDS = frozenset({"interrupted"})  # somebody requested this end, so the parent is not woken
 
-IN_A_COPY = "(It worked in a copy of the project: `list_changes` says what it changed there.)"
+CHANGE_NOT_KNOWN = (
+    "(It worked in a copy of the project: `list_changes` says what it changed there.)"
+)
 MailKind = Literal["new_task", "message", "followup", "final_answer"]
 
 
@@ -65,7 +67,7 @@ def make_report(
         text = f"({outcome.state}) {text}".strip()
     text = text or "(no answer)"
     if member.plan.limits.isolation == "copy":
-        text = f"{text}\n\n{IN_A_COPY}"
+        text = f"{text}\n\n{member.change_note or CHANGE_NOT_KNOWN}"
     return make_mail(
         member.path,
         parent,

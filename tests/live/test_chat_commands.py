@@ -47,6 +47,32 @@ def test_files_are_taken_back_and_an_ended_run_goes_on(play):
         terminal.wait("Here again.")
 
 
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="copies need bubblewrap")
+def test_what_an_agent_changed_in_its_copy_is_shown_and_merged_after_a_yes(play):
+    spawn = call("spawn_agent", task_name="mason", message="go", fork_turns="none")
+    stage = play(
+        calls("/root", {**spawn, "arguments": {**spawn["arguments"], "isolation": "copy"}}),
+        calls("/root", call("wait_agent", targets=["mason"], timeout_ms=30_000)),
+        says("/root", "Done."),
+        calls("/root/mason", call("exec_command", cmd="echo one > new.txt")),
+        says("/root/mason", "Written."),
+    )
+    stage.options[-1] = "workspace-write"
+    with stage.terminal() as terminal:
+        say(terminal, "write")
+        terminal.wait("Done.")
+        terminal.wait("Esc stops", gone=True)
+        for key, words in (("n", "nothing was merged"), ("y", "merged; to take it back")):
+            say(terminal, "/merge mason")
+            terminal.wait("y yes · n no")
+            assert not (stage.folder / "new.txt").exists()
+            terminal.press(key)
+            terminal.wait(words)
+        assert (stage.folder / "new.txt").read_text() == "one\n"
+        say(terminal, "/merge")
+        terminal.wait("there is nothing to merge")
+
+
 def test_a_plan_is_made_first_and_carried_out_after_a_yes(play):
     stage = play(
         calls("/root", call("exec_command", cmd="touch early")),

@@ -16,7 +16,6 @@ from support.copied_agents import BASE, LIMIT_S, call, play, project, root, swar
 from swarm.mailbox.protocol.approvals import PatchAction
 from swarm.mailbox.protocol.merge_records import MergeEnded
 from swarm.mailbox.protocol.records import ApprovalRequested, MailPosted, RunIdle
-from swarm.supervisor.team.mail_delivery import IN_A_COPY
 
 __all__ = ["project"]
 
@@ -140,7 +139,7 @@ async def test_a_project_that_changes_while_the_command_runs_is_not_merged_untes
         (Path(signs) / "go").touch()
         ended = await merging.wait_end()
         assert ended.code == 1
-        assert "is not what the command was run on any more" in ended.err
+        assert "is not what it was when the merge was checked" in ended.err
         assert (project / "text").read_text() == mine
         assert sorted(os.listdir(project)) == ["gone", "text"]
 
@@ -177,7 +176,11 @@ async def test_a_model_reads_and_merges_what_its_agents_changed(rig, project):
         listed, checked, merged, seen, again, unknown = rig.outputs("/root")[-6:]
         posted = [body.mail for body in rig.bodies(MailPosted)]
         answers = [mail.content for mail in posted if mail.kind == "final_answer"]
-        assert answers == [f"done\n\n{IN_A_COPY}"] * 2
+        fits = "it fits the project now; `merge_changes` brings it in"
+        assert sorted(answers) == [
+            f"done\n\n(In its copy of the project: +1 -2 in 2 files; {fits}.)",
+            f"done\n\n(In its copy of the project: +2 -1 in 2 files; {fits}.)",
+        ]
         assert "/root/one" in listed
         assert "+A" in listed
         assert "2 clean" in checked

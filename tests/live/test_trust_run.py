@@ -1,18 +1,13 @@
 """A project's configuration in real runs: asked about on a terminal, left out in scripts."""
 
-import os
-import pty
-import sys
-from pathlib import Path
-
 import pytest
 import trio
 
+from support.questioned_terminal import answer_on_terminal
 from swarm.mailbox.protocol.records import AgentSpawned
 
 pytestmark = pytest.mark.live
 LIMIT_S = 40
-SWARM = str(Path(sys.executable).parent / "swarm")
 DONE = {"text": "done"}
 
 
@@ -61,31 +56,7 @@ async def test_on_a_terminal_the_person_is_asked_once(rig, project, key, counts)
 
 
 async def _on_terminal(rig, key: bytes, *words: str) -> bytes:
-    """Run to the end on a terminal of its own, answering the question with `key`."""
-    parent, child = pty.openpty()
-    process = rig.adopt(await trio.lowlevel.open_process(
-        ["setsid", "-c", "-w", SWARM, *words], stdin=child, stdout=child, stderr=child,
-        env={**rig.environment, "TERM": "xterm"}, cwd=rig.work,
-    ))  # fmt: skip
-    os.close(child)
-    seen = bytearray()
-
-    async def read() -> None:
-        while True:
-            await trio.lowlevel.wait_readable(parent)
-            try:
-                seen.extend(os.read(parent, 65_536))
-            except OSError:
-                return
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(read)
-        if key:
-            await rig.wait(lambda: b"Trust exactly this" in seen)
-            os.write(parent, key)
-        assert await process.wait() == 0
-    os.close(parent)
-    return bytes(seen)
+    return await answer_on_terminal(rig, b"Trust exactly this", key, *words)
 
 
 async def test_a_cloned_task_file_cannot_take_the_sandbox_away_and_a_trusted_one_says_so(rig):

@@ -23,7 +23,9 @@ def layer(tmp_path):
 
 def test_the_built_in_roles_are_whole():
     roles = load_roles(())
-    assert set(roles.known) == {"default", "explorer", "worker", "guardian", "code-reviewer"}
+    assert set(roles.known) == {
+        "default", "explorer", "worker", "merger", "guardian", "code-reviewer",
+    }  # fmt: skip
     assert roles.known["explorer"].sandbox_mode == "read-only"
     assert roles.known["explorer"].brief().locked
     assert "explorer" in roles.known["explorer"].developer_instructions

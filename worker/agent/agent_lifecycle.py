@@ -4,7 +4,6 @@ At Shutdown the turn is aborted, commands are ended and queued events are delive
 deadline; afterwards nothing of the agent runs.
 """
 
-import os
 from collections.abc import Mapping
 from functools import partial
 from typing import Protocol
@@ -13,6 +12,7 @@ import trio
 
 from swarm.mailbox.entropy import SYSTEM_ENTROPY, EntropySources
 from swarm.mailbox.interfaces import Mailbox
+from swarm.mailbox.process_tree import resident_bytes
 from swarm.mailbox.protocol.base import PROTOCOL_VERSION
 from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello, encode_event
 from swarm.mailbox.protocol.hooks import Hook
@@ -46,8 +46,6 @@ COMMANDS_ENDED = "The user ended the commands that ran in the background ({count
 _END_COMMANDS_S = 5.0
 _END_HOOKS_S = 2.0  # for SessionEnd hooks and those in the background; then they are ended
 _ENVIRONMENT_LIMIT_S = 10.0
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_STATM = "/proc/self/statm"
 
 
 class ToolHost(Protocol):
@@ -180,7 +178,7 @@ async def _send_heartbeats(state: AgentState, tools: ToolHost) -> None:
             Heartbeat(
                 progress=state.reporter.progress,
                 busy=state.turn is not None,
-                rss_bytes=_resident_bytes(),
+                rss_bytes=resident_bytes("self"),
                 live_commands=tools.live_commands,
             )
         )
@@ -219,14 +217,3 @@ async def _end_commands_on_request(state: AgentState, tools: ToolHost) -> None:
             state.inbox.add_note(COMMANDS_ENDED.format(count=running))
         with trio.move_on_after(_END_COMMANDS_S):
             await tools.end_commands()
-
-
-def _resident_bytes() -> int:
-    try:  # plain calls: a heartbeat of an idle agent must cost little
-        fd = os.open(_STATM, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            return int(os.read(fd, 256).split()[1]) * _PAGE_BYTES
-        finally:
-            os.close(fd)
-    except OSError:
-        return 0

@@ -6,9 +6,9 @@ A file that is gone or not readable gives no figure, and never an error.
 import os
 from collections.abc import Iterable
 
-from .watchdog_schedule import MachineLoad
+from swarm.mailbox.process_tree import resident_bytes
 
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+from .watchdog_schedule import MachineLoad
 
 
 def read_machine_load() -> MachineLoad | None:
@@ -28,9 +28,9 @@ def _kilobytes(text: bytes, name: bytes) -> int | None:
     return int(word[0]) if word and word[0].isdigit() else None
 
 
-def resident_bytes(tree: Iterable[int]) -> int:
+def resident_sum(tree: Iterable[int]) -> int:
     """Bytes; shared pages are counted in every process."""
-    return sum(_resident_bytes_of(pid) for pid in tree)
+    return sum(resident_bytes(pid) for pid in tree)
 
 
 def proportional_bytes(pid: int) -> int:
@@ -40,12 +40,7 @@ def proportional_bytes(pid: int) -> int:
     for line in lines:
         if line.startswith((b"Pss:", b"SwapPss:")):
             total += int(line.split()[1]) * 1024
-    return total if lines else _resident_bytes_of(pid)  # not readable: use the rougher figure
-
-
-def _resident_bytes_of(pid: int) -> int:
-    fields = read_proc_file(f"/proc/{pid}/statm").split()
-    return int(fields[1]) * _PAGE_BYTES if len(fields) > 1 else 0
+    return total if lines else resident_bytes(pid)  # not readable: use the rougher figure
 
 
 def read_proc_file(path: str) -> bytes:

@@ -18,7 +18,7 @@ from swarm.mailbox.protocol.limits import ResourceLimits
 
 from .cgroup import Cgroup, enter_cgroup
 from .launcher_protocol import Overrun
-from .process_usage import proportional_bytes, read_machine_load, resident_bytes
+from .process_usage import proportional_bytes, read_machine_load, resident_sum
 from .watchdog_schedule import MachineLoad, ResourceHeadroom, WatchdogSchedule
 
 Trees = Callable[[], Mapping[int, Collection[int]]]
@@ -171,7 +171,7 @@ class Watchdog:
             return []
         by_memory = over.limit == "agent_memory"
         victim = max(
-            trees, key=lambda one: resident_bytes(trees[one]) if by_memory else len(trees[one])
+            trees, key=lambda one: resident_sum(trees[one]) if by_memory else len(trees[one])
         )
         self._watched[victim].overrun = over
         return [victim]
@@ -195,7 +195,7 @@ def _exceeded_limit(
 ) -> Overrun | None:
     if processes is not None and len(tree) > processes:
         return Overrun(limit=f"{whose}_processes", allowed=processes, measured=len(tree))
-    if memory is None or resident_bytes(tree) <= memory:
+    if memory is None or resident_sum(tree) <= memory:
         return None
     measured = sum(proportional_bytes(pid) for pid in tree)
     if measured <= memory:
@@ -224,7 +224,7 @@ def _remaining_headroom(
             is_near = is_near or 2 * len(tree) > most
         bound = limits.command_memory_bytes if of_command else limits.agent_memory_bytes
         if bound is not None:
-            used = resident_bytes(tree)
+            used = resident_sum(tree)
             memory = min(memory, bound - used)
             if of_command:
                 one.peak_bytes = max(one.peak_bytes, used)

@@ -4,11 +4,9 @@ It is the mailbox server of the agents and a mailbox client of the supervisor. E
 its own task under one nursery. The requests of an agent end when the agent's process ends.
 """
 
-import os
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 from typing import NamedTuple, assert_never
 
 import msgspec
@@ -18,6 +16,7 @@ from swarm.mailbox.dealer import open_dealer
 from swarm.mailbox.entropy import SYSTEM_ENTROPY, EntropySources
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.interfaces import Mailbox, MailboxServer
+from swarm.mailbox.process_tree import resident_bytes
 from swarm.mailbox.protocol.base import PROTOCOL_VERSION
 from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello, Warned
 from swarm.mailbox.protocol.gateway import (
@@ -198,7 +197,7 @@ class GatewayProcess:
             heartbeat = Heartbeat(
                 progress=0 if sessions is None else sessions.progress,
                 busy=sessions is not None and sessions.is_busy,
-                rss_bytes=_resident_bytes(),
+                rss_bytes=resident_bytes("self"),
             )
             self._send_transient(heartbeat)
             await trio.sleep(HEARTBEAT_S if heartbeat.busy else IDLE_HEARTBEAT_S)
@@ -232,11 +231,3 @@ def _leaf_errors(group: BaseExceptionGroup[SwarmError]) -> list[SwarmError]:
     for error in group.exceptions:
         found += _leaf_errors(error) if isinstance(error, BaseExceptionGroup) else [error]
     return found
-
-
-def _resident_bytes() -> int:
-    """Resident memory in bytes; 0 if /proc does not say."""
-    try:
-        return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return 0

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import trio
 
+from swarm.mailbox.process_tree import resident_bytes
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.sampling import ModelInfo
 
@@ -20,7 +21,6 @@ from .backend import Failure, SampleError
 from .cache_shares import CacheShares
 from .gguf_header import GgufHeader, NotAModelFile, read_gguf_header
 from .model_server import FAILED, READY, ModelServerOrder
-from .server_memory import resident_bytes
 from .weights import find_weights, known_weights
 
 _MOST_REQUESTS = 2  # that are answered side by side

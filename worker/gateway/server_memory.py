@@ -6,6 +6,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from swarm.mailbox.process_tree import resident_bytes
+
 _PROC = Path("/proc")
 _LISTEN = "0A"
 
@@ -78,11 +80,3 @@ def _is_below(pid: int, owners: set[int], parents: dict[int, int]) -> bool:
             return True
         pid = parents.get(pid, 0)
     return False
-
-
-def resident_bytes(pid: int) -> int:
-    """Resident memory of this process; 0 if there is none."""
-    with suppress(OSError, ValueError, IndexError):
-        pages = int((_PROC / str(pid) / "statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
-    return 0

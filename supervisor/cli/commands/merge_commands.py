@@ -1,27 +1,23 @@
 """`swarm merge` and `swarm branch`: bring changes of agents in copies into the project, or git."""
 
 import os
-from functools import partial
 from typing import NamedTuple
 
 import click
-import trio
 
 from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.ids import short_id
 from swarm.mailbox.key_wiping import take_keys
 from swarm.mailbox.protocol.control import MergeChanges
-from swarm.mailbox.protocol.merge_records import ChangeDiscarded, MergeBegan, MergeEnded
-from swarm.mailbox.protocol.records import FilesChanged
 
 from ...console.safe_text import clean_block, clean_line
 from ...isolation.change_branch import BranchFailed, make_branch
+from ...isolation.ended_merges import merge_ended_run
 from ...isolation.merge_plan import PLAN_LIMIT_S
-from ...isolation.merge_service import CopiedWork, MergeReport, WriteRecord
+from ...isolation.merge_service import CopiedWork, MergeReport
 from ...isolation.merge_summary import describe_changes, describe_report
-from ...journal.journal import Journal, open_journal
 from ...runs.paths import RunPaths, find_user_paths
-from ...runs.run_metadata import is_run_alive, lock_run, read_metadata
+from ...runs.run_metadata import is_run_alive, read_metadata
 from ..control_client import send_request_for_message
 from ..lazy_commands import ColorCommand, OptionValue
 from ..run_choice import (
@@ -117,13 +113,11 @@ def _act_on_plan(here: RunPaths, report: MergeReport, wanted: MergeWanted) -> No
 
 def _merge_ended(here: RunPaths, request: MergeChanges) -> int:
     """Do it here: the run has no supervisor."""
-    with lock_run(here):
-        if request.discard:
-            given_up = trio.run(_in_journal, here, partial(_discard, here, request.agents))
-            for change in given_up.changes:
-                click.echo(f"given up: {clean_line(change.agent)}", err=True)
-            return 0
-        report = trio.run(_in_journal, here, partial(_merge, here, request))
+    report = merge_ended_run(here, request)
+    if request.discard:
+        for change in report.changes:
+            click.echo(f"given up: {clean_line(change.agent)}", err=True)
+        return 0
     return _report(report, here)
 
 
@@ -153,10 +147,6 @@ def _tell_hooks(report: MergeReport, here: RunPaths) -> None:
 
         for line in run_conflict_hooks(here.folder.name, report.plan.conflicts):
             click.echo(line, err=True)
-
-
-def _merge(here: RunPaths, request: MergeChanges, write: WriteRecord) -> MergeReport:
-    return CopiedWork(here).merge(request.agents, write, tested=request.tested)
 
 
 def _drop_keys() -> None:
@@ -194,28 +184,6 @@ def _make_merged_branch(here: RunPaths, report: MergeReport, name: str) -> None:
         environment=dict(os.environ),
     )
     click.echo(f"{name} {commit}")
-
-
-def _discard(here: RunPaths, names: tuple[str, ...], write: WriteRecord) -> MergeReport:
-    return MergeReport(changes=CopiedWork(here).discard(names, write))
-
-
-async def _in_journal(here: RunPaths, work: "partial[MergeReport]") -> MergeReport:
-    """Do the work in a thread, with the journal of a run that has no supervisor."""
-    async with open_journal(here) as journal:
-        try:
-            return await trio.to_thread.run_sync(work, partial(_write, journal))
-        except SwarmError as error:
-            refused = error
-    raise refused  # here, since the journal's own tasks would wrap it in a group
-
-
-def _write(
-    journal: Journal,
-    body: MergeBegan | MergeEnded | FilesChanged | ChangeDiscarded,
-    agent: str,
-) -> None:
-    trio.from_thread.run(partial(journal.commit, body, agent=agent))
 
 
 def _print(report: MergeReport, here: RunPaths) -> None:

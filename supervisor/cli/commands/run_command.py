@@ -63,6 +63,11 @@ from .trust_command import ask_project_trust, ask_task_trust
     is_flag=True,
     help="Agents that the root starts work in copies of the project: swarm merge.",
 )
+@click.option(
+    "--merge",
+    type=click.Choice(["auto", "ask", "leave"]),
+    help="What the end does with their work: merge what fits, ask (default), leave it.",
+)
 @keep_open_options
 @show_options
 @trust_once_option

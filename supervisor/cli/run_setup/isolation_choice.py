@@ -1,4 +1,4 @@
-"""Which agents of a run work in copies of the project, and whether they can have one here."""
+"""Which agents of a run work in copies of the project, if they can; and what its end merges."""
 
 import msgspec
 
@@ -20,6 +20,7 @@ def with_isolation(request: RunRequest, options: RunOptions, settings: RunSettin
 
     Raises UsageError, and SandboxMissing where no copy can be had: nothing was started.
     """
+    request = msgspec.structs.replace(request, merge=settings.config.merge)
     front, sandbox = settings.task.front, request.sandbox
     own: Isolation = "copy" if options.isolate or front.isolation == "copy" else "shared"
     root = narrow_isolation(settings.role.isolation, sandbox=sandbox)

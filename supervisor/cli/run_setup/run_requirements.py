@@ -189,6 +189,7 @@ _PINNED: dict[KeyPath, _Get] = {
     ("model",): lambda request: request.model,
     ("model_provider",): lambda request: request.provider,
     ("allow_commit",): lambda request: request.allow_commit,
+    ("merge",): lambda request: request.merge,
     ("agents", "max_threads"): lambda request: request.max_agents - 1,
     ("agents", "max_depth"): lambda request: request.max_depth,
     ("agents", "max_total"): lambda request: request.max_spawns,

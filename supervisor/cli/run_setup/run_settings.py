@@ -223,6 +223,7 @@ def _common(given: FrontMatter | RunOptions) -> Toml:
         "approval_policy": given.approval,
         "approvals_reviewer": _REVIEWERS.get(given.reviewer or ""),
         "allow_commit": given.allow_commit,
+        "merge": given.merge,
         "agents": _without_unset(
             {
                 "max_threads": threads,

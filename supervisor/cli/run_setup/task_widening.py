@@ -58,6 +58,7 @@ def find_widenings(both: TaskComparison) -> tuple[Widening, ...]:
         _reviewer,
         _agents,
         _commits,
+        _merges,
         _network,
         _budget_and_deadline,
     )
@@ -130,6 +131,12 @@ def _agent_limits(config: Config) -> dict[str, int]:
 def _commits(both: TaskComparison) -> Iterator[Widening]:
     if both.with_task.config.allow_commit and not both.without_task.config.allow_commit:
         yield Widening(key="allow_commit", wanted="true", own="false", flag="--allow-commit")
+
+
+def _merges(both: TaskComparison) -> Iterator[Widening]:
+    wanted, own = both.with_task.config.merge, both.without_task.config.merge
+    if wanted == "auto" and own != "auto":
+        yield Widening(key="merge", wanted="auto", own=own, flag="--merge auto")
 
 
 def _network(both: TaskComparison) -> Iterator[Widening]:
@@ -212,8 +219,8 @@ def can_widen(front: FrontMatter) -> bool:
     """True if the file sets any key that can widen; for listing the task files of a folder."""
     given = (
         front.provider, front.sandbox, front.approval, front.reviewer, front.allow_commit,
-        front.network, front.max_agents, front.max_depth, front.max_spawns, front.budget,
-        front.deadline,
+        front.merge, front.network, front.max_agents, front.max_depth, front.max_spawns,
+        front.budget, front.deadline,
     )  # fmt: skip
     files = (front.output_schema, front.fan_out)
     return any(one is not None for one in (*given, *files))

@@ -56,6 +56,7 @@ _MEANINGS: dict[str, str] = {
 _VALUES: dict[tuple[str, object], str] = {
     ("sandbox_mode", "danger-full-access"): "commands run WITHOUT a sandbox",
     ("sandbox_mode", "workspace-write"): "commands may write in the project",
+    ("merge", "auto"): "what agents changed in copies goes into the project unasked",
     ("approval_policy", "never"): "nothing is ever asked",
     ("approval_policy", "on-failure"): "asks only after the sandbox stopped something",
 }

@@ -8,8 +8,10 @@ import trio
 
 from support.project_copy import CopiedProject, fill
 from swarm.mailbox.protocol.control import Done, MergeChanges, Refused
-from swarm.supervisor.isolation import layer_change, live_merges
-from swarm.supervisor.isolation.live_merges import merge_in_live_run, note_unmerged
+from swarm.mailbox.protocol.records import RunCompleted
+from swarm.supervisor.isolation import end_merges, layer_change, live_merges
+from swarm.supervisor.isolation.end_merges import finish_files
+from swarm.supervisor.isolation.live_merges import merge_in_live_run
 from swarm.supervisor.isolation.merge_plan import MergeImpossible
 from swarm.supervisor.isolation.merge_service import CopiedWork
 from swarm.supervisor.journal.journal import open_journal
@@ -26,20 +28,26 @@ def project(tmp_path):
 class Running:
     """What merges need of a run; `working`: answers about agents, the last one for good."""
 
+    request = SimpleNamespace(merge="auto")
+
     def __init__(self, project, journal, working=(False,)):
         self.paths, self.journal, self.run_id = project.paths, journal, "run-1234"
         self.agents = SimpleNamespace(find=self._find)
         self.notes = []
         self._working = list(working)
+        self.ends = self.ends_between_looks = 0
         tree = SimpleNamespace(refresh=lambda paths: None)
         self.history = SimpleNamespace(
             lock=trio.Lock(),
-            change_watcher=SimpleNamespace(request_scan=trio.lowlevel.checkpoint, tree=tree),
+            change_watcher=SimpleNamespace(
+                request_scan=trio.lowlevel.checkpoint, finish=trio.lowlevel.checkpoint, tree=tree
+            ),
         )
 
     def _find(self, path):
         now = self._working.pop(0) if len(self._working) > 1 else self._working[0]
-        return SimpleNamespace(is_active=now)
+        self.ends += self.ends_between_looks
+        return SimpleNamespace(is_active=now, end_count=self.ends)
 
     async def commit(self, body, *, agent=""):
         await self.journal.commit(body, agent=agent)
@@ -74,6 +82,54 @@ async def test_an_agent_that_works_again_by_the_time_of_the_merge_is_not_merged(
     assert (project.root / "a.txt").read_text() == "a\n"
 
 
+async def test_an_agent_that_worked_while_the_merge_was_planned_is_not_merged(project):
+    fill(project.add_agent("one"), {"a.txt": "one\n"})
+    async with open_journal(project.paths) as journal:
+        running = Running(project, journal)
+        running.ends_between_looks = 1
+        said = await merge_in_live_run(running, running.history, MergeChanges())
+    assert isinstance(said, Refused)
+    assert "/root/one works again" in said.message
+    assert (project.root / "a.txt").read_text() == "a\n"
+
+
+async def test_nobody_waits_for_files_while_a_merge_is_planned(project, monkeypatch):
+    fill(project.add_agent("one"), {"a.txt": "one\n"})
+    check, held = CopiedWork.check, []
+    async with open_journal(project.paths) as journal:
+        running = Running(project, journal)
+
+        def note(self, *given, **more):
+            held.append(running.history.lock.locked())
+            return check(self, *given, **more)
+
+        monkeypatch.setattr(CopiedWork, "check", note)
+        said = await merge_in_live_run(running, running.history, MergeChanges())
+    assert isinstance(said, Done)
+    assert held == [False]
+
+
+async def test_a_file_that_changes_between_plan_and_write_is_planned_again(tmp_path, monkeypatch):
+    project = CopiedProject(tmp_path)
+    project.write({"b.txt": "".join(f"{number}\n" for number in range(9))})
+    project.freeze()
+    fill(project.add_agent("one"), {"b.txt": "one\n" + "".join(f"{n}\n" for n in range(1, 9))})
+    check, plans = CopiedWork.check, []
+
+    def change_after_first(self, *given, **more):
+        report = check(self, *given, **more)
+        if not plans:
+            project.write({"b.txt": "".join(f"{number}\n" for number in range(8)) + "mine\n"})
+        plans.append(report.plan.digest)
+        return report
+
+    monkeypatch.setattr(CopiedWork, "check", change_after_first)
+    assert isinstance(await merge(project), Done)
+    assert len(plans) == 2
+    text = (project.root / "b.txt").read_text()
+    assert text == "one\n" + "".join(f"{number}\n" for number in range(1, 8)) + "mine\n"
+
+
 async def test_a_layer_that_is_too_large_holds_up_no_other_merge_and_can_be_given_up(
     project, monkeypatch
 ):
@@ -94,7 +150,7 @@ async def test_the_end_of_a_run_names_agents_and_counts_files_alone(project, mon
     monkeypatch.setattr("swarm.supervisor.isolation.merge_summary.count_diff", None)
     async with open_journal(project.paths) as journal:
         running = Running(project, journal)
-        await note_unmerged(running)
+        await finish_files(running, running.history, RunCompleted(status="failed"))
     assert running.notes[0].startswith("not merged yet: /root/one 2 files; `swarm merge ")
 
 
@@ -106,16 +162,16 @@ async def test_the_end_of_a_run_outlives_a_layer_that_cannot_be_read(project, mo
     monkeypatch.setattr(CopiedWork, "unmerged", fail)
     async with open_journal(project.paths) as journal:
         running = Running(project, journal)
-        await note_unmerged(running)
+        await finish_files(running, running.history, RunCompleted(status="failed"))
     assert running.notes == [f"what agents changed in their copies is not known: {error}"]
 
 
 async def test_the_end_of_a_run_does_not_wait_for_a_layer_that_takes_long(project, monkeypatch):
-    monkeypatch.setattr(live_merges, "_LOOK_LIMIT_S", 0.01)
+    monkeypatch.setattr(end_merges, "_LOOK_LIMIT_S", 0.01)
     monkeypatch.setattr(CopiedWork, "unmerged", lambda self, only=(): time.sleep(0.5) or ())
     async with open_journal(project.paths) as journal:
         running = Running(project, journal)
-        await note_unmerged(running)
+        await finish_files(running, running.history, RunCompleted(status="failed"))
     assert "--check` shows it" in running.notes[0]
 
 

@@ -43,7 +43,7 @@ def default_spec(reviewer: str) -> AgentSpec:
         cwd=CWD,
         can_spawn=True,
         max_agents=16,
-        roles=load_roles(()).cards,
+        roles=load_roles(()).cards(with_copies=False),
     )
 
 

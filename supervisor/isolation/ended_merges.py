@@ -1,0 +1,50 @@
+"""Merges of a run that has no supervisor: under the run's lock, with its journal. Not for Trio."""
+
+from collections.abc import Callable
+from functools import partial
+
+import trio
+
+from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.protocol.control import MergeChanges
+from swarm.mailbox.protocol.merge_records import ChangeDiscarded, MergeBegan, MergeEnded
+from swarm.mailbox.protocol.records import FilesChanged
+
+from ..journal.journal import Journal, open_journal
+from ..runs.paths import RunPaths
+from ..runs.run_metadata import lock_run
+from .merge_service import CopiedWork, MergeReport, WriteRecord
+
+
+def merge_ended_run(here: RunPaths, request: MergeChanges) -> MergeReport:
+    """Merge the named agents' changes, or give them up.
+
+    Raises SwarmError: nothing is merged. Starts Trio for the journal.
+    """
+    work = CopiedWork(here)
+
+    def act(write: WriteRecord) -> MergeReport:
+        if request.discard:
+            return MergeReport(changes=work.discard(request.agents, write))
+        return work.merge(request.agents, write, tested=request.tested)
+
+    with lock_run(here):
+        return trio.run(_in_journal, here, act)
+
+
+async def _in_journal(here: RunPaths, work: Callable[[WriteRecord], MergeReport]) -> MergeReport:
+    """Do the work in a thread, with the run's journal."""
+    async with open_journal(here) as journal:
+        try:
+            return await trio.to_thread.run_sync(work, partial(_write, journal))
+        except SwarmError as error:
+            refused = error
+    raise refused  # here, since the journal's own tasks would wrap it in a group
+
+
+def _write(
+    journal: Journal,
+    body: MergeBegan | MergeEnded | FilesChanged | ChangeDiscarded,
+    agent: str,
+) -> None:
+    trio.from_thread.run(partial(journal.commit, body, agent=agent))

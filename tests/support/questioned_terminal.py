@@ -1,0 +1,38 @@
+"""Runs swarm to its end on a terminal of its own, and answers one question there."""
+
+import os
+import pty
+import sys
+from pathlib import Path
+
+import trio
+
+SWARM = str(Path(sys.executable).parent / "swarm")
+
+
+async def answer_on_terminal(rig, question: bytes, key: bytes, *words: str) -> bytes:
+    """All that is seen there. `key` b"": no question is waited for. The exit code must be 0."""
+    parent, child = pty.openpty()
+    process = rig.adopt(await trio.lowlevel.open_process(
+        ["setsid", "-c", "-w", SWARM, *words], stdin=child, stdout=child, stderr=child,
+        env={**rig.environment, "TERM": "xterm"}, cwd=rig.work,
+    ))  # fmt: skip
+    os.close(child)
+    seen = bytearray()
+
+    async def read() -> None:
+        while True:
+            await trio.lowlevel.wait_readable(parent)
+            try:
+                seen.extend(os.read(parent, 65_536))
+            except OSError:
+                return
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(read)
+        if key:
+            await rig.wait(lambda: question in seen)
+            os.write(parent, key)
+        assert await process.wait() == 0, seen.decode(errors="replace")
+    os.close(parent)
+    return bytes(seen)
