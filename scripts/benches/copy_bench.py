@@ -5,6 +5,7 @@ are in the sandbox.
 """
 
 import statistics
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -54,11 +55,21 @@ def start_cost(rounds: int, files: int) -> Iterator[Row]:
             spans, _ = burst_spans(1, rounds, flags=_COPIED, cwd=cwd)
             first += spans[0]
             copied += [one for (one,) in spans[1:]]
+        plain_copy_ms = _time_plain_copy(cwd)
     yield Row.of(f"one spawn in a project of {files:,} files, shared", shared, None, "ms")
     yield Row.of("the same in a copy, its base there already", copied, None, "ms")
     cost = statistics.median(copied) - statistics.median(shared)
     yield Row("  what the copy adds", cost, 8, "ms")
     yield Row.of("the first one of a run, which makes the base", first, None, "ms")
+    yield Row("  `cp -a` of that project, after it", plain_copy_ms, None, "ms")
+
+
+def _time_plain_copy(folder: str) -> float:
+    """Milliseconds; file systems that have just removed many files make new ones slowly."""
+    with tempfile.TemporaryDirectory() as place:
+        began = time.monotonic()
+        subprocess.run(["cp", "-a", folder, f"{place}/copy"], check=True)
+        return (time.monotonic() - began) * 1000
 
 
 def memory_cost(runs: int) -> Iterator[Row]:

@@ -244,7 +244,7 @@ async def test_commands_of_a_prompt_are_those_of_the_command_line(rig):
     await play(client)
     (commands,) = editor.of("available_commands_update")
     names = [one["name"] for one in commands["availableCommands"]]
-    assert names == ["compact", "diff", "undo", "agents", "context", "watch"]
+    assert names == ["compact", "diff", "undo", "merge", "agents", "context", "watch"]
     assert editor.terminals[0][-2:] == ["watch", rig.run_id]
     assert editor.released == ["terminal-1"]
 
