@@ -215,14 +215,18 @@ def role_from_file(file: RoleFile, *, name: str, source: str) -> Role:
         plugins=file.plugin_choice,
         summary=file.model_reasoning_summary,
         verbosity=file.model_verbosity,
-        context=ContextOverrides(
-            compact_tokens=file.model_auto_compact_token_limit,
-            window_tokens=file.model_context_window,
-            compact_prompt=file.compact_prompt,
-            permissions=file.include_permissions_instructions,
-            environment=file.include_environment_context,
-        ),
+        context=_context_of(file),
         source=source,
+    )
+
+
+def _context_of(file: RoleFile) -> ContextOverrides:
+    return ContextOverrides(
+        compact_tokens=file.model_auto_compact_token_limit,
+        window_tokens=file.model_context_window,
+        compact_prompt=file.compact_prompt,
+        permissions=file.include_permissions_instructions,
+        environment=file.include_environment_context,
     )
 
 

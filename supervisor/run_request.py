@@ -20,6 +20,7 @@ from swarm.mailbox.protocol.limits import (
     NetworkPolicy,
     ResourceLimits,
     Reviewer,
+    RunIsolation,
     SandboxPolicy,
     UnixSockets,
 )
@@ -132,7 +133,7 @@ class RunRequest(Value):
     fan_network: NetworkPolicy | None = None  # for fan-out items; never wider than `network`
     unix_sockets: UnixSockets = UnixSockets()  # other programs' sockets that commands may use
     fan_unix_sockets: UnixSockets = UnixSockets()
-    isolation: Isolation = "shared"  # of the agents that the root starts
+    isolation: RunIsolation = "shared"  # of the agents that the root starts
     root_isolation: Isolation = "shared"  # as its role says
     fan_isolation: Isolation = "shared"
     merge: MergeAtEnd = "ask"  # what its end does with work of agents in copies
@@ -181,15 +182,16 @@ class RunRequest(Value):
     @property
     def offers_copies(self) -> bool:
         """True if models are told of copies of the project: only where somebody asked for one."""
-        wanted = (self.isolation, *(role.isolation for role in self.roles.known.values()))
-        return "copy" in wanted
+        roles = self.roles.known.values()
+        return self.isolation != "shared" or any(one.isolation == "copy" for one in roles)
 
     def isolation_wanted(self, role: str, *, is_root: bool) -> Isolation:
         """What run and role say of an agent that may write."""
         known = self.roles.known.get(role)
         by_role = known.isolation if known is not None else "shared"
-        is_own = is_root or by_role == "copy" or (known is not None and known.merges)
-        return by_role if is_own else self.isolation
+        if by_role == "copy" or is_root or (known is not None and known.merges):
+            return by_role
+        return "copy" if self.isolation == "copy" else "shared"  # auto: it depends on the others
 
     @property
     def answer_schema(self) -> bytes | None:

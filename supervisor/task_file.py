@@ -14,7 +14,7 @@ import msgspec
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import AskForApproval, Isolation, MergeAtEnd
+from swarm.mailbox.protocol.limits import AskForApproval, Isolation, MergeAtEnd, RunIsolation
 from swarm.mailbox.safe_open import open_user_file, read_start
 from swarm.roles.config.schema import BudgetTable, SandboxMode
 from swarm.roles.config.validation_words import explain_mismatch
@@ -73,7 +73,7 @@ class FrontMatter(Value, forbid_unknown_fields=True):
     deadline: str | int | float | None = None
     output_schema: dict[str, object] | str | None = None
     context: tuple[str, ...] = ()
-    isolation: Isolation | None = None
+    isolation: RunIsolation | None = None
     merge: MergeAtEnd | None = None
     fan_out: FanOutTable | None = None
 

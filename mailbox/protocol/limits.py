@@ -133,6 +133,7 @@ class McpAccess(Value):
 
 
 Isolation = Literal["shared", "copy"]
+RunIsolation = Literal["shared", "auto", "copy"]  # auto: agents that write beside others
 MergeAtEnd = Literal["auto", "ask", "leave"]
 
 

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.leases import CommandKind
-from swarm.mailbox.protocol.limits import AskForApproval, Granular, MergeAtEnd
+from swarm.mailbox.protocol.limits import AskForApproval, Granular, MergeAtEnd, RunIsolation
 from swarm.mailbox.protocol.settings import (
     PromptSize,
     SamplingSettings,
@@ -329,6 +329,7 @@ class Config(ModelKeys):
     allow_commit: bool = False
     # swarm's own: at the end of a run, the work of agents in copies that is not merged
     merge: MergeAtEnd = "ask"
+    isolation: RunIsolation = "shared"  # swarm's own: of the agents that the root starts
     auto_review: AutoReviewTable = AutoReviewTable()
     sandbox_mode: SandboxMode = "workspace-write"
     sandbox_workspace_write: WorkspaceTable = WorkspaceTable()

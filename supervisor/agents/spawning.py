@@ -11,8 +11,10 @@ import msgspec
 import trio
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.ids import AgentPath, is_within
 from swarm.mailbox.model_reference import ModelReference
 from swarm.mailbox.protocol.items import AnyItem
+from swarm.mailbox.protocol.limits import DangerFullAccess, Isolation, ReadOnly
 from swarm.mailbox.protocol.records import ContextRecorded
 from swarm.mailbox.protocol.requests import AnyReply, RequestRefused, Spawn, Spawned
 from swarm.mailbox.protocol.sampling import ModelInfo
@@ -142,7 +144,7 @@ class AgentSpawner:
             role,
             agent_id=self._run.entropy.new_id(),
             model=model,
-            isolation=self._run.request.isolation,
+            isolation=isolation_beside(asker, self._run),
         )
 
     def _with_nickname(self, plan: AgentPlan, role: Role) -> AgentPlan:
@@ -205,6 +207,31 @@ class AgentSpawner:
         self._team.forget(member)
         self._run.broadcast.state.remove_queued(member.path)
         self._run.journal.close_file(member.plan.agent_id)
+
+
+def isolation_beside(
+    asker: AgentPlan, running: RunContext, *, is_one_of_many: bool = False
+) -> Isolation:
+    """What the run says of the asker's next agent; its role and the request may say `copy`, too.
+
+    `auto`: a copy if others that may write are at work beside it, or are about to be
+    (`is_one_of_many`). Those are all agents but the root and those above the new one.
+    """
+    wanted = running.request.isolation
+    if wanted != "auto":
+        return wanted
+    if isinstance(asker.limits.sandbox, DangerFullAccess):
+        return "shared"  # nothing would hold it to a copy
+    path = AgentPath(asker.path)
+    beside = (
+        one
+        for one in running.agents.members.values()
+        if one.is_active
+        and one.plan.parent is not None
+        and not is_within(path, AgentPath(one.path))
+    )
+    writes = any(not isinstance(one.plan.limits.sandbox, ReadOnly) for one in beside)
+    return "copy" if writes or is_one_of_many else "shared"
 
 
 def _roles_of(running: RunContext) -> Roles:

@@ -137,7 +137,7 @@ def run_in_process(
     if notifier is not None:
         notifier.finish(completed)
     view.raise_lost()
-    if completed.status == "completed" and request.merge == "ask" and not show.as_json:
+    if completed.status == "completed" and not show.as_json:
         _ask_to_merge(request, places)
     return EXIT_CODES[completed.status]
 
@@ -145,7 +145,7 @@ def run_in_process(
 def _ask_to_merge(request: RunRequest, places: UserPaths) -> None:
     assert request.run_id is not None
     here = paths_of_run(places, request.run_id)
-    if here.copies.is_dir():  # few runs have copies
+    if request.merge == "ask" and here.copies.is_dir():  # few runs have copies
         from .end_merge_question import ask_to_merge
 
         ask_to_merge(here)

@@ -26,7 +26,7 @@ from ..agents.agent_manager import AgentManager
 from ..agents.agent_record import Agent
 from ..agents.agent_start import hidden_paths
 from ..agents.child_plan import IN_COPY, AgentRequestError, plan_child, role_for
-from ..agents.spawning import ONE_AGENT_ONLY, AgentSpawner
+from ..agents.spawning import ONE_AGENT_ONLY, AgentSpawner, isolation_beside
 from ..journal.journal_reader import read_records
 from ..processes.process_types import SpawnError
 from ..run_context import RunContext
@@ -276,7 +276,7 @@ class JobRunner:
             request,
             role,
             agent_id=self._run.entropy.new_id(),
-            isolation=self._run.request.isolation,
+            isolation=isolation_beside(asker.plan, self._run, is_one_of_many=True),
         )
         plan = msgspec.structs.replace(plan, job=job.job_id, reports=False)
         return self._team.add_queued(plan)

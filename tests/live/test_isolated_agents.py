@@ -112,3 +112,48 @@ async def test_doctor_says_whether_agents_can_work_in_copies(rig):
         out = await swarm(rig, "doctor", "--json", code=0)
     found = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     assert any(one["name"] == "copies of the project" for one in found)
+
+
+@pytest.mark.parametrize("by", ["configuration", "task file"])
+async def test_auto_gives_a_copy_to_the_second_of_two_agents_that_may_write(rig, project, by):
+    script = rig.script(
+        {"agent": "/root", "calls": [spawn("one"), spawn("look", agent_type="explorer"),
+                                     spawn("two"), spawn("three", agent_type="merger")]},
+        {"agent": "/root", "calls": [call("wait_agent", timeout_ms=30_000, **{"for": "all"})]},
+        {"agent": "/root", "calls": [spawn("alone")]},
+        {"agent": "/root", "calls": [call("wait_agent", timeout_ms=30_000, **{"for": "all"})]},
+        {"agent": "/root", "text": "done", "repeat": "forever"},
+        *turns("/root/one", "until test -e go; do sleep 0.02; done; echo 1 > of-one"),
+        *turns("/root/two", "echo 2 > of-two"),
+        {"agent": "/root/look", "text": "seen"},
+        {"agent": "/root/three", "text": "nothing to do"},
+        *turns("/root/alone", "echo 4 > of-alone"),
+    )  # fmt: skip
+    with trio.fail_after(LIMIT_S):
+        task = rig.folder / "task.md"
+        task.write_text("---\nisolation: auto\n---\nDo it.\n")
+        what = ("-p", "do it", "-c", 'isolation="auto"') if by == "configuration" else (str(task),)
+        where = ("--provider", script, "-s", "workspace-write", "--plain")
+        started = await rig.start("run", *what, *where)
+        await rig.wait(lambda: len(rig.bodies(AgentSpawned)) == 5)
+        (project / "go").touch()
+        ended = await started.wait_end()
+    assert ended.code == 0, ended.err
+    found = {body.path: body.limits.isolation for body in rig.bodies(AgentSpawned)}
+    assert found == {
+        "/root": "shared", "/root/one": "shared", "/root/look": "shared", "/root/two": "copy",
+        "/root/three": "shared", "/root/alone": "shared",
+    }  # fmt: skip
+    assert sorted(os.listdir(project)) == ["go", "gone", "of-alone", "of-one", "text"]
+    assert "not merged yet: /root/two 1 file" in ended.err
+
+
+async def test_auto_without_a_sandbox_shares_the_project_and_says_so(rig, project):
+    with trio.fail_after(LIMIT_S):
+        script = rig.script(*root("one", "two"), *turns("/root/one", "true"),
+                            *turns("/root/two", "true"))  # fmt: skip
+        started = await rig.run(script, "-c", 'isolation="auto"', sandbox="danger-full-access")
+        ended = await started.wait_end()
+    assert ended.code == 0, ended.err
+    assert "agents share the project, although isolation is auto" in ended.err
+    assert {body.limits.isolation for body in rig.bodies(AgentSpawned)} == {"shared"}

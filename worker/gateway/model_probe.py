@@ -179,19 +179,26 @@ async def _ask(
         except SampleError as error:
             detail = error.failure.message
             is_refused = error.failure.kind == "bad_request" and task.test != "text"
+    seconds = trio.current_time() - begun
     if finished is None:
         words = f"{detail} ({waits})" if waits and waits not in detail else detail
-        seconds = trio.current_time() - begun
         clean = redactor.redact_error(words)
         return ProbeResult(test=task.test, answered=is_refused, detail=clean, seconds=seconds)
     fault = task.fault(items)
+    result = _result_of(task.test, items, finished, seconds)
+    clean = redactor.redact_error(fault or "")
+    return msgspec.structs.replace(result, works=fault is None, detail=clean)
+
+
+def _result_of(
+    test: str, items: Sequence[AnyItem], finished: ResponseFinished, seconds: float
+) -> ProbeResult:
+    """What a whole answer says of the model; whether it is the right one is not looked at."""
     usage = finished.usage
     return ProbeResult(
-        test=task.test,
-        works=fault is None,
+        test=test,
         answered=True,
-        detail=redactor.redact_error(fault or ""),
-        seconds=trio.current_time() - begun,
+        seconds=seconds,
         first_byte_s=finished.first_byte_s,
         input_tokens=usage.input_tokens if usage else 0,
         cached_tokens=usage.cached_input_tokens if usage else 0,

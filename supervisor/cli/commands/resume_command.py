@@ -190,11 +190,6 @@ def rebuild_request(
         raise UsageError(_alive_text(here))
     read_metadata(here)
     request = load_request(here)
-    prompt = given["prompt"]
-    if given.get("accept_plan"):
-        prompt = PLAN_ACCEPTED if prompt is None else prompt
-    if prompt is not None and not prompt.strip():
-        raise UsageError("the prompt is empty")
     cwd = Path(request.cwd)
     if not cwd.is_dir():
         raise UsageError(f"{cwd}, where this run worked, is gone")
@@ -218,36 +213,46 @@ def rebuild_request(
         click.echo(f"swarm: warning: {warning}", err=True)
     providers, literal = build_providers(config, [])
     export_openai_base_url(config.openai_base_url)
-    budget = Budget(
-        tokens=given["budget_tokens"] or request.budget.tokens,
-        usd=given["budget_usd"] or request.budget.usd,
-        requests=given["budget_requests"] or request.budget.requests,
-    )
-    if request.reviewer == "person" and is_ci(environment):
-        click.echo(f"swarm: warning: {NO_PERSON_WARNING}", err=True)
-        request = msgspec.structs.replace(request, reviewer="nobody")
-    deadline = (
-        request.deadline_s if given["deadline"] is None else parse_duration(given["deadline"])
-    )
-    change = parse_settings_change(given)
-    keep_open = request.keep_open or given["keep_open"]
-    idle_timeout_s = idle_seconds(given["idle_timeout"], keep_open=keep_open)
     request = msgspec.structs.replace(
-        request,
+        _with_options(request, given, environment),
         providers=providers,
         keys={**keys, **literal},
         mcp=mcp.settings,
         mcp_credentials=collect_credentials(mcp.settings, mcp.literals, for_hub, keys, environment),
         environment=environment,
-        budget=budget,
-        deadline_s=deadline,
-        keep_open=keep_open,
-        idle_timeout_s=request.idle_timeout_s if idle_timeout_s is None else idle_timeout_s,
         run_id=here.folder.name,
         resumes=True,
-        next_prompt=prompt,
-        next_settings=change,
     )
     request = apply_requirements_to_saved(request, required)
-    _check_change(request, change)
+    _check_change(request, request.next_settings)
     return request
+
+
+def _with_options(
+    request: RunRequest, given: dict[str, OptionValue], environment: dict[str, str]
+) -> RunRequest:
+    """The saved request with what the command line changes. Raises UsageError."""
+    prompt = given["prompt"]
+    if given.get("accept_plan"):
+        prompt = PLAN_ACCEPTED if prompt is None else prompt
+    if prompt is not None and not prompt.strip():
+        raise UsageError("the prompt is empty")
+    if request.reviewer == "person" and is_ci(environment):
+        click.echo(f"swarm: warning: {NO_PERSON_WARNING}", err=True)
+        request = msgspec.structs.replace(request, reviewer="nobody")
+    deadline = given["deadline"]
+    keep_open = request.keep_open or given["keep_open"]
+    idle_timeout_s = idle_seconds(given["idle_timeout"], keep_open=keep_open)
+    return msgspec.structs.replace(
+        request,
+        budget=Budget(
+            tokens=given["budget_tokens"] or request.budget.tokens,
+            usd=given["budget_usd"] or request.budget.usd,
+            requests=given["budget_requests"] or request.budget.requests,
+        ),
+        deadline_s=request.deadline_s if deadline is None else parse_duration(deadline),
+        keep_open=keep_open,
+        idle_timeout_s=request.idle_timeout_s if idle_timeout_s is None else idle_timeout_s,
+        next_prompt=prompt,
+        next_settings=parse_settings_change(given),
+    )

@@ -3,36 +3,57 @@
 import msgspec
 
 from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.limits import DangerFullAccess, Isolation
+from swarm.mailbox.protocol.limits import DangerFullAccess, Isolation, RunIsolation
 from swarm.roles.narrow import narrow_isolation, narrow_sandbox
 from swarm.roles.role_loader import find_role
 
 from ...run_request import RunRequest
 from ..options import RunOptions
-from ..require_sandbox import check_copies
+from ..require_sandbox import SandboxMissing, check_copies
 from .run_settings import RunSettings
 
 
-def with_isolation(request: RunRequest, options: RunOptions, settings: RunSettings) -> RunRequest:
-    """The request with what flag, task and roles say. A flag or a role adds copies, none takes one.
+def with_isolation(
+    request: RunRequest, options: RunOptions, settings: RunSettings, warnings: list[str]
+) -> RunRequest:
+    """The request with what flag, task, configuration and roles say; the most of it counts.
 
-    The root shares the project, unless its role says otherwise: it is the one that merges.
+    The root shares the project, unless its role says otherwise: it is the one that merges. With
+    `auto`, where no copy can be had a warning says that agents share the project.
 
     Raises UsageError, and SandboxMissing where no copy can be had: nothing was started.
     """
     request = msgspec.structs.replace(request, merge=settings.config.merge)
     front, sandbox = settings.task.front, request.sandbox
-    own: Isolation = "copy" if options.isolate or front.isolation == "copy" else "shared"
+    said = ("copy" if options.isolate else "shared", front.isolation, settings.config.isolation)
+    own: RunIsolation = "copy" if "copy" in said else "auto" if "auto" in said else "shared"
     root = narrow_isolation(settings.role.isolation, sandbox=sandbox)
     items: Isolation = "shared"
+    asked_items: Isolation = "shared"  # by more than `auto`
     if front.fan_out is not None:
         role = find_role(request.roles, front.fan_out.role)
-        items = narrow_isolation(
-            own, front.fan_out.isolation, role.isolation, sandbox=narrow_sandbox(sandbox, role)
+        narrowed = narrow_sandbox(sandbox, role)
+        asked: Isolation = "copy" if own == "copy" else "shared"
+        asked_items = narrow_isolation(
+            asked, front.fan_out.isolation, role.isolation, sandbox=narrowed
         )
-    if "copy" not in (own, root, items):
+        may_be: Isolation = "copy" if own == "auto" else "shared"
+        items = narrow_isolation(asked_items, may_be, sandbox=narrowed)
+    if own == "shared" and "copy" not in (root, items):
         return request
-    if isinstance(sandbox, DangerFullAccess):
+    try:
+        _check_possible(request)
+    except (UsageError, SandboxMissing) as error:
+        if "copy" in (own, root, asked_items):
+            raise
+        warnings.append(f"agents share the project, although isolation is auto: {error}")
+        return request
+    return msgspec.structs.replace(request, isolation=own, root_isolation=root, fan_isolation=items)
+
+
+def _check_possible(request: RunRequest) -> None:
+    """Raises UsageError, SandboxMissing."""
+    if isinstance(request.sandbox, DangerFullAccess):
         raise UsageError(
             "isolation: without a sandbox nothing holds agents to their copies; use "
             "--sandbox workspace-write"
@@ -42,4 +63,3 @@ def with_isolation(request: RunRequest, options: RunOptions, settings: RunSettin
             "isolation: --ephemeral keeps nothing, so the work in copies would be lost"
         )
     check_copies()
-    return msgspec.structs.replace(request, isolation=own, root_isolation=root, fan_isolation=items)

@@ -5,20 +5,17 @@ All errors of the person are reported here, before anything is started.
 
 import os
 from collections.abc import Mapping, Sequence
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 
 from swarm.mailbox.errors import UsageError
-from swarm.mailbox.path_rules import read_only_profile
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import (
     DangerFullAccess,
     NetworkPolicy,
-    ProfilePolicy,
     SandboxPolicy,
     opens_tunnels,
 )
@@ -33,25 +30,24 @@ from swarm.roles.narrow import (
     narrow_approval,
     narrow_budget,
     narrow_role_network,
-    narrow_role_servers,
     narrow_role_sockets,
     narrow_sandbox,
     without_direct_network,
 )
 from swarm.roles.proxy_policy import network_policy
-from swarm.roles.role_loader import UnusableRole, find_role
+from swarm.roles.role_loader import find_role
 from swarm.roles.rules.rule_loader import load_layer_rules
 from swarm.roles.unix_sockets import run_socket_rules
 
-from ...fan_out.fan_out_items import find_items, item_texts
 from ...fan_out.file_excerpts import read_excerpt, readable_below, render_excerpts
 from ...fan_out.glob_search import find_paths
-from ...run_request import FanOut, RunRequest
+from ...run_request import RunRequest
 from ...runs.image_blobs import check_image
 from ...runs.paths import find_user_paths
 from ..options import RunOptions
 from .command_settings import find_run_commands
 from .config_layers import writable_config_warning
+from .fan_out_request import RunLines, task_folder, with_fan_out
 from .hook_settings import find_run_hooks
 from .isolation_choice import with_isolation
 from .mcp_settings import build_mcp, check_role_servers
@@ -67,7 +63,7 @@ from .request_parts import (
     run_budget,
 )
 from .reviewer_choice import AnswerLocation, choose_reviewer
-from .role_briefs import brief_of, root_brief, with_run_defaults
+from .role_briefs import root_brief, with_run_defaults
 from .run_requirements import apply_requirements
 from .run_settings import RunSettings, settings_without_role
 from .sandbox_choice import resolve_run_sandbox
@@ -85,14 +81,6 @@ class PreparedRequest(Value):
     literal_keys: dict[str, str] = {}  # bearer tokens written into the configuration
     mcp_literals: dict[str, str] = {}  # likewise, for MCP servers
     warnings: tuple[str, ...] = ()
-
-
-class RunLines(Protocol):
-    """Runs a fan-out's command in a folder, in the read-only sandbox; returns its output."""
-
-    def __call__(
-        self, command: str, cwd: Path, /, *, policy: ProfilePolicy | None = None
-    ) -> str: ...
 
 
 def build_request(
@@ -216,16 +204,16 @@ def build_request(
         environment=dict(environment),
     )
     if settings.task.front.fan_out is not None:
-        request = _with_fan_out(request, settings, run_lines)
+        request = with_fan_out(request, settings, run_lines)
     switched = resolve_features(
         config.features,
         pins=required.features,
         warn_of_unstable=not config.suppress_unstable_features_warning,
     )
     warnings += switched.warnings
-    request = apply_features(with_isolation(request, options, settings), switched, warnings)
+    request = with_isolation(request, options, settings, warnings)
     return PreparedRequest(
-        request=apply_requirements(request, required),
+        request=apply_requirements(apply_features(request, switched, warnings), required),
         literal_keys=literal,
         mcp_literals=mcp.literals,
         warnings=tuple(dict.fromkeys(warnings)),
@@ -264,62 +252,12 @@ def idle_seconds(span: str | None, *, keep_open: bool) -> float | None:
 def _output_schema(options: RunOptions, settings: RunSettings) -> dict[str, object] | None:
     if options.output_schema is not None:
         return load_schema(options.output_schema, "", "--output-schema")
-    return load_schema(settings.task.front.output_schema, _task_folder(settings), "output_schema")
-
-
-def _task_folder(settings: RunSettings) -> str:
-    return settings.task.folder or settings.cwd
+    return load_schema(settings.task.front.output_schema, task_folder(settings), "output_schema")
 
 
 def default_max_agents() -> int:
     """max(8, 2 × cores) live agents, including the root."""
     return max(8, 2 * (os.cpu_count() or 1))
-
-
-def _with_fan_out(request: RunRequest, settings: RunSettings, run_lines: RunLines) -> RunRequest:
-    table, cwd = settings.task.front.fan_out, Path(settings.cwd)
-    assert table is not None
-    role = find_role(request.roles, table.role)
-    if narrow_approval(request.approval, role.approval) != request.approval:
-        raise UnusableRole(
-            f"role `{role.name}` wants approval {role.approval}; set it for the whole run"
-        )
-    if isinstance(request.sandbox, ProfilePolicy):  # its command may read no more than agents may
-        run_lines = partial(run_lines, policy=read_only_profile(request.sandbox))
-    found = find_items(table.each, cwd=cwd, run_lines=run_lines)
-    return msgspec.structs.replace(
-        request,
-        fan_role=brief_of(role, settings),
-        fan_sandbox=narrow_sandbox(request.sandbox, role) if role.sandbox_mode else None,
-        fan_network=narrow_role_network(request.network, role),
-        fan_unix_sockets=narrow_role_sockets(request.unix_sockets, role),
-        mcp=msgspec.structs.replace(request.mcp, items=narrow_role_servers(request.mcp.root, role)),
-        fan_model=role.model,
-        fan_effort=role.effort,
-        fan_summary=role.summary,
-        fan_verbosity=role.verbosity,
-        fan_provider=None if role.model_provider == request.provider else role.model_provider,
-        fan_fallback=request.fallback if role.fallback is None else role.fallback,
-        fan_budget=role.budget,
-        fan_out=FanOut(
-            items=found.items,
-            prompt=table.prompt,
-            rows=found.rows,
-            role=role.name,
-            concurrency=table.concurrency,
-            output_schema=load_schema(
-                table.output_schema, _task_folder(settings), "fan_out.output_schema"
-            ),
-            retries=table.retries,
-            texts=item_texts(
-                found.items,
-                cwd=cwd,
-                patterns=table.context,
-                limit_bytes=table.context_bytes,
-                may=readable_below(cwd, request.fan_sandbox or request.sandbox),
-            ),
-        ),
-    )
 
 
 def _prompt_with_context(

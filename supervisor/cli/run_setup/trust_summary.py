@@ -44,6 +44,7 @@ _MEANINGS: dict[str, str] = {
     "permissions": "changes what commands may read, write or reach",
     "default_permissions": "changes what commands may read, write or reach",
     "network": "changes what commands may reach",
+    "isolation": "says which agents work in copies of the project",
     "allow_commit": "agents may record work in the repository unasked",
     "approvals_reviewer": "changes who is asked",
     "mcp_servers": "names programs that are started, in the sandbox, with these rights",

@@ -104,6 +104,7 @@ def test_a_request_within_the_requirements_goes_on_as_it_was(held, text, change)
     [
         ("model = 'a'", {"model": "a"}, {"model": "b"}),
         ("allow_commit = false", {}, {"allow_commit": True}),
+        ("merge = 'ask'", {"merge": "ask"}, {"merge": "auto"}),
         ("agents.max_threads = 3", {"max_agents": 4}, {"max_agents": 5}),
         ("agents.max_depth = 1", {"max_depth": 1}, {"max_depth": 2}),
         ("budget.tokens = 9", {"budget": Budget(tokens=9)}, {"budget": Budget(tokens=10)}),
