@@ -1,15 +1,18 @@
-"""Make docs/tree.svg: a real run of scripted agents over this repository, drawn in its middle.
+"""Make docs/tree.svg and docs/copies.svg: real runs of scripted agents, drawn in their middle.
 
-Run it as `.venv/bin/python -P scripts/picture.py` after the console changed.
+Run it as `.venv/bin/python -P scripts/picture.py [tree] [copies]` after the console changed.
 """
 
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from os import environ
 from pathlib import Path
+from typing import NamedTuple
 
 import trio
 
@@ -27,7 +30,24 @@ from swarm.supervisor.runs.paths import find_run, find_user_paths, paths_of_run
 
 ROOT = Path(__file__).parent.parent
 
-RUN = ROOT / "scripts" / "picture_run"  # the task and the scripted answers
+
+class Picture(NamedTuple):
+    """A scripted run, and the moment at which it is drawn."""
+
+    task: Path
+    answers: Path
+    project: Path  # any other than this repository is copied first: its agents write
+    file: str
+    is_now: Callable[[RunView], bool]
+
+
+def _several_work(view: RunView) -> bool:
+    return sum(bool(agent.tool) for agent in view.agents) >= 3 and view.fan_done >= 2
+
+
+def _most_have_ended(view: RunView) -> bool:
+    copies = [agent for agent in view.agents if agent.in_copy]
+    return len(copies) == 6 and sum(agent.state == "ended" for agent in copies) >= 4
 
 
 async def look(endpoint: str) -> RunView | None:
@@ -40,25 +60,47 @@ async def look(endpoint: str) -> RunView | None:
     return answer.view if isinstance(answer, Snapshot) else None
 
 
-def main() -> int:
-    """Start the run, wait until several agents work and some are done, draw, end it."""
+PICTURES = {
+    "tree": Picture(
+        ROOT / "scripts" / "picture_run" / "task.md",
+        ROOT / "scripts" / "picture_run" / "answers.yaml",
+        ROOT,
+        "tree.svg",
+        _several_work,
+    ),
+    "copies": Picture(
+        ROOT / "examples" / "refactor.md",
+        ROOT / "examples" / "refactor" / "answers.yaml",
+        ROOT / "examples" / "refactor" / "project",
+        "copies.svg",
+        _most_have_ended,
+    ),
+}
+
+
+def draw(picture: Picture) -> int:
+    """Start the run, wait for its moment, draw, end it; 1 if the moment did not come."""
     with tempfile.TemporaryDirectory(prefix="sw-") as home:
         environment = dict(environ) | {"SWARM_HOME": home, "XDG_RUNTIME_DIR": home}
         command = [sys.executable, "-P", "-m", "swarm.supervisor.cli.entry", "run", "--json"]
-        command += [str(RUN / "task.md"), "--provider", "scripted:scripts/picture_run/answers.yaml"]
-        run = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL)
+        command += [str(picture.task), "--provider", f"scripted:{picture.answers}"]
+        cwd = picture.project
+        if cwd != ROOT:
+            cwd = Path(home) / cwd.name
+            shutil.copytree(picture.project, cwd)
+        run = subprocess.Popen(command, env=environment, cwd=cwd, stdout=subprocess.DEVNULL)
         try:
             places, deadline = find_user_paths(environment), time.monotonic() + 30
             while time.monotonic() < deadline:
-                time.sleep(0.2)
+                time.sleep(0.02)
                 if not any(places.runs.glob("*/run.json")):
                     continue
                 endpoint = paths_of_run(places, find_run(places, None)).control_endpoint
                 view = trio.run(partial(look, endpoint))
-                working = sum(bool(agent.tool) for agent in view.agents) if view else 0
-                if view is not None and working >= 3 and view.fan_done >= 2:
-                    svg = export_svg(view, now=time.time(), title="swarm run task.md")
-                    (ROOT / "docs" / "tree.svg").write_text(svg, encoding="utf-8")
+                if view is not None and picture.is_now(view):
+                    title = f"swarm run {picture.task.name}"
+                    svg = export_svg(view, now=time.time(), title=title)
+                    (ROOT / "docs" / picture.file).write_text(svg, encoding="utf-8")
                     return 0
         finally:
             run.terminate()
@@ -67,4 +109,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    names = sys.argv[1:] or [*PICTURES]
+    sys.exit(max(draw(PICTURES[name]) for name in names))

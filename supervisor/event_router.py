@@ -78,7 +78,7 @@ from .approvals.approval_endpoint import ApprovalEndpoint
 from .control_requests.settings_change import settings_of
 from .file_history.file_history import FileHistory
 from .isolation.agent_merges import serve_merge_request
-from .isolation.change_notes import ChangeNotes
+from .isolation.change_measures import ChangeMeasures
 from .leases.lease_service import LeaseService
 from .mcp.mcp_requests import McpEndpoint
 from .processes.service_process import Service
@@ -119,7 +119,7 @@ class EventRouter:
         self._team_service, self._approvals, self._mcp = team_service, approvals, mcp
         self.file_history = FileHistory(running, nursery)
         self._leases = LeaseService(running, nursery)
-        self._change_notes = ChangeNotes(running)
+        self._change_measures = ChangeMeasures(running)
         self.unreadable_count = 0
         self._warned_of_landlock = False
         request = running.request
@@ -280,7 +280,7 @@ class EventRouter:
             self._agents.on_turn_end(agent, end)
 
     async def _end_copied_turn(self, agent: Agent, end: TurnEnd) -> None:
-        agent.note_change(await self._change_notes.describe(agent))
+        await self._change_measures.measure(agent)
         self._agents.on_turn_end(agent, end)
 
     def _note_fallback(self, agent: Agent, taken: ProviderFallback) -> None:

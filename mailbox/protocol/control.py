@@ -44,6 +44,7 @@ class AgentView(Value):
     rss_bytes: int = 0
     note: str = ""  # reason for waiting, or failure text
     in_copy: bool = False  # it works in a copy of the project
+    change: str = ""  # what is in that copy: `+120 -14 in 5 files`
     text: str = ""  # the end of the text that is arriving now
     sandbox: str = ""
     planning: bool = False  # plan mode: it only reads

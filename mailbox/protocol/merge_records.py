@@ -37,4 +37,21 @@ class ChangeDiscarded(Tagged):
     fingerprint: str
 
 
-AnyMergeRecord = MergeBegan | MergeEnded | ChangeDiscarded
+class ChangeMeasured(Tagged):
+    """What an agent has in its copy when a turn of it has ended, and whether that fits then."""
+
+    agent_id: str
+    added: int = 0  # lines, likewise `removed`
+    removed: int = 0
+    files: int = 0
+    conflicts: int = 0  # files that do not fit the project
+    is_merged: bool = False  # all of it is in the project
+
+    @property
+    def size(self) -> str:
+        """`+120 -14 in 5 files`."""
+        files = "1 file" if self.files == 1 else f"{self.files} files"
+        return f"+{self.added} -{self.removed} in {files}"
+
+
+AnyMergeRecord = MergeBegan | MergeEnded | ChangeDiscarded | ChangeMeasured

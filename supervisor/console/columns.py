@@ -117,7 +117,7 @@ def describe_activity(agent: AgentView) -> tuple[str, Style]:
     if needs_answer(agent):
         return clean_line(agent.note), ATTENTION
     if agent.state == "ended":
-        return (clean_line(agent.note), BAD) if agent.note else (first_line(agent.result), DIM)
+        return (clean_line(agent.note), BAD) if agent.note else (_result_line(agent), DIM)
     if agent.tool and not (agent.note and agent.state == "waiting"):
         if agent.doing:
             return clean_line(agent.doing), PLAIN
@@ -128,8 +128,14 @@ def describe_activity(agent: AgentView) -> tuple[str, Style]:
     if agent.text and (text := last_line(agent.text)):
         return text, PLAIN
     if agent.state == "idle" and agent.result:
-        return first_line(agent.result), DIM
+        return _result_line(agent), DIM
     return clean_line(agent.task), DIM
+
+
+def _result_line(agent: AgentView) -> str:
+    """What it changed in its copy, and how its answer begins."""
+    parts = (clean_line(agent.change), first_line(agent.result))
+    return " · ".join(part for part in parts if part)
 
 
 def _state(agent: AgentView) -> tuple[str, Style]:
@@ -199,10 +205,10 @@ def _name_parts(agent: AgentView, row: TreeRow, *, every_role: bool) -> list[str
         parts.append(f" +{row.collapsed}")
     if agent.role and (every_role or agent.role != "default"):
         parts.append(f" [{clean_line(agent.role)}]")
-    if agent.nickname:
-        parts.append(f" {clean_line(agent.nickname)}")
     if agent.in_copy:
         parts.append(" (copy)")
+    if agent.nickname:
+        parts.append(f" {clean_line(agent.nickname)}")
     return parts
 
 

@@ -26,7 +26,13 @@ from swarm.mailbox.protocol.events import (
 from swarm.mailbox.protocol.findings import FindingPublished
 from swarm.mailbox.protocol.gateway import RateLimits, ReservationReleased, ResponseBilled
 from swarm.mailbox.protocol.job_records import JobBegan, JobClosed, JobRowEnded
-from swarm.mailbox.protocol.merge_records import ChangeDiscarded, MergeBegan, MergeEnded
+from swarm.mailbox.protocol.merge_records import (
+    AnyMergeRecord,
+    ChangeDiscarded,
+    ChangeMeasured,
+    MergeBegan,
+    MergeEnded,
+)
 from swarm.mailbox.protocol.records import (
     AgentEnded,
     AgentSpawned,
@@ -144,7 +150,7 @@ def describe_body(body: AnyRecordBody) -> str:  # noqa: C901 - one case for each
             return clean_line(describe_turn_diff(body))
         case SnapshotTaken() | SnapshotSettled() | Undone() | WatchBegan() | FilesChanged():
             return clean_line(_file_history_text(body))
-        case MergeBegan() | MergeEnded() | ChangeDiscarded():
+        case MergeBegan() | MergeEnded() | ChangeDiscarded() | ChangeMeasured():
             return clean_line(_merge_text(body))
         case InputPosted(source=source):
             return clean_line(f"{source}: {describe_task(body)}")
@@ -281,7 +287,7 @@ def _file_history_text(
             return f"{body.snapshot_id} {body.restored} put back{left}{kept}"
 
 
-def _merge_text(body: MergeBegan | MergeEnded | ChangeDiscarded) -> str:
+def _merge_text(body: AnyMergeRecord) -> str:
     match body:
         case MergeBegan(changes=changes):
             names = ", ".join(one.agent for one in changes[:8])
@@ -292,6 +298,8 @@ def _merge_text(body: MergeBegan | MergeEnded | ChangeDiscarded) -> str:
             return f"{body.merge_id} {done}{left}"
         case ChangeDiscarded():
             return f"the change of {body.agent_id} was given up"
+        case ChangeMeasured(conflicts=count):
+            return f"in its copy: {body.size}" + (f", {count} in conflict" if count else "")
 
 
 def _lifecycle_text(body: AgentSpawned | ProcessEnded | AgentEnded) -> str:

@@ -27,6 +27,7 @@ from swarm.mailbox.protocol.events import (
     Warned,
 )
 from swarm.mailbox.protocol.gateway import ResponseBilled
+from swarm.mailbox.protocol.merge_records import ChangeMeasured
 from swarm.mailbox.protocol.records import (
     AgentEnded,
     AgentSpawned,
@@ -96,6 +97,8 @@ def reduce_agent(view: AgentView, body: AnyRecordBody, at: float) -> AgentView:
             return replace(view, note=describe_fallback(body), model=slug)
         case HookRan() if body.status != "completed":
             return replace(view, note=describe_hook(body))
+        case ChangeMeasured(files=files):
+            return replace(view, change=body.size if files else "")
         case Warned(message=message):
             return replace(view, note=clean_line(message))
         case MailPosted() | MailHandled():
@@ -124,6 +127,8 @@ def shrink_ended(view: AgentView) -> AgentView:
         usage=view.usage,
         usd=view.usd,
         result=view.result[:60],
+        in_copy=view.in_copy,
+        change=view.change,
     )
 
 

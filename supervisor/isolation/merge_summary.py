@@ -16,12 +16,14 @@ _MAX_NAMED = 8  # agents in one line
 
 def count_change(change: LayerChange, store: ContentStore) -> str:
     """`+120 -14 in 5 files`."""
-    added = removed = 0
-    for edit in change.edits:
-        if not edit.is_folder:
-            counted = count_diff(edit, store, change.cwd)
-            added, removed = added + counted.added, removed + counted.removed
+    added, removed = count_lines(change, store)
     return f"+{added} -{removed} in {count_files(change)}"
+
+
+def count_lines(change: LayerChange, store: ContentStore) -> tuple[int, int]:
+    """Lines that are added, and lines that are removed."""
+    found = [count_diff(one, store, change.cwd) for one in change.edits if not one.is_folder]
+    return sum(one.added for one in found), sum(one.removed for one in found)
 
 
 def count_files(change: LayerChange) -> str:
