@@ -46,7 +46,7 @@ Measured by `scripts/bench`, written by `scripts/bench report`. To repeat them o
 
 ```console
 $ scripts/bench all --json > figures.json             # some 30 minutes; --quick takes 5
-$ scripts/bench all --peer codex --json > figures.json  # the same work on an installed Codex too
+$ scripts/bench all --peer codex --peer claude --json > figures.json  # beside installed peers
 $ scripts/bench report figures.json                   # this page and its pictures
 ```
 

@@ -1,5 +1,6 @@
-"""`scripts/bench NAME [GROUP …] [--quick] [--json] [--peer codex]`: measure, print, and say what
-is too slow. `scripts/bench report FILE…` makes docs/benchmarks.md of what `--json` wrote.
+"""`scripts/bench NAME [GROUP …] [--quick] [--json] [--peer codex] [--peer claude]`: measure, print,
+and say what is too slow. `scripts/bench report FILE…` makes docs/benchmarks.md of what `--json`
+wrote.
 
 A row is a median beside its limit and its floor, the smallest and the greatest run, and what peers
 need. Exit code 1: a figure is over its limit.
@@ -30,10 +31,11 @@ MODULES = {
     "leases": "lease_bench",
     "extensions": "extensions_bench",
     "copies": "copy_bench",
+    "sizes": "size_bench",
 }
 BENCHES = (
     "spine", "crowd", "agents", "safety", "prefix", "tricks", "curves", "soak", "chat", "mcp",
-    "leases", "extensions", "copies",
+    "leases", "extensions", "copies", "sizes",
 )  # fmt: skip
 ALL = (
     "spine",
@@ -48,6 +50,7 @@ ALL = (
     "leases",
     "extensions",
     "copies",
+    "sizes",
 )  # `crowd` is the part of `spine` about many processes
 
 
@@ -62,7 +65,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     parser.add_argument("--cycles", type=int, default=0, help="agents that come and go (10000)")
     parser.add_argument("--json", action="store_true", help="one JSON object; the table on stderr")
-    parser.add_argument("--peer", choices=peer_bench.PEERS, help="the same on an installed peer")
+    parser.add_argument(
+        "--peer", choices=[*peer_bench.PEERS], action="append", default=[],
+        help="the same on an installed peer; repeatable",
+    )  # fmt: skip
     said = parser.parse_args(arguments)
     if said.name == "report":
         from benchmark_report import write_report
@@ -71,7 +77,7 @@ def main(arguments: list[str]) -> int:
     if said.name == "agents" and (unknown := set(said.groups) - set(team_bench.GROUPS)):
         parser.error(f"no such group: {' '.join(sorted(unknown))}")
     try:
-        peer = peer_bench.find(said.peer) if said.peer else None
+        peers = [peer_bench.find(name) for name in said.peer]
     except peer_bench.PeerMissing as error:
         parser.error(str(error))
     chosen = ALL if said.name == "all" else (said.name,)
@@ -80,7 +86,7 @@ def main(arguments: list[str]) -> int:
     def rows() -> Iterator[Row | Curve]:
         for name in chosen:
             weather.measure()
-            yield from measure(name, said, peer)
+            yield from measure(name, said, peers)
         weather.measure()
 
     out = sys.stderr if said.json else sys.stdout
@@ -90,15 +96,18 @@ def main(arguments: list[str]) -> int:
     if said.json:
         figures = [one._asdict() for one in found if isinstance(one, Row)]
         curves = [one._asdict() for one in found if isinstance(one, Curve)]
-        how = {"quick": said.quick, "peer": peer_bench.version(peer) if peer else None}
+        versions = ", ".join(f"{one.title} {peer_bench.version(one)}" for one in peers)
+        how = {"quick": said.quick, "peer": versions or None}
         print(json.dumps({"machine": machine | told, **how, "rows": figures, "curves": curves}))
     return int(any(isinstance(one, Row) and one.is_missed for one in found))
 
 
-def measure(name: str, said: argparse.Namespace, peer: str | None) -> Iterator[Row | Curve]:
-    """What one bench yields, each row with its floor and the installed peer's figure."""
+def measure(
+    name: str, said: argparse.Namespace, peers: list[peer_bench.Peer]
+) -> Iterator[Row | Curve]:
+    """What one bench yields, each row with its floor and the installed peers' figures."""
     quick = bool(said.quick)
-    theirs = peer_bench.measure(name, peer, quick=quick) if peer else {}
+    theirs = {one.title: peer_bench.measure(name, one, quick=quick) for one in peers}
     cycles = said.cycles or (1_000 if quick else 10_000)
     if name == "soak":
         import soak_bench
@@ -108,7 +117,7 @@ def measure(name: str, said: argparse.Namespace, peer: str | None) -> Iterator[R
     if name == "curves":
         import scaling_bench
 
-        yield from scaling_bench.measure(quick=quick, peer=peer)
+        yield from scaling_bench.measure(quick=quick, peers=peers)
         return
     if name == "agents":
         import team_bench
@@ -119,7 +128,7 @@ def measure(name: str, said: argparse.Namespace, peer: str | None) -> Iterator[R
         bench = importlib.import_module(MODULES[name])  # each imports what it alone needs
         rows = bench.measure(quick=quick)
     for row in rows:
-        yield baselines.with_baseline(peer_bench.with_peer_figure(row, theirs))
+        yield baselines.with_baseline(peer_bench.with_peer_figures(row, theirs))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ Run as a process of its own. Arguments: PORT-FILE MODE TURNS. It writes its port
 at SIGTERM, one JSON object with what it saw to PORT-FILE.seen.
 
 Modes: `tools` calls exec_command `true` TURNS times, then answers; `paced` does so, but takes 50 ms
-to write each call; `answer` answers at once;
+to write each call; `parallel` calls 16 in each response; `answer` answers at once;
 `prefix` as `tools`, but it counts tokens, answers a request for a summary, and compares each input
 with the one before; `siblings` as `answer`, but it compares the first requests of children with
 each other; `hang` never answers; `stream` sends 30 chunks a second until it is ended.
@@ -53,6 +53,22 @@ def call(number: int, command: str, tokens: int = 100) -> bytes:
         + event("response.output_item.done", item=item)
         + completed(number, tokens)
     )
+
+
+def parallel_calls(number: int, command: str) -> bytes:
+    """16 calls in one response, all of them different."""
+    parts = [event("response.created", response={"id": f"resp_{number}"})]
+    for index in range(16):
+        item = {
+            "type": "function_call",
+            "id": f"fc_{number}_{index}",
+            "call_id": f"call_{number}_{index}",
+            "name": "exec_command",
+            "arguments": json.dumps({"cmd": f"{command} {number} {index}"}),
+        }
+        parts.append(event("response.output_item.added", item={**item, "arguments": ""}))
+        parts.append(event("response.output_item.done", item=item))
+    return b"".join(parts) + completed(number)
 
 
 def message(number: int, text: str) -> bytes:
@@ -135,7 +151,11 @@ class BenchModelServer:
     def __init__(self, mode: str, turns: int, command: str) -> None:
         self.mode, self.turns = mode, turns
         # A number makes each call another one: endless repeats would end the turn.
-        self.answers = [chunked(call(n, _nth(command, n))) + b"0\r\n\r\n" for n in range(turns)]
+        asked = (
+            parallel_calls(n, command) if mode == "parallel" else call(n, _nth(command, n))
+            for n in range(turns)
+        )  # fmt: skip
+        self.answers = [chunked(one) + b"0\r\n\r\n" for one in asked]
         self.last = chunked(message(turns, "done")) + b"0\r\n\r\n"
         self.requests_of: dict[bytes, int] = {}
         self.seen: list[dict[str, Any]] = []
@@ -178,7 +198,7 @@ class BenchModelServer:
         if self.mode == "stream":
             self.note(who, number, began, len(body))
             await self.stream(writer)
-        is_call = self.mode in ("tools", "paced") and number < self.turns
+        is_call = self.mode in ("tools", "paced", "parallel") and number < self.turns
         if is_call and self.mode == "paced":
             await self.write_slowly(call(number, _nth(self.command, number)), writer)
         else:

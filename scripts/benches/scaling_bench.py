@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import core_bench
 import peer_bench
@@ -15,22 +15,23 @@ from team_bench import burst_spans
 _WINDOW = 10  # turns whose median is one point
 
 
-def measure(*, quick: bool, peer: str | None) -> Iterator[Curve]:
+def measure(*, quick: bool, peers: Sequence[peer_bench.Peer]) -> Iterator[Curve]:
     """Every line of every plot."""
-    yield from overhead(60 if quick else 1_000, peer)
+    yield from overhead(60 if quick else 1_000, peers)
     yield from memory((1, 8, 32) if quick else (1, 8, 32, 64, 128, 200))
     yield from spawn_times((1, 8, 32) if quick else (1, 2, 4, 8, 16, 32, 64, 128))
 
 
-def overhead(turns: int, peer: str | None) -> Iterator[Curve]:
+def overhead(turns: int, peers: Sequence[peer_bench.Peer]) -> Iterator[Curve]:
     """What one tool turn costs, from the first to the last."""
     lines = {
         "swarm": core_bench.turn_gaps(turns, core_bench.FULL),
         "swarm, sandboxed": core_bench.turn_gaps(turns, []),
     }
-    if peer is not None:
-        for line, policy in (("", "danger-full-access"), (", sandboxed", "workspace-write")):
-            lines[f"Codex{line}"] = peer_bench.turn_gaps(peer, min(turns, 300), policy)
+    for peer in peers:
+        for policy in peer.policies:
+            name = f"{peer.title}, sandboxed" if policy == "with" else peer.title
+            lines[name] = peer_bench.turn_gaps(peer, min(turns, 300), policy)
     for line, gaps in lines.items():
         yield Curve("overhead", line, smooth(list(enumerate(gaps)), _WINDOW))
 
