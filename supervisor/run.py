@@ -67,7 +67,7 @@ from .runs.run_metadata import (
     RunMetadata,
     is_empty_run,
     lock_run,
-    network_filesystem_of,
+    network_filesystem_warning,
     read_metadata,
     save_request,
     write_metadata,
@@ -319,9 +319,8 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
         nursery.start_soon(monitor_heartbeats, running, agents, services)
         nursery.start_soon(watch_skills, running, agents)
         nursery.start_soon(view.draw, running.broadcast.current_view)
-        if (kind := network_filesystem_of(running.paths.folder)) is not None:
-            why = f"{running.paths.folder} lies on {kind}: locks are unsafe there; "
-            running.note(Warned(message=f"{why}set SWARM_HOME or XDG_STATE_HOME to a local folder"))
+        if warning := network_filesystem_warning(running.paths.folder):
+            running.note(Warned(message=warning))
         async with locked.dependencies.open_control(running.paths.control_endpoint) as server:
             parts = ControlledParts(
                 agents, team_service, shutdown, queue.answers, router.file_history
@@ -331,6 +330,7 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
             nursery.start_soon(gateway.process.loop.run)
             router.file_history.change_watcher.scan_baseline(running.request)
             await proxy.wait_ready()
+            nursery.start_soon(running.copies.make_ahead, running.request)
             await finish_cut_off_merges(running, router.file_history)
             workload = locked.make_workload(running, agents, team_service, gateway, shutdown, past)
             completed = await _run_workload(hub, workload)

@@ -23,6 +23,7 @@ from ..agents.agent_record import AgentPlan
 from ..file_history.tree_walk import roots_of
 from ..file_history.watched_tree import now_ns
 from ..processes.process_types import SpawnError
+from ..run_request import RunRequest
 from ..runs.paths import RunPaths
 from .base_tree import make_tree
 from .copy_bounds import find_path_outside, sandbox_when_working
@@ -30,6 +31,7 @@ from .copy_folder import AgentCopy, CopiedRoot, CopyFolder
 from .tree_survey import CopyRefused, Survey, survey_tree
 
 MAKE_LIMIT_S = 600.0  # for a base
+_AHEAD_DELAY_S, _AHEAD_MOST_BYTES = 0.5, 512 << 20  # of a base that nobody has wanted so far
 _BURST_S = 1.0  # agents that start so soon after another one need no look at the project
 OUTSIDE_SANDBOX = (
     "this agent works in a copy of the project, and only the sandbox holds its commands to it"
@@ -55,6 +57,22 @@ class ProjectCopies:
         self._base: _Base | None = None
         self._changes = 0
         self._lock = trio.Lock()
+
+    async def make_ahead(self, request: RunRequest) -> None:
+        """Make a base in a run whose agents work in copies, before the first of them is wanted.
+
+        The root's first request goes first. Why there is none is said to who wants a copy.
+        """
+        if request.resumes or "copy" not in (request.isolation, request.fan_isolation):
+            return
+        await trio.sleep(_AHEAD_DELAY_S)
+        roots = roots_of(request.sandbox, request.cwd, request.add_dirs)
+        if not roots:
+            return
+        with suppress(CopyRefused, OSError, ValueError):
+            async with self._lock:
+                self._check_places(roots)
+                await self._fresh_base(roots, most_bytes=_AHEAD_MOST_BYTES)
 
     def note_call(self) -> None:
         """A call of an agent that shares the project may change files now, or may have."""
@@ -120,6 +138,10 @@ class ProjectCopies:
                 f"its commands may write {path}, and a copy consists of folders that exist; make "
                 "it a folder, or do not let them write there"
             )
+        self._check_places(roots)
+
+    def _check_places(self, roots: tuple[str, ...]) -> None:
+        """Raises CopyRefused for a copy that would hold the run's own folders."""
         own = (self._paths.folder.parent, self._paths.sockets.parent)
         for root in roots:
             for folder in own:
@@ -129,14 +151,14 @@ class ProjectCopies:
                         "agents; set SWARM_HOME or XDG_RUNTIME_DIR to a folder outside"
                     )
 
-    async def _fresh_base(self, roots: tuple[str, ...]) -> _Base:
+    async def _fresh_base(self, roots: tuple[str, ...], most_bytes: int | None = None) -> _Base:
         base, changes = self._base, self._changes
         if base is not None and base.roots == roots:
             is_burst = trio.current_time() - base.seen_at < _BURST_S
             if is_burst and base.changes == changes:
                 return base
         began = trio.current_time()
-        work = partial(make_base, self.folder, roots, base)
+        work = partial(make_base, self.folder, roots, base, most_bytes=most_bytes)
         number, surveys = await trio.to_thread.run_sync(work, abandon_on_cancel=False)
         self._base = _Base(number, roots, surveys, began, changes)
         return self._base
@@ -166,10 +188,18 @@ def make_base(
     roots: tuple[str, ...],
     last: _Base | None,
     clock_ns: Callable[[], int] = now_ns,
+    *,
+    most_bytes: int | None = None,
 ) -> tuple[int, tuple[Survey, ...]]:
-    """The last base if nothing has changed, else a new one. Raises CopyRefused, OSError."""
+    """The last base if nothing has changed, else a new one, of at most so many bytes.
+
+    Raises CopyRefused, OSError.
+    """
     began_ns = clock_ns()
     surveys = tuple(survey_tree(root, (), now_ns=began_ns) for root in roots)
+    size = sum(survey.size_bytes for survey in surveys)
+    if most_bytes is not None and size > most_bytes:
+        raise CopyRefused(f"it would take {size >> 20} MiB")
     reused = last if last is not None and last.roots == roots else None
     if reused is not None and all(
         new.is_same_as(old) for new, old in zip(surveys, reused.surveys, strict=True)

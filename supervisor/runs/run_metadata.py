@@ -202,6 +202,17 @@ def network_filesystem_of(folder: Path) -> str | None:
         return None
 
 
+def network_filesystem_warning(folder: Path) -> str:
+    """What is said of a run's folder on such a file system; "" for another one."""
+    kind = network_filesystem_of(folder)
+    if kind is None:
+        return ""
+    return (
+        f"{folder} lies on {kind}: locks are unsafe there; set SWARM_HOME or XDG_STATE_HOME to a "
+        "local folder"
+    )
+
+
 def find_network_filesystem(path: str, mounts: str) -> str | None:
     """The same for a canonical path and a text like that of /proc/self/mounts."""
     best, kind = "", ""

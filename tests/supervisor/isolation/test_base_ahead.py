@@ -1,0 +1,76 @@
+"""A run whose agents will work in copies makes the base before the first of them is wanted."""
+
+import os
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from support.project_copy import CopiedProject
+from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
+from swarm.mailbox.protocol.spec import RoleBrief
+from swarm.supervisor.agents.agent_record import AgentPlan
+from swarm.supervisor.file_history.watched_tree import now_ns
+from swarm.supervisor.isolation import project_copies
+from swarm.supervisor.isolation.project_copies import ProjectCopies, make_base
+from swarm.supervisor.run_request import RunRequest
+
+
+@pytest.fixture
+def project(tmp_path):
+    made = CopiedProject(tmp_path)
+    made.write({"a.txt": "a\n", "folder/b.txt": "b\n"})
+    return made
+
+
+def bases(project: CopiedProject) -> list[str]:
+    folder = project.paths.copies / "bases"
+    return sorted(os.listdir(folder)) if folder.is_dir() else []
+
+
+def request(project: CopiedProject, **more) -> RunRequest:
+    given = {"isolation": "copy", "sandbox": WorkspaceWrite(), "cwd": str(project.root)}
+    return RunRequest(task="t", prompt="p", **(given | more))
+
+
+async def test_the_first_agent_gets_the_base_that_was_made_ahead(
+    project, autojump_clock, monkeypatch
+):
+    later = partial(make_base, clock_ns=lambda: now_ns() + 10**9)  # its files are old by then
+    monkeypatch.setattr(project_copies, "make_base", later)
+    copies = ProjectCopies(project.paths)
+    await copies.make_ahead(request(project))
+    assert bases(project) == ["1"]
+    plan = AgentPlan(
+        path="/root/a", agent_id="a", role=RoleBrief(), cwd=str(project.root),
+        limits=Limits(sandbox=WorkspaceWrite(), isolation="copy"),
+    )  # fmt: skip
+    (mount,) = await copies.prepare(plan, is_first=True)
+    assert bases(project) == ["1"]
+    assert (Path(mount.base) / "folder" / "b.txt").exists()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"isolation": "shared"},
+        {"isolation": "auto"},
+        {"resumes": True},
+        {"cwd": "missing"},
+    ],
+)
+async def test_nothing_is_made_where_no_copy_is_certain(project, autojump_clock, more):
+    await ProjectCopies(project.paths).make_ahead(request(project, **more))
+    assert bases(project) == []
+
+
+async def test_a_large_project_waits_for_the_first_agent(project, autojump_clock, monkeypatch):
+    monkeypatch.setattr(project_copies, "_AHEAD_MOST_BYTES", 3)
+    await ProjectCopies(project.paths).make_ahead(request(project))
+    assert bases(project) == []
+
+
+async def test_a_project_that_holds_the_run_itself_is_not_copied(project, autojump_clock):
+    inside = request(project, cwd=str(project.root.parent))
+    await ProjectCopies(project.paths).make_ahead(inside)
+    assert bases(project) == []
