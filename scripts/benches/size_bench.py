@@ -93,7 +93,7 @@ def large_journal(size: int, rounds: int) -> Iterator[Row]:
         for words in (
             ("show", run.name),
             ("show", run.name, "/root"),
-            ("log", run.name, "-n", "20"),
+            ("log", run.name),
         ):
             times = timed(partial(run_swarm, environment, *words, cwd=cwd), rounds)
             said = " ".join(one for one in words if one != run.name)
