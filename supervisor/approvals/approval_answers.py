@@ -69,13 +69,18 @@ class ApprovalAnswers:
             case ClosedApproval():
                 return await self._overrule(found, answer)
             case OpenApproval():
-                return await self._answer(found, answer)
+                # Who reads the journal's file may know of it before this process knows that it is
+                # written.
+                await found.written.wait()
+                return await (
+                    self._answer(found, answer) if found.is_open else self.resolve(answer)
+                )
 
     def _find(self, wanted: str) -> OpenApproval | ClosedApproval | Refused:
         """Find an approval by its id or by a prefix of the id that fits only one approval."""
         wanted = wanted.strip().lower()
         known: dict[str, OpenApproval | ClosedApproval] = {
-            one.approval_id: one for one in self._broker.open
+            one.approval_id: one for one in self._broker.unanswered
         }
         for denied in self._broker.denied:
             known.setdefault(denied.pending.approval_id, denied)

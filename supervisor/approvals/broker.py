@@ -108,6 +108,11 @@ class Broker:
         """The open requests that are journaled, oldest first."""
         return tuple(one for one in self._open.values() if one.written.is_set() and one.is_open)
 
+    @property
+    def unanswered(self) -> tuple[OpenApproval, ...]:
+        """Those, and the ones whose record is on its way to the journal."""
+        return tuple(one for one in self._open.values() if one.is_open)
+
     async def decide(self, agent: str, request: ApprovalRequest) -> Decided:
         """Decide one request of the agent at this path; see `approval_types.Decider`."""
         while True:

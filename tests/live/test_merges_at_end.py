@@ -128,19 +128,20 @@ async def test_a_merger_resolves_what_its_siblings_changed_and_works_in_no_copy(
 
 
 async def test_an_answer_says_what_is_in_conflict_with_the_project(rig, project):
+    waits = call("wait_agent", targets=["one"], timeout_ms=30_000)
     script = (
         {"agent": "/root", "calls": [spawn("one")]},
-        {"agent": "/root", "calls": [call("exec_command", cmd="sed -i 's/line 1$/X/' text; "
-                                          "touch go")]},
-        {"agent": "/root", "calls": [call("wait_agent", targets=["one"], timeout_ms=30_000)]},
+        {"agent": "/root", "calls": [waits]},
+        {"agent": "/root", "calls": [call("exec_command", cmd="sed -i 's/line 1$/X/' text")]},
+        {"agent": "/root", "calls": [call("followup_task", target="one", message="now")]},
+        {"agent": "/root", "calls": [waits]},
         {"agent": "/root", "text": "done", "repeat": "forever"},
-        *turns("/root/one", f"sed -i 's/line 1$/A/' text; until test -e {rig.folder}/seen; do "
-                            "sleep 0.02; done"),
-    )  # fmt: skip
+        {"agent": "/root/one", "text": "ready"},
+        *turns("/root/one", "sed -i 's/line 1$/A/' text"),
+    )
     with trio.fail_after(LIMIT_S):
-        started = await rig.run(rig.script(*script), "--isolate", sandbox="workspace-write")
-        await rig.wait(lambda: (project / "go").exists())
-        (rig.folder / "seen").touch()
-        await started.wait_end()
-    (answer,) = [body.mail for body in rig.bodies(MailPosted) if body.mail.kind == "final_answer"]
-    assert "+1 -1 in 1 file; 1 file in conflict with the project now" in answer.content
+        await play(rig, *script, words=("--isolate",))
+    mails = [body.mail for body in rig.bodies(MailPosted) if body.mail.kind == "final_answer"]
+    first, second = [mail.content for mail in mails]
+    assert "changed no file there" in first
+    assert "+1 -1 in 1 file; 1 file in conflict with the project now" in second

@@ -25,7 +25,6 @@ async def test_a_question_is_written_before_it_is_seen_and_its_answer_before_it_
         nursery.start_soon(story.ask, "one", asks())
         await wait_all_tasks_blocked()
         assert story.answers.entries() == ()
-        assert isinstance(await story.say(), Refused)
         story.finished.write_all()
         (entry,) = story.answers.entries()
         assert (entry.approval_id, entry.agent, entry.asked_at) == ("a1", ME, 5.0)
@@ -36,6 +35,49 @@ async def test_a_question_is_written_before_it_is_seen_and_its_answer_before_it_
         story.finished.write_all()
     assert story.decided["one"] == Decided(outcome="approved", by="person")
     assert [type(body) for body in story.finished.bodies] == [ApprovalRequested, ApprovalResolved]
+
+
+@pytest.mark.parametrize("wanted", ["a1", "a"])
+async def test_who_reads_the_journal_first_and_answers_at_once_is_heard(wanted):
+    """The record is on disk before the supervisor knows of it; a client may be faster."""
+    story, said = Story(), []
+    story.finished.held = []
+
+    async def say() -> None:
+        said.append(await story.say(wanted))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(story.ask, "one", asks())
+        await wait_all_tasks_blocked()
+        nursery.start_soon(say)
+        await wait_all_tasks_blocked()
+        assert (story.decided, said) == ({}, [])
+        story.finished.write_all()
+    assert story.decided["one"] == Decided(outcome="approved", by="person")
+    assert isinstance(said[0], Done)
+
+
+async def test_an_answer_to_a_question_that_ends_before_it_is_written_is_told_so():
+    story, said, asked = Story(), [], trio.CancelScope()
+    story.finished.held = []
+
+    async def ask() -> None:
+        with asked:
+            await story.ask("one", asks())
+
+    async def say() -> None:
+        said.append(await story.say())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        await wait_all_tasks_blocked()
+        nursery.start_soon(say)
+        await wait_all_tasks_blocked()
+        asked.cancel()
+        await wait_all_tasks_blocked()
+        story.finished.write_all()
+    assert isinstance(said[0], Refused)
+    assert "a1 is over: aborted" in said[0].message
 
 
 async def test_the_first_answer_counts_and_the_second_is_told_so():
