@@ -17,7 +17,8 @@ from swarm.supervisor.run_request import RunRequest
 
 
 @pytest.fixture
-def project(tmp_path):
+def project(tmp_path, monkeypatch):
+    monkeypatch.setattr(project_copies, "_AHEAD_DELAY_S", 0.0)
     made = CopiedProject(tmp_path)
     made.write({"a.txt": "a\n", "folder/b.txt": "b\n"})
     return made
@@ -33,9 +34,7 @@ def request(project: CopiedProject, **more) -> RunRequest:
     return RunRequest(task="t", prompt="p", **(given | more))
 
 
-async def test_the_first_agent_gets_the_base_that_was_made_ahead(
-    project, autojump_clock, monkeypatch
-):
+async def test_the_first_agent_gets_the_base_that_was_made_ahead(project, monkeypatch):
     later = partial(make_base, clock_ns=lambda: now_ns() + 10**9)  # its files are old by then
     monkeypatch.setattr(project_copies, "make_base", later)
     copies = ProjectCopies(project.paths)
@@ -59,18 +58,18 @@ async def test_the_first_agent_gets_the_base_that_was_made_ahead(
         {"cwd": "missing"},
     ],
 )
-async def test_nothing_is_made_where_no_copy_is_certain(project, autojump_clock, more):
+async def test_nothing_is_made_where_no_copy_is_certain(project, more):
     await ProjectCopies(project.paths).make_ahead(request(project, **more))
     assert bases(project) == []
 
 
-async def test_a_large_project_waits_for_the_first_agent(project, autojump_clock, monkeypatch):
+async def test_a_large_project_waits_for_the_first_agent(project, monkeypatch):
     monkeypatch.setattr(project_copies, "_AHEAD_MOST_BYTES", 3)
     await ProjectCopies(project.paths).make_ahead(request(project))
     assert bases(project) == []
 
 
-async def test_a_project_that_holds_the_run_itself_is_not_copied(project, autojump_clock):
+async def test_a_project_that_holds_the_run_itself_is_not_copied(project):
     inside = request(project, cwd=str(project.root.parent))
     await ProjectCopies(project.paths).make_ahead(inside)
     assert bases(project) == []
