@@ -263,6 +263,17 @@ def feed_clients(environment: dict[str, str], cwd: str) -> Iterator[None]:
 
 def waiting_run(span_s: float) -> Row:
     """Processor time of all processes of a run that waits for words."""
+    with idle_run() as pid:
+        before, began = tree_cpu_seconds(pid), time.monotonic()
+        time.sleep(span_s)
+        used = tree_cpu_seconds(pid) - before
+        share = 100 * used / (time.monotonic() - began)
+    return Row("a run that waits for words, all its processes", share, 0.1, "%", floor=None)
+
+
+@contextmanager
+def idle_run() -> Iterator[int]:
+    """A run that has answered and waits for words; its supervisor's pid. It ends with the block."""
     with (
         model_server("answer") as server,
         swarm_home(server.url) as environment,
@@ -277,14 +288,10 @@ def waiting_run(span_s: float) -> Row:
             assert run.stdout is not None
             any(b'"run.idle"' in line for line in run.stdout)
             time.sleep(_REST_S)
-            before, began = tree_cpu_seconds(run.pid), time.monotonic()
-            time.sleep(span_s)
-            used = tree_cpu_seconds(run.pid) - before
-            share = 100 * used / (time.monotonic() - began)
+            yield run.pid
         finally:
             end_run(environment)
             run.wait(20)
-    return Row("a run that waits for words, all its processes", share, 0.1, "%", floor=None)
 
 
 def end_run(environment: dict[str, str]) -> None:

@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 
 import trio
-from bench_harness import SWARM, model_server, newest_run, run_swarm, swarm_home
-from chat_bench import end_run
+from bench_harness import model_server, newest_run, run_swarm, swarm_home
+from chat_bench import idle_run
 from core_bench import FULL, turn_gaps
 from measurements import Row
 from process_watch import process_tree
@@ -146,27 +146,11 @@ def parallel_calls(rounds: int) -> Iterator[Row]:
 
 def idle_wakeups(span_s: float) -> Iterator[Row]:
     """How often a processor takes up a process of a run that waits for words, all of them."""
-    with (
-        model_server("answer") as server,
-        swarm_home(server.url) as environment,
-        tempfile.TemporaryDirectory() as cwd,
-    ):
-        words = ["run", "-p", "hello", "--keep-open", "--json", *FULL]
-        run = subprocess.Popen(
-            [*SWARM, *words], env=environment, cwd=cwd, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        try:
-            assert run.stdout is not None
-            any(b'"run.idle"' in line for line in run.stdout)
-            time.sleep(3)
-            processes = process_tree(run.pid)
-            before = sum(map(_switches, processes))
-            time.sleep(span_s)
-            count = sum(map(_switches, processes)) - before
-        finally:
-            end_run(environment)
-            run.wait(20)
+    with idle_run() as pid:
+        processes = process_tree(pid)
+        before = sum(map(_switches, processes))
+        time.sleep(span_s)
+        count = sum(map(_switches, processes)) - before
     what = f"wake-ups a second of an idle run, {len(processes)} processes"
     yield Row(what, count / span_s, None, "")
 

@@ -21,11 +21,9 @@ def ask_to_merge(here: RunPaths) -> None:
     """
     if not can_ask():
         return
-    work = CopiedWork(here)
-    names = work.find_clean()
-    if not names:
+    shown = CopiedWork(here).check_clean()
+    if not shown.changes:
         return
-    shown = work.check(names)
     for line in describe_plan(shown.plan, shown.changes):
         click.echo(clean_line(line), err=True)
     try:
@@ -33,6 +31,7 @@ def ask_to_merge(here: RunPaths) -> None:
     except click.Abort:
         wanted = False
     if wanted:
+        names = tuple(change.agent for change in shown.changes)
         report = merge_ended_run(here, MergeChanges(agents=names, tested=shown.plan.digest))
         for line in describe_end(report, short_id(here.folder.name)):
             click.echo(clean_line(line), err=True)

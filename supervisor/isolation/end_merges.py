@@ -44,9 +44,10 @@ async def _merge_if_chosen(
     try:
         await running.journal.flush()
         busy = find_working(running, work)
-        names = await trio.to_thread.run_sync(partial(work.find_clean, without=busy))
-        if not names:
+        clean = await trio.to_thread.run_sync(partial(work.check_clean, without=busy))
+        if not clean.changes:
             return
+        names = tuple(change.agent for change in clean.changes)
         report = await merge_ended_work(running, history, MergeChanges(agents=names))
     except (SwarmError, OSError, ValueError) as error:
         running.note(Warned(message=f"nothing was merged at the end: {error}"))

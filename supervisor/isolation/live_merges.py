@@ -44,7 +44,7 @@ async def merge_in_live_run(
     try:
         if request.discard:
             discard = partial(_discard, running, work, chosen)
-            lines = await with_files(running, history, discard)
+            lines = await _with_files(running, history, discard)
         else:
             report = await merge_ended_work(running, history, request, accept)
             lines = tuple(describe_report(report, short_id(running.run_id)))
@@ -66,9 +66,9 @@ async def merge_ended_work(
     The plan, which may take minutes, is made beside all other work; nobody waits for files while
     it is. Raises SwarmError: nothing is merged, also if a named agent works again meanwhile.
     """
-    work, write = CopiedWork(running.paths), partial(write_in_run, running)
+    work, write = CopiedWork(running.paths), partial(_write, running)
     finish = partial(work.finish_cut_off, write)
-    finished = await with_files(running, history, finish)
+    finished = await _with_files(running, history, finish)
     for tries_left in reversed(range(MERGE_TRIES)):
         ends = _count_ends(running, request.agents)
         plan = partial(work.check, request.agents, resolved=request.resolved)
@@ -85,7 +85,7 @@ async def merge_ended_work(
             return done
 
         try:
-            return await with_files(running, history, act)
+            return await _with_files(running, history, act)
         except MergeStale:
             if not tries_left:
                 raise
@@ -94,7 +94,7 @@ async def merge_ended_work(
 
 def _discard(running: RunContext, work: CopiedWork, chosen: tuple[str, ...]) -> tuple[str, ...]:
     trio.from_thread.run_sync(_check_ended, running, dict.fromkeys(chosen))
-    given_up = work.discard(chosen, partial(write_in_run, running))
+    given_up = work.discard(chosen, partial(_write, running))
     return tuple(f"given up: {change.agent}" for change in given_up)
 
 
@@ -104,14 +104,14 @@ async def finish_cut_off_merges(running: RunContext, history: FileHistory) -> No
         return
 
     def act() -> tuple[str, ...]:
-        found = CopiedWork(running.paths).finish_cut_off(partial(write_in_run, running))
+        found = CopiedWork(running.paths).finish_cut_off(partial(_write, running))
         return tuple(
             f"the merge {one.merge_id} was cut off before; it is done now{describe_left(one.left)}"
             for one in found
         )
 
     try:
-        finished = await with_files(running, history, act)
+        finished = await _with_files(running, history, act)
     except SwarmError as error:
         running.note(Warned(message=str(error)))
         return
@@ -119,7 +119,7 @@ async def finish_cut_off_merges(running: RunContext, history: FileHistory) -> No
         running.note(Warned(message=text))
 
 
-async def with_files(running: RunContext, history: FileHistory, act: Callable[[], _T]) -> _T:
+async def _with_files(running: RunContext, history: FileHistory, act: Callable[[], _T]) -> _T:
     """Do the work in a thread while no scan runs; what agents changed before is known by then."""
     await history.change_watcher.request_scan()
     await running.journal.flush()
@@ -156,7 +156,7 @@ def _still_working(busy: list[str]) -> str:
     return f"\nstill at work, and left out: {', '.join(busy)}" if busy else ""
 
 
-def write_in_run(
+def _write(
     running: RunContext,
     body: MergeBegan | MergeEnded | FilesChanged | ChangeDiscarded,
     agent: str,

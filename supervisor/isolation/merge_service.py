@@ -5,7 +5,7 @@ is the run's supervisor. Blocks: call it in a thread.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -111,7 +111,35 @@ class CopiedWork:
 
         `resolved`: what files in conflict become, by their paths.
         """
-        changes = self._chosen(tuple(agents))
+        return self._plan(self._chosen(tuple(agents)), resolved)
+
+    def check_clean(self, *, without: Collection[str] = ()) -> MergeReport:
+        """Plan the merge of the changes that go in together, in the order of the agents' ends.
+
+        A change that does not fit what goes in before it is left out, and so is what is not
+        planned within PLAN_LIMIT_S. `without`: paths of agents. Raises SwarmError.
+        """
+        found = [one for one in self.unmerged() if not one.unreadable and one.agent not in without]
+        if (whole := self._plan_clean(found)) is not None:
+            return whole
+        clean = MergeReport(changes=())
+        ends_at = time.monotonic() + PLAN_LIMIT_S
+        for change in found:
+            if time.monotonic() < ends_at:
+                clean = self._plan_clean((*clean.changes, change)) or clean
+        return clean
+
+    def _plan_clean(self, changes: Sequence[LayerChange]) -> MergeReport | None:
+        """None: something conflicts, or cannot be planned. Raises SwarmError."""
+        try:
+            report = self._plan(tuple(changes))
+        except MergeImpossible:
+            return None
+        return None if report.plan.conflicts else report
+
+    def _plan(
+        self, changes: tuple[LayerChange, ...], resolved: Mapping[str, str] = {}
+    ) -> MergeReport:
         contents = {path: text.encode() for path, text in resolved.items()}
         try:
             return MergeReport(
@@ -171,29 +199,6 @@ class CopiedWork:
             raise SwarmError(f"the merge cannot be written: {error}") from error
         number = self._past()[0].merges[done.merge_id].number
         return msgspec.structs.replace(report, done=done, number=number)
-
-    def find_clean(self, *, without: Collection[str] = ()) -> tuple[str, ...]:
-        """The agents whose changes go in together, in the order of their ends.
-
-        A change that does not fit what goes in before it is left out, and so is what is not
-        planned within PLAN_LIMIT_S. Raises SwarmError.
-        """
-        found = self.unmerged()
-        names = [one.agent for one in found if not one.unreadable and one.agent not in without]
-        if not names or self._fits(names):
-            return tuple(names)
-        clean: list[str] = []
-        ends_at = time.monotonic() + PLAN_LIMIT_S
-        for name in names:
-            if time.monotonic() < ends_at and self._fits((*clean, name)):
-                clean.append(name)
-        return tuple(clean)
-
-    def _fits(self, names: Iterable[str]) -> bool:
-        try:
-            return not self.check(names).plan.conflicts
-        except MergeImpossible:
-            return False
 
     def finish_cut_off(self, write: WriteRecord) -> tuple[MergeDone, ...]:
         """Carry out merges that began and did not end. Raises SwarmError."""

@@ -33,12 +33,13 @@ def with_isolation(
     if front.fan_out is not None:
         role = find_role(request.roles, front.fan_out.role)
         narrowed = narrow_sandbox(sandbox, role)
-        asked: Isolation = "copy" if own == "copy" else "shared"
         asked_items = narrow_isolation(
-            asked, front.fan_out.isolation, role.isolation, sandbox=narrowed
+            "copy" if own == "copy" else None,
+            front.fan_out.isolation,
+            role.isolation,
+            sandbox=narrowed,
         )
-        may_be: Isolation = "copy" if own == "auto" else "shared"
-        items = narrow_isolation(asked_items, may_be, sandbox=narrowed)
+        items = narrow_isolation(asked_items, "copy" if own == "auto" else None, sandbox=narrowed)
     if own == "shared" and "copy" not in (root, items):
         return request
     try:
