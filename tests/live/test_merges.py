@@ -76,7 +76,7 @@ async def test_lines_that_two_agents_changed_are_a_conflict_and_nothing_is_writt
             *turns("/root/one", "sed -i 's/line 1$/A/' text; echo 1 > one"),
             *turns("/root/two", "sed -i 's/line 1$/B/' text; echo 2 > two"),
         )
-        said = await swarm(rig, "merge", rig.run_id, code=1)
+        said = await swarm(rig, "merge", rig.run_id, "one", "two", code=1)
         assert "both sides changed the same lines" in said
         assert f"1 {project}/text ['/root/one']" in said
         assert sorted(os.listdir(project)) == ["gone", "text"]
