@@ -10,6 +10,7 @@ import fcntl
 import os
 import shutil
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,7 +28,11 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def make_tree(
-    root: str, survey: Survey, into: Path, earlier: tuple[Survey, Path] | None
+    root: str,
+    survey: Survey,
+    into: Path,
+    earlier: tuple[Survey, Path] | None,
+    go_on: Callable[[], None] = lambda: None,
 ) -> tuple[str, ...]:
     """Fill `into`, which does not exist, with what the survey lists.
 
@@ -36,6 +41,7 @@ def make_tree(
         survey: What to copy.
         into: Below a folder that no command can see.
         earlier: A base of the same folder, and its survey.
+        go_on: Called before each entry; what it raises ends the work.
 
     Returns:
         The files that could not be copied: closed to us, or gone meanwhile.
@@ -56,6 +62,7 @@ def make_tree(
     missing: list[str] = []
     folders: list[tuple[Path, int]] = [(into, survey.mode)]
     for name, seen in survey.entries.items():
+        go_on()
         target = into / name
         match seen.kind:
             case "folder":

@@ -158,7 +158,14 @@ class ProjectCopies:
             if is_burst and base.changes == changes:
                 return base
         began = trio.current_time()
-        work = partial(make_base, self.folder, roots, base, most_bytes=most_bytes)
+        work = partial(
+            make_base,
+            self.folder,
+            roots,
+            base,
+            most_bytes=most_bytes,
+            go_on=trio.from_thread.check_cancelled,  # nobody waits for the rest of it
+        )
         number, surveys = await trio.to_thread.run_sync(work, abandon_on_cancel=False)
         self._base = _Base(number, roots, surveys, began, changes)
         return self._base
@@ -190,8 +197,11 @@ def make_base(
     clock_ns: Callable[[], int] = now_ns,
     *,
     most_bytes: int | None = None,
+    go_on: Callable[[], None] = lambda: None,
 ) -> tuple[int, tuple[Survey, ...]]:
     """The last base if nothing has changed, else a new one, of at most so many bytes.
+
+    `go_on`: as for `make_tree`; nothing of the base is left then.
 
     Raises CopyRefused, OSError.
     """
@@ -212,7 +222,7 @@ def make_base(
             earlier = None
             if reused is not None:
                 earlier = reused.surveys[index], folder.tree(reused.number, index)
-            missing = make_tree(root, survey, folder.tree(number, index), earlier)
+            missing = make_tree(root, survey, folder.tree(number, index), earlier, go_on)
             entries = {name: one for name, one in survey.entries.items() if name not in missing}
             folder.write_survey(number, index, msgspec.structs.replace(survey, entries=entries))
     except BaseException:

@@ -1,17 +1,19 @@
 """A run whose agents will work in copies makes the base before the first of them is wanted."""
 
 import os
+import threading
 from functools import partial
 from pathlib import Path
 
 import pytest
+import trio
 
 from support.project_copy import CopiedProject
 from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
 from swarm.mailbox.protocol.spec import RoleBrief
 from swarm.supervisor.agents.agent_record import AgentPlan
 from swarm.supervisor.file_history.watched_tree import now_ns
-from swarm.supervisor.isolation import project_copies
+from swarm.supervisor.isolation import base_tree, project_copies
 from swarm.supervisor.isolation.project_copies import ProjectCopies, make_base
 from swarm.supervisor.run_request import RunRequest
 
@@ -72,4 +74,25 @@ async def test_a_large_project_waits_for_the_first_agent(project, monkeypatch):
 async def test_a_project_that_holds_the_run_itself_is_not_copied(project):
     inside = request(project, cwd=str(project.root.parent))
     await ProjectCopies(project.paths).make_ahead(inside)
+    assert bases(project) == []
+
+
+async def test_the_end_of_the_run_does_not_wait_for_the_rest_of_the_copy(project, monkeypatch):
+    project.write({f"folder/{number}.txt": "x\n" for number in range(50)})
+    begun, ended, copied = trio.Event(), threading.Event(), []
+    real = base_tree._copy
+
+    def copy(path, target, seen):
+        copied.append(path)
+        trio.from_thread.run_sync(begun.set)
+        ended.wait()
+        return real(path, target, seen)
+
+    monkeypatch.setattr(base_tree, "_copy", copy)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ProjectCopies(project.paths).make_ahead, request(project))
+        await begun.wait()
+        nursery.cancel_scope.cancel()
+        ended.set()
+    assert len(copied) == 1
     assert bases(project) == []
