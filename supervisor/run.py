@@ -238,7 +238,7 @@ async def _open_context(
         grants=ApprovalGrants(),
         skills=CurrentSkills(request),
         leases=LeaseLedger(run_paths.folder.parent, request.leases, cwd=request.cwd),
-        copies=ProjectCopies(run_paths),
+        copies=ProjectCopies(run_paths, request.copy_kind),
         entropy=dependencies.entropy,
         began_s=dependencies.entropy.unix_s(),
     )

@@ -40,6 +40,9 @@ from swarm.roles.role_loader import Roles
 from swarm.roles.skills.rescan import SkillSources
 from swarm.roles.skills.skill_file import Skill
 
+# An agent's copy of the project: an overlay at the project's own path, or another folder.
+CopyKind = Literal["overlay", "tree"]
+
 
 class RequiredChoices(Value):
     """The values among which an administrator lets a running run choose; None: any value."""
@@ -136,6 +139,7 @@ class RunRequest(Value):
     isolation: RunIsolation = "shared"  # of the agents that the root starts
     root_isolation: Isolation = "shared"  # as its role says
     fan_isolation: Isolation = "shared"
+    copy_kind: CopyKind | None = None  # what copies are here; None: not looked at yet
     merge: MergeAtEnd = "ask"  # what its end does with work of agents in copies
     fan_model: str | None = None  # set by the items' role; None: the run's
     fan_effort: str | None = None

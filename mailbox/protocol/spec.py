@@ -187,6 +187,8 @@ class AgentSpec(Tagged):
     # What its first turn tells SessionStart hooks; "" = they do not run in this process.
     session_source: Literal["", "startup", "resume"] = ""
     copies: tuple[CopyMount, ...] = ()  # mounted before anything else is done
+    copy_of: str = ""  # the project, if the agent's copy of it is another folder
+    copy_tree: str = ""  # that folder; `cwd` lies in it
     offers_copies: bool = False  # the model is told that children may work in copies
 
     @property

@@ -1,12 +1,15 @@
-"""Agents in copies of the project: nothing that they write reaches the project before a merge."""
+"""Agents in copies of the project: nothing that they write reaches the project before a merge.
+
+With bubblewrap a copy is an overlay at the project's path; on Landlock it is a folder of its own.
+"""
 
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from attack import Attack, Call, Stack, command, commands_ran
+from attack import Attack, Call, command, commands_ran
 from attack_testbed import AttackTestbed
 
 _ROLE = """name = "copied"
@@ -14,7 +17,6 @@ description = "Works in a copy."
 developer_instructions = "Work."
 isolation = "copy"
 """
-_NOT_ON: Mapping[Stack, str] = {"landlock": "copies need bubblewrap"}
 
 
 def _state(folder: Path) -> dict[str, str]:
@@ -198,7 +200,6 @@ def _play(
         prepare=_prepare,
         options=_options,
         tried=commands_ran,
-        not_on=_NOT_ON,
         fast=fast,
         must_work=must_work,
     )

@@ -79,7 +79,7 @@ async def start_agent(
     plan, identity, process = agent.plan, agent.identity, agent.process
     async with AsyncExitStack() as stack:
         slot = None if plan.slotless else await _wait_for_slot(stack, running, plan, wait)
-        copies = await running.copies.prepare(plan, is_first=not agent.has_started)
+        copy = await running.copies.prepare(plan, is_first=not agent.has_started)
         started = trio.current_time()
         running.mailbox.admit(identity, epoch=agent.epoch)
         child = None
@@ -87,8 +87,7 @@ async def start_agent(
             async with running.processes.start_limiter:
                 with trio.fail_after(HELLO_TIMEOUT_S):
                     process.know_gateway(gateway.endpoint)
-                    spec = build_agent_spec(running, agent, memory, gateway)
-                    spec = msgspec.structs.replace(spec, copies=copies) if copies else spec
+                    spec = copy.applied(build_agent_spec(running, agent, memory, gateway))
                     title = f"{plan.path} [{plan.role.name}]"
                     child = await running.processes.start(spec, title=title)
                     process.note_child(child)
@@ -230,7 +229,7 @@ def build_agent_spec(
         leases=LeaseRules() if plan.slotless else running.leases.rules_for_agents(),
         run_began_s=running.began_s,
         sandbox_required=request.sandbox_required or _sandbox_required(plan),
-        allow_commit=request.allow_commit and not plan.slotless and not _is_in_copy(plan),
+        allow_commit=request.allow_commit and not plan.slotless,
         prewarmed_sandbox=request.prewarmed_sandbox,
         model=plan.model,
         effort=plan.effort,

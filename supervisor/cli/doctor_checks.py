@@ -15,10 +15,10 @@ from swarm.mailbox.errors import SwarmError
 from swarm.roles.config.schema import Config
 
 from ..agents.descriptor_limit import max_agents_for
+from ..processes.machine_sandbox import SandboxProbeFailed, probe_sandbox
 from ..runs.paths import UserPaths
 from ..runs.run_metadata import network_filesystem_of
 from .provider_checks import Check, check_providers
-from .require_sandbox import SandboxProbeFailed, probe_sandbox
 
 _SOCKET_PATH_BYTES = 100
 

@@ -58,9 +58,10 @@ class SettingsRequests:
             plan = changed_plan(before, request, self._bound(agent), providers=providers)
             check_requirements(before, plan, self._run.request.held)
             self._check_copy(before, plan)
+            view = self._run.copies.find_view(plan)
             if plan.model != before.model and plan.provider is None:
                 check_model(plan.model, before, self._team_service.spawner.limits.find_model())
-        except (UsageError, AgentRequestError) as error:
+        except (UsageError, AgentRequestError, OSError, ValueError) as error:
             return Refused(message=str(error), exit_code=2)
         text = describe_change(before, plan)
         if not text:
@@ -69,7 +70,8 @@ class SettingsRequests:
         agent.change_plan(plan)
         record = SettingsChanged(agent_id=plan.agent_id, settings=settings)
         await self._run.commit(record, agent=agent.path)
-        await self._send_op(agent, ApplySettings(settings=settings))
+        shown = msgspec.structs.replace(settings, cwd=view.moved(settings.cwd))
+        await self._send_op(agent, ApplySettings(settings=shown))
         if plan.limits.network != before.limits.network:
             self._team_service.rest(agent)  # a process keeps its ticket for the network proxy
         return Done(message=f"{agent.path} from its next turn on: {text}")

@@ -10,6 +10,7 @@ from swarm.mailbox.path_rules import KERNEL_TREES, PRIVATE_TREES, is_within
 from swarm.mailbox.protocol.limits import ProfilePolicy, ReadOnly, SandboxPolicy, WorkspaceWrite
 
 from ..agents.agent_record import AgentPlan
+from .tree_survey import CopyRefused
 
 
 def sandbox_when_working(plan: AgentPlan) -> SandboxPolicy:
@@ -34,6 +35,25 @@ def find_path_outside(plan: AgentPlan, roots: Iterable[str]) -> str:
         if not any(is_within(real, root) for root in held) and not _is_replaced(real):
             return path
     return ""
+
+
+def check_one_folder(plan: AgentPlan, roots: tuple[str, ...]) -> None:
+    """Raises CopyRefused unless a copy in another folder can take the place of all that it writes.
+
+    A path that the policy names would still lead to the project.
+    """
+    if names_folders(plan) or roots != (os.path.realpath(plan.cwd),):
+        raise CopyRefused(
+            "without overlays a copy is one folder, the working folder, and this agent's sandbox "
+            "names others; `swarm doctor` says what is missing for overlays"
+        )
+
+
+def names_folders(plan: AgentPlan) -> bool:
+    """True if its sandbox lets it write other folders than the one in which it works."""
+    policy = sandbox_when_working(plan)
+    is_plain = isinstance(policy, WorkspaceWrite) and not policy.writable_roots
+    return bool(plan.add_dirs) or not is_plain
 
 
 def _written_paths(policy: SandboxPolicy, cwd: str, add_dirs: tuple[str, ...]) -> tuple[str, ...]:

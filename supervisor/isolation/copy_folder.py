@@ -3,9 +3,14 @@
     copies/bases/N/survey-I, tree-I      one tree for each root (I); never changed
     copies/agents/ID/copy                which base and which roots: `AgentCopy`
     copies/agents/ID/I/upper, work, live-J/upper, live-J/work
+    copies/agents/ID/start               what the agent's tree was at its start, if it has one
 
-What is in an upper layer was written by confined code. Everything else here is ours, and no command
-sees any of it. Blocks.
+Where no overlay can be had the agent has a tree in another folder, which its commands see:
+
+    TREES/ID
+
+What is in an upper layer or in a tree was written by confined code. Everything else here is ours,
+and no command sees any of it. Blocks.
 """
 
 import os
@@ -42,19 +47,23 @@ class AgentCopy(Value):
     base: int
     roots: tuple[CopiedRoot, ...]
     cwd: str
+    tree: str = ""  # the folder that is its copy, of one root; "": layers over the project
 
 
 class CopyFolder:
-    """`folder`: `copies` in the run's folder."""
+    """`folder`: `copies` in the run's folder; `trees`: the run's copies that commands see."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, trees: Path) -> None:
+        self._folder, self._trees = folder, trees
 
     def tree(self, base: int, root: int) -> Path:
         return self._folder / "bases" / str(base) / f"tree-{root}"
 
     def upper(self, agent_id: str, root: int) -> Path:
         return self._agent(agent_id) / str(root) / "upper"
+
+    def agent_tree(self, agent_id: str) -> Path:
+        return self._trees / agent_id
 
     def agents(self) -> Iterator[AgentCopy]:
         """All agents that have or had a copy, oldest first. Raises OSError, ValueError."""
@@ -84,8 +93,15 @@ class CopyFolder:
 
     def read_survey(self, base: int, root: int) -> Survey:
         """Raises OSError, ValueError."""
-        data = read_user_file(self._survey(base, root), most_bytes=_MAX_SURVEY_BYTES)
-        return msgspec.msgpack.decode(data, type=Survey)
+        return _read_survey(self._survey(base, root))
+
+    def read_start(self, agent_id: str) -> Survey:
+        """What an agent's tree was before it began. Raises OSError, ValueError."""
+        return _read_survey(self._agent(agent_id) / "start")
+
+    def write_start(self, agent_id: str, survey: Survey) -> None:
+        self._agent(agent_id).mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_file(self._agent(agent_id) / "start", _encode(survey))
 
     def write_survey(self, base: int, root: int, survey: Survey) -> None:
         """Written last: a base without all its surveys was not finished."""
@@ -97,9 +113,9 @@ class CopyFolder:
         return made
 
     def add_agent(self, copy: AgentCopy) -> None:
-        """Make the layers, then the description. Raises OSError."""
+        """Make the layers, if it has any, then the description. Raises OSError."""
         folder = self._agent(copy.agent_id)
-        for mount, root in zip(self.mounts(copy), copy.roots, strict=True):
+        for mount, root in zip(self.mounts(copy), copy.roots, strict=not copy.tree):
             modes = [root.mode, *(mode for _, mode in root.live)]
             layers = [(mount.upper, mount.work), *((one.upper, one.work) for one in mount.live)]
             for mode, (upper, work) in zip(modes, layers, strict=True):
@@ -111,6 +127,8 @@ class CopyFolder:
     def mounts(self, copy: AgentCopy) -> tuple[CopyMount, ...]:
         """What the agent's process mounts."""
         found: list[CopyMount] = []
+        if copy.tree:
+            return ()
         for index, root in enumerate(copy.roots):
             own = self._agent(copy.agent_id) / str(index)
             found.append(
@@ -136,3 +154,8 @@ class CopyFolder:
 
     def _survey(self, base: int, root: int) -> Path:
         return self._folder / "bases" / str(base) / f"survey-{root}"
+
+
+def _read_survey(file: Path) -> Survey:
+    """Raises OSError, ValueError."""
+    return msgspec.msgpack.decode(read_user_file(file, most_bytes=_MAX_SURVEY_BYTES), type=Survey)

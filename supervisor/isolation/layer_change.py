@@ -1,6 +1,6 @@
-"""What an agent changed in its copy, as a value: its layer compared with its base.
+"""What an agent changed in its copy, as a value: its layer or tree compared with its base.
 
-The layer was written by confined code. It is read by its canonical path, through no link, within
+It was written by confined code. It is read by its canonical path, through no link, within
 bounds; only regular files, folders and links count. What lies below `.git` or a protected name of a
 root, in caches and in folders that the copy shows as they are is no part of the change. Blocks.
 """
@@ -20,7 +20,7 @@ from swarm.mailbox.safe_open import FOLDER_FLAGS, open_canonical, scan_folder
 from ..file_history.content_store import ContentStore, FileEntry, is_text
 from ..file_history.net_changes import NetChange
 from .copy_folder import AgentCopy, CopyFolder
-from .tree_survey import LEFT_OUT_NAMES, LIVE_MARKERS, LIVE_NAMES, Survey
+from .tree_survey import LEFT_OUT_NAMES, LIVE_MARKERS, LIVE_NAMES, MAX_FILES, Survey
 
 MAX_PATHS = 20_000
 MAX_BYTES = 512 << 20  # of all contents
@@ -73,7 +73,8 @@ def read_change(folder: CopyFolder, copy: AgentCopy, store: ContentStore) -> Lay
     left_out, room = 0, MAX_BYTES
     for index, root in enumerate(copy.roots):
         reader = _LayerReader(
-            upper=str(folder.upper(copy.agent_id, index)),
+            own=copy.tree or str(folder.upper(copy.agent_id, index)),
+            start=folder.read_start(copy.agent_id) if copy.tree else None,
             tree=str(folder.tree(copy.base, index)),
             root=root.path,
             survey=folder.read_survey(copy.base, index),
@@ -97,7 +98,8 @@ def read_change(folder: CopyFolder, copy: AgentCopy, store: ContentStore) -> Lay
 
 
 class _LayerReader(msgspec.Struct):
-    upper: str
+    own: str  # the upper layer, or the agent's tree
+    start: Survey | None  # of that tree, before the agent began; None: it is a layer
     tree: str
     root: str
     survey: Survey
@@ -116,12 +118,12 @@ class _LayerReader(msgspec.Struct):
                 yield _net_change(before, FileEntry(path=before.path, kind="absent"), agent)
 
     def _walk(self) -> tuple[dict[str, os.stat_result], list[str]]:
-        """What the layer holds, and names that hide what the base has there (`x`) or below (`x/`).
-
-        Raises ChangeTooLarge, OSError.
+        """What the agent has made or changed, and names that hide what the base has there (`x`) or
+        below (`x/`). Raises ChangeTooLarge, OSError.
         """
         present: dict[str, os.stat_result] = {}
         hiding: list[str] = []
+        seen: set[str] = set()
         waiting = [""]
         while waiting:
             folder = waiting.pop()
@@ -131,34 +133,50 @@ class _LayerReader(msgspec.Struct):
                 continue
             for name, facts in found.items():
                 rel = f"{folder}/{name}" if folder else name
-                if not self._belongs(rel) or (name in LIVE_NAMES and stat.S_ISDIR(facts.st_mode)):
+                is_folder = stat.S_ISDIR(facts.st_mode)
+                if not self._belongs(rel) or (name in LIVE_NAMES and is_folder):
                     continue
-                if stat.S_ISCHR(facts.st_mode) and facts.st_rdev == _WHITEOUT:
+                if self.start is None and _is_whiteout(facts):
                     hiding += (rel, f"{rel}/")
                     continue
+                seen.add(rel)
                 if not _is_entry(facts):
                     self.left_out += 1
                     continue
+                if is_folder:
+                    self._note_folder(rel, waiting)
+                if self._is_as_at_start(rel, facts):
+                    continue
                 present[rel] = facts
                 _check_count(len(present) + len(hiding))
-                if not stat.S_ISDIR(facts.st_mode):
+                if not is_folder or (self.start is None and self._is_opaque(rel)):
                     hiding.append(f"{rel}/")
-                elif rel.count("/") < _MAX_DEPTH:
-                    waiting.append(rel)
-                    if self._is_opaque(rel):
-                        hiding.append(f"{rel}/")
-                else:
-                    self.unreadable.append(f"{self.root}/{rel}")
+        if self.start is not None:
+            hiding += (name for name in self.survey.entries if name not in seen)
         return present, hiding
+
+    def _note_folder(self, rel: str, waiting: list[str]) -> None:
+        """Have it read as well, unless it lies too deep."""
+        if rel.count("/") < _MAX_DEPTH:
+            waiting.append(rel)
+        else:
+            self.unreadable.append(f"{self.root}/{rel}")
+
+    def _is_as_at_start(self, rel: str, facts: os.stat_result) -> bool:
+        """True for what is in a tree and was there before; a layer holds none of that."""
+        if self.start is None:
+            return False
+        before = self.start.entries.get(rel)
+        return before is not None and before.has_facts(facts)
 
     def _scan(self, folder: str) -> dict[str, os.stat_result]:
         """What one folder of the layer holds. Raises ChangeTooLarge; OSError for the layer."""
         found: dict[str, os.stat_result] = {}
         try:
-            with scan_folder(f"{self.upper}/{folder}".rstrip("/")) as scanned:
+            with scan_folder(f"{self.own}/{folder}".rstrip("/")) as scanned:
                 for one in scanned:
                     found[one.name] = one.stat(follow_symlinks=False)
-                    _check_count(len(found))
+                    _check_count(len(found), MAX_PATHS + (MAX_FILES if self.start else 0))
         except OSError:
             if not folder:
                 raise
@@ -177,7 +195,7 @@ class _LayerReader(msgspec.Struct):
 
     def _is_opaque(self, rel: str) -> bool:
         try:
-            fd = open_canonical(f"{self.upper}/{rel}", FOLDER_FLAGS)
+            fd = open_canonical(f"{self.own}/{rel}", FOLDER_FLAGS)
         except OSError:
             self.unreadable.append(f"{self.root}/{rel}")
             return False
@@ -208,7 +226,7 @@ class _LayerReader(msgspec.Struct):
             return
         if before.kind == "folder" and stat.S_ISDIR(facts.st_mode):
             return
-        after = self._stored(f"{self.upper}/{name}", name)
+        after = self._stored(f"{self.own}/{name}", name)
         if after is not None and not before.is_same_as(after):
             yield _net_change(before, after, agent)
 
@@ -232,9 +250,13 @@ class _LayerReader(msgspec.Struct):
         return msgspec.structs.replace(entry, mode=entry.mode & 0o777)
 
 
-def _check_count(count: int) -> None:
-    if count > MAX_PATHS:
+def _check_count(count: int, most: int = MAX_PATHS) -> None:
+    if count > most:
         raise ChangeTooLarge(f"more than {MAX_PATHS:,} files were changed")
+
+
+def _is_whiteout(facts: os.stat_result) -> bool:
+    return stat.S_ISCHR(facts.st_mode) and facts.st_rdev == _WHITEOUT
 
 
 def belongs_to_change(rel: str) -> bool:

@@ -48,13 +48,13 @@ class CopiedWork:
 
     def __init__(self, paths: RunPaths) -> None:
         self._paths = paths
-        self._folder = CopyFolder(paths.copies)
+        self.folder = CopyFolder(paths.copies, paths.copy_trees)
         self.store = ContentStore(paths.file_copies)
 
     def agents(self) -> tuple[AgentCopy, ...]:
         """All agents in copies, in the order in which they began."""
         try:
-            return tuple(self._folder.agents())
+            return tuple(self.folder.agents())
         except (OSError, ValueError) as error:
             raise SwarmError(f"{self._paths.copies} cannot be read: {error}") from error
 
@@ -64,11 +64,11 @@ class CopiedWork:
         Raises SwarmError.
         """
         try:
-            copy = self._folder.find(agent_id)
+            copy = self.folder.find(agent_id)
             if copy is None:
                 return None
             try:
-                return read_change(self._folder, copy, self.store)
+                return read_change(self.folder, copy, self.store)
             except ChangeTooLarge as error:
                 return LayerChange(
                     agent=copy.path,

@@ -1,8 +1,9 @@
 """Runs a person's command, as tests, in a copy of the project as a merge would leave it.
 
-The copy lies at the project's own path, as those of agents do, in a mount namespace of the command;
-it is gone afterwards. What agents wrote is run there, so the command is in the sandbox: it writes
-the copy alone, and has no network. Blocks.
+The copy lies where those of agents do: at the project's own path, in a mount namespace of the
+command, or in a folder of its own where no overlay can be had. It is gone afterwards. What agents
+wrote is run there, so the command is in the sandbox: it writes the copy alone, and has no network.
+Blocks.
 """
 
 import os
@@ -20,21 +21,24 @@ import msgspec
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.path_rules import is_within
-from swarm.mailbox.protocol.spec import CopyMount
 from swarm.mailbox.remove_tree import remove_tree
 
 from ..file_history.content_store import ContentStore, FileEntry
 from ..file_history.file_restore import in_order, restore_entry
+from ..processes.machine_sandbox import SandboxMissing
 from ..runs.paths import RunPaths
+from .agent_tree import make_agent_tree
 from .copy_folder import AgentCopy, CopyFolder
+from .copy_kind import find_copy_kind
 from .merge_plan import MergePlan
 from .project_copies import copied_roots, make_base
 from .tree_survey import CopyRefused
 
 LIMIT_S = 3600.0
 NOTHING = "nothing was merged"
-_PROGRAM = (sys.executable, "-P", "-m", "swarm.worker.isolation.copy_command")
-_OWN_FAILURE = 125  # of the program above
+_IN_LAYERS = (sys.executable, "-P", "-m", "swarm.worker.isolation.copy_command")
+_IN_TREE = (sys.executable, "-P", "-m", "swarm.worker.sandbox.sandbox_command")
+_OWN_FAILURE = 125  # of both programs
 _LINE_BYTES = 64 << 10
 _NAME = "trial"
 ShowLine = Callable[[str], None]
@@ -72,46 +76,71 @@ def try_merge(
     Raises:
         TrialFailed: It says what happened.
     """
-    folder = paths.copies / "trials" / secrets.token_hex(8)
+    name = secrets.token_hex(8)
+    folder, trees = paths.copies / "trials" / name, paths.copy_trees / f"trial-{name}"
     try:
-        mounts = _make_copy(CopyFolder(folder), plan, store, trial.cwd)
-        encoded = msgspec.json.encode(mounts).decode()
+        copies = CopyFolder(folder, trees)
+        make = _prepare_tree if find_copy_kind(paths.folder.parent) == "tree" else _prepare_layers
+        program = make(copies, plan, store, trial.cwd)
         masks = [word for path in trial.hidden for word in ("--hide", path)]
-        where = ["-s", "workspace-write", "-C", trial.cwd, *masks]
-        argv = [*_PROGRAM, encoded, *where, "--", "/bin/sh", "-c", trial.command]
+        argv = [*program, *masks, "--", "/bin/sh", "-c", trial.command]
         _run(argv, trial.environment, show)
-    except CopyRefused as error:
+    except (CopyRefused, SandboxMissing) as error:
         raise TrialFailed(f"no copy of the project can be made to run it in: {error}") from error
     except (OSError, ValueError) as error:
         raise TrialFailed(f"the merged copy cannot be made: {error}") from error
     finally:
-        with suppress(OSError):
-            remove_tree(folder)
+        for made in (folder, trees):
+            with suppress(OSError):
+                remove_tree(made)
 
 
-def _make_copy(
+def _prepare_layers(
     copies: CopyFolder, plan: MergePlan, store: ContentStore, cwd: str
-) -> tuple[CopyMount, ...]:
-    """The project as it is, with the merge's files in it. Raises CopyRefused, OSError."""
+) -> tuple[str, ...]:
+    """The project as it is, with the merge's files in it; returns what runs a command there.
+
+    Raises CopyRefused, OSError.
+    """
     base, surveys = make_base(copies, plan.roots, None)
     roots = copied_roots(plan.roots, surveys)
     copy = AgentCopy(agent_id=_NAME, path="", base=base, roots=roots, cwd=cwd)
     copies.add_agent(copy)
     mounts = copies.mounts(copy)
-    merged = [_in_base(after, mounts) for _, after in plan.totals]
+    _write_merged({one.path: one.base for one in mounts}, plan, store)
+    encoded = msgspec.json.encode(mounts).decode()
+    return (*_IN_LAYERS, encoded, "-s", "workspace-write", "-C", cwd)
+
+
+def _prepare_tree(
+    copies: CopyFolder, plan: MergePlan, store: ContentStore, cwd: str
+) -> tuple[str, ...]:
+    """The same in a folder of its own."""
+    if plan.roots != (os.path.realpath(cwd),):
+        raise CopyRefused("without overlays it can only be run in a copy of one folder")
+    base, surveys = make_base(copies, plan.roots, None)
+    (root,) = copied_roots(plan.roots, surveys)
+    tree = copies.agent_tree(_NAME)
+    make_agent_tree(copies.tree(base, 0), copies.read_survey(base, 0), root, tree)
+    _write_merged({root.path: str(tree)}, plan, store)
+    return (*_IN_TREE, "-s", "workspace-write", "-C", str(tree))
+
+
+def _write_merged(places: Mapping[str, str], plan: MergePlan, store: ContentStore) -> None:
+    """`places`: where the copy of each root is written. Raises OSError, ValueError."""
+    merged = [_in_copy(after, places) for _, after in plan.totals]
     for entry in in_order(merged):
         restore_entry(entry, store)
-    return mounts
 
 
-def _in_base(entry: FileEntry, mounts: tuple[CopyMount, ...]) -> FileEntry:
+def _in_copy(entry: FileEntry, places: Mapping[str, str]) -> FileEntry:
     """The same file in the copy: in that of the nearest root, since roots may lie in each other."""
-    inside = [one for one in mounts if is_within(entry.path, one.path)]
+    inside = [root for root in places if is_within(entry.path, root)]
     if not inside:
         raise ValueError(f"{entry.path} lies in no copied folder")
-    mount = max(inside, key=lambda one: len(one.path))
-    name = os.path.relpath(entry.path, mount.path)
-    return msgspec.structs.replace(entry, path=str(Path(mount.base) / name))
+    root = max(inside, key=len)
+    path = Path(places[root]) / os.path.relpath(entry.path, root)
+    return msgspec.structs.replace(entry, path=str(path))
 
 
 def _run(argv: list[str], environment: Mapping[str, str], show: ShowLine) -> None:

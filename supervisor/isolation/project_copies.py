@@ -9,6 +9,8 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import trio
@@ -16,18 +18,26 @@ import trio
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.protocol.limits import DangerFullAccess
-from swarm.mailbox.protocol.spec import CopyMount
+from swarm.mailbox.protocol.spec import AgentSpec, CopyMount
 from swarm.mailbox.remove_tree import remove_tree
 
 from ..agents.agent_record import AgentPlan
 from ..file_history.tree_walk import roots_of
 from ..file_history.watched_tree import now_ns
+from ..processes.machine_sandbox import SandboxMissing
 from ..processes.process_types import SpawnError
-from ..run_request import RunRequest
+from ..run_request import CopyKind, RunRequest
 from ..runs.paths import RunPaths
+from .agent_tree import make_agent_tree
 from .base_tree import make_tree
-from .copy_bounds import find_path_outside, sandbox_when_working
+from .copy_bounds import (
+    check_one_folder,
+    find_path_outside,
+    names_folders,
+    sandbox_when_working,
+)
 from .copy_folder import AgentCopy, CopiedRoot, CopyFolder
+from .copy_kind import find_copy_kind
 from .tree_survey import CopyRefused, Survey, survey_tree
 
 MAKE_LIMIT_S = 600.0  # for a base
@@ -36,6 +46,35 @@ _BURST_S = 1.0  # agents that start so soon after another one need no look at th
 OUTSIDE_SANDBOX = (
     "this agent works in a copy of the project, and only the sandbox holds its commands to it"
 )
+
+
+class CopyView(NamedTuple):
+    """How an agent's process gets its copy; the empty one: it shares the project."""
+
+    mounts: tuple[CopyMount, ...] = ()
+    origin: str = ""  # the project, if the copy is another folder
+    tree: str = ""  # that folder
+
+    def applied(self, spec: AgentSpec) -> AgentSpec:
+        """What the process is told of it."""
+        if self.mounts:
+            return msgspec.structs.replace(spec, copies=self.mounts)
+        if not self.tree:
+            return spec
+        return msgspec.structs.replace(
+            spec,
+            cwd=self.moved(spec.cwd),
+            claims=tuple(self.moved(path) for path in spec.claims),
+            copy_of=self.origin,
+            copy_tree=self.tree,
+        )
+
+    def moved(self, path: str) -> str:
+        """Where the agent finds what lies at this path of the project."""
+        real = os.path.realpath(path)
+        if not self.tree or not is_within(real, self.origin):
+            return path
+        return self.tree + real.removeprefix(self.origin)
 
 
 class _Base(msgspec.Struct):
@@ -51,9 +90,10 @@ class _Base(msgspec.Struct):
 class ProjectCopies:
     """One per run. A run without agents in copies makes nothing."""
 
-    def __init__(self, paths: RunPaths) -> None:
-        self._paths = paths
-        self.folder = CopyFolder(paths.copies)
+    def __init__(self, paths: RunPaths, kind: CopyKind | None = None) -> None:
+        """`kind`: what this machine can have; None: it is tried when the first copy is wanted."""
+        self._paths, self._kind = paths, kind
+        self.folder = CopyFolder(paths.copies, paths.copy_trees)
         self._base: _Base | None = None
         self._changes = 0
         self._lock = trio.Lock()
@@ -78,20 +118,20 @@ class ProjectCopies:
         """A call of an agent that shares the project may change files now, or may have."""
         self._changes += 1
 
-    async def prepare(self, plan: AgentPlan, *, is_first: bool) -> tuple[CopyMount, ...]:
-        """What the agent's next process mounts; () if it shares the project.
+    async def prepare(self, plan: AgentPlan, *, is_first: bool) -> CopyView:
+        """How the agent's next process gets its copy, if it works in one.
 
         `is_first`: no process of the agent has started before; only then it gets a new copy.
 
         Raises SpawnError that says why it cannot have a copy.
         """
         if plan.limits.isolation != "copy":
-            return ()
+            return CopyView()
         try:
             with trio.fail_after(MAKE_LIMIT_S):
                 async with self._lock:
                     return await self._prepare(plan, is_first=is_first)
-        except CopyRefused as error:
+        except (CopyRefused, SandboxMissing) as error:
             raise SpawnError(f"{plan.path} gets no copy of the project: {error}") from error
         except (OSError, ValueError) as error:
             raise SpawnError(
@@ -116,18 +156,53 @@ class ProjectCopies:
             raise UsageError(
                 f"{path} is not in the copy in which {plan.path} works; start another agent there"
             )
+        if copy.tree and names_folders(plan):
+            raise UsageError(
+                f"{plan.path} works in a copy that is another folder, so no sandbox that names "
+                "folders fits it; start another agent"
+            )
 
-    async def _prepare(self, plan: AgentPlan, *, is_first: bool) -> tuple[CopyMount, ...]:
+    def find_view(self, plan: AgentPlan) -> CopyView:
+        """How the agent sees its copy, if it has one. Raises OSError, ValueError."""
+        known = self.folder.find(plan.agent_id) if plan.limits.isolation == "copy" else None
+        return CopyView() if known is None else self._view(known)
+
+    async def _prepare(self, plan: AgentPlan, *, is_first: bool) -> CopyView:
         known = await trio.to_thread.run_sync(self.folder.find, plan.agent_id)
         if known is None:
             if not is_first:
                 raise CopyRefused("the one that it worked in is gone")
-            roots = roots_of(sandbox_when_working(plan), plan.cwd, plan.add_dirs)
-            self._check(plan, roots)
-            base = await self._fresh_base(roots)
-            known = _copy_of(plan, base)
-            await trio.to_thread.run_sync(self.folder.add_agent, known)
-        return self.folder.mounts(known)
+            known = await self._make(plan)
+        return self._view(known)
+
+    def _view(self, known: AgentCopy) -> CopyView:
+        if known.tree:
+            return CopyView(origin=known.roots[0].path, tree=known.tree)
+        return CopyView(self.folder.mounts(known))
+
+    async def _make(self, plan: AgentPlan) -> AgentCopy:
+        roots = roots_of(sandbox_when_working(plan), plan.cwd, plan.add_dirs)
+        self._check(plan, roots)
+        if self._kind is None:
+            self._kind = await trio.to_thread.run_sync(find_copy_kind, self._paths.folder.parent)
+        if self._kind == "tree":
+            check_one_folder(plan, roots)
+        base = await self._fresh_base(roots)
+        made = _copy_of(plan, base)
+        if self._kind == "tree":
+            tree = self.folder.agent_tree(plan.agent_id)
+            fill = partial(self._fill_tree, base, made.roots[0], plan.agent_id, tree)
+            await trio.to_thread.run_sync(fill, abandon_on_cancel=False)
+            made = msgspec.structs.replace(made, tree=str(tree))
+        await trio.to_thread.run_sync(self.folder.add_agent, made)
+        return made
+
+    def _fill_tree(self, base: _Base, root: CopiedRoot, agent_id: str, tree: Path) -> None:
+        """Raises CopyRefused, OSError."""
+        source = self.folder.tree(base.number, 0)
+        survey = self.folder.read_survey(base.number, 0)  # of what could be copied
+        start = make_agent_tree(source, survey, root, tree, go_on=trio.from_thread.check_cancelled)
+        self.folder.write_start(agent_id, start)
 
     def _check(self, plan: AgentPlan, roots: tuple[str, ...]) -> None:
         """Raises CopyRefused."""

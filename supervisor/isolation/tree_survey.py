@@ -52,6 +52,17 @@ class SeenFile(msgspec.Struct, frozen=True, array_like=True, gc=False):
     target: str = ""
     racy: bool = False
 
+    def has_facts(self, facts: os.stat_result) -> bool:
+        """True if these facts are certainly those of the same entry, unchanged."""
+        if self.racy or self.kind != _kind_of(facts):
+            return False
+        if self.kind == "folder":
+            return True
+        mine = (self.mode, self.size, self.mtime_ns, self.ctime_ns, self.inode)
+        size = facts.st_size if self.kind == "file" else 0
+        mode = stat.S_IMODE(facts.st_mode) & 0o777
+        return mine == (mode, size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino)
+
     def is_same_as(self, other: "SeenFile | None") -> bool:
         """True if the entry is certainly unchanged. A folder's times tell nothing of its own."""
         if other is None or self.racy or self.kind != other.kind or self.mode != other.mode:

@@ -152,6 +152,13 @@ class RunPaths(msgspec.Struct, frozen=True, kw_only=True):
         return self.folder / "copies"
 
     @property
+    def copy_trees(self) -> Path:
+        """Copies of the project that are folders of their own: no run's folder is seen by commands,
+        and these are.
+        """
+        return self.state / "copies" / self.folder.name
+
+    @property
     def mailbox_endpoint(self) -> str:
         return f"ipc://{self.sockets}/s"
 

@@ -82,7 +82,9 @@ def list_runs(user_paths: UserPaths, wanted: RunFilter = _ALL_RUNS) -> tuple[Run
 def summarize(run_paths: RunPaths, *, with_size: bool = False) -> RunSummary:
     """The summary of one run. Faults in its folder never raise."""
     run_id = run_paths.folder.name
-    size = folder_size(run_paths.folder) if with_size else 0
+    size = 0
+    if with_size:
+        size = folder_size(run_paths.folder) + folder_size(run_paths.copy_trees)
     label = read_label(run_paths)
     try:
         about = read_metadata(run_paths)
@@ -170,9 +172,13 @@ def remove_run(user_paths: UserPaths, run_id: str) -> None:
         short = short_id(run_id)
         raise UsageError(f"run {short} is alive; end it first: swarm kill {short}")
     try:
+        if run_paths.copy_trees.is_dir():
+            remove_tree(run_paths.copy_trees)
         remove_tree(run_paths.folder)
     except OSError as error:
-        raise SwarmError(f"cannot delete {run_paths.folder}: {error.strerror}") from error
+        raise SwarmError(
+            f"cannot delete {error.filename or run_paths.folder}: {error.strerror}"
+        ) from error
     shutil.rmtree(run_paths.sockets, ignore_errors=True)
 
 

@@ -106,11 +106,15 @@ class Rig:
         return process
 
     async def run(
-        self, provider: str, *words: str, sandbox: str = "danger-full-access"
+        self,
+        provider: str,
+        *words: str,
+        sandbox: str = "danger-full-access",
+        prefix: Sequence[str] = (),
     ) -> StartedCommand:
-        """Start `swarm run` of a prompt in the workspace."""
+        """Start `swarm run` of a prompt in the workspace; `prefix`: as for `start`."""
         where = ("--provider", provider, "-s", sandbox)
-        return await self.start("run", "-p", "do it", *where, "--plain", *words)
+        return await self.start("run", "-p", "do it", *where, "--plain", *words, prefix=prefix)
 
     async def resume(self, *words: str) -> StartedCommand:
         """Go on with the run of this home."""

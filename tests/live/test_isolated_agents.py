@@ -4,12 +4,21 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 
 import pytest
 import trio
 
-from support.copied_agents import LIMIT_S, call, play, project, root, spawn, swarm, turns
+from support.copied_agents import (
+    LIMIT_S,
+    call,
+    make_repository,
+    play,
+    project,
+    root,
+    spawn,
+    swarm,
+    turns,
+)
 from swarm.mailbox.protocol.records import AgentSpawned
 
 __all__ = ["project"]
@@ -73,15 +82,7 @@ async def test_an_agent_in_a_copy_starts_no_agents_and_leaves_the_sandbox_in_no_
 
 
 async def test_a_branch_holds_what_the_agent_changed_and_nothing_else_moves(rig, project):
-    def git(*words: str) -> str:
-        settings = ("-c", "user.name=x", "-c", "user.email=x@x")
-        done = subprocess.run(["git", *settings, *words], cwd=project, capture_output=True,
-                              check=True)  # fmt: skip
-        return done.stdout.decode()
-
-    git("init", "-q", "-b", "main")
-    git("add", "-A")
-    git("commit", "-qm", "base")
+    git = make_repository(project)
     with trio.fail_after(LIMIT_S):
         await play(
             rig,
@@ -96,6 +97,63 @@ async def test_a_branch_holds_what_the_agent_changed_and_nothing_else_moves(rig,
     assert git("ls-tree", "of-one", "a file").startswith("100755 ")
     assert git("status", "-s") == ""
     assert git("rev-parse", "--abbrev-ref", "HEAD") == "main\n"
+
+
+@pytest.mark.parametrize("rest", [(), ("echo loose > left; echo gone > gone",)])
+async def test_commits_in_a_copy_stay_there_and_a_branch_brings_them(rig, project, rest):
+    git = make_repository(project)
+    with trio.fail_after(LIMIT_S):
+        await play(
+            rig,
+            *root("one", isolation="copy"),
+            *turns(
+                "/root/one",
+                "echo 1 > first",
+                "git add first && git commit -qm 'the first'",
+                "echo 2 >> first && rm gone",
+                "git add -A && git commit -qm 'the second'",
+                "git log --format=%s; git status -s",
+                *rest,
+            ),
+            words=("--isolate", "--allow-commit"),
+        )
+        told = rig.outputs("/root/one")
+        assert "the second\nthe first\nbase" in told[4], told
+        assert git("log", "--all", "--format=%s") == "base\n"
+        said = await swarm(rig, "branch", rig.run_id, "one", "of-one")
+        assert "2 of its commits are /root/one's own" in said
+    assert git("status", "-s") == ""
+    subjects = git("log", "--format=%s", "of-one").splitlines()
+    assert subjects[-3:] == ["the second", "the first", "base"]
+    assert git("log", "-1", "--format=%an", "of-one~1" if rest else "of-one") == "mason\n"
+    assert len(git("log", "--format=%h", "of-one").split()) == (4 if rest else 3)
+    assert git("show", "of-one:first") == "1\n2\n"
+    files = ["first", "gone", "left", "text"] if rest else ["first", "text"]
+    assert git("ls-tree", "--name-only", "of-one").split() == files
+    git("fsck", "--strict")
+
+
+async def test_commits_that_touch_what_no_change_may_are_left_out_of_the_branch(rig, project):
+    git = make_repository(project)
+    planted = git("hash-object", "-w", "text").strip()
+    with trio.fail_after(LIMIT_S):
+        await play(
+            rig,
+            *root("one", isolation="copy"),
+            *turns(
+                "/root/one",
+                "echo 1 > first",
+                f"git update-index --add --cacheinfo 100644,{planted},.swarm/config.toml && "
+                "git add first && git commit -qm planted",
+                "git log --format=%s",
+            ),
+            words=("--isolate", "--allow-commit"),
+        )
+        said = await swarm(rig, "branch", rig.run_id, "one", "of-one")
+    assert "planted" in rig.outputs("/root/one")[-1]
+    assert "its commits are not in the branch: they change .swarm/config.toml" in said
+    assert ".swarm" not in git("ls-tree", "-r", "--name-only", "of-one")
+    assert "first" in git("ls-tree", "-r", "--name-only", "of-one")
 
 
 async def test_without_a_sandbox_a_copy_is_refused_before_anything_starts(rig, project):

@@ -1,5 +1,9 @@
 """Scripts of agents in copies of the project, and the runs that play them."""
 
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
 import pytest
 
 LIMIT_S = 60
@@ -48,3 +52,23 @@ def project(rig):
     (rig.work / "text").write_text(BASE)
     (rig.work / "gone").write_text("gone\n")
     return rig.work
+
+
+class GitOf(NamedTuple):
+    folder: Path
+
+    def __call__(self, *words: str) -> str:
+        settings = ("-c", "user.name=x", "-c", "user.email=x@x")
+        done = subprocess.run(["git", *settings, *words], cwd=self.folder, capture_output=True,
+                              check=True)  # fmt: skip
+        return done.stdout.decode()
+
+
+def make_repository(project: Path) -> GitOf:
+    git = GitOf(project)
+    git("init", "-q", "-b", "main")
+    git("config", "user.name", "mason")
+    git("config", "user.email", "mason@localhost")
+    git("add", "-A")
+    git("commit", "-qm", "base")
+    return git

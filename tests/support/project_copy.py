@@ -18,9 +18,9 @@ class CopiedProject:
     def __init__(self, folder: Path) -> None:
         self.root = folder.resolve() / "project"
         self.root.mkdir()
-        self.paths = RunPaths(folder=folder.resolve() / "run", sockets=folder / "s")
+        self.paths = RunPaths(folder=folder.resolve() / "state/runs/run", sockets=folder / "s")
         self.paths.copies.mkdir(parents=True)
-        self.folder = CopyFolder(self.paths.copies)
+        self.folder = CopyFolder(self.paths.copies, self.paths.copy_trees)
 
     def write(self, files: dict[str, str | bytes]) -> None:
         fill(self.root, files)

@@ -44,6 +44,8 @@ NOT_IN_COPY = "is not in this agent's copy of the project"
 
 def is_in_copy(spec: AgentSpec, path: str) -> bool:
     """True if what is written at this canonical path goes to the agent's copy, if it has one."""
+    if spec.copy_tree:
+        return is_within(path, spec.copy_tree)
     return not spec.copies or any(is_within(path, one.path) for one in spec.copies)
 
 
@@ -70,6 +72,8 @@ def plan_command(
     sockets = allowed_sockets(spec.limits.unix_sockets) if connects else ()
     if spec.ca_bundle:
         read = (*read, spec.ca_bundle)
+    if spec.copy_of:
+        read = (*read, spec.copy_of)  # installed packages and git's objects lie there
     # its hooks must find their scripts, wherever the person's configuration lies
     read = (*read, *{hook.plugin: "" for hook in spec.hooks if hook.plugin})
     plan = plan_sandbox(

@@ -8,7 +8,13 @@ from swarm.mailbox.proxy_environment import without_proxy_variables
 
 from ..sandbox.sandbox_plan import SandboxPlan
 from .command_lease import CommandLease
-from .command_plan import FORCED_VARIABLES, check_workdir, command_environment, with_memory_limit
+from .command_plan import (
+    FORCED_VARIABLES,
+    check_workdir,
+    command_environment,
+    is_in_copy,
+    with_memory_limit,
+)
 from .command_route import RouteRequest
 from .exec_outcome import ExecRequest
 from .running_command import CommandRequest
@@ -23,10 +29,12 @@ def build_session_request(
 ) -> CommandRequest:
     """The command under this plan. Raises FolderHidden, OSError."""
     check_workdir(plan, request.cwd)
-    if request.commits_in and not spec.copies:  # git's folder may lie outside of the copy
+    if request.commits_in:
         from ..sandbox.commit_grant import with_commit_grant  # only few commands commit
 
-        plan = with_commit_grant(plan, request.commits_in) or plan
+        granted = with_commit_grant(plan, request.commits_in)
+        if granted is not None and all(is_in_copy(spec, path) for path in granted.committing):
+            plan = granted  # else git's folder lies outside of the agent's copy
     limit_bytes = None if lease is None else lease.memory_bytes
     return CommandRequest(
         argv=request.argv,

@@ -23,7 +23,7 @@ class SandboxReport(msgspec.Struct, frozen=True, kw_only=True):
     guarantees: list[str]
     findings: list[dict[str, str | bool]]
     locks_roles: bool  # processes of read-only roles can confine themselves
-    copies: str | None  # why no agent can work in a copy of the project; None: it can
+    copies: str | None  # why no overlay can show a copy of the project; None: it can
 
 
 def make_report(facts: SandboxFacts, folder: Path | None = None) -> SandboxReport:
@@ -41,7 +41,7 @@ def make_report(facts: SandboxFacts, folder: Path | None = None) -> SandboxRepor
                 *facts.findings,
                 locks_finding(facts),
                 sockets_finding(facts),
-                copies_finding(copies),
+                copies_finding(copies, facts.stack),
                 limits_finding(),
             )
         ],
@@ -50,12 +50,15 @@ def make_report(facts: SandboxFacts, folder: Path | None = None) -> SandboxRepor
     )
 
 
-def copies_finding(gap: str | None) -> SandboxFinding:
-    """Whether agents can work in copies of the project here."""
+def copies_finding(gap: str | None, stack: str) -> SandboxFinding:
+    """Whether agents can work in copies of the project here, and where such copies lie."""
+    detail = gap or "an overlay for each agent"
+    if gap is not None and stack != "none":
+        detail = f"a folder of its own for each agent, since no overlay can be had: {gap}"
     return SandboxFinding(
         name="copies of the project",
         works=gap is None,
-        detail="an overlay for each agent" if gap is None else gap,
+        detail=detail,
         fix="" if gap is None else "see `bwrap` and `user namespaces` above; Linux 5.11 or later",
     )
 

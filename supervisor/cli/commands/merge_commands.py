@@ -11,11 +11,12 @@ from swarm.mailbox.key_wiping import take_keys
 from swarm.mailbox.protocol.control import MergeChanges
 
 from ...console.safe_text import clean_block, clean_line
-from ...isolation.change_branch import BranchFailed, make_branch
+from ...isolation.change_branch import make_branch
 from ...isolation.ended_merges import merge_ended_run
 from ...isolation.merge_plan import PLAN_LIMIT_S
 from ...isolation.merge_service import CopiedWork, MergeReport
 from ...isolation.merge_summary import describe_changes, describe_report
+from ...isolation.sandboxed_git import BranchFailed
 from ...runs.paths import RunPaths, find_user_paths
 from ...runs.run_metadata import is_run_alive, read_metadata
 from ..control_client import send_request_for_message
@@ -175,7 +176,7 @@ def _make_merged_branch(here: RunPaths, report: MergeReport, name: str) -> None:
     about = read_metadata(here)
     agents = ", ".join(change.agent for change in report.changes)
     message = f"{about.title or 'Work of agents'}\n\nBy {agents} of swarm run {about.run_id}."
-    commit = make_branch(
+    made = make_branch(
         report.plan.totals,
         report.changes[0].cwd,
         CopiedWork(here).store,
@@ -183,7 +184,7 @@ def _make_merged_branch(here: RunPaths, report: MergeReport, name: str) -> None:
         message=message,
         environment=dict(os.environ),
     )
-    click.echo(f"{name} {commit}")
+    click.echo(f"{name} {made.commit}")
 
 
 def _print(report: MergeReport, here: RunPaths) -> None:
@@ -204,8 +205,9 @@ def _find(here: RunPaths, name: str) -> str:
 def branch(run: str, agent: str, name: str) -> None:
     """Make a git branch of an agent's change.
 
-    It has one commit on top of HEAD: the files of the change as the agent left them. The working
-    folder, the index and the present branch stay as they are.
+    It has the commits that the agent made (--allow-commit), and one more with the rest of its
+    files as it left them; without such commits, one commit on top of HEAD. The working folder, the
+    index and the present branch stay as they are.
 
     \b
     Example:
@@ -217,7 +219,7 @@ def branch(run: str, agent: str, name: str) -> None:
     work = CopiedWork(here)
     copy = next((one for one in work.agents() if one.path == path), None)
     change = work.change_of(copy.agent_id) if copy is not None else None
-    if change is None:
+    if copy is None or change is None:
         raise UsageError(f"{path} works in no copy; `swarm diff` shows what it changed")
     if change.unreadable:
         raise BranchFailed(f"{change.unreadable[0]} cannot be read, so the change is not whole")
@@ -225,9 +227,19 @@ def branch(run: str, agent: str, name: str) -> None:
         raise UsageError(f"{change.agent} has changed no file")
     message = f"{about.title or 'Work of an agent'}\n\nBy {path} of swarm run {about.run_id}."
     edits = [(edit.before, edit.after) for edit in change.edits if edit.after is not None]
-    commit = make_branch(
-        edits, change.cwd, work.store, name, message=message, environment=dict(os.environ)
+    made = make_branch(
+        edits,
+        change.cwd,
+        work.store,
+        name,
+        message=message,
+        environment=dict(os.environ),
+        copied=(work.folder, copy),
     )
     for line in describe_changes([change], work.store):
         click.echo(clean_line(line), err=True)
-    click.echo(f"{name} {commit}")
+    if made.left_out:
+        click.echo(clean_line(f"its commits are not in the branch: {made.left_out}"), err=True)
+    if made.commits:
+        click.echo(clean_line(f"{made.commits} of its commits are {path}'s own"), err=True)
+    click.echo(f"{name} {made.commit}")

@@ -1,5 +1,7 @@
 """Which agents of a run work in copies of the project, if they can; and what its end merges."""
 
+import os
+
 import msgspec
 
 from swarm.mailbox.errors import UsageError
@@ -7,10 +9,18 @@ from swarm.mailbox.protocol.limits import DangerFullAccess, Isolation, RunIsolat
 from swarm.roles.narrow import narrow_isolation, narrow_sandbox
 from swarm.roles.role_loader import find_role
 
-from ...run_request import RunRequest
+from ...isolation.copy_kind import find_copy_kind
+from ...processes.machine_sandbox import SandboxMissing
+from ...run_request import CopyKind, RunRequest
+from ...runs.paths import find_user_paths
 from ..options import RunOptions
-from ..require_sandbox import SandboxMissing, check_copies
 from .run_settings import RunSettings
+
+IN_TREES = (
+    "no overlay can be had here, so agents in copies work in folders of their own, not at the "
+    "project's path; installed packages are links to the project's; `swarm doctor` says what is "
+    "missing"
+)
 
 
 def with_isolation(
@@ -43,16 +53,20 @@ def with_isolation(
     if own == "shared" and "copy" not in (root, items):
         return request
     try:
-        _check_possible(request)
+        kind = _copy_kind(request)
     except (UsageError, SandboxMissing) as error:
         if "copy" in (own, root, asked_items):
             raise
         warnings.append(f"agents share the project, although isolation is auto: {error}")
         return request
-    return msgspec.structs.replace(request, isolation=own, root_isolation=root, fan_isolation=items)
+    if kind == "tree":
+        warnings.append(IN_TREES)
+    return msgspec.structs.replace(
+        request, isolation=own, root_isolation=root, fan_isolation=items, copy_kind=kind
+    )
 
 
-def _check_possible(request: RunRequest) -> None:
+def _copy_kind(request: RunRequest) -> CopyKind:
     """Raises UsageError, SandboxMissing."""
     if isinstance(request.sandbox, DangerFullAccess):
         raise UsageError(
@@ -63,4 +77,4 @@ def _check_possible(request: RunRequest) -> None:
         raise UsageError(
             "isolation: --ephemeral keeps nothing, so the work in copies would be lost"
         )
-    check_copies()
+    return find_copy_kind(find_user_paths(dict(os.environ)).runs)

@@ -11,9 +11,10 @@ import sys
 import msgspec
 import pytest
 
-from swarm.supervisor.cli import require_sandbox
 from swarm.supervisor.cli.main import run_cli
-from swarm.supervisor.cli.require_sandbox import SandboxMissing, check_required_sandbox
+from swarm.supervisor.cli.require_sandbox import check_required_sandbox
+from swarm.supervisor.processes import machine_sandbox
+from swarm.supervisor.processes.machine_sandbox import SandboxMissing
 
 WEAK = '{"stack":"landlock","guarantees":["fs"],"findings":[],"locks_roles":true}'
 OPEN = '{"stack":"bwrap","guarantees":["fs","net"],"findings":[]}'
@@ -111,7 +112,7 @@ def test_a_probe_that_cannot_be_started_guarantees_nothing(tmp_path, monkeypatch
 
 
 def test_a_probe_that_never_answers_guarantees_nothing(machine, monkeypatch):
-    monkeypatch.setattr(require_sandbox, "_PROBE_LIMIT_S", 0.2)
+    monkeypatch.setattr(machine_sandbox, "_PROBE_LIMIT_S", 0.2)
     machine("exec sleep 60")
     with pytest.raises(SandboxMissing, match="timed out"):
         check_required_sandbox(("net",))

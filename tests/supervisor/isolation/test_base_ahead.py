@@ -39,14 +39,14 @@ def request(project: CopiedProject, **more) -> RunRequest:
 async def test_the_first_agent_gets_the_base_that_was_made_ahead(project, monkeypatch):
     later = partial(make_base, clock_ns=lambda: now_ns() + 10**9)  # its files are old by then
     monkeypatch.setattr(project_copies, "make_base", later)
-    copies = ProjectCopies(project.paths)
+    copies = ProjectCopies(project.paths, "overlay")
     await copies.make_ahead(request(project))
     assert bases(project) == ["1"]
     plan = AgentPlan(
         path="/root/a", agent_id="a", role=RoleBrief(), cwd=str(project.root),
         limits=Limits(sandbox=WorkspaceWrite(), isolation="copy"),
     )  # fmt: skip
-    (mount,) = await copies.prepare(plan, is_first=True)
+    (mount,) = (await copies.prepare(plan, is_first=True)).mounts
     assert bases(project) == ["1"]
     assert (Path(mount.base) / "folder" / "b.txt").exists()
 

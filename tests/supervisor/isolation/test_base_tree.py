@@ -178,14 +178,14 @@ def test_of_a_file_that_grew_since_the_look_only_what_was_there_is_copied(root, 
 def test_half_of_a_base_is_removed_when_the_rest_cannot_be_made(root, tmp_path, monkeypatch):
     put(root, "a")
     monkeypatch.setattr(base_tree, "_SPARE_BYTES", 1 << 60)
-    folder = CopyFolder(tmp_path / "copies")
+    folder = CopyFolder(tmp_path / "copies", tmp_path / "trees")
     with pytest.raises(CopyRefused, match="too little room"):
         project_copies.make_base(folder, (str(root),), None)
     assert folder.newest_base() == 0
 
 
 def test_the_layer_of_a_folder_that_its_owner_may_not_write_can_be_written(tmp_path):
-    folder = CopyFolder(tmp_path / "copies")
+    folder = CopyFolder(tmp_path / "copies", tmp_path / "trees")
     copied = CopiedRoot(path="/p", mode=0o500)
     folder.add_agent(AgentCopy(agent_id="a", path="/root", base=1, roots=(copied,), cwd="/p"))
     assert folder.upper("a", 0).stat().st_mode & 0o777 == 0o700

@@ -1,5 +1,6 @@
 """A copy holds all that its agent's commands may write, from its start on and after any change."""
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +16,7 @@ from swarm.supervisor.agents.agent_record import AgentPlan
 from swarm.supervisor.control_requests.rights_widening import begin_planning
 from swarm.supervisor.control_requests.settings_requests import SettingsRequests
 from swarm.supervisor.isolation.copy_bounds import find_path_outside
-from swarm.supervisor.isolation.project_copies import ProjectCopies
+from swarm.supervisor.isolation.project_copies import CopyView, ProjectCopies
 from swarm.supervisor.processes.process_types import SpawnError
 
 
@@ -33,6 +34,10 @@ def plan_of(project: CopiedProject, sandbox, isolation="copy") -> AgentPlan:
         path="/root/a", agent_id="a", role=RoleBrief(), limits=limits, cwd=str(project.root),
         parent="/root", depth=1,
     )  # fmt: skip
+
+
+def copies_of(project: CopiedProject, kind="overlay") -> ProjectCopies:
+    return ProjectCopies(project.paths, kind)
 
 
 def profile(*writable: str) -> ProfilePolicy:
@@ -69,8 +74,8 @@ async def test_a_copy_that_is_made_in_plan_mode_holds_what_may_be_written_after_
     project, tmp_path
 ):
     plan = plan_of(project, WorkspaceWrite(writable_roots=(f"{tmp_path}/more",)))
-    mounts = await ProjectCopies(project.paths).prepare(begin_planning(plan), is_first=True)
-    assert {one.path for one in mounts} == {str(project.root), f"{tmp_path.resolve()}/more"}
+    view = await copies_of(project).prepare(begin_planning(plan), is_first=True)
+    assert {one.path for one in view.mounts} == {str(project.root), f"{tmp_path.resolve()}/more"}
 
 
 async def test_no_copy_is_made_that_would_not_hold_all_writes(project, tmp_path):
@@ -78,7 +83,7 @@ async def test_no_copy_is_made_that_would_not_hold_all_writes(project, tmp_path)
     for path in (f"{tmp_path}/file", "/var/missing-folder"):
         plan = plan_of(project, profile(str(project.root), path))
         with pytest.raises(SpawnError, match=f"may write {path}"):
-            await ProjectCopies(project.paths).prepare(plan, is_first=True)
+            await copies_of(project).prepare(plan, is_first=True)
 
 
 def check(project: CopiedProject, before: AgentPlan, after: AgentPlan, wanted="shared") -> None:
@@ -89,7 +94,7 @@ def check(project: CopiedProject, before: AgentPlan, after: AgentPlan, wanted="s
 
 async def test_nobody_gives_an_agent_in_a_copy_what_its_copy_does_not_hold(project, tmp_path):
     plan = plan_of(project, WorkspaceWrite())
-    await ProjectCopies(project.paths).prepare(plan, is_first=True)
+    await copies_of(project).prepare(plan, is_first=True)
     wider = WorkspaceWrite(writable_roots=(f"{tmp_path}/more",))
     for after in (replace(plan, limits=replace(plan.limits, sandbox=wider)),
                   replace(plan, cwd=f"{tmp_path}/more")):  # fmt: skip
@@ -105,3 +110,39 @@ def test_an_agent_that_got_no_copy_since_it_could_only_read_does_not_come_to_wri
         check(project, reader, writer, wanted="copy")
     check(project, reader, writer)
     check(project, writer, replace(writer, effort="low"), wanted="copy")
+
+
+async def test_a_copy_in_another_folder_is_never_led_back_to_the_project(project, tmp_path):
+    plan = plan_of(project, WorkspaceWrite())
+    (project.root / "sub").mkdir()
+    view = await copies_of(project, "tree").prepare(plan, is_first=True)
+    tree = str(project.paths.copy_trees / "a")
+    assert view == CopyView(origin=str(project.root), tree=tree)
+    assert view.moved(f"{project.root}/sub") == f"{tree}/sub"
+    assert view.moved(f"{project.root}") == tree
+    assert view.moved("/etc") == "/etc"
+    (tmp_path / "way").symlink_to(project.root)
+    assert view.moved(f"{tmp_path}/way/sub") == f"{tree}/sub"
+    inside = WorkspaceWrite(writable_roots=(f"{project.root}/sub",))
+    for sandbox in (inside, profile(str(project.root))):
+        with pytest.raises(UsageError, match="a copy that is another folder"):
+            check(project, plan, replace(plan, limits=replace(plan.limits, sandbox=sandbox)))
+
+
+async def test_a_copy_in_another_folder_is_made_whole_after_one_that_was_cut_off(project):
+    plan = plan_of(project, WorkspaceWrite())
+    half = project.paths.copy_trees / "a"
+    half.mkdir(parents=True)
+    (half / "left").write_text("of a process that was killed")
+    view = await copies_of(project, "tree").prepare(plan, is_first=True)
+    assert sorted(os.listdir(view.tree)) == ["a"]
+    again = await copies_of(project, "overlay").prepare(plan, is_first=False)
+    assert again == view
+
+
+@pytest.mark.parametrize("sandbox", [WorkspaceWrite(writable_roots=("/tmp/x",)), profile("/")])
+async def test_a_sandbox_that_names_folders_gets_no_copy_in_another_folder(project, sandbox):
+    plan = plan_of(project, sandbox)
+    with pytest.raises(SpawnError, match="gets no copy of the project"):
+        await copies_of(project, "tree").prepare(plan, is_first=True)
+    assert not project.paths.copy_trees.exists()

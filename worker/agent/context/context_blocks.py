@@ -129,10 +129,16 @@ def _is_about_offered(line: str, tools: ToolChoice) -> bool:
 
 
 def permissions_text(
-    limits: Limits, *, cwd: str, is_locked: bool = False, is_brief: bool = False
+    limits: Limits,
+    *,
+    cwd: str,
+    copy: tuple[str, str] = ("", ""),
+    is_locked: bool = False,
+    is_brief: bool = False,
 ) -> str:
     """Return the `<permissions instructions>` block: sandbox, approvals, writable roots.
 
+    `copy`: the project and the copy of it in which the agent works, if that is another folder.
     `is_brief`: without what there is to know about approvals.
     """
     parts = [_sandbox_text(limits)]
@@ -148,7 +154,10 @@ def permissions_text(
         sockets = ", ".join(f"`{path}`" for path in limits.unix_sockets.allow)
         parts.append(f"Unix sockets of other programs that commands may connect to: {sockets}.")
     if limits.isolation == "copy":
-        parts.append(_TEXTS["in_copy"])
+        project, tree = copy
+        where = "in_other_folder" if tree else "at_usual_path"
+        place = _TEXTS[where].replace("{copy}", tree).replace("{project}", project)
+        parts.append(f"{place} {_TEXTS['in_copy']}")
     if limits.planning:
         parts.append(_TEXTS["plan_mode"])
     body = "\n".join(parts)

@@ -94,8 +94,7 @@ def context_items(
     if model.short_prompt and spec.role.prompt != "full":
         short = _short_context(spec, model, begun=begun or (known.begun and spec.epoch > 1))
         return short, KnownContext(spawned=spawned, begun=True)
-    locked = spec.role.locked
-    permissions = permissions_text(spec.limits, cwd=spec.cwd, is_locked=locked, is_brief=is_brief)
+    permissions = _permissions(spec, is_brief=is_brief)
     environment = environment_text(place)
     rules, guidance = spec.context, spec.user_instructions
     developer = [permissions] if rules.permissions and permissions != known.permissions else []
@@ -119,6 +118,16 @@ def context_items(
         skills=skills,
         spawned=spawned or None,
         begun=True,
+    )
+
+
+def _permissions(spec: AgentSpec, *, is_brief: bool) -> str:
+    return permissions_text(
+        spec.limits,
+        cwd=spec.cwd,
+        copy=(spec.copy_of, spec.copy_tree),
+        is_locked=spec.role.locked,
+        is_brief=is_brief,
     )
 
 

@@ -1,0 +1,57 @@
+"""Makes an agent's copy of the project as a folder of its own, where no overlay can be had.
+
+Nothing of it is shared with the base or the project but what the file system shares by itself.
+What a copy shows as it is becomes a link, which the agent's sandbox lets it read; a repository's
+objects are read through git's own list of other stores. Blocks.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from swarm.mailbox.remove_tree import remove_tree
+
+from ..file_history.watched_tree import now_ns
+from .base_tree import make_tree
+from .copy_folder import CopiedRoot
+from .tree_survey import Survey, survey_tree
+
+
+def make_agent_tree(
+    base: Path,
+    survey: Survey,
+    root: CopiedRoot,
+    into: Path,
+    *,
+    go_on: Callable[[], None] = lambda: None,
+) -> Survey:
+    """Fill `into` with what the base holds; returns what it is then. Half of one is made anew.
+
+    Args:
+        base: The tree that `survey` describes.
+        survey: What to copy.
+        root: The folder of the project that is copied.
+        into: Below a folder that is ours alone.
+        go_on: As for `make_tree`.
+
+    Raises:
+        CopyRefused: the disk has too little room.
+        OSError: the tree cannot be written.
+    """
+    if into.is_dir():
+        remove_tree(into)
+    into.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_tree(str(base), survey, into, None, go_on)
+    for name in survey.live:
+        _show(f"{root.path.rstrip('/')}/{name}", into / name)
+    return survey_tree(str(into), (), now_ns=now_ns())
+
+
+def _show(origin: str, place: Path) -> None:
+    """Let the agent read what lies at `origin`; the copy has an empty folder there."""
+    if place.name == "objects" and (place.parent / "HEAD").is_file():
+        (place / "info").mkdir(mode=0o700)
+        (place / "info" / "alternates").write_text(f"{origin}\n", "utf-8")
+        (place / "pack").mkdir(mode=0o700)
+        return
+    place.rmdir()
+    place.symlink_to(origin)
