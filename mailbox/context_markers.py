@@ -19,6 +19,7 @@ SKILL_START, SKILL_END = "<skill>", "</skill>"
 # Parts of a developer message; never of a user's.
 PERMISSIONS_START, PERMISSIONS_END = "<permissions instructions>", "</permissions instructions>"
 TEAM_START, TEAM_END = "<team>", "</team>"
+MEMORIES_START, MEMORIES_END = "<memories>", "</memories>"
 FINDINGS_START, FINDINGS_END = "<findings>", "</findings>"
 SKILLS_START, SKILLS_END = "<skills_instructions>", "</skills_instructions>"
 OVERVIEW_START = "Files of the project in "  # what a small model is shown beside a task

@@ -8,6 +8,7 @@ TOOL_NAMES = (
     "apply_patch", "edit_file", "list_dir", "view_image", "spawn_agent", "send_message",
     "followup_task", "wait_agent", "list_agents", "interrupt_agent", "close_agent",
     "spawn_agents_on_csv", "report_agent_job_result", "publish_finding", "recall_findings",
+    "recall_memories", "report_stale_memory",
 )  # fmt: skip
 # Only the worker of a job's item has it, and that item ends by nothing else: nobody takes it away.
 ALWAYS_KEPT = "report_agent_job_result"

@@ -91,6 +91,7 @@ class RoleFile(ModelKeys, forbid_unknown_fields=True):
     sandbox_workspace_write: WorkspaceTable | None = None
     isolation: Isolation | None = None  # swarm's own
     merges: bool = False  # swarm's own
+    memories: bool = False  # swarm's own: its agents read what is remembered
     network: NetworkTable | None = None
     # names (swarm's own), or Codex's tables by name; None: the parent's
     mcp_servers: tuple[str, ...] | dict[str, RoleServer] | None = None
@@ -141,6 +142,7 @@ class Role(Value):
     sandbox_mode: SandboxMode | None = None
     workspace: WorkspaceTable | None = None
     isolation: Isolation = "shared"
+    memories: bool = False  # its agents read what is remembered, if the run reads memories
     merges: bool = False  # it merges what others of its parent changed, and is in no copy unasked
     network: NetworkPolicy | None = None
     unix_sockets: UnixSockets | None = None
@@ -202,6 +204,7 @@ def role_from_file(file: RoleFile, *, name: str, source: str) -> Role:
         workspace=file.sandbox_workspace_write,
         isolation=file.isolation or "shared",
         merges=file.merges,
+        memories=file.memories,
         network=None if file.network is None else read_network_table(file.network, "network"),
         unix_sockets=None if file.network is None else read_socket_table(file.network, "network"),
         mcp_servers=file.mcp_servers if isinstance(file.mcp_servers, tuple) else None,

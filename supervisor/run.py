@@ -189,7 +189,7 @@ def _prepare(request: RunRequest, run_paths: RunPaths) -> RunPast:
         run_paths.journal,
         run_paths.blobs,
         run_paths.tmp,
-        run_paths.logins,  # there from the start, so that it is hidden from the start
+        *run_paths.kept_apart,  # there from the start, so that they are hidden from the start
         run_paths.sockets.parent,
         run_paths.sockets,
     ):

@@ -26,6 +26,7 @@ from swarm.mailbox.protocol.limits import (
 )
 from swarm.mailbox.protocol.limits import WorkspaceWrite as _WorkspaceWrite
 from swarm.mailbox.protocol.mcp import McpServer
+from swarm.mailbox.protocol.memories import MemorySettings
 from swarm.mailbox.protocol.review import ReviewTarget
 from swarm.mailbox.protocol.rules import RuleSet
 from swarm.mailbox.protocol.settings import Summary, Verbosity
@@ -140,6 +141,8 @@ class RunRequest(Value):
     root_isolation: Isolation = "shared"  # as its role says
     fan_isolation: Isolation = "shared"
     copy_kind: CopyKind | None = None  # what copies are here; None: not looked at yet
+    memories: MemorySettings = MemorySettings()
+    memory_text: str = ""  # what agents are told of memories
     merge: MergeAtEnd = "ask"  # what its end does with work of agents in copies
     fan_model: str | None = None  # set by the items' role; None: the run's
     fan_effort: str | None = None

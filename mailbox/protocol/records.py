@@ -23,11 +23,11 @@ from .events import (
     TurnStarted,
     Warned,
 )
-from .findings import FindingPublished
 from .gateway import RateLimits, ReservationReleased, ResponseBilled
 from .items import AnyItem, TokenUsage
 from .job_records import JobBegan, JobClosed, JobRowEnded
 from .limits import Budget, Limits
+from .memories import AnyNoteRecord
 from .merge_records import AnyMergeRecord
 from .ops import Mail, UserInputPart
 from .review import EnteredReviewMode, ExitedReviewMode
@@ -379,7 +379,7 @@ AnyRecordBody = (
     | JobBegan
     | JobRowEnded
     | JobClosed
-    | FindingPublished
+    | AnyNoteRecord
     | RunIdle
     | RunCompleted
 )

@@ -17,6 +17,7 @@ from .mcp import (
     ReadMcpResource,
     ReadMcpResult,
 )
+from .memories import MemoriesFound, MemoryReported, RecallMemories, ReportStaleMemory
 from .server_sampling import SamplingAnswer
 
 
@@ -221,6 +222,8 @@ AnyRequest = (
     | ReportJobResult
     | PublishFinding
     | RecallFindings
+    | RecallMemories
+    | ReportStaleMemory
 )
 
 
@@ -378,6 +381,8 @@ AnyReply = (
     | ResultAccepted
     | FindingAccepted
     | FindingsFound
+    | MemoriesFound
+    | MemoryReported
     | McpTools
     | McpOutcome
 )

@@ -40,6 +40,10 @@ FEATURES: tuple[Feature, ...] = (
         meaning="the reviewer may answer approvals; off: what would ask it is refused",
     ),
     Feature(
+        name="memories", stage="experimental", default=False,
+        meaning="what a run learned is kept, and read by later runs in the same project",
+    ),
+    Feature(
         name="multi_agent", stage="stable", default=True,
         meaning="models may start agents; a task file's fan-out is not meant",
     ),
@@ -56,13 +60,13 @@ FEATURES: tuple[Feature, ...] = (
         meaning="commands get the login shell's environment; off: that of `swarm run`",
     ),
 )  # fmt: skip
-ALIASES = {"collab": "multi_agent"}
+ALIASES = {"collab": "multi_agent", "memory_tool": "memories"}
 # Codex's features for which swarm has no switch.
 CODEX_FEATURES = frozenset(
     """
     shell_tool unified_exec enable_request_compression apps tool_search tool_suggest plugins
     image_generation skill_mcp_dependency_install tool_call_mcp_elicitation personality fast_mode
-    workspace_dependencies general_analytics undo js_repl memories external_migration
+    workspace_dependencies general_analytics undo js_repl external_migration
     prevent_idle_sleep code_mode code_mode_only js_repl_tools_only codex_git_commit runtime_metrics
     chronicle child_agents_md apply_patch_freeform apply_patch_streaming_events
     exec_permission_approvals codex_hooks multi_agent_v2 enable_fanout
@@ -72,7 +76,7 @@ CODEX_FEATURES = frozenset(
     use_legacy_landlock search_tool sqlite use_linux_sandbox_bwrap request_rule steer
     collaboration_modes remote_models tui_app_server image_detail_original responses_websockets
     responses_websockets_v2 hooks goals write_stdin_approval unified_exec_tty
-    untrusted_as_tool_output network_proxy connectors memory_tool telepathy request_permissions
+    untrusted_as_tool_output network_proxy connectors telepathy request_permissions
     web_search include_apply_patch_tool experimental_use_freeform_apply_patch
     experimental_use_unified_exec_tool enable_experimental_windows_sandbox
     """.split()  # noqa: SIM905

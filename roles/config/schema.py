@@ -20,6 +20,7 @@ from swarm.mailbox.protocol.settings import (
 )
 
 from .mcp_table import McpServerTable
+from .memory_settings import MemoriesTable
 
 SandboxMode = Literal["read-only", "workspace-write", "danger-full-access"]
 Toml = dict[str, object]
@@ -325,10 +326,8 @@ class Config(ModelKeys):
     # `nobody` is swarm's own. None: a person if there is a terminal, else the reviewer.
     approvals_reviewer: Literal["user", "auto_review", "guardian_subagent", "nobody"] | None = None
     approval_timeout: str | int | float | None = None  # swarm's own: for a person's answer
-    # swarm's own: commands that only record work in a repository may do so
-    allow_commit: bool = False
-    # swarm's own: at the end of a run, the work of agents in copies that is not merged
-    merge: MergeAtEnd = "ask"
+    allow_commit: bool = False  # swarm's own: commands that only record work in a repository
+    merge: MergeAtEnd = "ask"  # swarm's own: unmerged work in copies at the end of a run
     isolation: RunIsolation = "shared"  # swarm's own: of the agents that the root starts
     auto_review: AutoReviewTable = AutoReviewTable()
     sandbox_mode: SandboxMode = "workspace-write"
@@ -342,6 +341,7 @@ class Config(ModelKeys):
     budget: BudgetTable = BudgetTable()  # swarm's own
     limits: LimitsTable = LimitsTable()  # swarm's own
     leases: LeasesTable = LeasesTable()  # swarm's own
+    memories: bool | MemoriesTable = False
     # swarm's own; overrides the profile's table when enabled
     network: NetworkTable = NetworkTable()
     skills: SkillsTable = SkillsTable()
@@ -381,7 +381,7 @@ _CODEX = """
     include_apps_instructions commit_attribution
     experimental_instructions_file allow_login_shell
     background_terminal_max_timeout zsh_path web_search tool_suggest js_repl_node_path
-    js_repl_node_module_dirs ghost_snapshot memories forced_chatgpt_workspace_id
+    js_repl_node_module_dirs ghost_snapshot forced_chatgpt_workspace_id
     forced_login_method cli_auth_credentials_store mcp_oauth_credentials_store
     mcp_oauth_callback_url history sqlite_home log_dir analytics
     feedback check_for_update_on_startup otel apps

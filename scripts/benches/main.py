@@ -32,10 +32,11 @@ MODULES = {
     "extensions": "extensions_bench",
     "copies": "copy_bench",
     "sizes": "size_bench",
+    "memories": "memory_bench",
 }
 BENCHES = (
     "spine", "crowd", "agents", "safety", "prefix", "tricks", "curves", "soak", "chat", "mcp",
-    "leases", "extensions", "copies", "sizes",
+    "leases", "extensions", "copies", "sizes", "memories",
 )  # fmt: skip
 ALL = (
     "spine",
@@ -51,6 +52,7 @@ ALL = (
     "extensions",
     "copies",
     "sizes",
+    "memories",
 )  # `crowd` is the part of `spine` about many processes
 
 

@@ -267,6 +267,7 @@ def build_agent_spec(
         ),
         can_spawn=request.max_agents > 1 and not _is_in_copy(plan),
         offers_copies=request.offers_copies,
+        memories=request.memory_text if reads_memories(request, plan) else "",
         max_agents=request.max_agents,
         roles=request.roles.cards(with_copies=request.offers_copies),
         children=tuple(ChildCard(path=path, nickname=name) for path, name in children.items()),
@@ -280,6 +281,12 @@ def build_agent_spec(
         verbosity=plan.verbosity,
         paused=running.agents.is_paused(agent),
     )
+
+
+def reads_memories(request: RunRequest, plan: AgentPlan) -> bool:
+    """True for the root, and for agents of roles that read memories."""
+    known = request.roles.known.get(plan.role.name)
+    return plan.depth == 0 or (known is not None and known.memories and not plan.slotless)
 
 
 def _is_in_copy(plan: AgentPlan) -> bool:
@@ -304,7 +311,7 @@ def hidden_paths(running: RunContext) -> tuple[str, ...]:
         str(places.sockets.parent),  # holds the sockets of other runs, too
         str(places.folder.parent),
         str(places.ca_folder / "ca.key"),
-        str(places.logins),
+        *map(str, places.kept_apart),
         *(provider.key_file for provider in request.providers if provider.key_file),
         *request.deny_read,
     )
@@ -313,7 +320,7 @@ def hidden_paths(running: RunContext) -> tuple[str, ...]:
 def hidden_folders(running: RunContext) -> tuple[FolderIdentity, ...]:
     """The hidden paths that must keep leading to the same folder."""
     places = running.paths
-    found = (places.sockets.parent, places.folder.parent, places.logins)
+    found = (places.sockets.parent, places.folder.parent, *places.kept_apart)
     return tuple(_folder_mark(folder) for folder in found)
 
 

@@ -112,6 +112,8 @@ class ChatCommands:
             self._print(help_lines(self._own()))
         elif call.name == "plan":
             await self._plan(call)
+        elif call.name == "memory":
+            await self._show_memory(call.words)
         elif call.name in self._always and not call.words:
             await self._always[call.name]()
         elif (attached := self._current.attached) is None:
@@ -171,6 +173,13 @@ class ChatCommands:
             self._lines([f"  {PLAN_NOTICE}"])
         if words and words != "off":
             await current.send(words)
+
+    async def _show_memory(self, words: Sequence[str]) -> None:
+        """List what is remembered of the run's project, or search it."""
+        attached = self._current.attached
+        where = [] if attached is None else ["-C", attached.view().cwd]
+        chosen = ["search", *where, "--", *words] if words else ["list", *where]
+        await self._show_command(["memory", *chosen])
 
     async def _change_rights(self, run: LiveRun, request: ChangeSettings) -> None:
         """Less is done at once; more only after a yes. The supervisor decides which it is."""

@@ -12,7 +12,7 @@ from swarm.mailbox.errors import UsageError
 CommandName = Literal[
     "help", "agents", "model", "effort", "plan", "accept", "approvals", "permissions", "status",
     "diff", "merge", "undo", "rollback", "fork", "compact", "context", "review", "tools", "skills",
-    "mcp", "init", "name", "new", "resume", "detach", "quit",
+    "memory", "mcp", "init", "name", "new", "resume", "detach", "quit",
 ]  # fmt: skip
 
 
@@ -67,6 +67,7 @@ SLASH_COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("review", "[TEXT]", "a child reviews the changes", -1),
     SlashCommand("tools", "", "what the agent's role says and may use"),
     SlashCommand("skills", "", "the skills that agents have here"),
+    SlashCommand("memory", "[WORDS]", "what earlier runs learned here; WORDS: a search", -1),
     SlashCommand("mcp", "", "the MCP servers that the agent may use, and its calls"),
     SlashCommand("init", "", "draft AGENTS.md for this project; shown before it is written"),
     SlashCommand("name", "NAME", "give the run a name, to find it again", 1),

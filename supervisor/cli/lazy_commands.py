@@ -109,6 +109,9 @@ LAZY_COMMANDS: dict[str, LazyCommand] = {
     "skills": LazyCommand(
         "skills_commands", "List, show, check and make skills: folders with a SKILL.md."
     ),
+    "memory": LazyCommand(
+        "memory_commands", "List, search, change and forget what runs learned in this project."
+    ),
     "commands": LazyCommand(
         "command_file_commands", "List and show command files: prompts that you call by /NAME."
     ),

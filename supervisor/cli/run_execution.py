@@ -139,6 +139,10 @@ def run_in_process(
     view.raise_lost()
     if completed.status == "completed" and not show.as_json:
         _ask_to_merge(request, places)
+    if request.memories.enabled and request.memories.generate:
+        from .memory_start import start_memory_job  # few runs have memories
+
+        start_memory_job(request, places)
     return EXIT_CODES[completed.status]
 
 

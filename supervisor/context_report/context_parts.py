@@ -12,6 +12,7 @@ from swarm.mailbox.context_markers import (
     ABORTED_START,
     ENVIRONMENT_START,
     GUIDANCE_START,
+    MEMORIES_START,
     OVERVIEW_START,
     PERMISSIONS_START,
     SKILL_START,
@@ -60,6 +61,7 @@ _USER_STARTS: tuple[tuple[str, PartGroup], ...] = (
 _DEVELOPER_STARTS: tuple[tuple[str, PartGroup], ...] = (
     (PERMISSIONS_START, "permissions"),
     (TEAM_START, "team"),
+    (MEMORIES_START, "memories"),
 )
 
 

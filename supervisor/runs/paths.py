@@ -35,6 +35,11 @@ class UserPaths(msgspec.Struct, frozen=True, kw_only=True):
         return self.cache / "models"
 
     @property
+    def memories(self) -> Path:
+        """What runs learned: no command ever sees it."""
+        return self.state / "memories"
+
+    @property
     def ca_key(self) -> Path:
         """The key of the network proxy's CA: no command ever sees it."""
         return self.state / _CA_FOLDER / "ca.key"
@@ -46,8 +51,9 @@ class UserPaths(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """What no command ever sees: sockets and journals of all runs, the CA key, logins."""
-        return (str(self.runtime), str(self.runs), str(self.ca_key), str(self.logins))
+        """What no command ever sees: sockets and journals of all runs, keys, logins, memories."""
+        files = (self.runtime, self.runs, self.ca_key, self.logins, self.memories)
+        return tuple(map(str, files))
 
 
 def find_user_paths(environment: dict[str, str]) -> UserPaths:
@@ -138,9 +144,19 @@ class RunPaths(msgspec.Struct, frozen=True, kw_only=True):
         return self.folder.parent.parent
 
     @property
+    def memories(self) -> Path:
+        """What runs learned; one folder for all runs."""
+        return self.state / "memories"
+
+    @property
     def logins(self) -> Path:
         """The logins with MCP servers; one folder for all runs."""
         return self.state / _LOGINS_FOLDER
+
+    @property
+    def kept_apart(self) -> tuple[Path, ...]:
+        """Folders of all runs that no command ever sees, even if it may write all around them."""
+        return (self.logins, self.memories)
 
     @property
     def file_copies(self) -> Path:

@@ -12,6 +12,7 @@ import trio
 from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.ids import ROOT_PATH
 from swarm.mailbox.protocol.leases import TakeLease
+from swarm.mailbox.protocol.memories import RecallMemories, ReportStaleMemory
 from swarm.mailbox.protocol.ops import Answer, UserInput
 from swarm.mailbox.protocol.records import AgentEnded
 from swarm.mailbox.protocol.requests import (
@@ -49,6 +50,7 @@ from ..agents.resume_unstarted import close_unstarted
 from ..agents.slot_deadlock import DeadlockDetector, LiveSlotUsers
 from ..agents.spawning import AgentSpawner
 from ..journal.replay import RunPast
+from ..memories.memory_recall import MemoryRecall
 from ..run_context import RunContext
 from .agent_actions import AgentActions
 from .batch_job import JobFate
@@ -98,6 +100,7 @@ class TeamService:
         self._jobs = self._detached_jobs.jobs
         self._person_input = PersonInput(running, self.agents, self._wake)
         self._findings = SharedFindings(running, nursery)
+        self._recall = MemoryRecall(running)
         nursery.start_soon(self._deadlock_detector.run)
 
     @property
@@ -268,6 +271,8 @@ class TeamService:
                 return self._jobs.report(member, request)
             case PublishFinding() | RecallFindings():
                 return await self._findings.serve(member, request)
+            case RecallMemories() | ReportStaleMemory():
+                return await self._recall.serve(member, request)
             case _:
                 assert_never(request)
 

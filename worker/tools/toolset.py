@@ -15,6 +15,7 @@ from .exec_command import ExecCommandTool
 from .findings_tools import PublishFindingTool, RecallFindingsTool
 from .list_dir import ListDirTool
 from .mcp_tool import McpClient
+from .memory_tools import RecallMemoriesTool, ReportStaleMemoryTool
 from .merge_tools import DiscardChangesTool, ListChangesTool, MergeChangesTool
 from .orchestrator import ToolRegistry
 from .request_permissions import RequestPermissionsTool
@@ -103,6 +104,8 @@ def team_tools(context: ToolContext, team: TeamClient) -> tuple[Tool, ...]:
         ReportAgentJobResultTool(team),
         PublishFindingTool(team),
         RecallFindingsTool(team),
+        RecallMemoriesTool(team),
+        ReportStaleMemoryTool(team),
         ListChangesTool(team, context),
         MergeChangesTool(team, context),
         DiscardChangesTool(team, context),

@@ -51,6 +51,7 @@ from .fan_out_request import RunLines, task_folder, with_fan_out
 from .hook_settings import find_run_hooks
 from .isolation_choice import with_isolation
 from .mcp_settings import build_mcp, check_role_servers
+from .memory_choice import with_memories
 from .provider_specs import build_providers, check_provider_exists
 from .provider_use import plan_provider_use
 from .request_parts import (
@@ -212,6 +213,7 @@ def build_request(
     )
     warnings += switched.warnings
     request = with_isolation(request, options, settings, warnings)
+    request = with_memories(request, config, is_enabled=switched.is_enabled("memories"))
     return PreparedRequest(
         request=apply_requirements(apply_features(request, switched, warnings), required),
         literal_keys=literal,

@@ -52,6 +52,7 @@ _MEANINGS: dict[str, str] = {
     "features": "switches parts on or off",
     "limits": "changes what commands may use",
     "leases": "changes how heavy commands take turns",
+    "memories": "keeps what runs learn here, for later runs",
     "budget": "changes what a run may cost",
 }
 _VALUES: dict[tuple[str, object], str] = {

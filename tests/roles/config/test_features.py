@@ -22,9 +22,9 @@ STAGES = (
 )
 
 
-def test_the_built_in_ones_are_on_and_known_by_one_name():
+def test_the_built_in_ones_are_on_but_for_memories_and_known_by_one_name():
     switched = resolve_features({})
-    assert switched.values == {feature.name: True for feature in FEATURES}
+    assert switched.values == {feature.name: feature.name != "memories" for feature in FEATURES}
     assert switched.warnings == ()
     assert not CODEX_FEATURES & {feature.name for feature in FEATURES}
 

@@ -61,7 +61,7 @@ def test_a_wrong_command_says_what_to_type(line, words):
 
 @pytest.mark.parametrize(
     ("typed", "names"),
-    [("mo", ["model"]), ("re", ["review", "resume"]), ("diff", ["diff"]), ("xyz", [])],
+    [("mo", ["model", "memory"]), ("re", ["review", "resume"]), ("diff", ["diff"]), ("xyz", [])],
 )
 def test_commands_that_begin_with_the_letters_come_first(typed, names):
     assert [one.name for one in matching_commands(typed)] == names

@@ -53,8 +53,9 @@ def names(model, choice=None):
 def test_the_list_of_names_is_that_of_all_tools():
     found = registry_of()
     assert all(found.find(name) is not None for name in TOOL_NAMES)
-    not_of_a_root = {"edit_file", "publish_finding", "recall_findings"}
-    assert {*names(LARGE)} | not_of_a_root == set(TOOL_NAMES)
+    of_others = {"edit_file", "publish_finding", "recall_findings"}
+    with_memories = {"recall_memories", "report_stale_memory"}
+    assert {*names(LARGE)} | of_others | with_memories == set(TOOL_NAMES)
 
 
 @pytest.mark.parametrize(

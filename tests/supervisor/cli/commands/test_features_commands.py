@@ -78,7 +78,8 @@ def test_a_feature_is_switched_for_good_and_listed(home, capsys):
     assert [line["name"] for line in lines] == sorted(line["name"] for line in lines)
     assert run_cli(["features", "enable", "multi_agent"]) == 0
     assert run_cli(["features", "list"]) == 0
-    assert "false" not in capsys.readouterr().out
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [row[0] for row in rows if "false" in row] == ["memories"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Memories: what runs learned, kept for later ones. Off unless a person asked for it."""

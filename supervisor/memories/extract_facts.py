@@ -1,0 +1,113 @@
+"""What a run taught, found without a model: commands that worked and failed, and what a person
+asked for.
+
+Of outputs only the kind of an error is taken, by a table: their words may be anybody's.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator
+
+from .fact_gate import FactGate
+from .memory_facts import Fact, make_fact, one_line
+from .memory_rules import load_memory_rules
+from .run_evidence import RanCommand, RunEvidence
+
+_MOST_COMMAND_CHARS = 160
+_MOST_SENTENCE_CHARS = 300
+_MOST_EACH = 40  # facts of one kind and run
+_WRAPPERS = frozenset(
+    ["time", "env", "nice", "uv", "poetry", "pipenv", "npx", "bundle", "run", "exec"]
+)
+_AROUND = re.compile(r"^cd [\w./-]+ && | 2>&1$")
+_WISH = re.compile(
+    r"(?:please )?(?:always|never|prefer|use|do not|don't|avoid|from now on|remember|we)\b",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+
+
+def extract_facts(evidence: RunEvidence, project: str, gate: FactGate) -> tuple[Fact, ...]:
+    """The facts of one run, the surest first."""
+
+    def facts() -> Iterator[Fact]:
+        at, run_id = evidence.updated_at, evidence.run_id
+        for text in _wishes(evidence):
+            yield make_fact(project, "preference", text, run_id=run_id, now=at)
+        for text in _working(evidence.commands):
+            yield make_fact(project, "command", text, run_id=run_id, now=at)
+        for text in _failing(evidence.commands):
+            yield make_fact(project, "failure", text, run_id=run_id, now=at)
+        for found in evidence.findings[:_MOST_EACH]:
+            if not gate.why_not(found.fact):
+                yield make_fact(
+                    project, "finding", found.fact, place=found.place, run_id=run_id, now=at
+                )
+
+    return tuple({fact.fact_id: fact for fact in facts()}.values())
+
+
+def purpose_of(script: str) -> str:
+    """What a command is for, by its first words; "" if it is none that is worth keeping."""
+    line = one_line(script)
+    if "\n" in script.strip() or len(line) > _MOST_COMMAND_CHARS:
+        return ""
+    line = _AROUND.sub("", line)
+    if re.search(r"[`$<>|;&]", line):
+        return ""  # its exit code would not be that of the command
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        return ""
+    while words and (words[0] in _WRAPPERS or re.fullmatch(r"\w+=\S*", words[0])):
+        words = words[1:]
+    plain = " ".join(words)
+    table = load_memory_rules().purposes
+    return next((purpose for pattern, purpose in table if pattern.match(plain)), "")
+
+
+def _wishes(evidence: RunEvidence) -> Iterator[str]:
+    """Sentences of a person that tell how they want things done, as they are."""
+    count = 0
+    for text in evidence.said:
+        for part in _SENTENCE.split(text):
+            sentence = one_line(part).strip("-*# ")
+            if not 12 <= len(sentence) <= _MOST_SENTENCE_CHARS or not _WISH.match(sentence):
+                continue
+            count += 1
+            if count <= _MOST_EACH:
+                yield sentence
+
+
+def _working(commands: tuple[RanCommand, ...]) -> Iterator[str]:
+    """Commands with a purpose whose last try succeeded."""
+    last = {one_line(one.script): one for one in commands}
+    found = [line for line, one in last.items() if one.exit_code == 0 and purpose_of(one.script)]
+    for line in found[-_MOST_EACH:]:
+        yield f"`{line}` {purpose_of(line)} and succeeded."
+
+
+def _failing(commands: tuple[RanCommand, ...]) -> Iterator[str]:
+    """Commands with a purpose that failed, and the one for the same purpose that worked later."""
+    count = 0
+    for at, one in enumerate(commands):
+        purpose = purpose_of(one.script)
+        if one.exit_code == 0 or not purpose or not (why := _error_of(one.output)):
+            continue
+        line = one_line(one.script)
+        later = (two for two in commands[at + 1 :] if two.exit_code == 0)
+        worked = next((two for two in later if purpose_of(two.script) == purpose), None)
+        count += 1
+        if count > _MOST_EACH:
+            return
+        if worked is None:
+            yield f"`{line}` failed: {why}."
+        elif one_line(worked.script) != line:
+            yield f"`{line}` failed: {why}; `{one_line(worked.script)}` worked instead."
+
+
+def _error_of(output: str) -> str:
+    for pattern, words in load_memory_rules().errors:
+        if (found := pattern.search(output)) is not None:
+            return words.format(*found.groups())
+    return ""

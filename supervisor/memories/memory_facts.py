@@ -1,0 +1,119 @@
+"""A memory: one fact in one line, of one kind, with where it is from. Pure."""
+
+import hashlib
+import re
+from typing import Literal
+
+from swarm.mailbox.protocol.base import Value
+
+MAX_FACT_CHARS = 400
+FactKind = Literal["preference", "command", "failure", "finding", "note"]
+FACT_ID = re.compile(r"m[0-9a-f]{8}")
+_WORD = re.compile(r"[\w./-]+")
+_SECRETS = (  # Codex's patterns for memories, in its order
+    (re.compile(r"sk-[A-Za-z0-9]{20,}"), "[redacted]"),
+    (re.compile(r"\bAKIA[A-Z0-9]{16}\b"), "[redacted]"),
+    (re.compile(r"\b(Bearer)\s+[A-Za-z0-9._-]{16,}", re.IGNORECASE), r"\1 [redacted]"),
+    (
+        re.compile(
+            r"\b(\w*(?:api[_-]?key|token|secret|password|passwd)\w*\s*[:=]\s*[\"']?)(?!\[redacted\])"
+            r"[^\s\"']{8,}",
+            re.IGNORECASE,
+        ),
+        r"\1[redacted]",
+    ),
+)
+_NEAR = 0.8  # so many of the words of two facts are the same: they say the same
+
+
+class Fact(Value):
+    """What a run learned. `place`: a file of the project, as `file:12-40`, or ""."""
+
+    fact_id: str
+    project: str
+    kind: FactKind
+    text: str
+    place: str = ""
+    run_id: str = ""  # the first run that learned it; "" for a person's own note
+    created_at: float = 0.0
+    runs: int = 1
+    uses: int = 0
+    last_used: float | None = None
+    pinned: bool = False
+    stale: str = ""  # why it is not true any more
+    by_person: bool = False
+
+
+class Output(Value):
+    """What one run gave: the text of its memories, and a summary."""
+
+    run_id: str
+    project: str
+    cwd: str
+    updated_at: float
+    raw_memory: str
+    summary: str
+    slug: str
+    method: str  # "model", or "facts": found without one
+    uses: int = 0
+    last_used: float | None = None
+    is_selected: bool = False
+    selected_updated_at: float | None = None
+
+
+def make_fact(
+    project: str, kind: FactKind, text: str, *, place: str = "", run_id: str = "", now: float = 0.0
+) -> Fact:
+    """A fact with its id: the same for the same words in the same project."""
+    line = one_line(text)[:MAX_FACT_CHARS]
+    return Fact(
+        fact_id=fact_id(project, line),
+        project=project,
+        kind=kind,
+        text=line,
+        place=one_line(place)[:MAX_FACT_CHARS],
+        run_id=run_id,
+        created_at=now,
+    )
+
+
+def fact_id(project: str, text: str) -> str:
+    key = f"{project}\0{' '.join(words_of(text))}"
+    return f"m{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+
+
+def hide_secrets(text: str) -> str:
+    """The text without what looks like a key or a password, whatever the journal let pass."""
+    for pattern, instead in _SECRETS:
+        text = pattern.sub(instead, text)
+    return text
+
+
+def one_line(text: str) -> str:
+    """The text in one line, without signs that are not printed."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
+def words_of(text: str) -> list[str]:
+    return _WORD.findall(text.casefold())
+
+
+def forget_marks(project: str, text: str) -> tuple[bytes, frozenset[bytes]]:
+    """What is kept of a forgotten fact: a mark of the whole, and one of each word.
+
+    The words themselves are not kept. The marks only tell that the same words come again.
+    """
+    words = words_of(text)
+    whole = _mark(project, " ".join(words))
+    return whole, frozenset(_mark(project, word) for word in words)
+
+
+def is_near(marks: frozenset[bytes], forgotten: frozenset[bytes]) -> bool:
+    """True if a fact with these marks says what a forgotten one said."""
+    if not marks or not forgotten:
+        return False
+    return len(marks & forgotten) / len(marks | forgotten) >= _NEAR
+
+
+def _mark(project: str, text: str) -> bytes:
+    return hashlib.sha256(f"forgotten\0{project}\0{text}".encode()).digest()[:8]

@@ -1,0 +1,69 @@
+"""Serves agents that search memories, or report one that is not true any more.
+
+Nothing here writes memories: a report is journaled, and the memory job reads it.
+"""
+
+import sqlite3
+import time
+from contextlib import closing
+
+import trio
+
+from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.protocol.memories import (
+    MAX_QUERY_CHARS,
+    MAX_WHY_CHARS,
+    MemoriesFound,
+    MemoryMarked,
+    MemoryReported,
+    RecallMemories,
+    ReportStaleMemory,
+)
+from swarm.mailbox.protocol.requests import (
+    AnyReply,
+)
+
+from ..agents.agent_record import Agent
+from ..agents.agent_start import reads_memories
+from ..agents.child_plan import AgentRequestError
+from ..run_context import RunContext
+from .memory_context import known_project
+from .memory_database import open_database
+from .memory_facts import FACT_ID, one_line
+from .memory_paths import DATABASE, GLOBAL
+from .memory_search import search_memories
+from .memory_store import MemoryStore
+
+
+class MemoryRecall:
+    """Of one run."""
+
+    def __init__(self, running: RunContext) -> None:
+        self._run = running
+
+    async def serve(self, asker: Agent, request: RecallMemories | ReportStaleMemory) -> AnyReply:
+        """Serve one request. Raises AgentRequestError."""
+        wanted = self._run.request
+        if not wanted.memory_text or not reads_memories(wanted, asker.plan):
+            raise AgentRequestError("this agent reads no memories")
+        if isinstance(request, RecallMemories):
+            query = request.query[:MAX_QUERY_CHARS]
+            return await trio.to_thread.run_sync(self._search, query, asker.plan.cwd)
+        why = one_line(request.why)[:MAX_WHY_CHARS]
+        if not FACT_ID.fullmatch(request.fact_id) or not why:
+            raise AgentRequestError("name the memory by its id, as `m1234abcd`, and say why")
+        await self._run.commit(MemoryMarked(fact_id=request.fact_id, why=why), agent=asker.path)
+        return MemoryReported(fact_id=request.fact_id)
+
+    def _search(self, query: str, cwd: str) -> MemoriesFound:
+        folder, request = self._run.paths.memories, self._run.request
+        is_global = request.memories.scope == "global"
+        project = GLOBAL if is_global else known_project(folder, request.cwd)
+        try:
+            base = open_database(folder / DATABASE, read_only=True)
+            with closing(base):
+                store = MemoryStore(base)
+                facts, more = search_memories(store, (project,), query, cwd=cwd, now=time.time())
+        except (SwarmError, sqlite3.Error) as error:
+            raise AgentRequestError(f"memories cannot be read: {error}") from error
+        return MemoriesFound(facts=facts, more=more)

@@ -1,0 +1,97 @@
+"""Memories as one JSON file, to take them to another machine. Blocks.
+
+An import adds: what both have is kept once, the newer output of a run counts, and what was
+forgotten here stays forgotten.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.redact import Redactor
+
+from .memory_facts import FACT_ID, MAX_FACT_CHARS, Fact, Output, hide_secrets, make_fact
+from .memory_store import MemoryStore
+
+MAX_BYTES = 64 << 20
+_FORMAT = 1
+
+
+class _Project(Value):
+    project: str
+    paths: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    runs: dict[str, tuple[str, ...]] = {}  # by fact
+    outputs: tuple[Output, ...] = ()
+
+
+class MemoryFile(Value):
+    format: int
+    projects: tuple[_Project, ...] = ()
+
+
+class Imported(Value):
+    facts: int = 0
+    runs: int = 0
+    refused: int = 0  # forgotten here, or with a secret
+
+
+def export_memories(store: MemoryStore, projects: tuple[str, ...]) -> bytes:
+    """All that is remembered of these projects, as JSON."""
+    found = tuple(
+        _Project(
+            project=project,
+            paths=store.paths_of(project),
+            facts=(facts := store.facts.all(project)),
+            runs={one.fact_id: store.facts.runs_of(one.fact_id) for one in facts},
+            outputs=store.outputs(project),
+        )
+        for project in projects
+    )
+    return msgspec.json.format(msgspec.json.encode(MemoryFile(format=_FORMAT, projects=found)))
+
+
+def import_memories(
+    store: MemoryStore, data: bytes, *, redactor: Redactor, now: float
+) -> tuple[Imported, tuple[str, ...]]:
+    """Add what the file holds; returns the counts and the projects that changed.
+
+    Raises UsageError: it is no such file.
+    """
+    try:
+        file = msgspec.json.decode(data, type=MemoryFile)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"this is no file of memories: {error}") from error
+    if file.format != _FORMAT:
+        raise UsageError(f"this file has format {file.format}, and format {_FORMAT} is known here")
+
+    def is_clean(text: str) -> bool:
+        return redactor.redact(hide_secrets(text)) == text
+
+    facts = runs = refused = 0
+    for one in file.projects:
+        for fact in one.facts:
+            sound = _sound(fact, one.project, is_clean)
+            if sound is None or not store.facts.add(sound, one.runs.get(fact.fact_id, ()), now=now):
+                refused += 1
+            else:
+                facts += 1
+        for output in one.outputs:
+            is_safe = is_clean(output.raw_memory + output.summary + output.slug)
+            runs += is_safe and output.project == one.project and store.add_output(output, now=now)
+    changed = tuple(one.project for one in file.projects)
+    return Imported(facts=facts, runs=runs, refused=refused), changed
+
+
+def _sound(fact: Fact, project: str, is_clean: Callable[[str], bool]) -> Fact | None:
+    """The fact with an id of its own words; None: it is none, or holds a secret."""
+    if not FACT_ID.fullmatch(fact.fact_id) or not 0 < len(fact.text) <= MAX_FACT_CHARS:
+        return None
+    made = make_fact(project, fact.kind, fact.text, place=fact.place)
+    if not made.text or not is_clean(made.text + made.place):
+        return None
+    return msgspec.structs.replace(
+        fact, fact_id=made.fact_id, project=project, text=made.text, place=made.place
+    )
