@@ -77,7 +77,7 @@ def fill(store: MemoryStore, runs: int, cwd: str) -> str:
     now = time.time()
     for number in range(runs):
         project = names[number % _PROJECTS]
-        words = [_WORDS[(number * step) % len(_WORDS)] for step in (1, 3, 5, 7)]
+        words = [_WORDS[(number // _PROJECTS + step) % len(_WORDS)] for step in (1, 3, 5, 7)]
         output = Output(
             run_id=uuid.uuid4().hex, project=project, cwd=cwd, updated_at=now - number,
             raw_memory=" ".join(words), summary=f"# {' '.join(words)} {number}", slug=words[0],
@@ -108,7 +108,7 @@ def searches(store: MemoryStore, project: str) -> list[float]:
     for number in range(60):
         query = f"{_WORDS[number % len(_WORDS)]} {_WORDS[(number + 5) % len(_WORDS)]}"
         began = time.monotonic()
-        found, _ = search_memories(store, (project,), query, cwd="/", now=time.time())
+        found, _ = search_memories(store, project, query, cwd="/", now=time.time())
         times.append((time.monotonic() - began) * 1000)
         if not found:
             raise RuntimeError(f"nothing was found for {query!r}")

@@ -10,6 +10,7 @@ from swarm.mailbox.protocol.memories import MemorySettings
 from swarm.mailbox.safe_open import read_user_file
 from swarm.roles.config.atomic_replace import replace_file
 
+from .memory_facts import PROJECT
 from .memory_files import EMPTY, SUMMARY
 from .memory_paths import GLOBAL
 
@@ -45,9 +46,9 @@ def known_project(memories: Path, cwd: str) -> str:
     here = Path(os.path.realpath(cwd))
     for folder in (here, *here.parents):
         with suppress(OSError):
-            return read_user_file(_mark(memories, str(folder)), most_bytes=64).decode(
-                "ascii", "replace"
-            )
+            found = read_user_file(_mark(memories, str(folder)), most_bytes=64)
+            text = found.decode("ascii", "replace")
+            return text if PROJECT.fullmatch(text) else ""
     return ""
 
 

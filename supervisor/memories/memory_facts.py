@@ -9,6 +9,7 @@ from swarm.mailbox.protocol.base import Value
 MAX_FACT_CHARS = 400
 FactKind = Literal["preference", "command", "failure", "finding", "note"]
 FACT_ID = re.compile(r"m[0-9a-f]{8}")
+PROJECT = re.compile(r"[0-9a-f]{16}|global")  # the name of its folder, too
 _WORD = re.compile(r"[\w./-]+")
 _SECRETS = (  # Codex's patterns for memories, in its order
     (re.compile(r"sk-[A-Za-z0-9]{20,}"), "[redacted]"),

@@ -63,7 +63,7 @@ class MemoryRecall:
             base = open_database(folder / DATABASE, read_only=True)
             with closing(base):
                 store = MemoryStore(base)
-                facts, more = search_memories(store, (project,), query, cwd=cwd, now=time.time())
+                facts, more = search_memories(store, project, query, cwd=cwd, now=time.time())
         except (SwarmError, sqlite3.Error) as error:
             raise AgentRequestError(f"memories cannot be read: {error}") from error
         return MemoriesFound(facts=facts, more=more)

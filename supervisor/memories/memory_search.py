@@ -17,13 +17,13 @@ _TOKEN = re.compile(r"[^\W_]+")
 
 
 def search_memories(
-    store: MemoryStore, projects: tuple[str, ...], query: str, *, cwd: str, now: float
+    store: MemoryStore, project: str, query: str, *, cwd: str, now: float
 ) -> tuple[tuple[RecalledFact, ...], int]:
     """The memories with the query's words, the best first, and how many more there are.
 
     Args:
         store: May be read-only.
-        projects: Whose memories.
+        project: Whose memories.
         query: Any text; its signs mean nothing.
         cwd: The project; a fact about a file that is gone there is stale.
         now: Unix seconds.
@@ -33,7 +33,7 @@ def search_memories(
     words = [word for part in words_of(query)[:_MAX_WORDS] for word in _TOKEN.findall(part)]
     if not words:
         return (), 0
-    found = store.search(projects, " OR ".join(f'"{word}"' for word in words), MAX_RECALLED * 4)
+    found = store.search(project, words, MAX_RECALLED * 4)
     recalled = [_recalled(one, cwd, now) for one in found]
     recalled.sort(key=lambda one: bool(one.stale))  # the order is kept otherwise
     return tuple(recalled[:MAX_RECALLED]), max(0, len(recalled) - MAX_RECALLED)

@@ -153,14 +153,15 @@ class MemoryStore:
                 self._drop_run(row["run_id"])
         return len(rows)
 
-    def search(self, projects: Iterable[str], match: str, most: int) -> tuple[Fact | Output, ...]:
-        """What the full-text index finds for an FTS5 query, the best first."""
-        wanted = tuple(projects)
-        marks = ", ".join("?" * len(wanted))
+    def search(self, project: str, words: Iterable[str], most: int) -> tuple[Fact | Output, ...]:
+        """What the full-text index finds of a project for any of these words, the best first.
+
+        `words` consist of letters and digits.
+        """
+        wanted = " OR ".join(f'"{word}"' for word in words)
         rows = self._base.execute(
-            f"SELECT kind, ref FROM search WHERE search MATCH ? AND project IN ({marks})"
-            " ORDER BY rank LIMIT ?",
-            (match, *wanted, most),
+            "SELECT kind, ref FROM search WHERE search MATCH ? ORDER BY rank LIMIT ?",
+            (f'project : "{project}" AND text : ({wanted})', most),
         ).fetchall()
         found = (
             self.facts.find(row["ref"]) if row["kind"] == "fact" else self.output(row["ref"])

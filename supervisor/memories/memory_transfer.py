@@ -9,10 +9,20 @@ from collections.abc import Callable
 import msgspec
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.ids import is_run_id
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.redact import Redactor
 
-from .memory_facts import FACT_ID, MAX_FACT_CHARS, Fact, Output, hide_secrets, make_fact
+from .memory_facts import (
+    FACT_ID,
+    MAX_FACT_CHARS,
+    PROJECT,
+    Fact,
+    Output,
+    hide_secrets,
+    make_fact,
+    one_line,
+)
 from .memory_store import MemoryStore
 
 MAX_BYTES = 64 << 20
@@ -67,6 +77,9 @@ def import_memories(
     if file.format != _FORMAT:
         raise UsageError(f"this file has format {file.format}, and format {_FORMAT} is known here")
 
+    if wrong := next((one for one in file.projects if not PROJECT.fullmatch(one.project)), None):
+        raise UsageError(f"this is no file of memories: {wrong.project[:40]!r} is no project")
+
     def is_clean(text: str) -> bool:
         return redactor.redact(hide_secrets(text)) == text
 
@@ -74,13 +87,15 @@ def import_memories(
     for one in file.projects:
         for fact in one.facts:
             sound = _sound(fact, one.project, is_clean)
-            if sound is None or not store.facts.add(sound, one.runs.get(fact.fact_id, ()), now=now):
+            learned = filter(is_run_id, one.runs.get(fact.fact_id, ()))
+            if sound is None or not store.facts.add(sound, learned, now=now):
                 refused += 1
             else:
                 facts += 1
         for output in one.outputs:
             is_safe = is_clean(output.raw_memory + output.summary + output.slug)
-            runs += is_safe and output.project == one.project and store.add_output(output, now=now)
+            is_own = output.project == one.project and is_run_id(output.run_id)
+            runs += is_safe and is_own and store.add_output(output, now=now)
     changed = tuple(one.project for one in file.projects)
     return Imported(facts=facts, runs=runs, refused=refused), changed
 
@@ -93,5 +108,11 @@ def _sound(fact: Fact, project: str, is_clean: Callable[[str], bool]) -> Fact | 
     if not made.text or not is_clean(made.text + made.place):
         return None
     return msgspec.structs.replace(
-        fact, fact_id=made.fact_id, project=project, text=made.text, place=made.place
+        fact,
+        fact_id=made.fact_id,
+        project=project,
+        text=made.text,
+        place=made.place,
+        stale=one_line(fact.stale)[:MAX_FACT_CHARS],
+        run_id=fact.run_id if is_run_id(fact.run_id) else "",
     )

@@ -183,7 +183,7 @@ def search(words: tuple[str, ...], *, as_json: bool, cd: str | None, is_global: 
     with _opened(cd, is_global=is_global) as opened:
         folder, now = str(find_cwd(cd)), time.time()
         found, more = search_memories(
-            opened.store, (opened.project,), " ".join(words), cwd=folder, now=now
+            opened.store, opened.project, " ".join(words), cwd=folder, now=now
         )
     if as_json:
         print_json({"memories": found, "more": more})

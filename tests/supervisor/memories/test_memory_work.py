@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from support.remembered_runs import DAY_S, NOW, ON, RememberedRuns, commands
+from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.findings import Finding, FindingPublished
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, WorkspaceWrite
 from swarm.mailbox.protocol.memories import MemoryMarked, MemorySettings
@@ -215,6 +216,37 @@ def test_two_machines_memories_are_merged_by_an_import(runs, project, tmp_path):
     runs.work()
     (file,) = runs.paths.folder.glob("*/MEMORY.md")
     assert "make lint" in file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("what", "instead"),
+    [
+        ('"project": "', '"project": "../../'),
+        ('"format": 1', '"format": 2'),
+        ('"facts": [', '"facts": [7, '),
+    ],
+)
+def test_a_file_that_no_export_wrote_is_refused_whole(runs, project, what, instead):
+    runs.add(commands(TESTS), cwd=project)
+    runs.work()
+    with closing(open_database(runs.paths.database)) as base:
+        store = MemoryStore(base)
+        data = export_memories(store, store.projects()).replace(what.encode(), instead.encode())
+        with pytest.raises(UsageError):
+            import_memories(store, data, redactor=Redactor(()), now=NOW)
+
+
+def test_an_imported_run_with_a_path_for_a_name_is_left_out(runs, project):
+    runs.add(commands(TESTS), cwd=project)
+    runs.work()
+    with closing(open_database(runs.paths.database)) as base:
+        store = MemoryStore(base)
+        (known,) = store.outputs()
+        data = export_memories(store, store.projects())
+        data = data.replace(known.run_id.encode(), b"../../../../planted/x/y")
+        done, _ = import_memories(store, data, redactor=Redactor(()), now=NOW)
+        assert done.runs == 0
+        assert {one.run_id for one in store.outputs()} == {known.run_id}
 
 
 def test_thirty_runs_in_two_projects_end_in_the_order_of_their_use(runs, tmp_path):
