@@ -1,0 +1,76 @@
+"""Opens a person's memories for a command: whose they are, with edits of the files taken over."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import NamedTuple
+
+import click
+
+from swarm.mailbox.protocol.memories import MemorySettings
+from swarm.roles.config.features import resolve_features
+from swarm.roles.config.memory_settings import memory_settings
+
+from ..memories.consolidation import Consolidation
+from ..memories.memory_context import known_project
+from ..memories.memory_database import open_database
+from ..memories.memory_paths import GLOBAL, MemoryPaths, find_project
+from ..memories.memory_store import MemoryStore
+from ..runs.paths import find_user_paths
+from .options import stack_options
+from .run_setup.run_settings import find_cwd, load_config_here
+
+WAIT_S = 10.0
+_DAY_S = 86_400
+
+
+class OpenMemories(NamedTuple):
+    store: MemoryStore
+    paths: MemoryPaths
+    files: Consolidation
+    project: str
+    settings: MemorySettings
+
+    def rewrite(self) -> None:
+        """Write the project's files as the database is now."""
+        since = time.time() - self.settings.max_unused_days * _DAY_S
+        written = self.files.write_files(
+            self.project, used_since=since, most=self.settings.most_raw
+        )
+        self.store.remember_written(self.project, written)
+
+
+of_project = stack_options(  # the options that say whose memories are meant
+    [
+        click.option("-C", "--cd", "cd", metavar="DIR", help="The project; default: here."),
+        click.option("--global", "is_global", is_flag=True, help="Memories of all projects."),
+    ]
+)
+
+
+def settings_here() -> MemorySettings:
+    config = load_config_here(lenient=True).config
+    switched = resolve_features(config.features, pins={}, warn_of_unstable=False)
+    return memory_settings(table=config.memories, is_enabled=switched.is_enabled("memories"))
+
+
+@contextmanager
+def open_memories(
+    cd: str | None, *, is_global: bool, writes: bool = True
+) -> Iterator[OpenMemories]:
+    """The person's memories, with edits of files taken over. Raises MemoriesBusy, SwarmError."""
+    environment, settings = dict(os.environ), settings_here()
+    places = find_user_paths(environment)
+    paths = MemoryPaths(places)
+    folder = str(find_cwd(cd))
+    project = GLOBAL if is_global or settings.scope == "global" else ""
+    project = project or known_project(places.memories, folder)
+    project = project or find_project(folder, environment)[0]
+    with paths.writing(wait_s=WAIT_S), closing(open_database(paths.database)) as base:
+        store = MemoryStore(base)
+        files = Consolidation(store, paths, summary_tokens=settings.summary_tokens)
+        opened = OpenMemories(store, paths, files, project, settings)
+        if files.absorb_edits(project, now=time.time()) and writes:
+            opened.rewrite()
+        yield opened
