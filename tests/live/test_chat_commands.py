@@ -73,6 +73,20 @@ def test_what_an_agent_changed_in_its_copy_is_shown_and_merged_after_a_yes(play)
         terminal.wait("there is nothing to merge")
 
 
+def test_what_is_remembered_is_listed_and_searched(play):
+    stage = play(says("/root", "Hello."))
+    for note in ("Redis must run first.", "Keep it small."):
+        stage.swarm("memory", "add", note, "-C", str(stage.folder))
+    with stage.terminal() as terminal:
+        say(terminal, "/memory")
+        terminal.wait("Keep it small.")
+        terminal.wait("Redis must run first.")
+        say(terminal, "hello")
+        terminal.wait("Hello.")
+        say(terminal, "/memory small things")
+        terminal.wait("[yours, 0 d]")
+
+
 def test_a_plan_is_made_first_and_carried_out_after_a_yes(play):
     stage = play(
         calls("/root", call("exec_command", cmd="touch early")),
