@@ -1,17 +1,21 @@
 """The memory job: one process of a person at a time, started by a run's end or by a command.
 
-Usage: python -P -m swarm.supervisor.cli.memory_job SETTINGS, with the settings as JSON.
+Usage: python -P -m swarm.supervisor.cli.memory_job, with a `JobOrder` as JSON on stdin.
 """
 
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import closing, suppress
+from functools import partial
 
 import msgspec
 
+from swarm.mailbox.after_fork import disable_core_dumps
 from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.key_wiping import is_credential_name
 from swarm.mailbox.protocol.memories import MemorySettings
 from swarm.mailbox.redact import Redactor
 
@@ -22,6 +26,7 @@ from ..memories.memory_work import MemoryWork, ModelChoice, WorkDone
 from ..memories.model_extraction import Asked
 from ..runs.paths import find_user_paths
 from .memory_question import Question
+from .memory_start import JobOrder
 
 _QUESTION = (sys.executable, "-P", "-m", "swarm.supervisor.cli.memory_question")
 _QUESTION_LIMIT_S = 900.0
@@ -30,27 +35,39 @@ _IDLE_CLASS = 3 << 13  # of ioprio_set
 _IOPRIO_SET = {"x86_64": 251, "aarch64": 30}
 
 
-def work(settings: MemorySettings, *, wait_s: float) -> WorkDone:
-    """Do all that there is to do now. Raises MemoriesBusy, SwarmError."""
+def work(
+    settings: MemorySettings, *, wait_s: float, keys: Mapping[str, str] | None = None
+) -> WorkDone:
+    """Do all that there is to do now. Raises MemoriesBusy, SwarmError.
+
+    `keys`: of providers, by variable, beside those of the environment.
+    """
     environment = dict(os.environ)
     places = find_user_paths(environment)
     paths = MemoryPaths(places)
-    secrets = [text for name, text in environment.items() if name.endswith(("_KEY", "_TOKEN"))]
+    keys = dict(keys or {})
+    named = (text for name, text in environment.items() if is_credential_name(name))
+    secrets = (*keys.values(), *named)
     with paths.writing(wait_s=wait_s), closing(open_database(paths.database)) as base:
         job = MemoryWork(
-            MemoryStore(base), places, settings, environment, ask_model,
+            MemoryStore(base), places, settings, environment, partial(ask_model, keys),
             redactor=Redactor(secrets),
         )  # fmt: skip
         return job.run()
 
 
-def ask_model(
-    choice: ModelChoice, prompt: str, schema: dict[str, object], tokens: int, usd: float
+def ask_model(  # noqa: PLR0917 - what a question consists of
+    keys: dict[str, str],
+    choice: ModelChoice,
+    prompt: str,
+    schema: dict[str, object],
+    tokens: int,
+    usd: float,
 ) -> Asked:
     """Ask in a run of its own, which has no tools, no network and no project."""
     question = Question(
         prompt=prompt, schema=schema, provider=choice.provider, model=choice.model,
-        budget_tokens=tokens, budget_usd=usd,
+        budget_tokens=tokens, budget_usd=usd, keys=keys,
     )  # fmt: skip
     try:
         done = subprocess.run(
@@ -88,14 +105,15 @@ def lower_priority() -> None:
 
 
 def main() -> int:
+    disable_core_dumps()  # before there are keys in this process
     lower_priority()
     began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     try:
-        settings = msgspec.json.decode(sys.argv[1], type=MemorySettings)
-        text, code = describe(work(settings, wait_s=0.0)), 0
+        order = msgspec.json.decode(sys.stdin.buffer.read(), type=JobOrder)
+        text, code = describe(work(order.settings, wait_s=0.0, keys=order.keys)), 0
     except MemoriesBusy:
         return 0  # the one that works takes this run as well, or the next one does
-    except (SwarmError, IndexError, msgspec.DecodeError) as error:
+    except (SwarmError, msgspec.DecodeError) as error:
         text, code = f"failed: {error}", 1
     sys.stdout.write(f"{began} {text}\n")
     return code

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from swarm.mailbox.after_fork import disable_core_dumps
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.control import AnyFeed, RunView
@@ -38,6 +39,7 @@ class Question(Value):
     model: str | None = None
     budget_tokens: int = 0
     budget_usd: float = 0.0
+    keys: dict[str, str] = {}  # of providers, by variable
 
 
 def ask(question: Question, places: UserPaths) -> Asked:
@@ -57,7 +59,7 @@ def ask(question: Question, places: UserPaths) -> Asked:
             budget_tokens=question.budget_tokens, budget_usd=question.budget_usd,
             disable=("memories",),
         )  # fmt: skip
-        request = _bare(prepare_run(options, dict(os.environ)).request)
+        request = _bare(prepare_run(options, {**os.environ, **question.keys}).request)
         completed = _run(request, places)
     tokens, usd = completed.usage.total_tokens, completed.usd or 0.0
     if completed.status != "completed":
@@ -109,6 +111,7 @@ def _run(request: RunRequest, places: UserPaths) -> RunCompleted:
 
 
 def main() -> int:
+    disable_core_dumps()  # before there are keys in this process
     question = msgspec.json.decode(sys.stdin.buffer.read(), type=Question)
     try:
         with redirect_stdout(sys.stderr):

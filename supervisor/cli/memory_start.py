@@ -8,9 +8,19 @@ from contextlib import suppress
 import msgspec
 
 from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.memories import MemorySettings
 
 from ..run_request import RunRequest
 from ..runs.paths import UserPaths, make_private_folder
+
+
+class JobOrder(Value):
+    """What the job reads from its stdin."""
+
+    settings: MemorySettings
+    keys: dict[str, str] = {}  # of providers, by variable
+
 
 _PROGRAM = (sys.executable, "-P", "-m", "swarm.supervisor.cli.memory_job")
 _MOST_LOG_BYTES = 1 << 20
@@ -18,16 +28,19 @@ _MOST_LOG_BYTES = 1 << 20
 
 def start_memory_job(request: RunRequest, places: UserPaths) -> None:
     """Start it and return. What goes wrong is in its log: the run has ended well without it."""
-    settings = msgspec.json.encode(request.memories).decode()
+    order = msgspec.json.encode(JobOrder(settings=request.memories, keys=request.keys))
     with suppress(OSError, SwarmError):
         folder = make_private_folder(places.memories)
         log = os.open(folder / "job.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             if os.fstat(log).st_size > _MOST_LOG_BYTES:
                 os.ftruncate(log, 0)
-            subprocess.Popen(
-                [*_PROGRAM, settings], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                env={**os.environ, **request.keys}, cwd="/", start_new_session=True,
+            job = subprocess.Popen(
+                _PROGRAM, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd="/",
+                start_new_session=True,
             )  # fmt: skip
+            assert job.stdin is not None
+            with job.stdin as pipe:  # keys go by no environment: others could read that
+                pipe.write(order)
         finally:
             os.close(log)

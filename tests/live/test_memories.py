@@ -168,16 +168,21 @@ async def test_a_model_that_is_named_for_it_extracts_in_a_run_of_its_own(rig, pr
 
 
 async def test_a_job_that_is_killed_anywhere_costs_only_time(rig, project):
-    program = (sys.executable, "-P", "-m", "swarm.supervisor.cli.memory_job", '{"enabled":true}')
+    program = (sys.executable, "-P", "-m", "swarm.supervisor.cli.memory_job")
+    order = rig.folder / "order.json"
+    order.write_text('{"settings": {"enabled": true}}')
     with trio.fail_after(2 * LIMIT_S):
         await play(rig, *FIRST)
         await remembered(rig)
         for delay_s in (0.02, 0.08, 0.14, 0.2, 0.26, 0.32, 0.4):
             for file in (rig.home / "state/memories").rglob("memories.sqlite*"):
                 file.unlink()
-            process = rig.adopt(
-                await trio.lowlevel.open_process(program, env=rig.environment, cwd="/")
-            )
+            with order.open("rb") as said:
+                process = rig.adopt(
+                    await trio.lowlevel.open_process(
+                        program, env=rig.environment, cwd="/", stdin=said
+                    )
+                )
             with trio.move_on_after(delay_s):
                 await process.wait()
             process.kill()

@@ -23,6 +23,19 @@ _FIX = ["sed -i s/wrong/right/ code.txt", "./run_tests.sh"]
 _SEARCH = ["ls", "cat README.md", "pytest -q", "ls scripts", "cat run_tests.sh"]
 
 
+_EXTRACTED = {
+    "title": "Fix the code", "summary": "It was fixed.",
+    "facts": [{"kind": "finding", "text": "The code is one text file.", "place": "code.txt",
+               "quote": ""}],
+}  # fmt: skip
+_KEY = "key-of-the-person-0123456789"
+
+
+class _Server(ThreadingHTTPServer):
+    asked_with: list[str]
+    asked: threading.Event
+
+
 class _Model(BaseHTTPRequestHandler):
     """Chat completions, streamed: the next command of its habit, then an answer."""
 
@@ -30,17 +43,25 @@ class _Model(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["content-length"]))
         messages = json.loads(body)["messages"]
         is_told = _TOLD in json.dumps(messages)
+        if "You turn one finished run" in json.dumps(messages):
+            assert isinstance(self.server, _Server)
+            self.server.asked_with.append(self.headers["authorization"])
+            self.server.asked.set()
+            self._send({"role": "assistant", "content": json.dumps(_EXTRACTED)}, "stop", len(body))
+            return
         plan = _FIX if is_told else [*_SEARCH, *_FIX]
         done = sum(one["role"] == "tool" for one in messages)
-        usage = {"prompt_tokens": len(body) // 4, "completion_tokens": 20,
-                 "total_tokens": len(body) // 4 + 20}  # fmt: skip
         if done < len(plan):
             arguments = json.dumps({"cmd": plan[done]})
             call = {"index": 0, "id": f"c{done}", "type": "function",
                     "function": {"name": "exec_command", "arguments": arguments}}  # fmt: skip
-            delta, reason = {"role": "assistant", "tool_calls": [call]}, "tool_calls"
+            self._send({"role": "assistant", "tool_calls": [call]}, "tool_calls", len(body))
         else:
-            delta, reason = {"role": "assistant", "content": "Fixed."}, "stop"
+            self._send({"role": "assistant", "content": "Fixed."}, "stop", len(body))
+
+    def _send(self, delta: dict[str, object], reason: str, size: int) -> None:
+        usage = {"prompt_tokens": size // 4, "completion_tokens": 20,
+                 "total_tokens": size // 4 + 20}  # fmt: skip
         chunks = [
             {"choices": [{"index": 0, "delta": delta}]},
             {"choices": [{"index": 0, "delta": {}, "finish_reason": reason}], "usage": usage},
@@ -57,19 +78,21 @@ class _Model(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def model_server() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Model)
+def model_server() -> Iterator[tuple[str, _Server]]:
+    """Its address, and the server, which says with which keys it was asked for memories."""
+    server = _Server(("127.0.0.1", 0), _Model)
+    server.asked_with, server.asked = [], threading.Event()
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
+        yield f"http://127.0.0.1:{server.server_port}/v1", server
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
 
 
-async def test_the_second_time_takes_thirty_percent_fewer_tokens_and_calls(rig):
+def prepare(rig) -> None:
     (rig.work / "run_tests.sh").write_text("#!/bin/sh\ngrep -q right code.txt\n")
     (rig.work / "run_tests.sh").chmod(0o755)
     (rig.work / "README.md").write_text("A project.\n" * 40)
@@ -77,7 +100,11 @@ async def test_the_second_time_takes_thirty_percent_fewer_tokens_and_calls(rig):
     (rig.work / "scripts/deploy").write_text("")
     (rig.work / "code.txt").write_text("wrong\n")
     make_repository(rig.work)
-    with model_server() as url, trio.fail_after(LIMIT_S):
+
+
+async def test_the_second_time_takes_thirty_percent_fewer_tokens_and_calls(rig):
+    prepare(rig)
+    with model_server() as (url, _), trio.fail_after(LIMIT_S):
         (rig.home / "config.toml").write_text(
             f'[memories]\nenabled = true\nmethod = "facts"\n[model_providers.habit]\n'
             f'name = "habit"\nbase_url = "{url}"\nwire_api = "chat"\n'
@@ -97,3 +124,24 @@ async def test_the_second_time_takes_thirty_percent_fewer_tokens_and_calls(rig):
     print(f"tokens {tokens} then {later_tokens}, calls {calls} then {later_calls}")
     assert later_tokens <= 0.7 * tokens
     assert later_calls <= 0.7 * calls
+
+
+async def test_the_job_asks_the_runs_own_model_with_its_key_and_shows_the_key_nowhere(rig):
+    prepare(rig)
+    rig.environment["HABIT_KEY"] = _KEY
+    with model_server() as (url, server), trio.fail_after(LIMIT_S):
+        (rig.home / "config.toml").write_text(
+            f'memories = true\n[model_providers.habit]\nname = "habit"\nbase_url = "{url}"\n'
+            f'wire_api = "chat"\nenv_key = "HABIT_KEY"\n'
+        )
+        words = ("--provider", "habit", "-m", "m", "-s", "workspace-write", "--plain")
+        ended = await (await rig.start("run", "-p", "Fix the code.", *words)).wait_end()
+        assert ended.code == 0, ended.err
+        await trio.to_thread.run_sync(server.asked.wait, 30)  # by the job that the run started
+        await swarm(rig, "memory", "run")
+        listed = await swarm(rig, "memory", "list")
+        assert "The code is one text file. (code.txt)" in listed
+        assert server.asked_with == [f"Bearer {_KEY}"]
+        assert "tokens" in (rig.home / "state/memories/job.log").read_text()
+        files = [path for path in (rig.home / "state").rglob("*") if path.is_file()]
+        assert not [path for path in files if _KEY.encode() in path.read_bytes()]
