@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,27 @@ def run_swarm(
         env=environment, cwd=cwd, capture_output=True, text=True, timeout=timeout_s,
         stdin=subprocess.DEVNULL, check=False,
     )  # fmt: skip
+
+
+def starts_in_turns(
+    server: ModelServer, homes: Sequence[dict[str, str]], *, cwd: str, rounds: int
+) -> tuple[list[list[float]], list[int]]:
+    """Milliseconds from the command to its first request, for each home, without the first round.
+
+    Also the bytes of each home's first request. Raises RuntimeError if a request is missing.
+    """
+    begins: list[float] = []
+    for _ in range(rounds + 1):
+        for environment in homes:
+            begins.append(time.monotonic())
+            run_swarm(environment, "run", "-p", "hello", "--plain", cwd=cwd)
+    requests = server.seen()["requests"]
+    if len(requests) != len(begins):
+        raise RuntimeError(f"{len(requests)} requests for {len(begins)} runs")
+    pairs = zip(begins, requests, strict=True)
+    times = [(request["began"] - began) * 1000 for began, request in pairs][len(homes) :]
+    sizes = [request["bytes"] for request in requests[: len(homes)]]
+    return [times[at :: len(homes)] for at in range(len(homes))], sizes
 
 
 def memory_bytes(pid: int) -> dict[str, int]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench_harness import model_server, run_swarm, swarm_home
+from bench_harness import model_server, run_swarm, starts_in_turns, swarm_home
 from core_bench import turn_gaps
 from measurements import Row
 
@@ -39,20 +39,9 @@ def start_cost(rounds: int) -> Iterator[Row]:
         tempfile.TemporaryDirectory() as cwd,
     ):
         prepare(Path(full["SWARM_HOME"]), full, cwd)
-        begins = []
-        for _ in range(rounds + 1):
-            for environment in (plain, full):
-                began = time.monotonic()
-                run_swarm(environment, "run", "-p", "hello", "--plain", cwd=cwd)
-                begins.append(began)
-        requests = server.seen()["requests"]
-    arrived = [one["began"] for one in requests]
-    if len(arrived) != len(begins):
-        raise RuntimeError(f"{len(arrived)} requests for {len(begins)} runs")
-    if requests[1]["bytes"] < requests[0]["bytes"] + _LIST_BYTES:
+        (empty, filled), sizes = starts_in_turns(server, (plain, full), cwd=cwd, rounds=rounds)
+    if sizes[1] < sizes[0] + _LIST_BYTES:
         raise RuntimeError("the skills are not in the first request")
-    times = [(end - began) * 1000 for began, end in zip(begins, arrived, strict=True)][2:]
-    empty, filled = times[::2], times[1::2]
     yield Row.of("start of swarm run to its first request, without any", empty, None, "ms")
     many = f"{_SKILLS} skills, {_HOOKS} hooks, {_PLUGINS} plugins"
     yield Row.of(f"the same with {many}", filled, None, "ms")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from bench_harness import model_server, run_swarm, swarm_home
+from bench_harness import model_server, starts_in_turns, swarm_home
 from measurements import Row
 
 from swarm.supervisor.memories.consolidation import Consolidation
@@ -53,18 +53,9 @@ def measure(*, quick: bool) -> Iterator[Row]:
         (Path(full["SWARM_HOME"]) / "config.toml").open("a").write(
             "\n[memories]\nenabled = true\ngenerate_memories = false\n"
         )
-        begins = []
-        for _ in range(rounds + 1):
-            for environment in (plain, full):
-                began = time.monotonic()
-                run_swarm(environment, "run", "-p", "hello", "--plain", cwd=cwd)
-                begins.append(began)
-        requests = server.seen()["requests"]
-    if requests[1]["bytes"] < requests[0]["bytes"] + 1000:
+        (without, with_them), sizes = starts_in_turns(server, (plain, full), cwd=cwd, rounds=rounds)
+    if sizes[1] < sizes[0] + 1000:
         raise RuntimeError("the memories are not in the first request")
-    arrived = [one["began"] for one in requests]
-    times = [(end - began) * 1000 for began, end in zip(begins, arrived, strict=True)][2:]
-    without, with_them = times[::2], times[1::2]
     yield Row.of("start of swarm run to its first request, without memories", without, None, "ms")
     yield Row.of("the same with memories", with_them, None, "ms")
     cost = statistics.median(with_them) - statistics.median(without)

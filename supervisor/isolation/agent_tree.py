@@ -6,6 +6,7 @@ objects are read through git's own list of other stores. Blocks.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from swarm.mailbox.remove_tree import remove_tree
@@ -40,10 +41,15 @@ def make_agent_tree(
     if into.is_dir():
         remove_tree(into)
     into.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    make_tree(str(base), survey, into, None, go_on)
-    for name in survey.live:
-        _show(f"{root.path.rstrip('/')}/{name}", into / name)
-    return survey_tree(str(into), (), now_ns=now_ns())
+    try:
+        make_tree(str(base), survey, into, None, go_on)
+        for name in survey.live:
+            _show(f"{root.path.rstrip('/')}/{name}", into / name)
+        return survey_tree(str(into), (), now_ns=now_ns())
+    except BaseException:
+        with suppress(OSError):
+            remove_tree(into)  # half of a tree takes room, and nobody would use it
+        raise
 
 
 def _show(origin: str, place: Path) -> None:

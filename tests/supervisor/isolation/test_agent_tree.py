@@ -122,6 +122,24 @@ def test_a_tree_with_more_new_files_than_can_be_compared_says_so(project, monkey
         project.change_of("mason", ContentStore(project.paths.file_copies))
 
 
+def test_a_tree_that_cannot_be_finished_is_gone(project):
+    class Cancelled(Exception):
+        pass
+
+    seen: list[str] = []
+
+    def go_on() -> None:
+        seen.append("entry")
+        if len(seen) == 3:
+            raise Cancelled
+
+    root = CopiedRoot(path=str(project.root), mode=0o755)
+    tree = project.folder.agent_tree("mason")
+    with pytest.raises(Cancelled):
+        make_agent_tree(project.folder.tree(1, 0), project.survey, root, tree, go_on=go_on)
+    assert not tree.exists()
+
+
 NAMES = st.sampled_from(("a", "b", "d/a", "d/b", "d/e/a", "f"))
 STATES = st.dictionaries(NAMES, st.sampled_from(("x", "y", "longer")), max_size=6)
 
