@@ -106,8 +106,8 @@ async def supervisor_parts(
     tmp_path, *lives: Life
 ) -> AsyncIterator[tuple[SupervisorParts, AgentManager]]:
     places = RunPaths(folder=tmp_path, sockets=tmp_path / "s")
-    for folder in (places.journal, places.tmp):
-        folder.mkdir()
+    for folder in (places.journal, places.tmp, *places.kept_apart):
+        folder.mkdir(exist_ok=True)
     feed = SimpleNamespace(watchers=0)
     view = SimpleNamespace(on_feed=lambda feed: None)
     async with (

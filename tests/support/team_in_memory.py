@@ -247,7 +247,7 @@ async def open_team(
 ) -> AsyncIterator[TeamInMemory]:
     """A run that has not begun; everything of it is gone after the block."""
     run_paths = RunPaths(folder=folder, sockets=folder / "s")
-    for one in (run_paths.journal, run_paths.tmp, run_paths.logins):
+    for one in (run_paths.journal, run_paths.tmp, *run_paths.kept_apart):
         one.mkdir(exist_ok=True)
     run_request = RunRequest(cwd="/", linger_s=0.0, **request)
     with without_threads(disk_s):

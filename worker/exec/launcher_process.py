@@ -1,8 +1,8 @@
 """The launcher process: starts commands, reaps them, and leaves none behind.
 
 It has one thread, no Trio and no ZeroMQ. When its socket or the lifeline closes, it kills all its
-descendants and exits. It is a child subreaper: it adopts orphans of commands. While it kills a
-command, it also kills orphans that belong to no running command or whose owner is unknown.
+descendants and exits. As a child subreaper it adopts orphans of commands. While it kills a command,
+it also kills orphans that belong to no running command or whose owner is unknown.
 """
 
 import contextlib
@@ -60,7 +60,7 @@ from .launcher_protocol import (
     receive_order,
     send_reply,
 )
-from .orphan_usage import OrphanUsage, usage_of
+from .orphan_usage import OrphanUsage, add_usage, usage_of
 from .watchdog import Watchdog
 
 _SHUTDOWN_LIMIT_S = 2.0
@@ -74,13 +74,12 @@ class LauncherProcess:
         self, sock: socket.socket, lifeline_fd: int | None, pin: LaunchPolicy | None
     ) -> None:
         self._sock, self._lifeline, self._launch_policy = sock, lifeline_fd, pin
-        self._commands = CommandTable()
+        self._commands, self._poll = CommandTable(), select.poll()
         self._wrapped: set[int] = set()
         self._starting: dict[int, ForkedCommand] = {}  # by the report's descriptor
         self._outbox: deque[AnyReply] = deque()
         self._placeholders: set[str] = set()
         self._watchdog, self._orphans = Watchdog(), OrphanUsage()
-        self._poll = select.poll()
 
     def run(self) -> None:
         """Serve orders; return when the agent or the run has ended."""
@@ -94,10 +93,9 @@ class LauncherProcess:
             signal.set_wakeup_fd(-1)
 
     def _serve(self, awake: socket.socket) -> None:
-        self._poll.register(awake, select.POLLIN)
-        self._poll.register(self._sock, select.POLLIN)
-        if self._lifeline is not None:
-            self._poll.register(self._lifeline, select.POLLIN)
+        for one in (awake, self._sock, self._lifeline):
+            if one is not None:
+                self._poll.register(one, select.POLLIN)
         while True:
             wait_ms = _KILL_INTERVAL_MS if self._commands.dying else self._watchdog.next_check_ms()
             for fd, _ in self._poll.poll(wait_ms):
@@ -235,8 +233,10 @@ class LauncherProcess:
             return
         code = os.waitstatus_to_exitcode(status)
         usage = usage_of(used, peak_bytes=self._watchdog.peak_bytes(token))
-        overrun = self._forget(pid, was_killed=code in (-signal.SIGKILL, 128 + signal.SIGKILL))
         orphans = [one for one in children_of(os.getpid()) if one not in self._commands.tokens]
+        if token in self._wrapped and not orphans:  # its inner process was reaped before it
+            usage = add_usage(usage, self._orphans.take_early())
+        overrun = self._forget(pid, was_killed=code in (-signal.SIGKILL, 128 + signal.SIGKILL))
         self._orphans.note(token, orphans)
         if not orphans and token not in self._commands.dying:
             self._commands.drop_tree(token)

@@ -1,11 +1,15 @@
 """What the orphans of ended commands used, such as the first process inside bubblewrap."""
 
 import resource
+import time
 from collections.abc import Iterable
+from functools import reduce
 
 import msgspec
 
 from .launcher_protocol import CommandUsage
+
+_EARLY_S, _MOST_EARLY = 0.1, 8
 
 
 class OrphanUsage:
@@ -14,6 +18,7 @@ class OrphanUsage:
     def __init__(self) -> None:
         self._owners: dict[int, int] = {}  # pid → token of the command that left it behind
         self._used: dict[int, CommandUsage] = {}  # by token
+        self._early: list[tuple[float, CommandUsage]] = []  # of nobody known; when they were reaped
 
     def note(self, token: int, orphans: Iterable[int]) -> None:
         """These are there now that a command's first process has ended; new ones are its own."""
@@ -21,11 +26,24 @@ class OrphanUsage:
             self._owners.setdefault(pid, token)
 
     def reaped(self, pid: int, used: resource.struct_rusage) -> None:
-        """An orphan has ended; of an unknown one nothing is kept."""
+        """An orphan has ended; of an unknown one it is kept for a moment, for `take_early`."""
         token = self._owners.pop(pid, None)
         if token is not None:
             before = self._used.get(token, CommandUsage())
             self._used[token] = add_usage(before, usage_of(used))
+        else:
+            self._early = [*self._early[-_MOST_EARLY:], (time.monotonic(), usage_of(used))]
+
+    def take_early(self) -> CommandUsage:
+        """What orphans used that were reaped just before the first process of their command.
+
+        A process that ends hands its children over before it can be reaped itself: one that is dead
+        by then may be reaped first, and nothing tells whose it was.
+        """
+        since = time.monotonic() - _EARLY_S
+        found = [usage for at, usage in self._early if at >= since]
+        self._early = []
+        return reduce(add_usage, found, CommandUsage())
 
     def take(self, token: int) -> CommandUsage:
         """What the orphans of this command used; call it when all are dead."""
