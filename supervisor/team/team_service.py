@@ -50,7 +50,6 @@ from ..agents.resume_unstarted import close_unstarted
 from ..agents.slot_deadlock import DeadlockDetector, LiveSlotUsers
 from ..agents.spawning import AgentSpawner
 from ..journal.replay import RunPast
-from ..memories.memory_recall import MemoryRecall
 from ..run_context import RunContext
 from .agent_actions import AgentActions
 from .batch_job import JobFate
@@ -100,7 +99,6 @@ class TeamService:
         self._jobs = self._detached_jobs.jobs
         self._person_input = PersonInput(running, self.agents, self._wake)
         self._findings = SharedFindings(running, nursery)
-        self._recall = MemoryRecall(running)
         nursery.start_soon(self._deadlock_detector.run)
 
     @property
@@ -272,7 +270,9 @@ class TeamService:
             case PublishFinding() | RecallFindings():
                 return await self._findings.serve(member, request)
             case RecallMemories() | ReportStaleMemory():
-                return await self._recall.serve(member, request)
+                from ..memories.memory_recall import MemoryRecall  # few runs have memories
+
+                return await MemoryRecall(self._run).serve(member, request)
             case _:
                 assert_never(request)
 
