@@ -5,6 +5,7 @@ from typing import Literal
 from .base import Tagged, Value
 from .findings import FindingPublished
 
+_DAY_S = 86_400
 MAX_QUERY_CHARS = 500
 MAX_WHY_CHARS = 300
 
@@ -33,6 +34,10 @@ class MemorySettings(Value):
     consolidation_model: str | None = None
     budget_tokens: int = 200_000  # a day
     budget_usd: float = 1.0  # a day
+
+    def unused_since(self, now: float) -> float:
+        """What was last used before this Unix time counts no more."""
+        return now - self.max_unused_days * _DAY_S
 
 
 class RecalledFact(Value):

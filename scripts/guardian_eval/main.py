@@ -80,15 +80,15 @@ def _evaluate(args: argparse.Namespace) -> int:
         import trio  # not before: the fork-server and the gateway are forked until here
         from evaluation import Evaluation
         from evaluation_report import count, render
-        from silent_display import SilentEvaluationDisplay
 
         from swarm.supervisor.run import run_to_end
+        from swarm.supervisor.silent_display import SilentDisplay
 
         told = Evaluation(cases)
         completed = trio.run(
             run_to_end,
             request,
-            SilentEvaluationDisplay(),
+            SilentDisplay(),
             early,
             find_user_paths(environment),
             told.start_evaluation,

@@ -29,6 +29,7 @@ from swarm.supervisor.run_context import RunContext
 from swarm.supervisor.run_request import FanOut, RunRequest
 from swarm.supervisor.run_shutdown import RunShutdown
 from swarm.supervisor.runs.paths import UserPaths, paths_of_run
+from swarm.supervisor.silent_display import SilentDisplay
 from swarm.supervisor.task_workload import TaskWorkload
 
 LIMIT_S = 6 * 3600  # of virtual time: whatever happens, a run ends
@@ -49,19 +50,6 @@ class SimulationResult(NamedTuple):
     agents: int
     lives: int  # of the supervisor
     seconds: float  # real ones
-
-
-class SilentDisplay:
-    """A view that shows nothing."""
-
-    def on_feed(self, feed: object) -> None:
-        pass
-
-    async def draw(self, current: object) -> None:
-        await trio.sleep_forever()
-
-    def finish(self, completed: RunCompleted) -> None:
-        pass
 
 
 def simulate(seed: int, *, keep: Path | None = None) -> SimulationResult:

@@ -22,7 +22,6 @@ from .options import stack_options
 from .run_setup.run_settings import find_cwd, load_config_here
 
 WAIT_S = 10.0
-_DAY_S = 86_400
 
 
 class OpenMemories(NamedTuple):
@@ -34,10 +33,12 @@ class OpenMemories(NamedTuple):
 
     def rewrite(self) -> None:
         """Write the project's files as the database is now."""
-        since = time.time() - self.settings.max_unused_days * _DAY_S
-        written = self.files.write_files(
-            self.project, used_since=since, most=self.settings.most_raw
+        outputs = self.store.select(
+            self.project,
+            most=self.settings.most_raw,
+            used_since=self.settings.unused_since(time.time()),
         )
+        written = self.files.write_files(self.project, outputs)
         self.store.remember_written(self.project, written)
 
 
@@ -56,9 +57,7 @@ def settings_here() -> MemorySettings:
 
 
 @contextmanager
-def open_memories(
-    cd: str | None, *, is_global: bool, writes: bool = True
-) -> Iterator[OpenMemories]:
+def open_memories(cd: str | None, *, is_global: bool) -> Iterator[OpenMemories]:
     """The person's memories, with edits of files taken over. Raises MemoriesBusy, SwarmError."""
     environment, settings = dict(os.environ), settings_here()
     places = find_user_paths(environment)
@@ -71,6 +70,6 @@ def open_memories(
         store = MemoryStore(base)
         files = Consolidation(store, paths, summary_tokens=settings.summary_tokens)
         opened = OpenMemories(store, paths, files, project, settings)
-        if files.absorb_edits(project, now=time.time()) and writes:
+        if files.absorb_edits(project, now=time.time()):
             opened.rewrite()
         yield opened

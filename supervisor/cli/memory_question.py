@@ -7,7 +7,6 @@ Usage: python -P -m swarm.supervisor.cli.memory_question, with a `Question` as J
 import os
 import sys
 import tempfile
-from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -16,7 +15,6 @@ import msgspec
 from swarm.mailbox.after_fork import disable_core_dumps
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.control import AnyFeed, RunView
 from swarm.mailbox.protocol.memories import MemorySettings
 from swarm.mailbox.protocol.records import RunCompleted
 from swarm.mailbox.protocol.settings import ToolChoice
@@ -80,32 +78,18 @@ def _bare(request: RunRequest) -> RunRequest:
     )  # fmt: skip
 
 
-class _SilentDisplay:
-    """Shows nothing."""
-
-    def on_feed(self, feed: AnyFeed) -> None:
-        pass
-
-    async def draw(self, current: Callable[[], RunView]) -> None:
-        import trio
-
-        await trio.sleep_forever()
-
-    def finish(self, completed: RunCompleted) -> None:
-        pass
-
-
 def _run(request: RunRequest, places: UserPaths) -> RunCompleted:
     """Run it without showing anything. Raises SwarmError."""
     import trio
 
     from ..processes.early_start import start_early
     from ..run import run_to_end
+    from ..silent_display import SilentDisplay
 
     processes = start_early(secrets=tuple(request.keys.values()))
     try:
         processes.complete()
-        return trio.run(run_to_end, request, _SilentDisplay(), processes, places)
+        return trio.run(run_to_end, request, SilentDisplay(), processes, places)
     finally:
         processes.close()
 

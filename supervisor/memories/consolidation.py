@@ -4,13 +4,14 @@ The files are written one by one, each in one step; a process that is killed in 
 by one that writes them all.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from swarm.mailbox.safe_open import read_user_file
 from swarm.roles.config.atomic_replace import replace_file
 
+from .memory_facts import Output
 from .memory_files import EDITED, SUMMARIES, find_edits, render_files
 from .memory_jobs import Claim
 from .memory_paths import MemoryPaths, label_of
@@ -57,18 +58,17 @@ class Consolidation:
         """
         self.absorb_edits(claim.key, now=now)
         reword(claim.key)
-        chosen = self._store.select(claim.key, most=most, used_since=used_since)
-        written = self.write_files(claim.key, used_since=used_since, most=most)
-        return self._store.finish_consolidation(claim, chosen, written, now=now)
+        outputs = self._store.select(claim.key, most=most, used_since=used_since)
+        written = self.write_files(claim.key, outputs)
+        return self._store.finish_consolidation(claim, outputs, written, now=now)
 
-    def write_files(self, project: str, *, used_since: float, most: int) -> dict[str, str]:
+    def write_files(self, project: str, outputs: Sequence[Output]) -> dict[str, str]:
         """Write all files of a project, and remove what is none of them; returns the edited ones.
 
-        Raises OSError.
+        `outputs`: as `MemoryStore.select` chooses them. Raises OSError.
         """
         store = self._store
         facts = store.facts.all(project)
-        outputs = store.select(project, most=most, used_since=used_since)
         files = render_files(
             facts,
             outputs,

@@ -7,6 +7,7 @@ Of outputs only the kind of an error is taken, by a table: their words may be an
 import re
 import shlex
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from .fact_gate import FactGate
 from .memory_facts import Fact, make_fact, one_line
@@ -27,16 +28,26 @@ _WISH = re.compile(
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
+class _Purposeful(NamedTuple):
+    """A command that is worth keeping."""
+
+    line: str
+    purpose: str
+    ran: RanCommand
+
+
 def extract_facts(evidence: RunEvidence, project: str, gate: FactGate) -> tuple[Fact, ...]:
     """The facts of one run, the surest first."""
+
+    commands = _with_purpose(evidence.commands)
 
     def facts() -> Iterator[Fact]:
         at, run_id = evidence.updated_at, evidence.run_id
         for text in _wishes(evidence):
             yield make_fact(project, "preference", text, run_id=run_id, now=at)
-        for text in _working(evidence.commands):
+        for text in _working(commands):
             yield make_fact(project, "command", text, run_id=run_id, now=at)
-        for text in _failing(evidence.commands):
+        for text in _failing(commands):
             yield make_fact(project, "failure", text, run_id=run_id, now=at)
         for found in evidence.findings[:_MOST_EACH]:
             if not gate.why_not(found.fact):
@@ -79,31 +90,37 @@ def _wishes(evidence: RunEvidence) -> Iterator[str]:
                 yield sentence
 
 
-def _working(commands: tuple[RanCommand, ...]) -> Iterator[str]:
-    """Commands with a purpose whose last try succeeded."""
-    last = {one_line(one.script): one for one in commands}
-    found = [line for line, one in last.items() if one.exit_code == 0 and purpose_of(one.script)]
-    for line in found[-_MOST_EACH:]:
-        yield f"`{line}` {purpose_of(line)} and succeeded."
+def _with_purpose(commands: tuple[RanCommand, ...]) -> list[_Purposeful]:
+    return [
+        _Purposeful(one_line(one.script), purpose, one)
+        for one in commands
+        if (purpose := purpose_of(one.script))
+    ]
 
 
-def _failing(commands: tuple[RanCommand, ...]) -> Iterator[str]:
-    """Commands with a purpose that failed, and the one for the same purpose that worked later."""
+def _working(commands: list[_Purposeful]) -> Iterator[str]:
+    """Commands whose last try succeeded."""
+    last = {one.line: one for one in commands}
+    found = [one for one in last.values() if one.ran.exit_code == 0]
+    for one in found[-_MOST_EACH:]:
+        yield f"`{one.line}` {one.purpose} and succeeded."
+
+
+def _failing(commands: list[_Purposeful]) -> Iterator[str]:
+    """Commands that failed, and the one for the same purpose that worked later."""
     count = 0
     for at, one in enumerate(commands):
-        purpose = purpose_of(one.script)
-        if one.exit_code == 0 or not purpose or not (why := _error_of(one.output)):
+        if one.ran.exit_code == 0 or not (why := _error_of(one.ran.output)):
             continue
-        line = one_line(one.script)
-        later = (two for two in commands[at + 1 :] if two.exit_code == 0)
-        worked = next((two for two in later if purpose_of(two.script) == purpose), None)
+        later = (two for two in commands[at + 1 :] if two.ran.exit_code == 0)
+        worked = next((two for two in later if two.purpose == one.purpose), None)
         count += 1
         if count > _MOST_EACH:
             return
         if worked is None:
-            yield f"`{line}` failed: {why}."
-        elif one_line(worked.script) != line:
-            yield f"`{line}` failed: {why}; `{one_line(worked.script)}` worked instead."
+            yield f"`{one.line}` failed: {why}."
+        elif worked.line != one.line:
+            yield f"`{one.line}` failed: {why}; `{worked.line}` worked instead."
 
 
 def _error_of(output: str) -> str:

@@ -27,7 +27,6 @@ class FactGate:
     def __init__(self, evidence: RunEvidence) -> None:
         self._said = tuple(_plain(text) for text in evidence.said)
         self._ran = {_plain(one.script) for one in evidence.commands}
-        self._paths = set(evidence.changed)
         self._outputs = tuple(_plain(text) for text in evidence.outputs)
 
     def is_said(self, text: str) -> bool:

@@ -3,18 +3,16 @@
 Times are Unix seconds.
 """
 
-import re
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from .memory_database import transaction, wipe
-from .memory_facts import Fact, FactKind, forget_marks, is_near, make_fact
+from .memory_facts import Fact, FactKind, Forgotten, forget_marks, is_near, make_fact
 from .memory_jobs import MemoryJobs
 
 _MARK_BYTES = 8
-_SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 
 class FactTable:
@@ -60,7 +58,7 @@ class FactTable:
 
     def add(self, fact: Fact, runs: Iterable[str], *, now: float) -> bool:
         """A fact of another machine; False: it was forgotten here."""
-        if self.is_forgotten(fact.project, fact.text):
+        if self.forgotten(fact.project).covers(fact.text):
             return False
         with transaction(self._base):
             known = self.find(fact.fact_id)
@@ -146,28 +144,17 @@ class FactTable:
         wipe(self._base)
         return fact
 
-    def is_forgotten(self, project: str, text: str) -> bool:
-        """True for words that a person wanted gone, and for words near to them."""
-        whole, words = forget_marks(project, text)
+    def forgotten(self, project: str) -> Forgotten:
+        """What a person wanted gone."""
         rows = self._base.execute(
             "SELECT whole, words FROM forgotten WHERE project = ?", (project,)
         )
-        return any(row["whole"] == whole or is_near(words, _marks(row["words"])) for row in rows)
-
-    def without_forgotten(self, project: str, text: str) -> str:
-        """The text without lines and sentences that say what was forgotten."""
-        kept = (line for line in text.split("\n") if not self.is_forgotten(project, _bare(line)))
-        return "\n".join(self._without_sentences(project, line) for line in kept)
-
-    def _without_sentences(self, project: str, line: str) -> str:
-        parts = _SENTENCE.split(line)
-        kept = [one for one in parts if not self.is_forgotten(project, _bare(one))]
-        return line if len(kept) == len(parts) else " ".join(kept)
+        return Forgotten(project, tuple((row["whole"], _marks(row["words"])) for row in rows))
 
     # --- within a transaction -------------------------------------------------------------------
 
     def learn(self, fact: Fact, run_id: str) -> None:
-        if self.is_forgotten(fact.project, fact.text):
+        if self.forgotten(fact.project).covers(fact.text):
             return
         if self.find(fact.fact_id) is None:
             self.insert(fact)
@@ -211,13 +198,6 @@ _FACTS = (
     " LEFT JOIN fact_runs ON fact_runs.fact_id = facts.fact_id"
 )
 _GROUP = "GROUP BY facts.fact_id"
-
-
-def _bare(line: str) -> str:
-    """A line of Markdown without its mark and the id at its end."""
-    text = line.strip().lstrip("-*# ").strip()
-    head, bracket, tail = text.rpartition(" [m")
-    return head if bracket and tail.endswith("]") else text
 
 
 def _marks(data: bytes) -> frozenset[bytes]:

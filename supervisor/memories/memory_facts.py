@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from swarm.mailbox.protocol.base import Value
 
@@ -24,6 +24,7 @@ _SECRETS = (  # Codex's patterns for memories, in its order
         r"\1[redacted]",
     ),
 )
+_SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _NEAR = 0.8  # so many of the words of two facts are the same: they say the same
 
 
@@ -109,11 +110,44 @@ def forget_marks(project: str, text: str) -> tuple[bytes, frozenset[bytes]]:
     return whole, frozenset(_mark(project, word) for word in words)
 
 
+class Forgotten(NamedTuple):
+    """What a person wanted gone of one project, by its marks."""
+
+    project: str
+    marks: tuple[tuple[bytes, frozenset[bytes]], ...]  # of each whole, and of its words
+
+    def covers(self, text: str) -> bool:
+        """True for words that were forgotten, and for words near to them."""
+        if not self.marks:
+            return False
+        whole, words = forget_marks(self.project, text)
+        return any(whole == gone or is_near(words, near) for gone, near in self.marks)
+
+    def without(self, text: str) -> str:
+        """The text without lines and sentences that say what was forgotten."""
+        if not self.marks:
+            return text
+        kept = (line for line in text.split("\n") if not self.covers(_bare(line)))
+        return "\n".join(map(self._without_sentences, kept))
+
+    def _without_sentences(self, line: str) -> str:
+        parts = _SENTENCE.split(line)
+        kept = [one for one in parts if not self.covers(_bare(one))]
+        return line if len(kept) == len(parts) else " ".join(kept)
+
+
 def is_near(marks: frozenset[bytes], forgotten: frozenset[bytes]) -> bool:
     """True if a fact with these marks says what a forgotten one said."""
     if not marks or not forgotten:
         return False
     return len(marks & forgotten) / len(marks | forgotten) >= _NEAR
+
+
+def _bare(line: str) -> str:
+    """A line of Markdown without its mark and the id at its end."""
+    text = line.strip().lstrip("-*# ").strip()
+    head, bracket, tail = text.rpartition(" [m")
+    return head if bracket and tail.endswith("]") else text
 
 
 def _mark(project: str, text: str) -> bytes:

@@ -31,6 +31,11 @@ class MemoryJobs:
     def __init__(self, base: sqlite3.Connection) -> None:
         self._base = base
 
+    def is_extracted(self, run_id: str, updated_at: float) -> bool:
+        """True if nothing of the run is new since its last extraction."""
+        row = self._find(EXTRACT, run_id)
+        return row is not None and row["last_success_watermark"] >= updated_at
+
     def claim_extraction(
         self, run_id: str, updated_at: float, *, token: str, now: float
     ) -> Claim | Skip:

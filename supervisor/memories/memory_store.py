@@ -244,9 +244,10 @@ class MemoryStore:
         uses, last_used = (0, None) if before is None else (before.uses, before.last_used)
         selected = before is not None and before.is_selected
         mark = None if before is None else before.selected_updated_at
-        raw = self.facts.without_forgotten(output.project, output.raw_memory)
-        summary = self.facts.without_forgotten(output.project, output.summary)
-        slug = self.facts.without_forgotten(output.project, output.slug)
+        forgotten = self.facts.forgotten(output.project)
+        raw, summary, slug = map(
+            forgotten.without, (output.raw_memory, output.summary, output.slug)
+        )
         self._base.execute(
             "INSERT INTO outputs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (output.run_id, output.project, output.cwd, output.updated_at, raw, summary,
@@ -270,9 +271,10 @@ class MemoryStore:
         self._base.execute("DELETE FROM fact_runs WHERE run_id = ?", (run_id,))
 
     def _forget_in_texts(self, project: str) -> None:
+        forgotten = self.facts.forgotten(project)
         for output in self.outputs(project):
             texts = (output.raw_memory, output.summary, output.slug)
-            kept = tuple(self.facts.without_forgotten(project, text) for text in texts)
+            kept = tuple(map(forgotten.without, texts))
             if kept != texts:
                 self._base.execute(
                     "UPDATE outputs SET raw_memory = ?, summary = ?, slug = ? WHERE run_id = ?",
@@ -280,7 +282,7 @@ class MemoryStore:
                 )
                 self.facts.index("run", output.run_id, project, f"{kept[2]} {kept[1]}")
         for name, text in self.written(project).items():
-            self.note_written(project, {name: self.facts.without_forgotten(project, text)})
+            self.note_written(project, {name: forgotten.without(text)})
 
 
 def _output(row: sqlite3.Row) -> Output:

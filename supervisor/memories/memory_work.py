@@ -105,8 +105,8 @@ class MemoryWork:
         """Do all that there is to do now."""
         now = self._clock()
         self._store.jobs.release_dead()
-        unused_since = now - self._settings.max_unused_days * _DAY_S
-        self._count("pruned", self._store.prune(unused_since=unused_since))
+        pruned = self._store.prune(unused_since=self._settings.unused_since(now))
+        self._count("pruned", pruned)
         claimed = 0
         for run_id, updated_at in self._sources(now):
             if claimed >= self._settings.most_runs:
@@ -150,6 +150,8 @@ class MemoryWork:
             updated_at = run.ended or run.started
             if run.state in ("running", "unreadable") or not oldest <= updated_at <= newest:
                 continue
+            if self._store.jobs.is_extracted(run.run_id, updated_at):
+                continue  # its request need not be read again by each job
             try:
                 memories = load_request(paths_of_run(self._places, run.run_id)).memories
             except SwarmError:
@@ -237,12 +239,12 @@ class MemoryWork:
             return None, ()
 
     def _consolidate(self, claim: Claim) -> None:
-        used_since = self._clock() - self._settings.max_unused_days * _DAY_S
+        now = self._clock()
         is_kept = self._files.write(
             claim,
             most=self._settings.most_raw,
-            used_since=used_since,
-            now=self._clock(),
+            used_since=self._settings.unused_since(now),
+            now=now,
             reword=self._merge_by_model,
         )
         self._count("consolidated", is_kept)

@@ -163,7 +163,7 @@ def _closed(properties: dict[str, object]) -> dict[str, object]:
 
 
 def _fitting(texts: list[str] | tuple[str, ...], most_chars: int) -> list[str]:
-    """The first and the newest texts that fit."""
+    """The first texts that fit; the last one may be cut."""
     kept: list[str] = []
     for text in texts:
         if most_chars <= 0:

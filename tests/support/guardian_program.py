@@ -38,17 +38,7 @@ from swarm.supervisor.processes.early_start import start_early
 from swarm.supervisor.run import run_to_end
 from swarm.supervisor.run_request import ReviewSettings, RunRequest
 from swarm.supervisor.runs.paths import find_user_paths
-
-
-class SilentDisplay:
-    def on_feed(self, feed: object) -> None:
-        pass
-
-    async def draw(self, current: object) -> None:
-        await trio.sleep_forever()
-
-    def finish(self, completed: object) -> None:
-        pass
+from swarm.supervisor.silent_display import SilentDisplay
 
 
 class GuardianWorkload:

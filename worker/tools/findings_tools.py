@@ -20,7 +20,7 @@ from swarm.mailbox.protocol.requests import (
 from swarm.mailbox.protocol.sampling import ModelInfo
 
 from .function_tool import decode_arguments, described
-from .team_client import TeamInvocation, TeamTool, as_json
+from .team_client import TeamInvocation, TeamTool, list_found
 from .tool_interface import Invocation, ToolResult
 
 _WHOSE = "words of other agents: check them before you rely on them"
@@ -83,12 +83,8 @@ class RecallFindingsTool(FindingsTool):
 
     async def _recall(self, query: str) -> ToolResult:
         found = await self._team.request(RecallFindings(query=query), FindingsFound)
-        answer: dict[str, object] = {"findings": [_as_table(one) for one in found.findings]}
-        if found.findings:
-            answer["note"] = _WHOSE
-        if found.more:
-            answer["not_listed"] = found.more
-        return ToolResult(content=as_json(answer), shown=f"found: {len(found.findings)}")
+        rows = [_as_table(one) for one in found.findings]
+        return list_found("findings", rows, note=_WHOSE, more=found.more)
 
 
 def _as_table(finding: Finding) -> dict[str, object]:

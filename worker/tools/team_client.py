@@ -159,6 +159,16 @@ def require_text(message: str) -> str:
     return message
 
 
+def list_found(name: str, rows: list[dict[str, object]], *, note: str, more: int) -> ToolResult:
+    """Return what a search found; `note` is said of it, and `more` were left out."""
+    answer: dict[str, object] = {name: rows}
+    if rows:
+        answer["note"] = note
+    if more:
+        answer["not_listed"] = more
+    return ToolResult(content=as_json(answer), shown=f"found: {len(rows)}")
+
+
 def as_json(value: Mapping[str, object]) -> str:
     """Return an output as a JSON object."""
     return msgspec.json.encode(value).decode()

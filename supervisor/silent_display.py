@@ -1,4 +1,4 @@
-"""A view that shows nothing: the evaluation prints its own figures at the end."""
+"""A display that shows nothing: for runs that programs of ours start and read themselves."""
 
 from collections.abc import Callable
 
@@ -8,8 +8,8 @@ from swarm.mailbox.protocol.control import AnyFeed, RunView
 from swarm.mailbox.protocol.records import RunCompleted
 
 
-class SilentEvaluationDisplay:
-    """Shows nothing."""
+class SilentDisplay:
+    """Shows nothing; see `RunDisplay`."""
 
     def on_feed(self, feed: AnyFeed) -> None:
         """One record or passing event."""
