@@ -6,6 +6,7 @@ effect.
 """
 
 import sqlite3
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from .memory_database import transaction
@@ -110,6 +111,14 @@ class MemoryJobs:
                 now,
                 now + RETRY_S,
                 error[:500],
+            )
+
+    def extract_again(self, run_ids: Iterable[str]) -> None:
+        """Let these runs be claimed once more, though nothing of them is new."""
+        with transaction(self._base):
+            self._base.executemany(
+                "UPDATE jobs SET last_success_watermark = 0 WHERE kind = ? AND job_key = ?",
+                [(EXTRACT, run_id) for run_id in run_ids],
             )
 
     def release_dead(self) -> None:

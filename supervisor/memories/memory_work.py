@@ -105,6 +105,8 @@ class MemoryWork:
         """Do all that there is to do now."""
         now = self._clock()
         self._store.jobs.release_dead()
+        if not self._settings.leaves_out_polluted:
+            self._store.jobs.extract_again(self._store.left_out())
         pruned = self._store.prune(unused_since=self._settings.unused_since(now))
         self._count("pruned", pruned)
         claimed = 0

@@ -93,9 +93,18 @@ def test_a_run_whose_commands_reach_the_network_is_left_out_unless_asked(runs, p
     done = runs.work()
     assert (done.extracted, done.left_out) == (0, 1)
     assert runs.texts() == set()
-    again = RememberedRuns(runs.places.config.parent)
+    again = RememberedRuns(runs.places.config / "another")
     again.add(commands(TESTS), cwd=project, limits=limits)
     assert again.work(replace(ON, leaves_out_polluted=False)).extracted == 1
+
+
+def test_a_run_that_was_left_out_is_taken_once_the_person_says_so(runs, project):
+    runs.add(commands(TESTS, untrusted=True), cwd=project)
+    assert runs.work().left_out == 1
+    asked = replace(ON, leaves_out_polluted=False)
+    assert runs.work(asked).extracted == 1
+    assert runs.texts() == {WORKED}
+    assert runs.work(asked).extracted == 0
 
 
 def test_a_run_that_read_untrusted_output_is_left_out(runs, project):
