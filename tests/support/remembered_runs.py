@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from swarm.mailbox.entropy import SYSTEM_ENTROPY
+from swarm.mailbox.ids import new_uuid7
 from swarm.mailbox.protocol.base import SCHEMA_VERSION
 from swarm.mailbox.protocol.events import CallBegan, CallEnded, CommandCall, TurnCompleted
 from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
@@ -87,6 +87,7 @@ class RememberedRuns:
         self.paths = MemoryPaths(self.places)
         self.asked: list[str] = []
         self.now = NOW
+        self._added = 0
 
     def add(
         self,
@@ -100,7 +101,8 @@ class RememberedRuns:
         limits: Limits = OFFLINE,
     ) -> str:
         cwd.mkdir(parents=True, exist_ok=True)
-        run_id = SYSTEM_ENTROPY.new_id()
+        self._added += 1  # a millisecond each: ids of one millisecond have no order
+        run_id = new_uuid7(unix_ms=int(self.now * 1000) + self._added)
         here = paths_of_run(self.places, run_id)
         here.journal.mkdir(parents=True)
         at = self.now - 60 if ended is None else ended
