@@ -10,6 +10,12 @@ TOOL_NAMES = (
     "spawn_agents_on_csv", "report_agent_job_result", "publish_finding", "recall_findings",
     "recall_memories", "report_stale_memory",
 )  # fmt: skip
+# A call of one of these never starts a command; nor does it touch a file.
+TOOLS_WITHOUT_COMMANDS = frozenset({
+    *TOOL_NAMES[TOOL_NAMES.index("spawn_agent"):],
+    "update_plan", "request_user_input", "request_permissions",
+    "list_changes", "merge_changes", "discard_changes",
+})  # fmt: skip
 # Only the worker of a job's item has it, and that item ends by nothing else: nobody takes it away.
 ALWAYS_KEPT = "report_agent_job_result"
 

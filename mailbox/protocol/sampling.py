@@ -139,6 +139,7 @@ class SampleItemStarted(Tagged):
     request_id: int
     item_id: str
     kind: str  # "message", "reasoning", "function_call", …
+    tool: str = ""  # the name that a call has, if it is known already
 
 
 class TextDelta(Tagged):

@@ -21,6 +21,7 @@ class ModelServer:
 
     def __init__(self, process: subprocess.Popen[bytes], port_file: Path) -> None:
         self._process, self._port_file = process, port_file
+        self.pid = process.pid
         self.url = f"http://127.0.0.1:{port_file.read_text()}/v1"
 
     def seen(self) -> dict[str, Any]:

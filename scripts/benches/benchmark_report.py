@@ -40,6 +40,15 @@ PLOTS = {
         "Does a long run get slower?", "turns so far", "ms (median of twenty)",
     ),
 }  # fmt: skip
+TIMELINES = {
+    "spawn_1": "Which process runs when during one spawn?",
+    "spawn_32": "Which process runs when during 32 spawns in one go?",
+}
+_LANE_COLOURS = {
+    "the supervisor": "tab:blue", "the root": "tab:cyan", "the root's launcher": "tab:cyan",
+    "the fork-server": "tab:red", "the spare": "tab:pink", "the gateway": "tab:green",
+    "agents": "tab:orange", "launchers": "tab:brown", "the model server": "tab:grey",
+}  # fmt: skip
 _HEAD = """# Benchmarks
 
 Measured by `scripts/bench`, written by `scripts/bench report`. To repeat them on a quiet machine:
@@ -107,6 +116,10 @@ def write_report(files: list[Path]) -> int:
         if lines:
             draw(plot, lines, PLOTS_FOLDER / f"{name}.svg")
             parts.append(f"## {plot.question}\n![{plot.question}](benchmarks/{name}.svg)\n")
+    for line in (one for result in results for one in result.get("timelines", ())):
+        question = TIMELINES[line["plot"]]
+        draw_timeline(line, PLOTS_FOLDER / f"{line['plot']}.svg")
+        parts.append(f"## {question}\n![{question}](benchmarks/{line['plot']}.svg)\n")
     PAGE.write_text("\n".join(parts))
     print(f"wrote {PAGE.relative_to(DOCS.parent)}")
     return 0
@@ -162,5 +175,32 @@ def draw(plot: Plot, lines: list[dict[str, Any]], to: Path) -> None:
     axes.set_ylabel(plot.y)
     axes.grid(alpha=0.3)
     axes.legend()
+    figure.savefig(to, metadata={"Date": None})
+    plt.close(figure)
+
+
+def draw_timeline(line: dict[str, Any], to: Path) -> None:
+    """One lane a process, in the order in which they first ran; first requests are lines."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams["svg.hashsalt"] = "swarm"
+    lanes = line["lanes"]
+    figure, axes = plt.subplots(figsize=(7.5, 1.2 + 0.14 * len(lanes)), layout="constrained")
+    named: set[str] = set()
+    for row, (name, spans) in enumerate(lanes):
+        label = None if name in named else name
+        named.add(name)
+        bars = [(begin, end - begin) for begin, end in spans]
+        axes.broken_barh(bars, (row - 0.4, 0.8), facecolors=_LANE_COLOURS[name], label=label)
+    for at in line["first_requests"]:
+        axes.axvline(at, color="black", linewidth=0.4, alpha=0.5)
+    axes.invert_yaxis()
+    axes.set_yticks([])
+    axes.set_xlim(left=0)
+    axes.set_xlabel("ms since the response that asked for them; lines are first requests")
+    axes.legend(fontsize="x-small")
     figure.savefig(to, metadata={"Date": None})
     plt.close(figure)

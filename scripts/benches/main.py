@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # the benches are scripts, not a
 import baselines
 import peer_bench
 from machine_info import MachineSpeed, describe_machine, describe_speed
-from measurements import Curve, Row, print_table
+from measurements import Curve, Measured, Row, Timeline, print_table
 
 MODULES = {
     "spine": "core_bench",
@@ -33,10 +33,12 @@ MODULES = {
     "copies": "copy_bench",
     "sizes": "size_bench",
     "memories": "memory_bench",
+    "timeline": "spawn_timeline",
+    "pages": "page_bench",
 }
 BENCHES = (
     "spine", "crowd", "agents", "safety", "prefix", "tricks", "curves", "soak", "chat", "mcp",
-    "leases", "extensions", "copies", "sizes", "memories",
+    "leases", "extensions", "copies", "sizes", "memories", "timeline", "pages",
 )  # fmt: skip
 ALL = (
     "spine",
@@ -53,6 +55,8 @@ ALL = (
     "copies",
     "sizes",
     "memories",
+    "timeline",
+    "pages",
 )  # `crowd` is the part of `spine` about many processes
 
 
@@ -85,7 +89,7 @@ def main(arguments: list[str]) -> int:
     chosen = ALL if said.name == "all" else (said.name,)
     machine, weather = describe_machine(), MachineSpeed()
 
-    def rows() -> Iterator[Row | Curve]:
+    def rows() -> Iterator[Measured]:
         for name in chosen:
             weather.measure()
             yield from measure(name, said, peers)
@@ -97,16 +101,19 @@ def main(arguments: list[str]) -> int:
     print(describe_speed(told), file=out)
     if said.json:
         figures = [one._asdict() for one in found if isinstance(one, Row)]
-        curves = [one._asdict() for one in found if isinstance(one, Curve)]
+        pictures = {
+            "curves": [one._asdict() for one in found if isinstance(one, Curve)],
+            "timelines": [one._asdict() for one in found if isinstance(one, Timeline)],
+        }
         versions = ", ".join(f"{one.title} {peer_bench.version(one)}" for one in peers)
         how = {"quick": said.quick, "peer": versions or None}
-        print(json.dumps({"machine": machine | told, **how, "rows": figures, "curves": curves}))
+        print(json.dumps({"machine": machine | told, **how, "rows": figures, **pictures}))
     return int(any(isinstance(one, Row) and one.is_missed for one in found))
 
 
 def measure(
     name: str, said: argparse.Namespace, peers: list[peer_bench.Peer]
-) -> Iterator[Row | Curve]:
+) -> Iterator[Measured]:
     """What one bench yields, each row with its floor and the installed peers' figures."""
     quick = bool(said.quick)
     theirs = {one.title: peer_bench.measure(name, one, quick=quick) for one in peers}
@@ -130,7 +137,9 @@ def measure(
         bench = importlib.import_module(MODULES[name])  # each imports what it alone needs
         rows = bench.measure(quick=quick)
     for row in rows:
-        yield baselines.with_baseline(peer_bench.with_peer_figures(row, theirs))
+        if isinstance(row, Row):
+            row = baselines.with_baseline(peer_bench.with_peer_figures(row, theirs))
+        yield row
 
 
 if __name__ == "__main__":

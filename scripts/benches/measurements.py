@@ -41,6 +41,24 @@ class Curve(NamedTuple):
     points: tuple[tuple[float, float], ...]
 
 
+class Lane(NamedTuple):
+    """A process in a timeline, and the times when a processor ran it, in ms."""
+
+    name: str
+    spans: tuple[tuple[float, float], ...]
+
+
+class Timeline(NamedTuple):
+    """What ran when, until the last first request; `first_requests` are marks, in ms."""
+
+    plot: str  # its file's name, and a key of `benchmark_report.TIMELINES`
+    lanes: tuple[Lane, ...]
+    first_requests: tuple[float, ...]
+
+
+Measured = Row | Curve | Timeline
+
+
 def smooth(points: list[tuple[int, float]], width: int) -> tuple[tuple[float, float], ...]:
     """The median of each `width` points, at the first of them."""
     windows = [points[begin : begin + width] for begin in range(0, len(points), width)]
@@ -52,10 +70,10 @@ _HEAD = (
 )
 
 
-def print_table(found: Iterator[Row | Curve], to: TextIO = sys.stdout) -> list[Row | Curve]:
+def print_table(found: Iterator[Measured], to: TextIO = sys.stdout) -> list[Measured]:
     """Print rows as they come; everything that came."""
     print(_HEAD, file=to, flush=True)
-    kept: list[Row | Curve] = []
+    kept: list[Measured] = []
     for one in found:
         kept.append(one)
         if isinstance(one, Row):

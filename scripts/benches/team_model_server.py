@@ -10,6 +10,7 @@ none of them is answered, so that none is being started; after `{"pause": 0}` it
 
 import asyncio
 import json
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -61,7 +62,13 @@ def wait(names: list[str]) -> Call:
     return "wait_agent", {"targets": names, "for": "all", "timeout_ms": WAIT_MS}
 
 
-class Bursts:
+class Story:
+    """What the parts of a team do."""
+
+    thinks_s = 0.0  # before the root's first answer
+
+
+class Bursts(Story):
     """The root starts `agents` at once, `rounds` times; they answer when all have asked."""
 
     def __init__(self, agents: int, rounds: int) -> None:
@@ -117,14 +124,17 @@ class McpCallers(Workers):
 
 
 class WorkersAtRest(Workers):
-    """The same, but the request that follows an agent's last command is never answered."""
+    """The same, but the request that follows an agent's last command is never answered. The root's
+    model takes `thinks_ms` for its first answer.
+    """
 
     def may_answer(self, name: str, kind: str) -> bool:
         return name not in self.at_rest
 
-    def __init__(self, agents: int, tools: int) -> None:
+    def __init__(self, agents: int, tools: int, thinks_ms: int = 0) -> None:
         super().__init__(agents, tools)
         self.at_rest: set[str] = set()
+        self.thinks_s = thinks_ms / 1000
 
     def leaf(self, name: str, number: int) -> list[Call]:
         if number >= self.tools:
@@ -132,7 +142,7 @@ class WorkersAtRest(Workers):
         return super().leaf(name, number)
 
 
-class Cycles:
+class Cycles(Story):
     """The root starts heads one after another; each starts `leaves`, `side` at a time, and ends.
 
     So no conversation grows long, however many agents come and go.
@@ -162,7 +172,7 @@ class Cycles:
         return True
 
 
-class MailWriters:
+class MailWriters(Story):
     """The root starts `agents`, whose own requests are never answered: they write mails."""
 
     def __init__(self, agents: int) -> None:
@@ -214,6 +224,9 @@ class TeamServer(BenchModelServer):
         wanted: list[Call] = getattr(self.story, kind)(name, number)
         if kind == "head" and self.wanted and len(wanted) == self.wanted:
             self.pausing = True  # from a batch's beginning on: of one under way some may have ended
+        seen = self.tell(name, kind, number, began, len(body))
+        if kind == "root" and number == 0:
+            await asyncio.sleep(self.story.thinks_s)
         self.asking += kind == "leaf"
         self.is_over = self.is_over or (kind == "root" and not wanted)
         self.wake_waiting()
@@ -225,7 +238,7 @@ class TeamServer(BenchModelServer):
         if not wanted:
             self.requests_of.pop(who)
             self.parts.pop(who)
-        self.tell(name, kind, number, began, len(body))
+        seen["answered"] = time.monotonic()
 
     async def pause(self, leaves: int) -> None:
         """Answer no leaf once so many ask; it goes on if so many never do, or 0 are wanted."""
@@ -244,14 +257,15 @@ class TeamServer(BenchModelServer):
         self.gate.set()
         self.gate = asyncio.Event()
 
-    def tell(self, name: str, kind: str, number: int, began: float, size: int) -> None:
+    def tell(self, name: str, kind: str, number: int, began: float, size: int) -> dict[str, Any]:
+        """Note the request; the caller says when it is answered."""
+        one = {
+            "name": name, "kind": kind, "number": number, "bytes": size,
+            "began": began, "answered": math.inf,
+        }  # fmt: skip
         if number < 2 or kind == "root":
-            self.seen.append(
-                {
-                    "name": name, "kind": kind, "number": number, "bytes": size,
-                    "began": began, "answered": time.monotonic(),
-                }
-            )  # fmt: skip
+            self.seen.append(one)
+        return one
 
 
 def part_of(body: bytes) -> tuple[str, str]:

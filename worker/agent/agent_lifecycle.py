@@ -194,13 +194,14 @@ async def _request_environment(reporter: Reporter, spec: AgentSpec) -> Mapping[s
 
 
 async def _prewarm_before_calls(state: AgentState, tools: ToolHost) -> None:
-    """Prepare the tools while the model still writes its first call; with hooks, each call.
+    """Prepare while the model still writes its first call that may start a command; with hooks,
+    each call.
 
-    Not earlier: half of all agents never make a call, and each would wake its launcher or hold an
+    Not earlier: half of all agents never run a command, and each would wake its launcher or hold an
     environment for nothing.
     """
     while True:
-        await state.sampler.wait_call_started()
+        await state.sampler.wait_command_expected()
         await tools.prewarm()
         if not state.spec.hooks:
             return

@@ -37,6 +37,7 @@ from swarm.mailbox.protocol.sampling import (
     encode_sample_op,
 )
 from swarm.mailbox.protocol.settings import SamplingSettings, Summary, Verbosity
+from swarm.mailbox.tool_names import TOOLS_WITHOUT_COMMANDS
 
 from ..current_spec import CurrentSpec
 from .context.conversation_history import ConversationHistory, UnsentItems
@@ -101,7 +102,7 @@ class Sampler:
         self._opens_unanswered = 0  # sent on this mailbox and not yet answered
         self._must_reopen = False
         self._before_sample, self._sampling = before_sample, trio.Lock()
-        self._call_started = trio.Event()  # the model has begun to write a call
+        self._command_expected = trio.Event()  # the model has begun to write such a call
 
     async def stay_connected(self) -> None:
         """Hold a mailbox to the gateway; open a new one whenever it has moved. Loops for ever."""
@@ -115,10 +116,12 @@ class Sampler:
                     self._connected.set()
                 await moved.wait()
 
-    async def wait_call_started(self) -> None:
-        """Return when the model has begun to write a call since the last return. For one task."""
-        await self._call_started.wait()
-        self._call_started = trio.Event()
+    async def wait_command_expected(self) -> None:
+        """Return when the model has begun to write a call that may start a command, since the last
+        return. For one task.
+        """
+        await self._command_expected.wait()
+        self._command_expected = trio.Event()
 
     def _opening(self) -> OpenConversation:
         spec = self._current.spec
@@ -243,8 +246,8 @@ class Sampler:
                 case SampleFailed():
                     raise SamplingError(event)
                 case SampleItemStarted() | TextDelta() | ReasoningDelta() | SampleItemDone():
-                    if isinstance(event, SampleItemStarted) and event.kind.endswith("_call"):
-                        self._call_started.set()
+                    if isinstance(event, SampleItemStarted) and self._may_start_command(event):
+                        self._command_expected.set()
                     if on_event(event):
                         return None
                 case SampleAlive():
@@ -254,6 +257,13 @@ class Sampler:
                     on_event(event)
                 case _:
                     assert_never(event)
+
+    def _may_start_command(self, begun: SampleItemStarted) -> bool:
+        """True for a call of a tool that may run one, or of any tool if hooks may."""
+        is_call = begun.kind.endswith("_call")
+        return is_call and (
+            bool(self._current.spec.hooks) or begun.tool not in TOOLS_WITHOUT_COMMANDS
+        )
 
     async def _send(self, mailbox: Mailbox, question: SampleParameters, number: int) -> None:
         unsent = self._history.unsent()

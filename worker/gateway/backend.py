@@ -26,6 +26,7 @@ FailureScope = Literal["final", "request", "everyone"]
 class ResponseItemStarted(Tagged, tag="item_started"):
     item_id: str
     kind: str
+    tool: str = ""  # the name that a call has, if it is known already
 
 
 class ResponseTextDelta(Tagged, tag="text_piece"):

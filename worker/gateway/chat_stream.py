@@ -145,9 +145,9 @@ class ChatStream(WireStream[_Chunk]):
         if text := text + (delta.refusal or ""):
             self._take_text(read.text(text))
         taken = [self._calls.take(slot, read) for slot in delta.tool_calls or ()]
-        for call_id in taken:
-            if call_id is not None:
-                self._emit_started(call_id, "function_call")
+        for call in taken:
+            if call is not None:
+                self._emit_started(call.id, "function_call", call.name)
 
     def _take_text(self, text: str) -> None:
         if not self._text:
@@ -220,9 +220,8 @@ class _PendingCalls:
     def __len__(self) -> int:
         return len(self._calls)
 
-    def take(self, slot: _CallDelta, read: DecodedEvent[object]) -> str | None:
-        """Add a fragment. Returns the call's id ("" for none) if the fragment gave the call its
-        name.
+    def take(self, slot: _CallDelta, read: DecodedEvent[object]) -> "_PendingCall | None":
+        """Add a fragment. Returns the call if the fragment gave it its name.
 
         Raises UnreadableEvent and ResponseTooLong.
         """
@@ -243,7 +242,7 @@ class _PendingCalls:
         if call.name:
             raise UnreadableEvent("a call changes its name")
         call.name = function.name
-        return call.id
+        return call
 
     def whole(self) -> list[tuple[str, str, str]]:
         """Id, name and arguments of each call, after the last fragment. Raises UnreadableEvent."""

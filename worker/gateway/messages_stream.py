@@ -181,7 +181,7 @@ class MessagesStream(WireStream[_Event]):
             prefix = "msg" if kind == "message" else "rs"
             block = _OpenBlock(start.type, f"{prefix}_{self._new_id()}", self._size)
         self._open[index] = block
-        self._emit_started(block.item_id, kind)
+        self._emit_started(block.item_id, kind, block.name)
         block.signature.add(read.text(start.signature or ""))
         block.body.add(read.text(start.data or ""))
         first = start.text if start.type == "text" else start.thinking

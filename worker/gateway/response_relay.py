@@ -101,8 +101,10 @@ class ResponseRelay:
                     self.send_transient(
                         ReasoningDelta(request_id=number, item_id=name, delta=piece)
                     )
-            case ResponseItemStarted(item_id=name, kind=kind):
-                self.send_transient(SampleItemStarted(request_id=number, item_id=name, kind=kind))
+            case ResponseItemStarted(item_id=name, kind=kind, tool=tool):
+                self.send_transient(
+                    SampleItemStarted(request_id=number, item_id=name, kind=kind, tool=tool)
+                )
             case ResponseItemDone(item=item):
                 await self._post_item(SampleItemDone(request_id=number, item=item))
             case RequestWaiting():

@@ -157,7 +157,9 @@ class ResponsesStream(WireStream[_Event]):
             raise UnreadableEvent("an item begins without saying as what")
         self._begun += item.type in _OUTPUT_KINDS
         self._active = read.identifier(item.id or "") or self._new_id()
-        self._emit_started(self._active, read.identifier(item.type))
+        self._emit_started(
+            self._active, read.identifier(item.type), read.identifier(item.name or "")
+        )
 
     def _take_item_done(self, read: DecodedEvent[_Event]) -> None:
         raw = read.event.item

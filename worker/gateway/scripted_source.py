@@ -173,7 +173,8 @@ class ScriptedSource:
     ) -> Iterator[AnyResponseEvent]:
         if item.call is not None:
             call = self._call(item.call, item_id, filler)
-            yield ResponseItemStarted(item_id=item_id, kind=_kind(item.call))
+            name = getattr(call, "name", "")
+            yield ResponseItemStarted(item_id=item_id, kind=_kind(item.call), tool=name)
             yield ResponseItemDone(item=call)
         elif item.reasoning is not None:
             text = filler.text(item.reasoning)

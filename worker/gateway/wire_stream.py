@@ -140,8 +140,8 @@ class WireStream(ABC, Generic[Event_co]):
 
     # --- what handlers emit ------------------------------------------------------------------
 
-    def _emit_started(self, item_id: str, kind: str) -> None:
-        self._events.append(ResponseItemStarted(item_id=item_id, kind=kind))
+    def _emit_started(self, item_id: str, kind: str, tool: str = "") -> None:
+        self._events.append(ResponseItemStarted(item_id=item_id, kind=kind, tool=tool))
 
     def _emit_text(self, item_id: str, text: str) -> None:
         if text:

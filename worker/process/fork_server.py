@@ -54,6 +54,7 @@ _PACKET_BYTES = 64 * 1024
 _MAX_FDS = 4
 _REAP_RETRY_MS = 5
 _PREWARM_DELAY_MS = 200  # the first agent keeps both processors busy for 30 to 100 ms
+_BURST_STARTS = 40  # agents that start at once sooner than the steps would speed them up
 _PREFORK_DELAY_MS = 5  # after this idle time a process is preforked, so that no order waits for it
 _ORPHANS_LIMIT_S = 1.0  # longer only in an uninterruptible wait; then the end is reported anyway
 PRELOADED_MODULES = (
@@ -125,7 +126,7 @@ def serve_orders(
         channel: A blocking SOCK_SEQPACKET whose other end the supervisor holds.
         child: What each child runs.
         prepare: The first part runs before the first child. The steps run while the server is idle
-            after the first agent; one also runs after each further agent, even if orders wait.
+            after the first agent, or one after each agent from the 41st on.
         preload_s: Duration of the imports; reported once.
     """
     boot.set_title("swarm: fork-server")  # the first call sets up state that later calls share
@@ -157,6 +158,7 @@ class _ForkServer:
         self._steps = None if prepare is None else prepare.while_idle()
         # Idle time before the next step; None until the first agent.
         self._prewarm_delay_ms: int | None = None
+        self._agent_starts = 0
         self._children: set[int] = set()  # pids of agents not yet reaped
         self._ended: dict[int, float] = {}  # ended agents → latest time to report them
         self._guarded: dict[int, int] = {}  # pid → pidfd of processes that are not our descendants
@@ -205,10 +207,13 @@ class _ForkServer:
         signal.set_wakeup_fd(self._wakeup_write_fd, warn_on_full_buffer=False)
 
     def _prewarm_after_start(self) -> None:
-        """After the first agent, start the idle timer; after each further agent, run one step."""
+        """After the first agent, start the idle timer; in a long row of starts that leaves no idle
+        time, run one step after each.
+        """
+        self._agent_starts += 1
         if self._prewarm_delay_ms is None:
             self._prewarm_delay_ms = _PREWARM_DELAY_MS
-        elif self._steps is not None:
+        elif self._steps is not None and self._agent_starts > _BURST_STARTS:
             self._run_prewarm_step(self._steps)
 
     def _run_prewarm_step(self, steps: Iterator[None]) -> None:

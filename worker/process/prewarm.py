@@ -71,18 +71,22 @@ _SPEC = AgentSpec(
     tmp_dir="",
     environment={},
 )
+# One that another agent started: it has further tools.
+_MEMBER_SPEC = msgspec.structs.replace(_SPEC, path="/root/nobody", depth=1)
 _log = logging.getLogger("swarm.worker")
 
 
 def run_prewarm_steps() -> Iterator[None]:
     """Run about 80 ms of work in steps of 3 to 20 ms; an agent may be forked between two steps."""
+    run_session_in_memory(_MEMBER_SPEC)
+    yield
     load_shell_grammar()
     prewarm_commands()
     yield
     probe_sandbox()  # agents inherit the result; each would spend 10 ms on its own probe
     for _ in range(_SPECIALIZING_RUNS):
         yield
-        run_session_in_memory()
+        run_session_in_memory(_MEMBER_SPEC)
         agent_lock_rules("/", ("/proc/self",))  # what a locked agent computes at its start
 
 
@@ -93,21 +97,21 @@ def prewarm_commands() -> None:
         msgspec.json.Decoder(shape)
 
 
-def run_session_in_memory() -> None:
-    """Run a session of one question and one answer, from Hello to Goodbye.
+def run_session_in_memory(spec: AgentSpec = _SPEC) -> None:
+    """Run a session of one question and one answer, from Hello to Goodbye. `spec`: of its agent.
 
     Never raises and takes at most a second. Call it in a process of one thread without a signal
     wake-up descriptor.
     """
     try:
-        trio.run(_run_session)
+        trio.run(_run_session, spec)
     except Exception:
         _log.warning(
             "a session in memory failed; each agent takes a little longer to start", exc_info=True
         )
 
 
-async def _run_session() -> None:
+async def _run_session(given: AgentSpec) -> None:
     with trio.move_on_after(_SESSION_LIMIT_S):
         async with (
             open_pair_server() as supervisor,
@@ -117,7 +121,7 @@ async def _run_session() -> None:
             supervisor.admit(_IDENTITY, epoch=1)
             gateway.admit(_IDENTITY, epoch=1)
             nursery.start_soon(_run_gateway, gateway)
-            nursery.start_soon(_run_agent, supervisor, gateway)
+            nursery.start_soon(_run_agent, given, supervisor, gateway)
             await supervisor.post(_IDENTITY, encode_op(_user_input()))
             while True:
                 message = await supervisor.receive()
@@ -132,12 +136,12 @@ async def _run_session() -> None:
             nursery.cancel_scope.cancel()
 
 
-async def _run_agent(supervisor: PairServer, gateway: PairServer) -> None:
+async def _run_agent(given: AgentSpec, supervisor: PairServer, gateway: PairServer) -> None:
     @asynccontextmanager
     async def dial(_endpoint: str) -> AsyncIterator[Mailbox]:
         yield gateway.connect(_IDENTITY, epoch=1)
 
-    spec = decode_spec(encode_spec(_SPEC))
+    spec = decode_spec(encode_spec(given))
     assert isinstance(spec, AgentSpec)
     current = CurrentSpec(spec)
     ours, theirs = socket.socketpair()

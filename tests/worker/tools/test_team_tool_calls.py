@@ -27,6 +27,7 @@ from swarm.mailbox.protocol.requests import (
     WaitFor,
 )
 from swarm.mailbox.protocol.requests import Team as TeamReply
+from swarm.mailbox.tool_names import TOOLS_WITHOUT_COMMANDS
 from swarm.worker.testing.agent_harness import END, done, open_agent_harness
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
 from swarm.worker.tools.toolset import team_tools
@@ -45,6 +46,10 @@ def stage_of(*calls):
     return open_agent_harness(
         SPEC, [(*calls, END), FINAL], team_tools=lambda team: team_tools(None, team)
     )
+
+
+def test_every_team_tool_is_known_as_one_that_starts_no_command():
+    assert {tool.name for tool in team_tools(None, None)} <= TOOLS_WITHOUT_COMMANDS
 
 
 async def reply_to(play, reply, *, count=1):

@@ -1,5 +1,6 @@
 """A turn, seen from the supervisor and from the gateway: order, outputs, follow-ups, retries."""
 
+import msgspec
 import pytest
 import trio
 
@@ -15,6 +16,7 @@ from swarm.mailbox.protocol.events import (
     TurnStarted,
     Waiting,
 )
+from swarm.mailbox.protocol.hooks import Hook
 from swarm.mailbox.protocol.items import (
     CustomToolCall,
     CustomToolCallOutput,
@@ -39,6 +41,7 @@ from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC, FakeTool, FakeToolB
 
 ANSWER = text_message("assistant", "done")
 FINAL = (done(ANSWER), END)
+HOOK = Hook(hook_id="0123456789ab", event="PreToolUse", command="true")
 
 
 def commentary(text):
@@ -250,6 +253,28 @@ async def test_deltas_are_coalesced_and_bear_the_id_of_their_item(autojump_clock
     assert len(arrived) == 1
     assert arrived[0].delta == "".join(f"{n} " for n in range(50))
     assert arrived[0].item_id == play.supervisor.events_of(ItemCompleted)[-1].item_id
+
+
+@pytest.mark.parametrize(
+    ("tool", "hooks", "prepared"),
+    [
+        ("exec_command", (), True),
+        ("mcp__any__tool", (), True),
+        ("", (), True),  # a server that names the call later
+        ("spawn_agent", (), False),
+        ("update_plan", (), False),
+        ("spawn_agent", (HOOK,), True),
+    ],
+)
+async def test_a_command_is_prepared_only_for_a_call_that_may_start_one(
+    autojump_clock, tool, hooks, prepared
+):
+    begun = SampleItemStarted(request_id=0, item_id="c", kind="function_call", tool=tool)
+    spec = msgspec.structs.replace(FAKE_AGENT_SPEC, hooks=hooks)
+    async with open_agent_harness(spec, [(begun, done(ANSWER), END)]) as play:
+        await play.supervisor.send_text("go")
+        await play.supervisor.wait_turns()
+        assert play.tool_host.is_prewarmed is prepared
 
 
 async def test_a_model_without_tools_is_offered_none_and_a_small_one_gets_little(autojump_clock):
