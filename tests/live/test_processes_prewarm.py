@@ -98,9 +98,9 @@ def serving(orders: list[bool]) -> Iterator[Server]:
                 os.close(fd)
 
 
-def test_no_agent_of_a_burst_waits_for_a_step_and_each_of_a_long_row_for_one():
+def test_a_burst_waits_for_the_first_step_alone_and_each_of_a_long_row_for_one():
     with serving([True, *[False] * 43]) as server:
-        assert server.codes(44) == [*[0] * 42, 1, 2]
+        assert server.codes(44) == [*[0] * 3, *[1] * 39, 2, 3]
 
 
 def test_steps_go_on_while_nothing_is_ordered_and_an_order_does_not_wait_for_their_end():

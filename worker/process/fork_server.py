@@ -54,7 +54,7 @@ _PACKET_BYTES = 64 * 1024
 _MAX_FDS = 4
 _REAP_RETRY_MS = 5
 _PREWARM_DELAY_MS = 200  # the first agent keeps both processors busy for 30 to 100 ms
-_BURST_STARTS = 40  # agents that start at once sooner than the steps would speed them up
+_BURST_STARTS = 40  # so many agents start sooner without the steps that only speed them up
 _PREFORK_DELAY_MS = 5  # after this idle time a process is preforked, so that no order waits for it
 _ORPHANS_LIMIT_S = 1.0  # longer only in an uninterruptible wait; then the end is reported anyway
 PRELOADED_MODULES = (
@@ -126,7 +126,8 @@ def serve_orders(
         channel: A blocking SOCK_SEQPACKET whose other end the supervisor holds.
         child: What each child runs.
         prepare: The first part runs before the first child. The steps run while the server is idle
-            after the first agent, or one after each agent from the 41st on.
+            after the first agent; else the first one after the second agent, and the others from
+            the 41st on.
         preload_s: Duration of the imports; reported once.
     """
     boot.set_title("swarm: fork-server")  # the first call sets up state that later calls share
@@ -207,13 +208,16 @@ class _ForkServer:
         signal.set_wakeup_fd(self._wakeup_write_fd, warn_on_full_buffer=False)
 
     def _prewarm_after_start(self) -> None:
-        """After the first agent, start the idle timer; in a long row of starts that leaves no idle
-        time, run one step after each.
+        """After the first agent, start the idle timer. In a row of starts that leaves no idle time,
+        run the first step after the second agent, and the others after one agent each once the row
+        is long.
         """
         self._agent_starts += 1
         if self._prewarm_delay_ms is None:
             self._prewarm_delay_ms = _PREWARM_DELAY_MS
-        elif self._steps is not None and self._agent_starts > _BURST_STARTS:
+        elif self._steps is not None and (
+            self._agent_starts == 2 or self._agent_starts > _BURST_STARTS
+        ):
             self._run_prewarm_step(self._steps)
 
     def _run_prewarm_step(self, steps: Iterator[None]) -> None:

@@ -7,16 +7,22 @@ import click
 from swarm.mailbox.ids import new_uuid7, short_id
 
 from ...console.terminal import ColorChoice
-from ...runs.paths import find_run, find_user_paths, paths_of_run
+from ...runs.paths import find_user_paths, paths_of_run
 from ..lazy_commands import ColorCommand, OptionValue
 from ..options import keep_open_options, show_options
+from ..run_choice import (
+    all_projects_option,
+    choose_run_to_change,
+    take_run_wanted,
+    yes_option,
+)
 from ..run_execution import start_run
 from .resume_command import rebuild_request, settings_change_options
 from .run_command import parse_show_options
 
 
 @click.command("fork", cls=ColorCommand)
-@click.argument("run")
+@click.argument("run", required=False)
 @click.option(
     "--at", default="", metavar="TURN",
     help="The last turn to take over: its number (1, 2, … or -1), its id, or `last`.",
@@ -26,11 +32,15 @@ from .run_command import parse_show_options
 @settings_change_options
 @keep_open_options
 @show_options
+@all_projects_option
+@yes_option
 @click.pass_obj
 def fork(
-    color: ColorChoice, /, run: str, *, at: str, prompt: str | None, **given: OptionValue
+    color: ColorChoice, /, run: str | None, *, at: str, prompt: str | None, **given: OptionValue
 ) -> int:
     """Start a new run from a turn of another one.
+
+    Without RUN: of the newest one of this project.
 
     Its root has the history up to that turn, and the settings of the run. Other agents and the
     state of files are not copied; what those agents sent to the root is in its history. Without -p
@@ -44,10 +54,10 @@ def fork(
     """
     from ...runs.run_fork import describe_agents_left_out, fork_run
 
+    source = choose_run_to_change(take_run_wanted(run, given), "branch off from", live=False)
     show = parse_show_options(given, color)
     environment = dict(os.environ)
     places = find_user_paths(environment)
-    source = paths_of_run(places, find_run(places, run))
     target = paths_of_run(places, new_uuid7())
     cut = fork_run(source, target, at=at, agent_id=new_uuid7())
     short = short_id(target.folder.name)

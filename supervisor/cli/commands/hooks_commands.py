@@ -19,11 +19,11 @@ from ...console.log_lines import log_line
 from ...console.safe_text import clean_block, clean_line
 from ...journal.journal_reader import read_records
 from ...runs.paths import find_user_paths
-from ..control_client import resolve_run
 from ..hook_results import last_results
 from ..hook_trial import example_input, try_hook
 from ..lazy_commands import ColorCommand
 from ..printing import print_columns, print_json
+from ..run_choice import RunWanted, all_projects_option, choose_run
 from ..run_setup.hook_settings import RunHooks, find_run_hooks
 from ..run_setup.run_settings import load_config_here
 from .config_edit_commands import edit_user_config
@@ -215,15 +215,19 @@ def _switch(hook_id: str, *, enabled: bool) -> None:
 
 
 @hooks.command("log", cls=ColorCommand)
-@click.argument("run")
+@click.argument("run", required=False)
 @click.option("--json", "as_json", is_flag=True, help="The records, one a line.")
-def log_hooks(run: str, *, as_json: bool) -> None:
+@all_projects_option
+def log_hooks(run: str | None, *, as_json: bool, all_projects: bool) -> None:
     """Every hook that ran in a run, in order, with what it decided.
+
+    Without RUN: in the newest one of this project.
 
     \b
     Example:
       swarm hooks log 4f21c0aa
     """
-    for record in read_records(resolve_run(run)):
+    here = choose_run(RunWanted(run=run, all_projects=all_projects))
+    for record in read_records(here):
         if isinstance(record.body, HookRan):
             click.echo(log_line(record, as_json=as_json))

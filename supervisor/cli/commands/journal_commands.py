@@ -22,31 +22,37 @@ from ...journal.journal_reader import read_records, run_records
 from ...journal.replay import RunPast, fold_run
 from ...runs.paths import RunPaths
 from ...runs.run_metadata import is_run_alive, read_metadata
-from ..control_client import resolve_run
 from ..lazy_commands import ColorCommand
 from ..printing import print_columns, print_json
+from ..run_choice import RunWanted, all_projects_option, choose_run, split_agent
 
 _FOLLOW_S = 0.3
 _CONTEXT_COLUMNS = 80
 
 
 @click.command("show", cls=ColorCommand)
-@click.argument("run")
+@click.argument("run", required=False)
 @click.argument("agent", required=False)
 @click.option("--context", is_flag=True, help="What its newest request was made of, in tokens.")
 @click.option("--json", "as_json", is_flag=True, help="The tree as one object, or records.")
+@all_projects_option
 @click.pass_obj
-def show(color: ColorChoice, run: str, agent: str | None, context: bool, as_json: bool) -> None:
+def show(
+    color: ColorChoice, /, run: str | None, agent: str | None, *, context: bool, as_json: bool,
+    all_projects: bool,
+) -> None:  # fmt: skip
     """Show a run's tree, or one agent's transcript or context.
 
-    AGENT is a path (/root/scout) or its last step; with --context it may be left out: the root.
+    Without RUN the newest one of this project. AGENT is a path (/root/scout) or its last step; with
+    --context it may be left out: the root.
 
     \b
     Examples:
-      swarm show 4f21c0aa /root
+      swarm show /root
       swarm show 4f21c0aa scout --context
     """
-    here = resolve_run(run)
+    run, agent = split_agent(run, agent)
+    here = choose_run(RunWanted(run=run, all_projects=all_projects))
     read_metadata(here)
     if context:
         _show_context(here, agent or ROOT_PATH, color, as_json=as_json)
@@ -114,15 +120,16 @@ def agent_records(here: RunPaths, agent_id: str, path: str) -> Iterator[Record]:
 
 
 @click.command("log", cls=ColorCommand)
-@click.argument("run")
+@click.argument("run", required=False)
 @click.option("--agent", metavar="PATH", help="Only this agent's.")
 @click.option("--mail", is_flag=True, help="Only mail between agents.")
 @click.option("--reviews", is_flag=True, help="Only approvals and refusals.")
 @click.option("--findings", is_flag=True, help="Only what agents published for each other.")
 @click.option("--follow", "-f", is_flag=True, help="Go on while the run is alive.")
 @click.option("--json", "as_json", is_flag=True, help="Each record as the journal has it.")
+@all_projects_option
 def log(
-    run: str,
+    run: str | None,
     *,
     agent: str | None,
     mail: bool,
@@ -130,14 +137,17 @@ def log(
     findings: bool,
     follow: bool,
     as_json: bool,
+    all_projects: bool,
 ) -> None:
     """Print every record of a run in order.
+
+    Without RUN: of the newest one of this project.
 
     \b
     Example:
       swarm log 4f21c0aa --agent /root --follow
     """
-    here = resolve_run(run)
+    here = choose_run(RunWanted(run=run, all_projects=all_projects))
     read_metadata(here)
     path = find_agent(here, agent)[0] if agent is not None else None
     wanted = LogFilter(agent=path, mail=mail, reviews=reviews, findings=findings)
@@ -162,19 +172,26 @@ def _following(here: RunPaths) -> Iterator[Record]:
 
 
 @click.command("result", cls=ColorCommand)
-@click.argument("run")
+@click.argument("run", required=False)
 @click.argument("agent", required=False)
 @click.option("--items", is_flag=True, help="One row for each item of the fan-out.")
 @click.option("--csv", "as_csv", is_flag=True, help="With --items: as CSV.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON; with --items one object a line.")
-def result(run: str, agent: str | None, *, items: bool, as_csv: bool, as_json: bool) -> None:
+@all_projects_option
+def result(
+    run: str | None, agent: str | None, *, items: bool, as_csv: bool, as_json: bool,
+    all_projects: bool,
+) -> None:  # fmt: skip
     """Print the final answer of a run, an agent or all items.
+
+    Without RUN: of the newest one of this project.
 
     \b
     Example:
       swarm result 4f21c0aa --items --csv
     """
-    here = resolve_run(run)
+    run, agent = split_agent(run, agent)
+    here = choose_run(RunWanted(run=run, all_projects=all_projects))
     about = read_metadata(here)
     past = fold_run(run_records(here))
     if items:

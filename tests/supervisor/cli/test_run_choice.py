@@ -13,6 +13,7 @@ import pytest
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.ids import new_uuid7
 from swarm.mailbox.protocol.base import SCHEMA_VERSION
+from swarm.supervisor.cli.main import run_cli
 from swarm.supervisor.cli.run_choice import (
     RunWanted,
     choose_live_run,
@@ -103,6 +104,16 @@ def test_a_run_whose_folder_is_gone_still_belongs_to_its_project(projects: Path)
 
 def test_a_folder_outside_of_a_repository_is_a_project_of_its_own(tmp_path: Path) -> None:
     assert project_of(tmp_path) == tmp_path.resolve()
+
+
+@pytest.mark.parametrize("words", ["show", "log", "result", "hooks log", "watch", "fork"])
+def test_every_command_about_one_run_means_the_newest_when_it_gets_none(
+    projects: Path, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    make_run(projects / "two")
+    ours = make_run(projects / "one")
+    run_cli(words.split())  # that some cannot go on with a run that wrote nothing is no matter here
+    assert f"swarm: run {ours[-8:]} " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
