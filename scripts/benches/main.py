@@ -3,12 +3,13 @@ and say what is too slow. `scripts/bench report FILE…` makes docs/benchmarks.m
 wrote.
 
 A row is a median beside its limit and its floor, the smallest and the greatest run, and what peers
-need. Exit code 1: a figure is over its limit.
+need. Exit code 1: a figure is over its limit, or a bench could not be measured.
 """
 
 import argparse
 import importlib
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,10 +90,16 @@ def main(arguments: list[str]) -> int:
     chosen = ALL if said.name == "all" else (said.name,)
     machine, weather = describe_machine(), MachineSpeed()
 
+    failed: list[str] = []
+
     def rows() -> Iterator[Measured]:
         for name in chosen:
             weather.measure()
-            yield from measure(name, said, peers)
+            try:
+                yield from measure(name, said, peers)
+            except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+                failed.append(name)  # what the others measured is not lost with it
+                print(f"scripts/bench: {name} could not be measured: {error}", file=sys.stderr)
         weather.measure()
 
     out = sys.stderr if said.json else sys.stdout
@@ -108,7 +115,7 @@ def main(arguments: list[str]) -> int:
         versions = ", ".join(f"{one.title} {peer_bench.version(one)}" for one in peers)
         how = {"quick": said.quick, "peer": versions or None}
         print(json.dumps({"machine": machine | told, **how, "rows": figures, **pictures}))
-    return int(any(isinstance(one, Row) and one.is_missed for one in found))
+    return int(bool(failed) or any(isinstance(one, Row) and one.is_missed for one in found))
 
 
 def measure(

@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 from model_server import serve_until_told
-from team_model_server import Call, TeamServer, part_of, spawn
+from team_model_server import Call, Story, TeamServer, part_of, spawn
 
 _PAUSE_S = 0.02  # from the root's last words of a turn to its agent's: it has ended by then
 
 
-class SoakScenario:
+class SoakScenario(Story):
     """The root's `turns` turns, then its answer."""
 
     def __init__(self, turns: int) -> None:
