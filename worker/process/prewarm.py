@@ -78,12 +78,12 @@ _log = logging.getLogger("swarm.worker")
 
 def run_prewarm_steps() -> Iterator[None]:
     """Run about 80 ms of work in steps of 3 to 20 ms; an agent may be forked between two steps."""
-    load_shell_grammar()  # else each agent would load it for its first command
+    # Agents inherit this; each would spend 20 ms on its own.
+    probe_sandbox()
+    load_shell_grammar()
     prewarm_commands()
     yield
     run_session_in_memory(_MEMBER_SPEC)
-    yield
-    probe_sandbox()  # agents inherit the result; each would spend 10 ms on its own probe
     for _ in range(_SPECIALIZING_RUNS):
         yield
         run_session_in_memory(_MEMBER_SPEC)
