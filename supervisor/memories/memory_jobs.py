@@ -88,10 +88,6 @@ class MemoryJobs:
             self._take(claim, row["retry_remaining"], now)
         return claim
 
-    def extend(self, claim: Claim, now: float) -> bool:
-        """Extend the lease; False: the claim is lost."""
-        return self._update(claim, "lease_until = ?", now + LEASE_S)
-
     def succeed(self, claim: Claim, now: float) -> bool:
         """Within a transaction. False: the claim is lost, and nothing must be written for it."""
         return self._update(

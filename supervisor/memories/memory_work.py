@@ -12,8 +12,9 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+import msgspec
+
 from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.memories import MemorySettings
 from swarm.mailbox.redact import Redactor
 
@@ -58,8 +59,8 @@ class ModelChoice(NamedTuple):
 AskModel = Callable[[ModelChoice, str, dict[str, object], int, float], Asked]
 
 
-class WorkDone(Value):
-    """What a job did, for `swarm memory run` and the log."""
+class WorkDone(msgspec.Struct):
+    """What a job did, for `swarm memory run` and the log; it grows while the job runs."""
 
     extracted: int = 0
     left_out: int = 0
@@ -99,7 +100,7 @@ class MemoryWork:
         self._redactor, self._clock = redactor, clock
         self._paths = MemoryPaths(places)
         self._files = Consolidation(store, self._paths, summary_tokens=settings.summary_tokens)
-        self._done: dict[str, float] = {}
+        self._done = WorkDone()
 
     def run(self) -> WorkDone:
         """Do all that there is to do now."""
@@ -108,7 +109,7 @@ class MemoryWork:
         if not self._settings.leaves_out_polluted:
             self._store.jobs.extract_again(self._store.left_out())
         pruned = self._store.prune(unused_since=self._settings.unused_since(now))
-        self._count("pruned", pruned)
+        self._done.pruned += pruned
         claimed = 0
         for run_id, updated_at in self._sources(now):
             if claimed >= self._settings.most_runs:
@@ -125,16 +126,13 @@ class MemoryWork:
             )
             if isinstance(claim, Claim):
                 self._try_claim(claim, self._consolidate)
-        return WorkDone(**self._done)  # type: ignore[arg-type]
-
-    def _count(self, name: str, more: float = 1) -> None:
-        self._done[name] = self._done.get(name, 0) + more
+        return self._done
 
     def _try_claim(self, claim: Claim, work: Callable[[Claim], None]) -> None:
         try:
             work(claim)
         except (SwarmError, OSError, ValueError) as error:
-            self._count("failed")
+            self._done.failed += 1
             self._store.jobs.fail(claim, self._redact(str(error)), self._clock())
 
     def _projects(self) -> tuple[str, ...]:
@@ -170,7 +168,7 @@ class MemoryWork:
             self._store.mark_stale(fact_id, why, self._clock())
         if evidence.polluted and self._settings.leaves_out_polluted:
             self._store.leave_out(claim, evidence.polluted, now=self._clock())
-            self._count("left_out")
+            self._done.left_out += 1
             return
         project = self._project_of(evidence.cwd)
         gate = FactGate(evidence)
@@ -180,7 +178,7 @@ class MemoryWork:
         facts = [fact for one in facts if (fact := self._clean(one)) is not None]
         output = self._output(claim, evidence, project, facts, answer)
         self._store.finish_extraction(claim, output, facts, now=self._clock())
-        self._count("extracted")
+        self._done.extracted += 1
 
     def _output(
         self,
@@ -249,7 +247,7 @@ class MemoryWork:
             now=now,
             reword=self._merge_by_model,
         )
-        self._count("consolidated", is_kept)
+        self._done.consolidated += is_kept
 
     def _merge_by_model(self, project: str) -> None:
         """Merge what says the same, by a model if one was chosen for that."""
@@ -291,8 +289,8 @@ class MemoryWork:
                 return Asked(failure="the budget of this day is spent")
             asked = self._ask_model(choice, prompt, schema, tokens, usd)
             self._store.spend(day, asked.tokens, asked.usd)
-            self._count("tokens", asked.tokens)
-            self._count("usd", asked.usd)
+            self._done.tokens += asked.tokens
+            self._done.usd += asked.usd
             return asked
 
         return ask

@@ -66,7 +66,9 @@ class RunEvidence(Value):
 
 class _Fold:
     def __init__(self) -> None:
-        self.facts: dict[str, object] = {}
+        self.run_id = self.cwd = self.title = self.provider = self.model = self.result = ""
+        self.status = "running"
+        self.updated_at = 0.0
         self.said: list[str] = []
         self.commands: list[RanCommand] = []
         self.changed: dict[str, None] = {}
@@ -80,7 +82,7 @@ class _Fold:
         self._room = _MOST_OUTPUT_CHARS
 
     def take(self, record: Record) -> None:
-        self.facts["updated_at"] = record.ts
+        self.updated_at = record.ts
         match record.body:
             case AgentSpawned(path=path, limits=limits):
                 if is_online(limits):
@@ -105,12 +107,11 @@ class _Fold:
     def _take_run(self, body: AnyRecordBody) -> None:
         match body:
             case RunStarted(run_id=run_id, cwd=cwd, title=title):
-                self.facts |= {"run_id": run_id, "cwd": cwd}
-                self.facts["title"] = self.facts.get("title") or title
+                self.run_id, self.cwd, self.title = run_id, cwd, self.title or title
             case ProviderChosen(provider=provider, model=model):
-                self.facts |= {"provider": provider, "model": model}
+                self.provider, self.model = provider, model
             case RunCompleted(status=status, result=result):
-                self.facts |= {"status": status, "result": result or ""}
+                self.status, self.result = status, result or ""
             case _:
                 pass
 
@@ -158,7 +159,14 @@ def read_evidence(records: Iterable[Record]) -> RunEvidence:
     for record in records:
         fold.take(record)
     return RunEvidence(
-        **fold.facts,  # type: ignore[arg-type]
+        run_id=fold.run_id,
+        cwd=fold.cwd,
+        title=fold.title,
+        provider=fold.provider,
+        model=fold.model,
+        status=fold.status,
+        result=fold.result,
+        updated_at=fold.updated_at,
         said=tuple(fold.said),
         commands=tuple(fold.commands),
         changed=tuple(fold.changed),

@@ -77,7 +77,6 @@ def test_who_lost_its_claim_writes_nothing(base, jobs):
     assert isinstance(new, Claim)
     assert not succeed(base, jobs, old)
     assert not jobs.fail(old, "why", 1.0)
-    assert not jobs.extend(old, 1.0)
     assert succeed(base, jobs, new)
 
 
@@ -144,14 +143,11 @@ class JobMachine(RuleBasedStateMachine):
         self._note(self.jobs.claim_consolidation("p", token=self._token(), now=self.now))
 
     @precondition(lambda self: self.held)
-    @rule(data=st.data(), ends=st.sampled_from(("succeeds", "fails", "dies", "extends")))
+    @rule(data=st.data(), ends=st.sampled_from(("succeeds", "fails", "dies")))
     def a_claim_ends(self, data: st.DataObject, ends: str) -> None:
         at = data.draw(st.integers(0, len(self.held) - 1))
         taken = self.held[at]
         is_owner = self.newest.get((taken.kind, taken.key)) == taken.token
-        if ends == "extends":
-            assert self.jobs.extend(taken, self.now) is is_owner
-            return
         self.held.pop(at)
         if ends == "dies":
             return
