@@ -54,7 +54,7 @@ _HEAD = """# Benchmarks
 Measured by `scripts/bench`, written by `scripts/bench report`. To repeat them on a quiet machine:
 
 ```console
-$ scripts/bench all --json > figures.json             # some 30 minutes; --quick takes 5
+$ scripts/bench all --json > figures.json             # some 25 minutes; --quick takes 5
 $ scripts/bench all --peer codex --peer claude --json > figures.json  # beside installed peers
 $ scripts/bench report figures.json                   # this page and its pictures
 ```
@@ -63,38 +63,42 @@ The model server answers without delay, so all that is left is what swarm itself
 what we promise; **bold** is a figure over it. *Floor* is what the machine asks for the same without
 swarm: a bare fork with Trio and a ZeroMQ socket, a plain subprocess, an interpreter's imports, the
 bytes of the texts; of the soak it is the first quarter. A figure is a median; beside it stand the
-least and the greatest of its runs. Peers' figures without "here" were measured elsewhere: on the
-machine for which the limits were set, where Codex starts in 129 ms, takes 57 ms for a turn (86 in
-its sandbox) and 3.4 s for 32 sub-agents. Codex's figures here say how much slower this one is.
+least and the greatest of its runs. Peers were measured in the same hour on the same machine.
 
 The interpreter counts: with one built without optimization every figure of time is some 20 %
 greater (`scripts/pick-python` looks for a better one).
 
+## Limits that are not met, and what it would take
+Every agent is a process of its own: it can be killed, limited, confined, restarted and merged
+alone, and what it holds is gone with it. That costs what the tables show, and no table hides it.
+
+- *32 spawns in one go.* The last of Claude Code's 32, tasks in its one process, asks its model 184
+  ms after it was wanted. swarm spends 17 ms of a processor on each: 10 in the agent, 3.5 in the
+  supervisor, 1.7 in the gateway, 1.4 in the fork-server (rows "processor time of", pictures below).
+  Of the agent's ten, four to five are the copies of 1,800 pages (7 MiB; 2.3 µs each on this
+  machine, also when the kernel is asked for all of them at once): CPython counts references within
+  its objects, so whoever uses an object writes to its page. The rest is some 5,700 calls of Python:
+  Trio, two sockets, the first request.
+- *Memory of agents that work.* One has 9 to 10 MiB of its own, its launcher 3; almost all of it was
+  copied from the fork-server, nearly half of these pages with the same contents as before. Of the
+  first writes to them a fifth are to code, an eighth to names, a tenth to functions, a tenth to
+  types. Placing the code that runs side by side was tried again: 5 % less. What would help is an
+  interpreter that does not count references to what never goes (free-threaded CPython defers them),
+  a kernel that merges equal pages (KSM, which an administrator switches on), or several agents that
+  only read in one process, which would share each other's end.
+- *16 sandboxed calls of one response* are 16 sandboxes of 5 ms of a processor each; on two
+  processors that is 40 ms at least, beside 10 ms for a single one that was prepared ahead.
+- *`swarm show` of a transcript* writes all outputs of its commands, here 300 MB.
+
 ## Tricks below the language
-A trick stays only while a figure that a user can feel pays for it. Each was measured on and off, in
-turns on one machine (2026-11-23, with other work beside it): 32 agents that had run three commands
-each and waited for their model, with their launchers; and a tool turn.
+A trick stays only while a figure that a user can feel pays for it.
 
-- *Starting bubblewrap ahead of the next command* stays: a sandboxed turn of an agent alone takes 20
-  ms with it and 42 without. `features.prewarmed_sandbox = false` switches it off, and the table has
-  the whole journey. Where 32 agents share two processors, it gains nothing and costs 9 % of the
-  processor time and 13 MiB.
+- *Starting bubblewrap ahead of the next command* stays: rows "with" and "without
+  prewarmed_sandbox" below. `features.prewarmed_sandbox = false` switches it off.
 - *Returning freed heap pages* (`trim_heap`) stays, one call: for 10,000 finished agents the
-  supervisor keeps 0.8 to 1.0 MB with it and 1.9 to 2.6 without.
-- *Copying the code that runs, and filling the gaps of the heap, before a fork* was deleted: the
-  team took 483 MiB and 2.8 s of processor time with both, 477 MiB and 2.7 s without.
-
-`scripts/bench tricks` measures those that can be switched off. Medians of four runs each, in turns,
-on two cores that other work kept busy (2026-11-24; a third of the pace of the tables below):
-
-| with and without `prewarmed_sandbox` | with | without |
-|--|--:|--:|
-| one sandboxed tool turn of an agent alone | 31.3 ms | 63.0 ms |
-| 32 spawns in one go, to the last first request | 6.0 s | 5.6 s |
-| one tool turn of these 32, all at once | 517 ms | 455 ms |
-| memory of the team after its work (PSS) | 550 MiB | 537 MiB |
-| … its own pages (USS) | 508 MiB | 497 MiB |
-| … its processor time so far | 3.96 s | 3.61 s |
+  supervisor keeps 0.8 to 1.2 MB with it and 1.9 to 2.6 without.
+- *Copying the code that runs, and filling the gaps of the heap, before a fork* was deleted, and
+  tried again with today's agents: 494 MiB for a team of 32 with both, 497 without.
 """
 
 
@@ -201,6 +205,6 @@ def draw_timeline(line: dict[str, Any], to: Path) -> None:
     axes.set_yticks([])
     axes.set_xlim(left=0)
     axes.set_xlabel("ms since the response that asked for them; lines are first requests")
-    axes.legend(fontsize="x-small")
+    figure.legend(fontsize="x-small", loc="outside right upper")
     figure.savefig(to, metadata={"Date": None})
     plt.close(figure)

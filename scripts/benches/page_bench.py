@@ -98,7 +98,7 @@ def team_at_rest(agents: int) -> Iterator[list[int]]:
                 argv, env=environment, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=out
             )
         try:
-            _wait_for_calls(run, environment, agents * _TOOLS, said)
+            _wait_for_calls(run, environment, agents * (1 + _TOOLS), said)
             yield process_tree(run.pid)
         finally:
             run.terminate()
@@ -109,6 +109,7 @@ def team_at_rest(agents: int) -> Iterator[list[int]]:
 def _wait_for_calls(
     run: "subprocess.Popen[bytes]", environment: dict[str, str], calls: int, said: Path
 ) -> None:
+    """Until so many calls have ended, the root's among them: each agent was a call of it."""
     until = time.monotonic() + _LIMIT_S
     folder = Path(environment["SWARM_HOME"]) / "state" / "runs"
     while time.monotonic() < until and run.poll() is None:

@@ -118,7 +118,7 @@ def _wait_at_rest(run: "subprocess.Popen[bytes]", environment: dict[str, str]) -
         before = tree_cpu_seconds(run.pid)
         time.sleep(_QUIET_S)
         is_quiet = tree_cpu_seconds(run.pid) - before <= _QUIET_CPU_S
-        if is_quiet and _calls_ended(environment) >= _AGENTS * _TOOLS:
+        if is_quiet and _calls_ended(environment) >= _AGENTS * (1 + _TOOLS):
             return
     raise RuntimeError(f"the agents did not come to rest within {_START_LIMIT_S:.0f} s")
 
