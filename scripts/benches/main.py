@@ -35,11 +35,12 @@ MODULES = {
     "sizes": "size_bench",
     "memories": "memory_bench",
     "timeline": "spawn_timeline",
+    "turn": "turn_parts_bench",
     "pages": "page_bench",
 }
 BENCHES = (
     "spine", "crowd", "agents", "safety", "prefix", "tricks", "curves", "soak", "chat", "mcp",
-    "leases", "extensions", "copies", "sizes", "memories", "timeline", "pages",
+    "leases", "extensions", "copies", "sizes", "memories", "timeline", "turn", "pages",
 )  # fmt: skip
 ALL = (
     "spine",
@@ -57,6 +58,7 @@ ALL = (
     "sizes",
     "memories",
     "timeline",
+    "turn",
     "pages",
 )  # `crowd` is the part of `spine` about many processes
 

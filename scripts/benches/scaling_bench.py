@@ -9,20 +9,20 @@ import peer_bench
 from bench_harness import pss_bytes
 from core_bench import FanOutRun
 from many_agents_bench import bench_home, wait_spawned
-from measurements import Curve, smooth
+from measurements import Curve, Row, smooth
 from team_bench import burst_spans
 
 _WINDOW = 10  # turns whose median is one point
 
 
-def measure(*, quick: bool, peers: Sequence[peer_bench.Peer]) -> Iterator[Curve]:
-    """Every line of every plot."""
+def measure(*, quick: bool, peers: Sequence[peer_bench.Peer]) -> Iterator[Row | Curve]:
+    """Every line of every plot, and what the last turn of a long run costs beside an early one."""
     yield from overhead(60 if quick else 1_000, peers)
     yield from memory((1, 8, 32) if quick else (1, 8, 32, 64, 128, 200))
     yield from spawn_times((1, 8, 32) if quick else (1, 2, 4, 8, 16, 32, 64, 128))
 
 
-def overhead(turns: int, peers: Sequence[peer_bench.Peer]) -> Iterator[Curve]:
+def overhead(turns: int, peers: Sequence[peer_bench.Peer]) -> Iterator[Row | Curve]:
     """What one tool turn costs, from the first to the last."""
     lines = {
         "swarm": core_bench.turn_gaps(turns, core_bench.FULL),
@@ -34,6 +34,9 @@ def overhead(turns: int, peers: Sequence[peer_bench.Peer]) -> Iterator[Curve]:
             lines[name] = peer_bench.turn_gaps(peer, min(turns, 300), policy)
     for line, gaps in lines.items():
         yield Curve("overhead", line, smooth(list(enumerate(gaps)), _WINDOW))
+        if line.startswith("swarm"):
+            late = statistics.median(gaps[-50:]) / statistics.median(gaps[10:60])
+            yield Row(f"turn {len(gaps)} beside turn 20: {line}", late, 1.05, "x")
 
 
 def memory(sizes: tuple[int, ...]) -> Iterator[Curve]:

@@ -115,7 +115,7 @@ def record_burst(agents: int) -> Burst:
         bounds = ("--max-agents", str(agents + 1), "--max-spawns", str(agents))
         argv = [*SWARM, "run", "-p", "bench:root <root> Begin.", *_FLAGS, *bounds]
         record = Path(cwd) / "switches"
-        with _watched_by_perf(record):
+        with watched_by_perf(record):
             run = subprocess.Popen(
                 argv, env=environment, cwd=cwd, stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -134,7 +134,7 @@ def record_burst(agents: int) -> Burst:
 
 
 @contextmanager
-def _watched_by_perf(to: Path) -> Iterator[None]:
+def watched_by_perf(to: Path) -> Iterator[None]:
     argv = ["perf", "record", "-q", "-o", str(to), "-a", "--switch-events", "-e", "dummy",
             "-k", "CLOCK_MONOTONIC"]  # fmt: skip
     perf = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
