@@ -86,8 +86,10 @@ alone, and what it holds is gone with it. That costs what the tables show, and n
   interpreter that does not count references to what never goes (free-threaded CPython defers them),
   a kernel that merges equal pages (KSM, which an administrator switches on), or several agents that
   only read in one process, which would share each other's end.
-- *16 sandboxed calls of one response* are 16 sandboxes of 5 ms of a processor each; on two
-  processors that is 40 ms at least, beside 10 ms for a single one that was prepared ahead.
+- *16 sandboxed calls of one response* are 16 sandboxes of 6 ms of a processor each; on two
+  processors that is 50 ms at least, beside 10 ms for a single one that was prepared ahead.
+- *The first start after an installation that compiled nothing* (pip compiles, uv does with
+  `--compile-bytecode`) compiles all modules that it loads: 640 ms instead of 200.
 - *`swarm show` of a transcript* writes all outputs of its commands, here 300 MB.
 
 ## Tricks below the language
