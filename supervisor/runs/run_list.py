@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
@@ -75,22 +76,28 @@ def list_runs(user_paths: UserPaths, wanted: RunFilter = _ALL_RUNS) -> tuple[Run
         raise SwarmError(f"cannot read {user_paths.runs}: {error.strerror}") from error
     run_paths = (paths_of_run(user_paths, name) for name in names
             if wanted.before is None or name < wanted.before)  # fmt: skip
-    seen = (one for one in run_paths if wanted.with_archived or not read_label(one).archived)
-    return tuple(summarize(one, with_size=wanted.with_sizes) for one in islice(seen, wanted.limit))
+    labelled = ((one, read_label(one)) for one in run_paths)
+    seen = (one for one in labelled if wanted.with_archived or not one[1].archived)
+    return tuple(
+        summarize(one, label, with_size=wanted.with_sizes)
+        for one, label in islice(seen, wanted.limit)
+    )
 
 
-def summarize(run_paths: RunPaths, *, with_size: bool = False) -> RunSummary:
-    """The summary of one run. Faults in its folder never raise."""
+def summarize(
+    run_paths: RunPaths, label: RunLabel | None = None, *, with_size: bool = False
+) -> RunSummary:
+    """The summary of one run. Faults in its folder never raise. `label`: None: it is read."""
     run_id = run_paths.folder.name
     size = 0
     if with_size:
         size = folder_size(run_paths.folder) + folder_size(run_paths.copy_trees)
-    label = read_label(run_paths)
     try:
         about = read_metadata(run_paths)
     except UsageError as error:
         state = "running" if is_run_alive(run_paths) else "unreadable"
         return RunSummary(run_id=run_id, state=state, size_bytes=size, note=str(error))
+    label = read_label(run_paths) if label is None else label
     return _summary_of(about, run_state(about, run_paths), size, label)
 
 
@@ -134,7 +141,8 @@ def file_sizes(folder: Path) -> Iterator[int]:
     do not count.
     """
     try:
-        top = open_canonical(os.path.realpath(folder), FOLDER_FLAGS)
+        parent = _resolved(str(folder.parent))  # the same for all runs
+        top = open_canonical(f"{parent}/{folder.name}", FOLDER_FLAGS)
     except OSError:
         return
     try:
@@ -145,6 +153,11 @@ def file_sizes(folder: Path) -> Iterator[int]:
                 yield from _sizes_in(open_beneath(top, path, FOLDER_FLAGS), path, waiting)
     finally:
         os.close(top)
+
+
+@lru_cache(maxsize=16)
+def _resolved(folder: str) -> str:
+    return os.path.realpath(folder)
 
 
 def _sizes_in(fd: int, path: str, waiting: list[str]) -> Iterator[int]:
