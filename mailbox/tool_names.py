@@ -3,18 +3,20 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+# Of the team, and of what agents and runs share.
+_TEAM_TOOLS = (
+    "spawn_agent", "send_message", "followup_task", "wait_agent", "list_agents", "interrupt_agent",
+    "close_agent", "spawn_agents_on_csv", "report_agent_job_result", "publish_finding",
+    "recall_findings", "recall_memories", "report_stale_memory",
+)  # fmt: skip
 TOOL_NAMES = (
     "exec_command", "write_stdin", "update_plan", "request_user_input", "request_permissions",
-    "apply_patch", "edit_file", "list_dir", "view_image", "spawn_agent", "send_message",
-    "followup_task", "wait_agent", "list_agents", "interrupt_agent", "close_agent",
-    "spawn_agents_on_csv", "report_agent_job_result", "publish_finding", "recall_findings",
-    "recall_memories", "report_stale_memory",
+    "apply_patch", "edit_file", "list_dir", "view_image", *_TEAM_TOOLS,
 )  # fmt: skip
-# A call of one of these never starts a command; nor does it touch a file.
+# A call of one of these never starts a command.
 TOOLS_WITHOUT_COMMANDS = frozenset({
-    *TOOL_NAMES[TOOL_NAMES.index("spawn_agent"):],
+    *_TEAM_TOOLS, "list_changes", "merge_changes", "discard_changes",
     "update_plan", "request_user_input", "request_permissions",
-    "list_changes", "merge_changes", "discard_changes",
 })  # fmt: skip
 # Only the worker of a job's item has it, and that item ends by nothing else: nobody takes it away.
 ALWAYS_KEPT = "report_agent_job_result"

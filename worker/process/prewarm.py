@@ -82,8 +82,6 @@ def run_prewarm_steps() -> Iterator[None]:
     probe_sandbox()
     load_shell_grammar()
     prewarm_commands()
-    yield
-    run_session_in_memory(_MEMBER_SPEC)
     for _ in range(_SPECIALIZING_RUNS):
         yield
         run_session_in_memory(_MEMBER_SPEC)
