@@ -1,6 +1,8 @@
 """From what `--json` wrote: docs/benchmarks.md, with a table a bench and a plot a question."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,6 +51,7 @@ _LANE_COLOURS = {
     "the fork-server": "tab:red", "the spare": "tab:pink", "the gateway": "tab:green",
     "agents": "tab:orange", "launchers": "tab:brown", "the model server": "tab:grey",
 }  # fmt: skip
+_LANE_STEPS = 600  # that a picture's width can show
 _HEAD = """# Benchmarks
 
 Measured by `scripts/bench`, written by `scripts/bench report`. To repeat them on a quiet machine:
@@ -63,7 +66,8 @@ The model server answers without delay, so all that is left is what swarm itself
 what we promise; **bold** is a figure over it. *Floor* is what the machine asks for the same without
 swarm: a bare fork with Trio and a ZeroMQ socket, a plain subprocess, an interpreter's imports, the
 bytes of the texts; of the soak it is the first quarter. A figure is a median; beside it stand the
-least and the greatest of its runs. Peers were measured in the same hour on the same machine.
+least and the greatest of its runs. A peer's figure with a ratio was measured in the same hour on
+the same machine; one without, on the machine for which the limits were set.
 
 The interpreter counts: with one built without optimization every figure of time is some 20 %
 greater (`scripts/pick-python` looks for a better one).
@@ -159,54 +163,64 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def draw(plot: Plot, lines: list[dict[str, Any]], to: Path) -> None:
-    """One picture. Needs matplotlib, of the dev group."""
+@contextmanager
+def picture(to: Path, height: float) -> Iterator[tuple[Any, Any]]:
+    """A figure and its axes, written as SVG at the end. Needs matplotlib, of the dev group."""
     import matplotlib as mpl
 
     mpl.use("svg")
     import matplotlib.pyplot as plt
 
     plt.rcParams["svg.hashsalt"] = "swarm"  # the same figures make the same file
-    figure, axes = plt.subplots(figsize=(7.5, 3.6), layout="constrained")
-    for line in lines:
-        across, up = zip(*line["points"], strict=True)
-        axes.plot(across, up, marker="." if len(across) < 12 else None, label=line["line"])
-    if plot.limit is not None:
-        axes.axhline(plot.limit, color="grey", linestyle="--", label="limit")
-    if plot.is_logarithmic:
-        axes.set_xscale("log", base=2)
-        axes.xaxis.set_major_formatter("{x:.0f}")
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel(plot.x)
-    axes.set_ylabel(plot.y)
-    axes.grid(alpha=0.3)
-    axes.legend()
+    figure, axes = plt.subplots(figsize=(7.5, height), layout="constrained")
+    yield figure, axes
     figure.savefig(to, metadata={"Date": None})
     plt.close(figure)
+
+
+def draw(plot: Plot, lines: list[dict[str, Any]], to: Path) -> None:
+    """One line each."""
+    with picture(to, 3.6) as (_, axes):
+        for line in lines:
+            across, up = zip(*line["points"], strict=True)
+            axes.plot(across, up, marker="." if len(across) < 12 else None, label=line["line"])
+        if plot.limit is not None:
+            axes.axhline(plot.limit, color="grey", linestyle="--", label="limit")
+        if plot.is_logarithmic:
+            axes.set_xscale("log", base=2)
+            axes.xaxis.set_major_formatter("{x:.0f}")
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel(plot.x)
+        axes.set_ylabel(plot.y)
+        axes.grid(alpha=0.3)
+        axes.legend()
 
 
 def draw_timeline(line: dict[str, Any], to: Path) -> None:
     """One lane a process, in the order in which they first ran; first requests are lines."""
-    import matplotlib as mpl
+    lanes, requests = line["lanes"], line["first_requests"]
+    with picture(to, 1.2 + 0.14 * len(lanes)) as (figure, axes):
+        named: set[str] = set()
+        for row, (name, spans) in enumerate(lanes):
+            label = None if name in named else name
+            named.add(name)
+            bars = [(a, b - a) for a, b in joined(spans, max(requests) / _LANE_STEPS)]
+            axes.broken_barh(bars, (row - 0.4, 0.8), facecolors=_LANE_COLOURS[name], label=label)
+        for at in requests:
+            axes.axvline(at, color="black", linewidth=0.4, alpha=0.5)
+        axes.invert_yaxis()
+        axes.set_yticks([])
+        axes.set_xlim(left=0)
+        axes.set_xlabel("ms since the response that asked for them; lines are first requests")
+        figure.legend(fontsize="x-small", loc="outside right upper")
 
-    mpl.use("svg")
-    import matplotlib.pyplot as plt
 
-    plt.rcParams["svg.hashsalt"] = "swarm"
-    lanes = line["lanes"]
-    figure, axes = plt.subplots(figsize=(7.5, 1.2 + 0.14 * len(lanes)), layout="constrained")
-    named: set[str] = set()
-    for row, (name, spans) in enumerate(lanes):
-        label = None if name in named else name
-        named.add(name)
-        bars = [(begin, end - begin) for begin, end in spans]
-        axes.broken_barh(bars, (row - 0.4, 0.8), facecolors=_LANE_COLOURS[name], label=label)
-    for at in line["first_requests"]:
-        axes.axvline(at, color="black", linewidth=0.4, alpha=0.5)
-    axes.invert_yaxis()
-    axes.set_yticks([])
-    axes.set_xlim(left=0)
-    axes.set_xlabel("ms since the response that asked for them; lines are first requests")
-    figure.legend(fontsize="x-small", loc="outside right upper")
-    figure.savefig(to, metadata={"Date": None})
-    plt.close(figure)
+def joined(spans: list[list[float]], gap: float) -> list[list[float]]:
+    """The spans without gaps that a picture cannot show."""
+    found: list[list[float]] = []
+    for begin, end in spans:
+        if found and begin - found[-1][1] < gap:
+            found[-1] = [found[-1][0], end]
+        else:
+            found.append([begin, end])
+    return found

@@ -6,8 +6,6 @@ address was copied when it was first written to. And a thousand agents alive at 
 
 import os
 import struct
-import subprocess
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,9 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from bench_harness import SWARM, pss_bytes, swarm_home, team_server
+from bench_harness import pss_bytes
 from measurements import Row
-from process_watch import journal_files, process_tree, tree_memory
+from process_watch import process_tree, tree_memory
+from resting_workers import FREE, resting_workers
 from spawn_timeline import kind_of, title_of
 
 _PAGE = os.sysconf("SC_PAGESIZE")
@@ -25,7 +24,7 @@ _PRESENT, _EXCLUSIVE = 1 << 63, 1 << 56
 _TEAM, _CROWD, _TOOLS = 8, 1_000, 3
 _THINKS_MS = 1_000  # as a real model does: meanwhile the fork-server prepares for agents
 _LIMIT_S = 900.0
-_ASKED = b'"type":"call_ended"'
+_SETTLE_S = 1.0  # for the requests that follow the last calls
 
 
 class Mapping(NamedTuple):
@@ -84,41 +83,10 @@ def _crowd(agents: int) -> Iterator[Row]:
 @contextmanager
 def team_at_rest(agents: int) -> Iterator[list[int]]:
     """The pids of a run whose agents have made their calls and wait for their model."""
-    with (
-        team_server("workers_at_rest", agents, _TOOLS, _THINKS_MS) as server,
-        swarm_home(server.url) as environment,
-        tempfile.TemporaryDirectory() as cwd,
-    ):
-        bounds = ["--max-agents", str(agents + 1), "--max-spawns", str(agents)]
-        free = ["-s", "danger-full-access"]
-        argv = [*SWARM, "run", "-p", "bench:root <root> Begin.", "--plain", *free, *bounds]
-        said = Path(cwd).with_suffix(".log")
-        with said.open("wb") as out:
-            run = subprocess.Popen(
-                argv, env=environment, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=out
-            )
-        try:
-            _wait_for_calls(run, environment, agents * (1 + _TOOLS), said)
-            yield process_tree(run.pid)
-        finally:
-            run.terminate()
-            run.wait(_LIMIT_S)
-            said.unlink()
-
-
-def _wait_for_calls(
-    run: "subprocess.Popen[bytes]", environment: dict[str, str], calls: int, said: Path
-) -> None:
-    """Until so many calls have ended, the root's among them: each agent was a call of it."""
-    until = time.monotonic() + _LIMIT_S
-    folder = Path(environment["SWARM_HOME"]) / "state" / "runs"
-    while time.monotonic() < until and run.poll() is None:
-        time.sleep(1.0)
-        for one in folder.iterdir() if folder.is_dir() else ():
-            if sum(path.read_bytes().count(_ASKED) for path in journal_files(one)) >= calls:
-                time.sleep(1.0)  # the requests that follow
-                return
-    raise RuntimeError(f"the agents did not make their calls: {said.read_text()[-800:]}")
+    with resting_workers(agents, _TOOLS, FREE, thinks_ms=_THINKS_MS) as team:
+        team.wait(_LIMIT_S, quiet=False)
+        time.sleep(_SETTLE_S)
+        yield process_tree(team.run.pid)
 
 
 def own_pages(pid: int, origin: int) -> tuple[Counter[tuple[str, str]], int]:

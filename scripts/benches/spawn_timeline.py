@@ -16,18 +16,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from bench_harness import SWARM, swarm_home, team_server
 from measurements import Lane, Row, Timeline
 from process_watch import process_tree
+from resting_workers import FREE, resting_workers
 
 _SIZES = (1, 32)
 _QUIET_S, _LIMIT_S = 0.5, 60.0
-_FLAGS = ("-s", "danger-full-access", "--plain")
 _SWITCH = re.compile(
     r"\s(?P<pid>\d+)/(?P<tid>\d+)\s+\[(?P<cpu>\d+)\]\s+(?P<at>[\d.]+): "
     r"PERF_RECORD_SWITCH_CPU_WIDE (?P<way>IN|OUT)"
 )
 _FAULTS = 7  # field of /proc/PID/stat behind the name
+Spans = list[tuple[float, float]]  # milliseconds
 
 
 class Burst(NamedTuple):
@@ -39,26 +39,25 @@ class Burst(NamedTuple):
 
     first_requests: list[float]
     titles: dict[int, str]
-    spans: dict[int, list[tuple[float, float]]]
+    spans: dict[int, Spans]
     faults: dict[int, int]
 
     @property
     def end_ms(self) -> float:
         return max(self.first_requests)
 
+    def spans_of(self, pid: int) -> Spans:
+        """Those until the last first request."""
+        end_ms = self.end_ms
+        return [(a, min(b, end_ms)) for a, b in self.spans.get(pid, []) if a < end_ms]
+
     def spent(self, pid: int) -> float:
         """Milliseconds of a processor until the last first request."""
-        return sum(
-            min(end, self.end_ms) - begin
-            for begin, end in self.spans.get(pid, [])
-            if begin < self.end_ms
-        )
+        return sum(b - a for a, b in self.spans_of(pid))
 
 
 def measure(*, quick: bool) -> Iterator[Row | Timeline]:
     """What each kind of process costs, for one spawn and for many; and the timeline of both."""
-    if shutil.which("perf") is None:
-        raise RuntimeError("perf is not on PATH: `apt-get install linux-perf` installs it")
     for size in _SIZES:
         bursts = [record_burst(size) for _ in range(1 if quick else 5)]
         bursts.sort(key=lambda one: one.end_ms)
@@ -107,27 +106,13 @@ def kind_of(title: str) -> str:
 
 def record_burst(agents: int) -> Burst:
     """Start `agents` in one go in a new run and wait until all have asked their model."""
-    with (
-        team_server("workers_at_rest", agents, 0) as server,
-        swarm_home(server.url) as environment,
-        tempfile.TemporaryDirectory() as cwd,
-    ):
-        bounds = ("--max-agents", str(agents + 1), "--max-spawns", str(agents))
-        argv = [*SWARM, "run", "-p", "bench:root <root> Begin.", *_FLAGS, *bounds]
-        record = Path(cwd) / "switches"
-        with watched_by_perf(record):
-            run = subprocess.Popen(
-                argv, env=environment, cwd=cwd, stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
-            try:
-                pids = _wait_for_agents(run.pid, agents)
-                titles = {pid: title_of(pid) for pid in [*pids, server.pid]}
-                faults = {pid: _faults(pid) for pid in titles}
-            finally:
-                run.send_signal(signal.SIGTERM)
-                run.wait(_LIMIT_S)
-        requests = server.seen()["requests"]
+    with tempfile.TemporaryDirectory() as folder:
+        record = Path(folder) / "switches"
+        with watched_by_perf(record), resting_workers(agents, 0, FREE) as team:
+            team.wait(_LIMIT_S)
+            titles = {pid: title_of(pid) for pid in [*process_tree(team.run.pid), team.server.pid]}
+            faults = {pid: _faults(pid) for pid in titles}
+            requests = team.server.seen()["requests"]
         asked = min(one["answered"] for one in requests if one["kind"] == "root")
         first = [(one["began"] - asked) * 1000 for one in requests if one["kind"] == "leaf"]
         return Burst(first, titles, read_spans(record, asked), faults)
@@ -135,6 +120,9 @@ def record_burst(agents: int) -> Burst:
 
 @contextmanager
 def watched_by_perf(to: Path) -> Iterator[None]:
+    """Write to a file which process has a processor when. Raises RuntimeError without perf."""
+    if shutil.which("perf") is None:
+        raise RuntimeError("perf is not on PATH: `apt-get install linux-perf` installs it")
     argv = ["perf", "record", "-q", "-o", str(to), "-a", "--switch-events", "-e", "dummy",
             "-k", "CLOCK_MONOTONIC"]  # fmt: skip
     perf = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
@@ -144,20 +132,6 @@ def watched_by_perf(to: Path) -> Iterator[None]:
     finally:
         perf.send_signal(signal.SIGINT)
         perf.wait(_LIMIT_S)
-
-
-def _wait_for_agents(pid: int, agents: int) -> list[int]:
-    """Every process of the run, once so many agents live and the tree is quiet."""
-    until, before = time.monotonic() + _LIMIT_S, -1
-    while time.monotonic() < until:
-        pids = process_tree(pid)
-        total = sum(_faults(one) for one in pids)
-        titles = [kind_of(title_of(one)) for one in pids]
-        if titles.count("agents") == agents and total == before:
-            return pids
-        before = total
-        time.sleep(_QUIET_S)
-    raise RuntimeError(f"{agents} agents did not come to rest in {_LIMIT_S:.0f} s")
 
 
 def title_of(pid: int) -> str:
@@ -176,13 +150,13 @@ def _faults(pid: int) -> int:
     return int(fields[_FAULTS]) + int(fields[_FAULTS + 2])
 
 
-def read_spans(record: Path, zero_s: float) -> dict[int, list[tuple[float, float]]]:
+def read_spans(record: Path, zero_s: float) -> dict[int, Spans]:
     """When each process had a processor, in milliseconds from `zero_s` on."""
     argv = ["perf", "script", "-i", str(record), "--show-switch-events",
             "-F", "comm,pid,tid,cpu,time,event"]  # fmt: skip
     said = subprocess.run(argv, capture_output=True, check=True).stdout.decode(errors="replace")
     began: dict[str, tuple[int, float]] = {}  # by processor
-    spans: dict[int, list[tuple[float, float]]] = {}
+    spans: dict[int, Spans] = {}
     for found in _SWITCH.finditer(said):
         at = (float(found["at"]) - zero_s) * 1000
         if found["way"] == "IN":
@@ -198,11 +172,9 @@ def read_spans(record: Path, zero_s: float) -> dict[int, list[tuple[float, float
 
 def timeline_of(size: int, burst: Burst) -> Timeline:
     """A lane for each process, in the order in which they first ran."""
-    known = [pid for pid in burst.titles if pid in burst.spans]
-    known.sort(key=lambda pid: burst.spans[pid][0][0])
-    lanes = []
-    for pid in known:
-        until = [(a, min(b, burst.end_ms)) for a, b in burst.spans[pid] if a < burst.end_ms]
-        if until:
-            lanes.append(Lane(kind_of(burst.titles[pid]), tuple(until)))
+    found = {pid: spans for pid in burst.titles if (spans := burst.spans_of(pid))}
+    lanes = [
+        Lane(kind_of(burst.titles[pid]), tuple(found[pid]))
+        for pid in sorted(found, key=lambda pid: found[pid][0])
+    ]
     return Timeline(f"spawn_{size}", tuple(lanes), tuple(sorted(burst.first_requests)))

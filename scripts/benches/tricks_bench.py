@@ -9,21 +9,17 @@ hide what the work itself writes to memory.
 
 import itertools
 import statistics
-import subprocess
-import tempfile
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench_harness import SWARM, newest_run, swarm_home, team_server
 from core_bench import turn_gaps
 from measurements import Row
-from process_watch import journal_files, tree_cpu_seconds, tree_memory
+from process_watch import tree_cpu_seconds, tree_memory
+from resting_workers import resting_workers
 
 SWITCHES = ("prewarmed_sandbox",)  # features, each on by default
 _AGENTS, _TOOLS = 32, 3
-_QUIET_S, _QUIET_CPU_S, _START_LIMIT_S = 1.0, 0.05, 120.0
+_START_LIMIT_S = 120.0
 
 
 class RestingTeam(NamedTuple):
@@ -68,28 +64,12 @@ def _team_rows(teams: list[RestingTeam]) -> Iterator[Row]:
 
 def resting_team(flags: list[str]) -> RestingTeam:
     """Start the agents, let each run its commands in the sandbox, and look when all is quiet."""
-    with (
-        team_server("workers_at_rest", _AGENTS, _TOOLS) as server,
-        swarm_home(server.url) as environment,
-        tempfile.TemporaryDirectory() as cwd,
-    ):
-        bounds = ["--max-agents", str(_AGENTS + 1), "--max-spawns", str(_AGENTS)]
-        argv = [*SWARM, "run", "-p", "bench:root <root> Begin.", "--plain", *bounds, *flags]
-        said = Path(cwd).with_suffix(".log")
-        with said.open("wb") as out:
-            run = subprocess.Popen(
-                argv, env=environment, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=out
-            )
-        try:
-            _wait_at_rest(run, environment)
-            pss, uss = tree_memory(run.pid)
-            cpu_s = tree_cpu_seconds(run.pid)
-            spawn_ms, turn_ms = _journey_times(server.seen()["requests"])
-            return RestingTeam(spawn_ms, turn_ms, pss / 2**20, uss / 2**20, cpu_s)
-        finally:
-            run.terminate()
-            run.wait(60)
-            said.unlink()
+    with resting_workers(_AGENTS, _TOOLS, flags) as team:
+        team.wait(_START_LIMIT_S)
+        pss, uss = tree_memory(team.run.pid)
+        cpu_s = tree_cpu_seconds(team.run.pid)
+        spawn_ms, turn_ms = _journey_times(team.server.seen()["requests"])
+        return RestingTeam(spawn_ms, turn_ms, pss / 2**20, uss / 2**20, cpu_s)
 
 
 def _journey_times(requests: list[dict[str, Any]]) -> tuple[float, float]:
@@ -106,23 +86,3 @@ def _journey_times(requests: list[dict[str, Any]]) -> tuple[float, float]:
     ]
     last = max(mine[0]["began"] for mine in of.values())
     return (last - asked) * 1000, statistics.median(gaps) * 1000
-
-
-def _wait_at_rest(run: "subprocess.Popen[bytes]", environment: dict[str, str]) -> None:
-    """Until all agents have run their commands and the tree has been quiet for a while.
-
-    An unused prewarmed sandbox ends after 5 seconds, and is part of what is measured.
-    """
-    until = time.monotonic() + _START_LIMIT_S
-    while time.monotonic() < until and run.poll() is None:
-        before = tree_cpu_seconds(run.pid)
-        time.sleep(_QUIET_S)
-        is_quiet = tree_cpu_seconds(run.pid) - before <= _QUIET_CPU_S
-        if is_quiet and _calls_ended(environment) >= _AGENTS * (1 + _TOOLS):
-            return
-    raise RuntimeError(f"the agents did not come to rest within {_START_LIMIT_S:.0f} s")
-
-
-def _calls_ended(environment: dict[str, str]) -> int:
-    files = journal_files(newest_run(environment))
-    return sum(path.read_bytes().count(b'"type":"call_ended"') for path in files)

@@ -6,7 +6,6 @@ for.
 """
 
 import itertools
-import shutil
 import statistics
 import subprocess
 import tempfile
@@ -18,18 +17,15 @@ from bench_harness import SWARM, model_server, swarm_home
 from core_bench import FULL
 from measurements import Row
 from process_watch import process_tree
-from spawn_timeline import kind_of, read_spans, title_of, watched_by_perf
+from spawn_timeline import Spans, kind_of, read_spans, title_of, watched_by_perf
 
 _TURNS, _WARM = 400, 10
 _TITLES_AFTER_S, _LIMIT_S = 0.6, 60.0  # the run has started by then, and goes on for a second
 _OTHERS = "the command and what confines it"
-Spans = list[tuple[float, float]]
 
 
 def measure(*, quick: bool) -> Iterator[Row]:
     """The parts with the sandbox and without it. Few turns would be over too soon to be seen."""
-    if shutil.which("perf") is None:
-        raise RuntimeError("perf is not on PATH: `apt-get install linux-perf` installs it")
     for name, flags in (("with sandbox", []), ("without sandbox", FULL)):
         windows, by_kind = record_turns(_TURNS, flags)
         took = [end - begin for begin, end in windows]
@@ -91,8 +87,3 @@ def covered(window: tuple[float, float], spans: Spans) -> float:
         total += max(0.0, b - max(a, reached))
         reached = max(reached, b)
     return total
-
-
-if __name__ == "__main__":
-    for row in measure(quick=True):
-        print(row.what, round(row.value, 3), row.unit)
