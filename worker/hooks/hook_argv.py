@@ -1,7 +1,9 @@
 """The words that start a hook's process."""
 
+import os
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import assert_never
 
@@ -31,8 +33,14 @@ def hook_argv(
                 "variables": action.variables, "timeout_s": hook.timeout_s,
             }  # fmt: skip
             text = msgspec.json.encode(config).decode()
-            return (sys.executable, "-I", str(_POST_PROGRAM), text)
+            return (os.path.realpath(sys.executable), "-I", "-c", _post_program(), text)
         case McpHook() | PromptHook():
             raise ValueError(f"{hook.command} starts no process")
         case _:
             assert_never(hook.action)
+
+
+@cache
+def _post_program() -> str:
+    """Its text: the sandbox has a /tmp of its own, which hides an installation below /tmp."""
+    return _POST_PROGRAM.read_text("utf-8")
