@@ -69,9 +69,9 @@ from .runs.run_metadata import (
     lock_run,
     network_filesystem_warning,
     read_metadata,
-    save_request,
     write_metadata,
 )
+from .runs.saved_request import save_request
 from .skill_watch.skill_watcher import watch_skills
 from .task_workload import TaskWorkload
 from .team.team_service import TeamService, run_team_service

@@ -33,8 +33,8 @@ def print_columns(
         return
     widths = [max(len(row[index]) for row in shown) for index in range(len(head))]
     room = shutil.get_terminal_size().columns if fits and is_terminal else None
-    for row in shown:
-        click.echo(cut_line(align_cells(row, widths, head, right.split()), room))
+    ends = right.split()
+    click.echo("\n".join(cut_line(align_cells(row, widths, head, ends), room) for row in shown))
 
 
 def align_cells(

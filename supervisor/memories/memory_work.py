@@ -21,7 +21,7 @@ from swarm.mailbox.redact import Redactor
 from ..journal.journal_reader import read_records
 from ..runs.paths import UserPaths, paths_of_run
 from ..runs.run_list import RunFilter, list_runs
-from ..runs.run_metadata import load_request
+from ..runs.saved_request import load_request
 from .consolidation import Consolidation
 from .extract_facts import extract_facts
 from .fact_gate import FactGate

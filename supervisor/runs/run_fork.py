@@ -51,13 +51,12 @@ from .paths import RunPaths, make_private_folder
 from .run_metadata import (
     RunLabel,
     RunMetadata,
-    load_request,
     lock_run,
     read_metadata,
-    save_request,
     write_label,
     write_metadata,
 )
+from .saved_request import load_request, save_request
 
 _LINES_PER_WRITE = 500
 FORKED = "forked"  # the status of a copy that has not started

@@ -146,13 +146,25 @@ def file_sizes(folder: Path) -> Iterator[int]:
     except OSError:
         return
     try:
-        waiting = ["."]
+        waiting: list[str] = []
+        yield from _sizes_in(top, "", waiting)
         while waiting:
             path = waiting.pop()
             with suppress(OSError):
-                yield from _sizes_in(open_beneath(top, path, FOLDER_FLAGS), path, waiting)
+                fd = _open_subfolder(top, path)
+                try:
+                    yield from _sizes_in(fd, f"{path}/", waiting)
+                finally:
+                    os.close(fd)
     finally:
         os.close(top)
+
+
+def _open_subfolder(top: int, path: str) -> int:
+    """As `open_beneath`, which costs three times as much as this does for a single name."""
+    if "/" in path:
+        return open_beneath(top, path, FOLDER_FLAGS)
+    return os.open(path, FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=top)
 
 
 @lru_cache(maxsize=16)
@@ -160,17 +172,14 @@ def _resolved(folder: str) -> str:
     return os.path.realpath(folder)
 
 
-def _sizes_in(fd: int, path: str, waiting: list[str]) -> Iterator[int]:
-    """Sizes in an open folder, which is then closed; its subfolders are added to `waiting`."""
-    try:
-        with os.scandir(fd) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    waiting.append(f"{path}/{entry.name}")
-                else:
-                    yield entry.stat(follow_symlinks=False).st_size
-    finally:
-        os.close(fd)
+def _sizes_in(fd: int, prefix: str, waiting: list[str]) -> Iterator[int]:
+    """Sizes of the files in an open folder; its subfolders are added to `waiting`."""
+    with os.scandir(fd) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(prefix + entry.name)
+            else:
+                yield entry.stat(follow_symlinks=False).st_size
 
 
 def remove_run(user_paths: UserPaths, run_id: str) -> None:

@@ -1,4 +1,4 @@
-"""A run's metadata on disk: `run.json`, its label, the saved request, the folder's lock."""
+"""A run's metadata on disk: `run.json`, its label, the folder's lock."""
 
 import fcntl
 import os
@@ -14,9 +14,7 @@ from swarm.mailbox.ids import short_id
 from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.protocol.base import SCHEMA_VERSION, Value
 from swarm.mailbox.protocol.items import TokenUsage
-from swarm.mailbox.redact import Redactor
 
-from ..run_request import RunRequest
 from .paths import RunPaths, make_private_folder
 
 MAX_NAME_CHARS = 80
@@ -46,7 +44,7 @@ class RunMetadata(Value):
 
 def write_metadata(run_paths: RunPaths, about: RunMetadata) -> None:
     """Replace `run.json` in one step. Raises SwarmError if the folder cannot be written."""
-    _write_atomically(run_paths.metadata, msgspec.json.format(msgspec.json.encode(about)))
+    write_run_file(run_paths.metadata, msgspec.json.format(msgspec.json.encode(about)))
 
 
 def read_metadata(run_paths: RunPaths) -> RunMetadata:
@@ -67,36 +65,6 @@ def read_metadata(run_paths: RunPaths) -> RunMetadata:
         raise UsageError(f"{run_paths.metadata} cannot be read: {error}") from error
 
 
-def save_request(run_paths: RunPaths, request: RunRequest) -> None:
-    """Save what `resume` needs. Keys, environment, providers and MCP servers are never written.
-
-    The prompt is redacted as in the journal: it may contain a key as well.
-    """
-    kept = msgspec.structs.replace(
-        request,
-        prompt=Redactor(request.secrets).redact(request.prompt),
-        keys={},
-        mcp=msgspec.structs.replace(request.mcp, servers=()),
-        mcp_credentials={},
-        environment={},
-        providers=(),
-        run_id=None,
-        next_prompt=None,
-        next_images=(),
-        next_settings=None,
-    )
-    _write_atomically(run_paths.folder / "request.json", msgspec.json.encode(kept))
-
-
-def load_request(run_paths: RunPaths) -> RunRequest:
-    """The request as saved, without keys, environment and providers: the caller fills them in."""
-    path = run_paths.folder / "request.json"
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=RunRequest)
-    except (OSError, msgspec.DecodeError) as error:
-        raise UsageError(f"this run cannot be resumed: {path} cannot be read: {error}") from error
-
-
 class RunLabel(Value):
     """Every field has a default: most runs have no file."""
 
@@ -114,7 +82,7 @@ def read_label(run_paths: RunPaths) -> RunLabel:
 
 def write_label(run_paths: RunPaths, label: RunLabel) -> None:
     """Replace the file in one step. Raises SwarmError if the folder cannot be written."""
-    _write_atomically(run_paths.folder / "label.json", msgspec.json.encode(label))
+    write_run_file(run_paths.folder / "label.json", msgspec.json.encode(label))
 
 
 def find_runs_named(folders: Iterable[Path], name: str) -> list[str]:
@@ -227,7 +195,8 @@ def find_network_filesystem(path: str, mounts: str) -> str | None:
     return kind if kind in _NETWORK_FILESYSTEMS else None
 
 
-def _write_atomically(path: Path, data: bytes) -> None:
+def write_run_file(path: Path, data: bytes) -> None:
+    """Replace a file of a run's folder in one step. Raises SwarmError if it cannot be written."""
     fresh = path.with_suffix(f".{os.getpid()}")
     try:
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

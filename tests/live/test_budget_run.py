@@ -38,7 +38,7 @@ RESUME = """
 import json, os, sys
 import msgspec
 from swarm.mailbox.protocol.limits import Budget
-from swarm.supervisor.runs.run_metadata import load_request
+from swarm.supervisor.runs.saved_request import load_request
 from swarm.supervisor.cli.options import ShowOptions
 from swarm.supervisor.cli.run_execution import start_run
 from swarm.supervisor.runs.paths import find_user_paths, paths_of_run

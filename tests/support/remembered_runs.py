@@ -29,7 +29,8 @@ from swarm.supervisor.memories.memory_work import MemoryWork, WorkDone
 from swarm.supervisor.memories.model_extraction import Asked
 from swarm.supervisor.run_request import RunRequest
 from swarm.supervisor.runs.paths import UserPaths, find_user_paths, paths_of_run
-from swarm.supervisor.runs.run_metadata import RunMetadata, save_request, write_metadata
+from swarm.supervisor.runs.run_metadata import RunMetadata, write_metadata
+from swarm.supervisor.runs.saved_request import save_request
 
 ON = MemorySettings(enabled=True)
 OFFLINE = Limits(sandbox=WorkspaceWrite())

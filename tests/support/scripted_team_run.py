@@ -20,7 +20,7 @@ SWARM = str(Path(sys.executable).with_name("swarm"))
 RESUME = """
 import os, sys
 from msgspec.structs import replace
-from swarm.supervisor.runs.run_metadata import load_request
+from swarm.supervisor.runs.saved_request import load_request
 from swarm.supervisor.cli.options import ShowOptions
 from swarm.supervisor.cli.run_execution import run_in_process
 from swarm.supervisor.runs.paths import find_user_paths, paths_of_run

@@ -21,7 +21,8 @@ from ...control_requests.rights_widening import PLAN_ACCEPTED
 from ...control_requests.settings_change import changed_plan, check_requirements
 from ...run_request import RunRequest
 from ...runs.paths import RunPaths, find_user_paths
-from ...runs.run_metadata import is_run_alive, load_request, read_metadata
+from ...runs.run_metadata import is_run_alive, read_metadata
+from ...runs.saved_request import load_request
 from ...task_file import read_task
 from ..early_processes import close_early_processes
 from ..lazy_commands import ColorCommand, OptionValue

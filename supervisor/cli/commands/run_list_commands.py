@@ -9,7 +9,6 @@ import msgspec
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.ids import short_id
-from swarm.roles.config.quantities import parse_duration
 
 from ...console.number_format import render_age, render_bytes, render_count, render_usd
 from ...isolation.held_work import describe_held_work
@@ -115,6 +114,8 @@ def prune(older: str | None, keep: int, dry_run: bool, *, force: bool) -> None:
     Example:
       swarm prune --older 30d --keep 20
     """
+    from swarm.roles.config.quantities import parse_duration  # `ps` loads nothing of settings
+
     places = find_user_paths(dict(os.environ))
     older_s = None if older is None else parse_duration(older)
     chosen = choose_runs_to_prune(list_runs(places), older_s=older_s, keep=keep)

@@ -11,13 +11,12 @@ from swarm.supervisor.runs.paths import find_run, find_user_paths, make_private_
 from swarm.supervisor.runs.run_metadata import (
     RunMetadata,
     is_run_alive,
-    load_request,
     lock_run,
     network_filesystem_of,
     read_metadata,
-    save_request,
     write_metadata,
 )
+from swarm.supervisor.runs.saved_request import load_request, save_request
 
 RUN = "01a1fc24-7204-710f-b302-2343189d0946"
 OTHER = "01a1fc24-7205-710f-b302-2343189dffff"

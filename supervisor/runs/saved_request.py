@@ -1,0 +1,43 @@
+"""What `resume` and `fork` need of a run's request, in its folder.
+
+Apart from `run_metadata`: who only lists runs loads nothing of what a request is made of.
+"""
+
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.redact import Redactor
+
+from ..run_request import RunRequest
+from .paths import RunPaths
+from .run_metadata import write_run_file
+
+
+def save_request(run_paths: RunPaths, request: RunRequest) -> None:
+    """Save what `resume` needs. Keys, environment, providers and MCP servers are never written.
+
+    The prompt is redacted as in the journal: it may contain a key as well.
+    """
+    kept = msgspec.structs.replace(
+        request,
+        prompt=Redactor(request.secrets).redact(request.prompt),
+        keys={},
+        mcp=msgspec.structs.replace(request.mcp, servers=()),
+        mcp_credentials={},
+        environment={},
+        providers=(),
+        run_id=None,
+        next_prompt=None,
+        next_images=(),
+        next_settings=None,
+    )
+    write_run_file(run_paths.folder / "request.json", msgspec.json.encode(kept))
+
+
+def load_request(run_paths: RunPaths) -> RunRequest:
+    """The request as saved, without keys, environment and providers: the caller fills them in."""
+    path = run_paths.folder / "request.json"
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=RunRequest)
+    except (OSError, msgspec.DecodeError) as error:
+        raise UsageError(f"this run cannot be resumed: {path} cannot be read: {error}") from error
