@@ -95,6 +95,14 @@ alone, and what it holds is gone with it. That costs what the tables show, and n
 - *The first start after an installation that compiled nothing* (pip compiles, uv does with
   `--compile-bytecode`) compiles all modules that it loads: 640 ms instead of 200.
 - *`swarm show` of a transcript* writes all outputs of its commands, here 300 MB.
+- *A fan-out of 10,000* takes 12.5 to 13.2 ms an item where 12 were wanted: an item costs 25 ms of
+  processors, and two are busy with it all the time. 17 of these are the agent's and its launcher's
+  (half of it the kernel's: fork, copies of pages, giving them back), 4 the supervisor's, 1.9 the
+  gateway's, 1.6 the fork-server's.
+- *The supervisor's memory* grows by 1.05 to 1.2 MB in its first 10,000 agents and by 0.4 to 0.7 for
+  every 10,000 more, that is 40 to 70 bytes for each agent that ended.
+- *`swarm ps` with 1,000 runs* was 187 ms in the table and is 133 since: it loads nothing of what
+  requests are made of.
 
 ## Tricks below the language
 A trick stays only while a figure that a user can feel pays for it.
