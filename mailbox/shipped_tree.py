@@ -1,0 +1,8 @@
+"""The name that an ignored folder of a project has on other machines."""
+
+from hashlib import sha256
+
+
+def shipped_tree(path: str) -> str:
+    """As in `nodes.TreePart`, for the folder's canonical path."""
+    return f"shipped/{sha256(path.encode(errors='surrogateescape')).hexdigest()[:16]}"

@@ -1,0 +1,162 @@
+"""A tree that is packed and unpacked is the same tree, and a hostile one leaves no folder."""
+
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from swarm.mailbox.tree_pack import (
+    PackedEntry,
+    PackedPart,
+    TreePacker,
+    TreeRefused,
+    TreeUnpacker,
+)
+
+encode = msgspec.msgpack.encode
+NAMES = st.sampled_from(["a", "b", "c d", "ä", "-x"])
+
+
+def seen(root: Path) -> dict[str, object]:
+    """What a tree is: by name its kind, mode and contents."""
+    found: dict[str, object] = {}
+    for path in sorted(root.rglob("*")):
+        facts = path.lstat()
+        name = str(path.relative_to(root))
+        if path.is_symlink():
+            found[name] = ("link", os.readlink(path))
+        elif path.is_dir():
+            found[name] = ("folder", stat.S_IMODE(facts.st_mode))
+        elif stat.S_ISCHR(facts.st_mode):
+            found[name] = "whiteout"
+        else:
+            found[name] = (stat.S_IMODE(facts.st_mode), facts.st_mtime_ns, path.read_bytes())
+    return found
+
+
+def carry(packer: TreePacker, target: Path) -> int:
+    count = 0
+    with TreeUnpacker(str(target)) as unpacker:
+        for message in packer.pack():
+            unpacker.take(message)
+            count += 1
+    return count
+
+
+def clear(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@st.composite
+def histories(draw):
+    step = st.tuples(
+        st.sampled_from(["file", "folder", "link", "whiteout", "remove", "mode"]),
+        st.lists(NAMES, min_size=1, max_size=3),
+        st.binary(max_size=40),
+    )
+    return draw(st.lists(st.lists(step, max_size=8), min_size=1, max_size=4))
+
+
+def apply(root: Path, step) -> None:
+    kind, names, data = step
+    path = root.joinpath(*names)
+    above = path.parent
+    while above != root and not above.is_dir():
+        clear(above) if above.is_symlink() or above.exists() else None
+        above = above.parent
+    path.parent.mkdir(parents=True, exist_ok=True)
+    match kind:
+        case "mode":
+            if path.is_file() and not path.is_symlink():
+                path.chmod(0o755)
+        case "remove":
+            clear(path)
+        case "folder":
+            if not path.is_dir() or path.is_symlink():
+                clear(path)
+                path.mkdir()
+        case "file":
+            clear(path)
+            path.write_bytes(data)
+        case "link":
+            clear(path)
+            path.symlink_to("../elsewhere")
+        case "whiteout":
+            clear(path)
+            os.mknod(path, stat.S_IFCHR, os.makedev(0, 0))
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(histories())
+def test_after_each_pack_the_copy_is_the_tree(tmp_path_factory, rounds):
+    base = tmp_path_factory.mktemp("tree").resolve()
+    source, target = base / "source", base / "target"
+    source.mkdir()
+    target.mkdir()
+    packer = TreePacker(str(source))
+    for steps in rounds:
+        for step in steps:
+            try:
+                apply(source, step)
+            except (FileExistsError, NotADirectoryError):
+                continue
+        carry(packer, target)
+        assert seen(target) == seen(source)
+        assert carry(packer, target) == 0
+
+
+def test_large_files_come_in_pieces_and_opaque_folders_stay_opaque(tmp_path):
+    source, target = tmp_path.resolve() / "source", tmp_path.resolve() / "target"
+    (source / "folder").mkdir(parents=True)
+    target.mkdir()
+    (source / "large").write_bytes(os.urandom(3 << 20))
+    os.setxattr(source / "folder", "user.overlay.opaque", b"y")
+    assert carry(TreePacker(str(source)), target) > 3
+    assert seen(target) == seen(source)
+    assert os.getxattr(target / "folder", "user.overlay.opaque") == b"y"
+
+
+@pytest.mark.parametrize(
+    "name", [b"../out", b"a/../../out", b"/out", b"a//b", b".", b"a\0b", b"x" * 5000]
+)
+def test_a_name_that_leads_out_is_refused(tmp_path, name):
+    with TreeUnpacker(str(tmp_path.resolve())) as unpacker, pytest.raises(TreeRefused):
+        unpacker.take(encode(PackedPart((PackedEntry("file", name),))))
+
+
+def test_nothing_is_written_through_a_link(tmp_path):
+    root, outside = tmp_path.resolve() / "root", tmp_path.resolve() / "outside"
+    root.mkdir()
+    outside.mkdir()
+    link = PackedEntry("link", b"door", target=os.fsencode(outside))
+    with TreeUnpacker(str(root)) as unpacker, pytest.raises(OSError, match="door"):
+        unpacker.take(encode(PackedPart((link, PackedEntry("file", b"door/evil", 0o644)))))
+    assert list(outside.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        PackedPart((), b"contents of nothing"),
+        PackedPart((PackedEntry("file", b"a", size=2),), b"too long"),
+        PackedPart((PackedEntry("file", b"a", size=2), PackedEntry("file", b"b"))),
+        PackedPart((PackedEntry("file", b""),)),
+        PackedPart((PackedEntry("file", b"a", size=-1),)),
+    ],
+)
+def test_parts_that_cannot_be_are_refused(tmp_path, part):
+    with TreeUnpacker(str(tmp_path.resolve())) as unpacker, pytest.raises(TreeRefused):
+        unpacker.take(encode(part))
+
+
+def test_what_is_no_part_is_refused(tmp_path):
+    with TreeUnpacker(str(tmp_path.resolve())) as unpacker, pytest.raises(TreeRefused):
+        unpacker.take(b"\xc1")
