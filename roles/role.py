@@ -90,6 +90,9 @@ class RoleFile(ModelKeys, forbid_unknown_fields=True):
     sandbox_mode: SandboxMode | None = None
     sandbox_workspace_write: WorkspaceTable | None = None
     isolation: Isolation | None = None  # swarm's own
+    # swarm's own: machines of `[hosts]` on which its agents run, and what each takes of one
+    host: str | None = None
+    resources: dict[str, Annotated[float, msgspec.Meta(ge=0)]] = {}
     merges: bool = False  # swarm's own
     memories: bool = False  # swarm's own: its agents read what is remembered
     network: NetworkTable | None = None
@@ -142,6 +145,8 @@ class Role(Value):
     sandbox_mode: SandboxMode | None = None
     workspace: WorkspaceTable | None = None
     isolation: Isolation = "shared"
+    host: str | None = None  # a table of `[hosts]`, or "here"; None: as the run says
+    resources: dict[str, float] = {}  # what each of its agents takes of another machine
     memories: bool = False  # its agents read what is remembered, if the run reads memories
     merges: bool = False  # it merges what others of its parent changed, and is in no copy unasked
     network: NetworkPolicy | None = None
@@ -203,6 +208,8 @@ def role_from_file(file: RoleFile, *, name: str, source: str) -> Role:
         sandbox_mode=file.sandbox_mode,
         workspace=file.sandbox_workspace_write,
         isolation=file.isolation or "shared",
+        host=file.host,
+        resources=file.resources,
         merges=file.merges,
         memories=file.memories,
         network=None if file.network is None else read_network_table(file.network, "network"),

@@ -58,6 +58,7 @@ from swarm.mailbox.protocol.records import (
 from swarm.mailbox.protocol.requests import (
     AnyReply,
     EnvironmentReply,
+    FilesSaved,
     KeepFiles,
     ListChanges,
     McpRequest,
@@ -66,6 +67,8 @@ from swarm.mailbox.protocol.requests import (
     PlanMerge,
     ReportPermission,
     RequestApproval,
+    RequestRefused,
+    SaveFiles,
     StoreBlob,
     WatchFiles,
 )
@@ -79,7 +82,7 @@ from .control_requests.settings_change import settings_of
 from .file_history.file_history import FileHistory
 from .isolation.agent_merges import serve_merge_request
 from .isolation.change_measures import ChangeMeasures
-from .leases.lease_service import LeaseService
+from .leases.node_leases import NodeLeases
 from .mcp.mcp_requests import McpEndpoint
 from .processes.service_process import Service
 from .processes.shell_snapshot import ShellSnapshot
@@ -118,7 +121,7 @@ class EventRouter:
         self._run, self._agents, self._services, self._nursery = running, agents, services, nursery
         self._team_service, self._approvals, self._mcp = team_service, approvals, mcp
         self.file_history = FileHistory(running, nursery)
-        self._leases = LeaseService(running, nursery)
+        self._leases = NodeLeases(running, nursery)
         self._change_measures = ChangeMeasures(running)
         self.unreadable_count = 0
         self._warned_of_landlock = False
@@ -365,8 +368,13 @@ class EventRouter:
             reply = await self.file_history.change_watcher.call_starting(agent, request)
         elif isinstance(request, PlanMerge | MergeCopies):
             reply = await serve_merge_request(self._run, self.file_history, agent, request)
+        elif isinstance(request, SaveFiles):
+            await self._run.hosts.bring_layers(agent.plan.agent_id)
+            reply = FilesSaved()
         elif isinstance(request, ListChanges):
             reply = await self.file_history.list_changes(agent)
+        elif agent.plan.host:
+            reply = RequestRefused(message="its machine has an environment of its own")
         else:
             reply = EnvironmentReply(variables=await self._shell.get())
         await self._reply(agent, request_id, reply)

@@ -43,6 +43,8 @@ from .dependencies import REAL_DEPENDENCIES, RunDependencies
 from .event_broadcast import EventBroadcast
 from .event_router import EventRouter
 from .exception_groups import first_error
+from .hosts.host_manager import HostManager
+from .hosts.remote_hosts import RemoteHosts
 from .isolation.end_merges import finish_files
 from .isolation.live_merges import finish_cut_off_merges
 from .isolation.project_copies import ProjectCopies
@@ -239,6 +241,7 @@ async def _open_context(
         skills=CurrentSkills(request),
         leases=LeaseLedger(run_paths.folder.parent, request.leases, cwd=request.cwd),
         copies=ProjectCopies(run_paths, request.copy_kind),
+        hosts=RemoteHosts(request.hosts),
         entropy=dependencies.entropy,
         began_s=dependencies.entropy.unix_s(),
     )
@@ -285,8 +288,8 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
     """Run the workload, and beside it every other part of the run."""
     gateway_address = GatewayAddress(epoch=past.starts * _GATEWAY_EPOCHS_PER_START)
     budget = _open_budget(running, past)
-    models = str(locked.user_paths.models)
-    gateway = GatewayManager(running, gateway_address, budget, models_dir=models)
+    places = locked.user_paths
+    gateway = GatewayManager(running, gateway_address, budget, models_dir=str(places.models))
     hub = HubManager(running, first_epoch=gateway_address.epoch)
     async with trio.open_nursery() as nursery:
 
@@ -304,16 +307,15 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
         deadlines = DeadlineMonitor(running, agents, budget.notify)
         nursery.start_soon(deadlines.run)
         shutdown = RunShutdown(agents, team_service, nursery, keep_open=running.request.keep_open)
-        queue = _open_approvals(running, agents, team_service, nursery, locked.user_paths)
+        queue = _open_approvals(running, agents, team_service, nursery, places)
         proxy = ProxyManager(running, nursery, queue.hooked, first_epoch=gateway_address.epoch)
-        services = (gateway, proxy, hub)
+        hosts = HostManager(running, gateway_address, first_epoch=gateway_address.epoch)
+        services = (gateway, proxy, hub, hosts)
         asked = HubQuestions(running, hub, queue.broker)
         mcp = McpEndpoint(running, hub, asked.models, nursery)
         router = EventRouter(running, agents, services, team_service, queue.endpoint, mcp, nursery)
-        nursery.start_soon(proxy.run)
-        nursery.start_soon(hub.run)
-        nursery.start_soon(asked.run)
-        nursery.start_soon(router.run)
+        for part in (proxy, hub, hosts, asked, router):
+            nursery.start_soon(part.run)
         locked.signals.set_handler(shutdown.handle_signal)
         nursery.start_soon(watch_folders, running.paths, locked.lock_fd)
         nursery.start_soon(monitor_heartbeats, running, agents, services)
@@ -336,11 +338,10 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
             completed = await _run_workload(hub, workload)
             agents.run_end.begin()  # agents that still work continue after a resume
             team_service.close()
-            proxy.process.loop.expect_end()
-            hub.process.loop.expect_end()
-            await shutdown.carry_out(
-                gateway.process.loop.stop, partial(running.processes.close, grace_s=0.0)
-            )
+            for ends in (proxy, hub):
+                ends.process.loop.expect_end()
+            stop = partial(hosts.stop_before, gateway.process.loop.stop)
+            await shutdown.carry_out(stop, partial(running.processes.close, grace_s=0.0))
             workload.close()
             await finish_files(running, router.file_history, completed)
             nursery.cancel_scope.cancel()
@@ -368,14 +369,13 @@ def _open_approvals(
 
         return make_guardian(running, agents, nursery, running.agents.plan_of)
 
-    reviewer = LazyReviewer(make_reviewer)
     return open_approval_queue(
         running,
         nursery,
         agents,
         running.agents.plan_of,
         config=user_paths.config,
-        reviewer=reviewer,
+        reviewer=LazyReviewer(make_reviewer),
     )
 
 

@@ -23,6 +23,7 @@ from .agents.slots import AgentRegistry
 from .approvals.approval_grants import ApprovalGrants
 from .current_skills import CurrentSkills
 from .event_broadcast import EventBroadcast
+from .hosts.remote_hosts import RemoteHosts
 from .isolation.project_copies import ProjectCopies
 from .journal.journal import Journal
 from .journal.journal_files import RUN_FILE
@@ -49,6 +50,7 @@ class RunContext(NamedTuple):
     skills: CurrentSkills
     leases: LeaseLedger
     copies: ProjectCopies
+    hosts: RemoteHosts
     entropy: EntropySources = SYSTEM_ENTROPY
     began_s: float = 0.0  # Unix time
 

@@ -27,6 +27,7 @@ from swarm.mailbox.protocol.limits import (
 from swarm.mailbox.protocol.limits import WorkspaceWrite as _WorkspaceWrite
 from swarm.mailbox.protocol.mcp import McpServer
 from swarm.mailbox.protocol.memories import MemorySettings
+from swarm.mailbox.protocol.nodes import HostTable
 from swarm.mailbox.protocol.review import ReviewTarget
 from swarm.mailbox.protocol.rules import RuleSet
 from swarm.mailbox.protocol.settings import Summary, Verbosity
@@ -143,6 +144,10 @@ class RunRequest(Value):
     copy_kind: CopyKind | None = None  # what copies are here; None: not looked at yet
     memories: MemorySettings = MemorySettings()
     memory_text: str = ""  # what agents are told of memories
+    hosts: tuple[HostTable, ...] = ()  # other machines that agents of this run may use
+    host: str = ""  # where agents that work in copies go; "": they stay here
+    fan_host: str = ""  # where items of the fan-out go
+    fan_resources: dict[str, float] = {}
     merge: MergeAtEnd = "ask"  # what its end does with work of agents in copies
     fan_model: str | None = None  # set by the items' role; None: the run's
     fan_effort: str | None = None

@@ -52,6 +52,7 @@ class FanOutTable(Value, forbid_unknown_fields=True):
     context: tuple[str, ...] = ()
     context_bytes: int = 4096
     isolation: Isolation | None = None  # None: as the task says
+    host: str | None = None  # a host that `--hosts` names, or "here"; None: as role and run say
 
 
 class FrontMatter(Value, forbid_unknown_fields=True):

@@ -44,6 +44,7 @@ class AgentView(Value):
     rss_bytes: int = 0
     note: str = ""  # reason for waiting, or failure text
     in_copy: bool = False  # it works in a copy of the project
+    node: str = ""  # the machine on which it runs, if it is another one
     change: str = ""  # what is in that copy: `+120 -14 in 5 files`
     text: str = ""  # the end of the text that is arriving now
     sandbox: str = ""

@@ -32,7 +32,7 @@ class Hello(Tagged):
     secret: bytes
     pid: int
     protocol_version: int
-    kind: Literal["agent", "gateway", "proxy", "hub"] = "agent"
+    kind: Literal["agent", "gateway", "proxy", "hub", "hosts"] = "agent"
     # for agents whose role locks their process: what the kernel lacks for it
     lock_gap: LockGap = ""
 

@@ -24,6 +24,7 @@ from .events import (
     Warned,
 )
 from .gateway import RateLimits, ReservationReleased, ResponseBilled
+from .host_records import AnyHostRecord
 from .items import AnyItem, TokenUsage
 from .job_records import JobBegan, JobClosed, JobRowEnded
 from .limits import Budget, Limits
@@ -80,6 +81,7 @@ class AgentSpawned(Tagged):
     provider: str | None = None  # None: the run's own
     fallback: tuple[str, ...] = ()
     claims: tuple[str, ...] = ()  # files and folders that it is to write
+    node: str = ""  # the machine, if it is another one
     task_key: str = ""  # equal for tasks of the same words
 
 
@@ -332,57 +334,16 @@ class RunCompleted(Tagged):
 
 
 AnyRecordBody = (
-    RunStarted
-    | ProviderChosen
-    | AgentSpawned
-    | InputPosted
-    | MailPosted
-    | MailHandled
-    | TurnStarted
-    | TurnCompleted
-    | TurnFailed
-    | TurnAborted
-    | ItemRecorded
-    | ContextRecorded
-    | CallBegan
-    | CallEnded
-    | ProviderFallback
-    | HookRan
-    | HeavyCommandEnded
-    | TokenCount
-    | Warned
-    | EnteredReviewMode
-    | ExitedReviewMode
-    | SettingsChanged
-    | PauseSet
-    | BudgetSet
-    | Reserved
-    | ResponseBilled
-    | ReservationReleased
-    | RateLimits
-    | ProcessEnded
-    | AgentEnded
-    | ApprovalRequested
-    | ApprovalResolved
-    | GrantGiven
-    | Reviewed
-    | SnapshotTaken
-    | SnapshotSettled
-    | WatchBegan
-    | FilesChanged
-    | TurnDiff
-    | Undone
-    | AnyMergeRecord
-    | GatewayEnded
-    | FanOutPlanned
-    | FanOutItemEnded
-    | JobBegan
-    | JobRowEnded
-    | JobClosed
-    | AnyNoteRecord
-    | RunIdle
-    | RunCompleted
-)
+    RunStarted | ProviderChosen | AgentSpawned | InputPosted | MailPosted | MailHandled
+    | TurnStarted | TurnCompleted | TurnFailed | TurnAborted | ItemRecorded | ContextRecorded
+    | CallBegan | CallEnded | ProviderFallback | HookRan | HeavyCommandEnded | TokenCount
+    | Warned | EnteredReviewMode | ExitedReviewMode | SettingsChanged | PauseSet | BudgetSet
+    | Reserved | ResponseBilled | ReservationReleased | RateLimits | ProcessEnded | AgentEnded
+    | ApprovalRequested | ApprovalResolved | GrantGiven | Reviewed | SnapshotTaken
+    | SnapshotSettled | WatchBegan | FilesChanged | TurnDiff | Undone | AnyMergeRecord
+    | AnyHostRecord | GatewayEnded | FanOutPlanned | FanOutItemEnded | JobBegan | JobRowEnded
+    | JobClosed | AnyNoteRecord | RunIdle | RunCompleted
+)  # fmt: skip
 
 
 class Record(Value):

@@ -61,6 +61,13 @@ class WatchFiles(Tagged):
     paths: tuple[str, ...] = ()  # absolute; paths that the call is known to change
 
 
+class SaveFiles(Tagged):
+    """Bring what this agent has changed on another machine into the run's folder.
+
+    The reply is `FilesSaved`. Asked before a call that may have changed files is said to be done.
+    """
+
+
 class ListChanges(Tagged):
     """Which files did this agent's patches and commands change? The reply is `ChangesReply`."""
 
@@ -100,6 +107,7 @@ class Spawn(Tagged):
     deadline_s: float = 120.0
     claims: tuple[str, ...] = ()  # files and folders that the child is to write
     isolation: Isolation | None = None  # None: as the role and the run say; they may say more
+    host: str | None = None  # where it runs; None: as the role and the run say
 
 
 class SendMail(Tagged):
@@ -196,7 +204,9 @@ class RecallFindings(Tagged):
 
 # Requests that involve no other agent.
 MergeRequest = PlanMerge | MergeCopies
-NonTeamRequest = StoreBlob | GetEnvironment | KeepFiles | WatchFiles | ListChanges | MergeRequest
+NonTeamRequest = (
+    StoreBlob | GetEnvironment | KeepFiles | WatchFiles | SaveFiles | ListChanges | MergeRequest
+)
 McpRequest = (
     ListMcpTools
     | CallMcpTool
@@ -206,25 +216,10 @@ McpRequest = (
     | ReportModelAnswer
 )
 AnyRequest = (
-    NonTeamRequest
-    | McpRequest
-    | RequestApproval
-    | ReportPermission
-    | TakeLease
-    | Spawn
-    | SendMail
-    | FollowUp
-    | WaitFor
-    | ListAgents
-    | HaltAgent
-    | CloseAgent
-    | SpawnOnCsv
-    | ReportJobResult
-    | PublishFinding
-    | RecallFindings
-    | RecallMemories
-    | ReportStaleMemory
-)
+    NonTeamRequest | McpRequest | RequestApproval | ReportPermission | TakeLease | Spawn
+    | SendMail | FollowUp | WaitFor | ListAgents | HaltAgent | CloseAgent | SpawnOnCsv
+    | ReportJobResult | PublishFinding | RecallFindings | RecallMemories | ReportStaleMemory
+)  # fmt: skip
 
 
 class BlobStored(Tagged):
@@ -256,6 +251,10 @@ class FilesKept(Tagged):
 
 class FilesWatched(Tagged):
     """The call may run; the state before it was recorded as far as possible."""
+
+
+class FilesSaved(Tagged):
+    """They are in the run's folder, as far as they could be had."""
 
 
 class ChangesReply(Tagged, tag="changes_are"):
@@ -360,29 +359,9 @@ class FindingsFound(Tagged):
 
 
 AnyReply = (
-    BlobStored
-    | EnvironmentReply
-    | Decided
-    | FilesKept
-    | FilesWatched
-    | ChangesReply
-    | MergePlanned
-    | MergeReported
-    | RequestRefused
-    | QueuedForSlot
-    | QueuedForLease
-    | LeaseGiven
-    | Spawned
-    | Sent
-    | Waited
-    | Team
-    | PreviousStatus
-    | JobEnded
-    | ResultAccepted
-    | FindingAccepted
-    | FindingsFound
-    | MemoriesFound
-    | MemoryReported
-    | McpTools
-    | McpOutcome
-)
+    BlobStored | EnvironmentReply | Decided | FilesKept | FilesWatched | FilesSaved
+    | ChangesReply | MergePlanned | MergeReported | RequestRefused | QueuedForSlot
+    | QueuedForLease | LeaseGiven | Spawned | Sent | Waited | Team | PreviousStatus | JobEnded
+    | ResultAccepted | FindingAccepted | FindingsFound | MemoriesFound | MemoryReported
+    | McpTools | McpOutcome
+)  # fmt: skip

@@ -12,6 +12,7 @@ from .items import TokenUsage
 from .leases import LeaseRules
 from .limits import Limits, ResourceLimits
 from .mcp import McpServer
+from .nodes import HostTable
 from .rules import RuleSet
 from .settings import PromptSize, SamplingSettings, SkillChoice, Summary, ToolChoice, Verbosity
 
@@ -106,6 +107,7 @@ class LiveFolder(Value):
     name: str  # below the copy's path
     upper: str
     work: str
+    lower: str = ""  # where it lies; "": at its place in the project
 
 
 class CopyMount(Value):
@@ -189,8 +191,10 @@ class AgentSpec(Tagged):
     copies: tuple[CopyMount, ...] = ()  # mounted before anything else is done
     copy_of: str = ""  # the project, if the agent's copy of it is another folder
     copy_tree: str = ""  # that folder; `cwd` lies in it
+    gateway_door: str = ""  # on a node: where every gateway is reached, wherever it listens
     memories: str = ""  # the block about memories; "": the agent reads none
     offers_copies: bool = False  # the model is told that children may work in copies
+    hosts: tuple[str, ...] = ()  # other machines that it may name for children
 
     @property
     def may_spawn(self) -> bool:
@@ -306,6 +310,21 @@ class HubSpec(Tagged):
     logins: str = ""  # the folder of logins with servers over HTTP; "": there are none
 
 
-AnySpec = AgentSpec | GatewaySpec | ProxySpec | HubSpec
+class HostsSpec(Tagged):
+    """The start of the process that drives nodes on other machines."""
+
+    run_id: str
+    epoch: int
+    endpoint: str  # the supervisor's mailbox
+    identity: bytes
+    secret: bytes
+    hosts: tuple[HostTable, ...]
+    copies: str  # the folder `copies` of the run
+    cwd: str
+    gateway_endpoint: str
+    version: str  # of swarm: nodes have the same
+
+
+AnySpec = AgentSpec | GatewaySpec | ProxySpec | HubSpec | HostsSpec
 encode_spec = msgspec.msgpack.Encoder().encode
 decode_spec = msgspec.msgpack.Decoder(AnySpec).decode

@@ -45,6 +45,8 @@ DENIED_KEYS = (
     "notify", "auto_review", "zsh_path", "js_repl_node_path", "js_repl_node_module_dirs",
     # which layers and projects count
     "profile", "profiles", "projects", "project_root_markers", "marketplaces",
+    # which machines get the project
+    "hosts",
 )  # fmt: skip
 
 DENIED_INNER_KEYS = (("agents", "providers"), ("skills", "projects"))

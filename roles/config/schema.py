@@ -19,6 +19,7 @@ from swarm.mailbox.protocol.settings import (
     Verbosity,
 )
 
+from .host_settings import HostToml
 from .mcp_table import McpServerTable
 from .memory_settings import MemoriesTable
 
@@ -342,6 +343,7 @@ class Config(ModelKeys):
     limits: LimitsTable = LimitsTable()  # swarm's own
     leases: LeasesTable = LeasesTable()  # swarm's own
     memories: bool | MemoriesTable = False
+    hosts: dict[str, HostToml] = {}  # swarm's own
     # swarm's own; overrides the profile's table when enabled
     network: NetworkTable = NetworkTable()
     skills: SkillsTable = SkillsTable()

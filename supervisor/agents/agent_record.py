@@ -51,6 +51,8 @@ class AgentPlan(Value):
     widened: bool = False  # a person gave it more than the run began with
     claims: tuple[str, ...] = ()  # absolute paths of files and folders that it is to write
     task_key: str = ""  # of its first task: `claims.task_key`
+    host: str = ""  # the table of machines on which its processes run; "" = this one
+    resources: dict[str, float] = {}  # what it takes of such a machine
 
 
 class AgentSnapshot(msgspec.Struct, frozen=True, array_like=True):

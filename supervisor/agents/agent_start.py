@@ -4,7 +4,7 @@ Any failure before the commit frees the slot and kills the child; the caller's s
 """
 
 from collections.abc import Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -36,6 +36,7 @@ from swarm.mailbox.protocol.spec import (
 from swarm.mailbox.proxy_environment import without_proxy_variables
 
 from ..approvals.saved_rules import rules_for, send_rules
+from ..hosts.known_nodes import NodePlace
 from ..isolation.project_copies import OUTSIDE_SANDBOX
 from ..journal.journal_reader import read_records
 from ..journal.replay import AgentMemory, fold_agent
@@ -80,6 +81,10 @@ async def start_agent(
     async with AsyncExitStack() as stack:
         slot = None if plan.slotless else await _wait_for_slot(stack, running, plan, wait)
         copy = await running.copies.prepare(plan, is_first=not agent.has_started)
+        place = None
+        if plan.host:
+            place = await stack.enter_async_context(_place_on_node(running, plan))
+        start = running.processes.start if place is None else place.start
         started = trio.current_time()
         running.mailbox.admit(identity, epoch=agent.epoch)
         child = None
@@ -89,7 +94,7 @@ async def start_agent(
                     process.know_gateway(gateway.endpoint)
                     spec = copy.applied(build_agent_spec(running, agent, memory, gateway))
                     title = f"{plan.path} [{plan.role.name}]"
-                    child = await running.processes.start(spec, title=title)
+                    child = await start(spec, title=title)
                     process.note_child(child)
                     await _wait_for_hello(plan.path, process)
             if agent.wanted_end is not None:
@@ -129,6 +134,7 @@ async def start_agent(
         usd=agent.usd,
         claims=plan.claims,
         task_key=plan.task_key,
+        node="" if place is None else place.node,
     )
     # Not waited for: all that follows from it is journaled behind it, in the same order.
     running.note(spawned, agent=plan.path)
@@ -178,6 +184,17 @@ async def _wait_for_slot(
         f"{running.registry.max_agents} are in use; wait for an agent to finish, or close one"
         + (f" ({running.registry.limit_reason})" if running.registry.limit_reason else "")
     )
+
+
+def _place_on_node(running: RunContext, plan: AgentPlan) -> AbstractAsyncContextManager[NodePlace]:
+    """A slot on one of the machines that the plan names. Raises SpawnError."""
+    copy = running.copies.folder.find(plan.agent_id)
+    if copy is None or copy.tree:
+        raise SpawnError(
+            f"{plan.path} cannot run on {plan.host}: its copy is no overlay; `swarm doctor` shows "
+            "why"
+        )
+    return running.hosts.place(plan, copy)
 
 
 async def _wait_for_hello(path: str, process: AgentProcess) -> None:
@@ -267,6 +284,7 @@ def build_agent_spec(
         ),
         can_spawn=request.max_agents > 1 and not _is_in_copy(plan),
         offers_copies=request.offers_copies,
+        hosts=() if plan.slotless else tuple(running.hosts.tables),
         memories=request.memory_text if reads_memories(request, plan) else "",
         max_agents=request.max_agents,
         roles=request.roles.cards(with_copies=request.offers_copies),

@@ -1,7 +1,7 @@
 """Heartbeat monitor: kills silent processes, reports agents that make no progress.
 
-An agent that sent no heartbeat for 10 s is killed. One that is busy without progress for 5 minutes
-gets a warning.
+An agent that sent no heartbeat for 10 s (45 s on another machine) is killed. One that is busy
+without progress for 5 minutes gets a warning.
 """
 
 from collections.abc import Sequence
@@ -17,6 +17,7 @@ from .agent_manager import AgentManager
 _POLL_S = 1.0
 _IDLE_POLL_S = 5.0  # while no agent has a process: a run that waits costs next to nothing
 _HEARTBEAT_TIMEOUT_S = 10.0
+_REMOTE_TIMEOUT_S = 45.0  # a lost link is a delay first; then its machine is lost, after 30 s
 _STUCK_S = 300.0
 
 
@@ -46,10 +47,9 @@ async def monitor_heartbeats(
                 process.note_heartbeat(now)
             if not process.hello.is_set() or agent.gone.is_set():
                 continue
-            if now - process.last_heartbeat > _HEARTBEAT_TIMEOUT_S:
-                agents.kill_for_restart(
-                    agent, f"it sent no heartbeat for {_HEARTBEAT_TIMEOUT_S:g} s"
-                )
+            limit_s = _REMOTE_TIMEOUT_S if agent.plan.host else _HEARTBEAT_TIMEOUT_S
+            if now - process.last_heartbeat > limit_s:
+                agents.kill_for_restart(agent, f"it sent no heartbeat for {limit_s:g} s")
             elif agent.open_questions or running.agents.is_paused(agent):
                 process.note_progress(now)  # it waits for a person, which is no fault of its own
             elif process.report_stuck(since=now - _STUCK_S):

@@ -95,6 +95,8 @@ def _plan_of(agent: AgentPast, parent: AgentPlan, roles: Roles) -> AgentPlan:
         add_dirs=parent.add_dirs,
         summary=parent.summary,
         verbosity=parent.verbosity,
+        host=spawned.node.partition("/")[0],
+        resources=role.resources,
         claims=spawned.claims,
         task_key=spawned.task_key,
     )

@@ -21,9 +21,10 @@ from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.roles.role import Role
 from swarm.roles.role_loader import Roles, load_roles
 
+from ..hosts.host_choice import HostRefused, with_host
 from ..journal.journal_reader import read_records
 from ..journal.replay import AgentMemory
-from ..processes.process_types import SpawnError
+from ..processes.process_types import DiedBeforeHello, SpawnError
 from ..run_context import RunContext
 from ..skill_mentions import with_named_skills
 from ..team.mail_delivery import MailDelivery
@@ -45,6 +46,7 @@ from .run_providers import RunProviders, child_model, run_providers
 from .slot_deadlock import DeadlockDetector
 from .spawn_overlap import SpawnOverlapCheck
 
+_REMOTE_TRIES = 3  # of a first start on other machines, of which one may be lost meanwhile
 ONE_AGENT_ONLY = (
     "No other agent can run beside you here (max_agents is 1). Solve the task yourself."
 )
@@ -138,7 +140,7 @@ class AgentSpawner:
             model = child_model(self.providers, parent, role, request.model)
         except UsageError as error:
             raise AgentRequestError(str(error)) from error
-        return plan_child(
+        plan = plan_child(
             asker,
             request,
             role,
@@ -146,6 +148,10 @@ class AgentSpawner:
             model=model,
             isolation=isolation_beside(asker, self._run),
         )
+        try:
+            return with_host(plan, self._run.request, role, wanted=request.host)
+        except HostRefused as error:
+            raise AgentRequestError(str(error)) from error
 
     def _with_nickname(self, plan: AgentPlan, role: Role) -> AgentPlan:
         nickname = self._nicknames.take(role.nickname_candidates or DEFAULT_NICKNAMES)
@@ -182,7 +188,26 @@ class AgentSpawner:
         timeout_s: float = float("inf"),
         on_position: Callable[[int], None] | None = None,
     ) -> None:
-        """Start a member's first process. Raises SpawnError."""
+        """Start a member's first process; on another machine, if that one is lost.
+
+        Raises SpawnError.
+        """
+        for left in reversed(range(_REMOTE_TRIES if member.plan.host else 1)):
+            try:
+                await self._start_process(member, memory, timeout_s, on_position)
+            except DiedBeforeHello:
+                if not left:
+                    raise
+            else:
+                return
+
+    async def _start_process(
+        self,
+        member: Agent,
+        memory: AgentMemory | None,
+        timeout_s: float,
+        on_position: Callable[[int], None] | None,
+    ) -> None:
         member.renew_process()
         with self._deadlock_detector.track_spawn() as pending:
             member.begin_start(pending.scope)

@@ -52,6 +52,7 @@ class RunOptions(Value):
     require_sandbox: str | None = None
     ephemeral: bool = False
     isolate: bool = False
+    hosts: tuple[str, ...] = ()
     merge: MergeAtEnd | None = None
     plan: bool = False
     keep_open: bool = False

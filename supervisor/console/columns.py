@@ -203,9 +203,11 @@ def _name_parts(agent: AgentView, row: TreeRow, *, every_role: bool) -> list[str
     parts = [path if row.depth == 0 else path.rpartition("/")[2]]
     if row.collapsed:
         parts.append(f" +{row.collapsed}")
+    if agent.node:
+        parts.append(f" @{clean_line(agent.node.partition('/')[2])}")
     if agent.role and (every_role or agent.role != "default"):
         parts.append(f" [{clean_line(agent.role)}]")
-    if agent.in_copy:
+    if agent.in_copy and not agent.node:  # on another machine all work in copies
         parts.append(" (copy)")
     if agent.nickname:
         parts.append(f" {clean_line(agent.nickname)}")

@@ -25,6 +25,7 @@ from swarm.mailbox.protocol.events import (
 )
 from swarm.mailbox.protocol.findings import FindingPublished
 from swarm.mailbox.protocol.gateway import RateLimits, ReservationReleased, ResponseBilled
+from swarm.mailbox.protocol.host_records import AnyHostRecord, HostDrained, HostJoined, HostLeft
 from swarm.mailbox.protocol.job_records import JobBegan, JobClosed, JobRowEnded
 from swarm.mailbox.protocol.memories import MemoryMarked
 from swarm.mailbox.protocol.merge_records import (
@@ -153,6 +154,8 @@ def describe_body(body: AnyRecordBody) -> str:  # noqa: C901 - one case for each
             return clean_line(_file_history_text(body))
         case MergeBegan() | MergeEnded() | ChangeDiscarded() | ChangeMeasured():
             return clean_line(_merge_text(body))
+        case HostJoined() | HostDrained() | HostLeft():
+            return clean_line(_host_text(body))
         case InputPosted(source=source):
             return clean_line(f"{source}: {describe_task(body)}")
         case MailPosted(mail=mail):
@@ -288,6 +291,14 @@ def _file_history_text(
             left = f", left alone: {', '.join(body.left[:8])}" if body.left else ""
             kept = f", what was there is in {body.kept_as}" if body.kept_as else ""
             return f"{body.snapshot_id} {body.restored} put back{left}{kept}"
+
+
+def _host_text(body: AnyHostRecord) -> str:
+    match body:
+        case HostJoined():
+            return f"{body.node}: {body.slots} slots, swarm {body.version}, {body.sandbox}"
+        case HostDrained() | HostLeft():
+            return f"{body.node}: {body.reason}"
 
 
 def _merge_text(body: AnyMergeRecord) -> str:

@@ -128,6 +128,7 @@ def shrink_ended(view: AgentView) -> AgentView:
         usd=view.usd,
         result=view.result[:60],
         in_copy=view.in_copy,
+        node=view.node,
         change=view.change,
     )
 
@@ -166,6 +167,7 @@ def _spawned(view: AgentView, body: AgentSpawned, at: float) -> AgentView:
         usd=view.usd if body.usd is None else max(body.usd, view.usd or 0.0),
         sandbox=describe_sandbox(body.limits.sandbox),
         in_copy=body.limits.isolation == "copy",
+        node=intern(clean_line(body.node, limit=80)),
     )
 
 

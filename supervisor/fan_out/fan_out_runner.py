@@ -232,7 +232,7 @@ class FanOutRunner:
         path, copy = child_path(ROOT_PATH, name), 2
         while self._run.registry.is_known(path):
             path, copy = child_path(ROOT_PATH, f"{name}_{copy}"), copy + 1
-        return AgentPlan(
+        plan = AgentPlan(
             path=path,
             agent_id=self._run.entropy.new_id(),
             role=request.fan_role,
@@ -248,6 +248,7 @@ class FanOutRunner:
             verbosity=request.fan_verbosity or request.verbosity,
             reports=False,
         )
+        return msgspec.structs.replace(plan, host=request.fan_host, resources=request.fan_resources)
 
 
 def _schema(fan_out: FanOut) -> bytes | None:

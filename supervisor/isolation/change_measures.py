@@ -28,6 +28,7 @@ class ChangeMeasures:
 
     async def measure(self, agent: Agent) -> None:
         """Journal what is in the agent's copy, for its next report; nothing if it is not known."""
+        await self._run.hosts.bring_layers(agent.plan.agent_id)
         look = partial(_measure, CopiedWork(self._run.paths), agent.plan.agent_id)
         measured = None
         try:

@@ -75,15 +75,19 @@ class LeaseService:
         clock: Callable[[], float] = time.monotonic,
         read_machine: Callable[[], MachineState] = read_machine_state,
         measure: MeasureTrees = measure_trees,
+        pool: str = LEASES_FOLDER,
     ) -> None:
-        """`clock` is the machine's: other runs compare its times with theirs."""
+        """`clock` is the machine's: other runs compare its times with theirs.
+
+        `pool`: the folder of the leases of one machine, that of others for commands elsewhere.
+        """
         self._run, self._nursery = running, nursery
         self._clock, self._read_machine, self._measure = clock, read_machine, measure
         self._usage = HolderUsage(measure, clock)
         settings = self._settings = running.request.leases
         self._limits = LeaseLimits(most=settings.most, reserve_bytes=settings.reserve_bytes)
         self._interactive = running.request.keep_open or running.request.reviewer == "person"
-        folder = running.paths.sockets.parent / LEASES_FOLDER
+        folder = running.paths.sockets.parent / pool
         self._folder = LeaseFolder(folder, running.run_id)
         self._others: tuple[float, tuple[Ticket, ...]] = (0.0, ())  # as read last, and when
         self._open: dict[_Key, _OpenLease] = {}
@@ -126,7 +130,7 @@ class LeaseService:
             expected_s=expected.seconds,
             interactive=self._interactive,
             served=self._served.get(agent.path, 0),
-            pid=agent.process.child.pid if agent.process.child is not None else 0,
+            pid=_own_pid(agent),
         )
         lease = self._open[key] = _OpenLease(agent, request_id, ticket)
         self._nursery.start_soon(self._attend, key, lease)
@@ -317,3 +321,9 @@ class LeaseService:
         if not self._has_warned:
             self._has_warned = True
             self._run.note(Warned(message=f"leases: {text}"))
+
+
+def _own_pid(agent: Agent) -> int:
+    """The agent's process on this machine; 0: it has none."""
+    child = agent.process.child
+    return 0 if child is None or agent.plan.host else child.pid

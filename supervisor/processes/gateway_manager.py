@@ -91,6 +91,7 @@ class GatewayManager:
 
     async def _start_process(self) -> Child:
         self._address.move(self._run.paths.gateway_endpoint)
+        self._run.hosts.move_gateway(self._address.endpoint)
         identity = self.process.admit(self._address.epoch)
         request = self._run.request
         spec = GatewaySpec(

@@ -20,7 +20,7 @@ from swarm.mailbox.process_tree import (
     kill_descendants_once,
 )
 from swarm.mailbox.protocol.forking import StartProcess, encode_fork
-from swarm.mailbox.protocol.spec import AgentSpec, AnySpec, GatewaySpec
+from swarm.mailbox.protocol.spec import AgentSpec, AnySpec, GatewaySpec, HostsSpec
 
 from .child_loop import ChildLoop
 from .child_process import ChildProcess
@@ -81,6 +81,9 @@ class ProcessManager:
         """
         if self._closing:
             raise SpawnError("the run is ending; nothing new starts")
+        is_cold = isinstance(
+            spec, HostsSpec
+        )  # Ray starts threads and wants an interpreter of its own
         if isinstance(spec, GatewaySpec) and (child := self._assign_early_gateway(spec, keys)):
             return child
         run = short_id(spec.run_id)
@@ -95,7 +98,7 @@ class ProcessManager:
                 may_follow=isinstance(spec, AgentSpec) and spec.depth > 0,
                 in_copy=isinstance(spec, AgentSpec) and bool(spec.copies),
             )
-            forked = await self._fork(order, payload)
+            forked = None if is_cold else await self._fork(order, payload)
             pid, pidfd, report = forked or self._spawn_cold(name, payload)
             child = ChildProcess(
                 pid=pid,

@@ -134,7 +134,7 @@ class JsonAgent:
         return AgentSpawnedLine(
             agent=self._path, role=body.role, nickname=body.nickname, parent=body.parent,
             depth=body.depth, epoch=body.epoch, model=body.model, agent_id=body.agent_id,
-            pid=body.pid, sandbox=describe_sandbox(body.limits.sandbox),
+            pid=body.pid, sandbox=describe_sandbox(body.limits.sandbox), node=body.node or UNSET,
         )  # fmt: skip
 
     def waiting_lines(self, event: Waiting) -> list[JsonLine]:

@@ -238,6 +238,7 @@ class AgentSpawnedLine(JsonLine, tag="agent.spawned"):
     agent_id: str
     pid: int
     sandbox: str
+    node: str | UnsetType = UNSET  # the machine, if it is another one
 
 
 class AgentStatusLine(JsonLine, tag="agent.status"):

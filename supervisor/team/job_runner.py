@@ -27,6 +27,7 @@ from ..agents.agent_record import Agent
 from ..agents.agent_start import hidden_paths
 from ..agents.child_plan import IN_COPY, AgentRequestError, plan_child, role_for
 from ..agents.spawning import ONE_AGENT_ONLY, AgentSpawner, isolation_beside
+from ..hosts.host_choice import HostRefused, with_host
 from ..journal.journal_reader import read_records
 from ..processes.process_types import SpawnError
 from ..run_context import RunContext
@@ -278,6 +279,10 @@ class JobRunner:
             agent_id=self._run.entropy.new_id(),
             isolation=isolation_beside(asker.plan, self._run, is_one_of_many=True),
         )
+        try:
+            plan = with_host(plan, self._run.request, role)
+        except HostRefused as error:
+            raise AgentRequestError(str(error)) from error
         plan = msgspec.structs.replace(plan, job=job.job_id, reports=False)
         return self._team.add_queued(plan)
 

@@ -84,7 +84,10 @@ def sample_of(kind: inspect.Type, field: inspect.Field) -> object:  # noqa: C901
         case inspect.ListType(item_type=item):
             return [sample_of(item, field)]
         case inspect.DictType(
-            value_type=inspect.VarTupleType() | inspect.IntType() | inspect.LiteralType() as item
+            value_type=inspect.VarTupleType()
+            | inspect.IntType()
+            | inspect.FloatType()
+            | inspect.LiteralType() as item
         ):
             return {"name": sample_of(item, field)}
         case inspect.DictType():

@@ -31,6 +31,7 @@ from swarm.supervisor.console.run_state import RunState
 from swarm.supervisor.current_skills import CurrentSkills
 from swarm.supervisor.event_broadcast import EventBroadcast
 from swarm.supervisor.event_router import EventRouter
+from swarm.supervisor.hosts.remote_hosts import RemoteHosts
 from swarm.supervisor.isolation.project_copies import ProjectCopies
 from swarm.supervisor.journal.journal import open_journal
 from swarm.supervisor.journal.journal_reader import read_records
@@ -132,6 +133,7 @@ async def supervisor_parts(
             skills=CurrentSkills(RunRequest(cwd="/")),
             leases=LeaseLedger(tmp_path, LeaseSettings(), cwd="/"),
             copies=ProjectCopies(places),
+            hosts=RemoteHosts(),
         )
         on.running = running
         control = AgentManager(running, nursery, GatewayAddress())

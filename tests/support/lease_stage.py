@@ -32,6 +32,7 @@ class FakeAgent:
         self.path, self.epoch, self.ended = path, 1, trio.Event()
         child = SimpleNamespace(pid=pid, wait_ended=self.ended.wait)
         self.process = SimpleNamespace(child=child)
+        self.plan = SimpleNamespace(host="")
 
 
 class Stage:

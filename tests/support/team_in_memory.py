@@ -42,6 +42,7 @@ from swarm.supervisor.control_server import ControlledParts
 from swarm.supervisor.current_skills import CurrentSkills
 from swarm.supervisor.event_broadcast import EventBroadcast
 from swarm.supervisor.event_router import EventRouter
+from swarm.supervisor.hosts.remote_hosts import RemoteHosts
 from swarm.supervisor.isolation.project_copies import ProjectCopies
 from swarm.supervisor.journal.journal import Journal, open_journal
 from swarm.supervisor.journal.journal_reader import read_records, run_records
@@ -291,6 +292,7 @@ async def _set_up(
         skills=CurrentSkills(run_request),
         leases=LeaseLedger(run_paths.folder, run_request.leases, cwd=run_request.cwd),
         copies=ProjectCopies(run_paths),
+        hosts=RemoteHosts(),
     )
     team.service = await nursery.start(run_team_service, team.running, GatewayAddress())
     team.control = team.service.agents

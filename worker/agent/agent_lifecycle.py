@@ -96,7 +96,7 @@ async def run_agent_lifecycle(
     spec = current.spec
     # First of all: the supervisor works on it meanwhile.
     await post.post(encode_event(_hello(spec, entropy)))
-    reporter = Reporter(post)
+    reporter = Reporter(post, saves_files=bool(spec.gateway_door))
     team = TeamClient(current, reporter, Inbox(entropy.new_id))
     tools.set_environment_source(partial(_request_environment, reporter, spec))
     questions, background = HookQuestions(), BackgroundHooks()

@@ -138,7 +138,7 @@ class AgentSession:
             case AskModel() | WithdrawModelQuestion() | AskPermissionHooks():
                 self._take_question(op)
             case GatewayMoved(endpoint=endpoint, token=token):
-                state.sampler.move(endpoint, token)
+                state.sampler.move(state.spec.gateway_door or endpoint, token)
             case Answer(request_id=request_id, reply=reply):
                 state.reporter.receive_reply(request_id, reply)
             case Shutdown():

@@ -32,6 +32,7 @@ from swarm.mailbox.protocol.requests import (
     AnyRequest,
     QueuedForSlot,
     RequestRefused,
+    SaveFiles,
     WatchFiles,
 )
 
@@ -42,6 +43,7 @@ COALESCE_CHARS = 2_048
 WAITING_INTERVAL_S = 20.0  # between two Waiting events of one wait
 # The supervisor records the files within a second; if it fails, the call goes on after this time.
 WATCH_LIMIT_S = 5.0
+SAVE_LIMIT_S = 120.0  # then the call is said to be done all the same
 _MAX_DIRECT_BYTES = 64 * 1024  # far below the limit of any mailbox
 _MAX_STREAMS = 256  # with more streams at once, deltas are sent immediately
 
@@ -74,8 +76,9 @@ class _PendingRequest:
 class Reporter:
     """Emits events on one mailbox. `run_outbox` and `run_deltas` run beside it all the time."""
 
-    def __init__(self, post: Mailbox) -> None:
-        self._post = post
+    def __init__(self, post: Mailbox, *, saves_files: bool = False) -> None:
+        """`saves_files`: this process is on another machine than the run's folder."""
+        self._post, self._saves_files = post, saves_files
         self._outbox: deque[tuple[bytes, PendingEvent | None]] = deque()
         self._outbox_filled = trio.Event()
         self._outbox_empty = trio.Event()
@@ -144,6 +147,15 @@ class Reporter:
         request = WatchFiles(turn_id=begun.turn_id, call_id=begun.call_id, paths=paths)
         with trio.move_on_after(WATCH_LIMIT_S):
             await self.request(request)
+
+    async def save_files(self) -> None:
+        """Have what this agent changed brought to the supervisor's machine, if that is another one.
+
+        Then a call that is said to be done is not undone by the loss of this machine.
+        """
+        if self._saves_files:
+            with trio.move_on_after(SAVE_LIMIT_S):
+                await self.request(SaveFiles())
 
     @contextmanager
     def _open_request(

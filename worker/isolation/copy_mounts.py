@@ -74,7 +74,7 @@ class _Layers:
         self._live: list[tuple[LiveFolder, tuple[int, ...]]] = []
         for folder in copy.live:
             try:
-                lower = _open(opened, f"{copy.path}/{folder.name}")
+                lower = _open(opened, folder.lower or f"{copy.path}/{folder.name}")
             except OSError:
                 continue  # it is gone: the copy has an empty folder in its place
             own = tuple(_open(opened, path) for path in (folder.upper, folder.work))

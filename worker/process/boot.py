@@ -36,6 +36,7 @@ from swarm.mailbox.protocol.spec import (
     AgentSpec,
     AnySpec,
     GatewaySpec,
+    HostsSpec,
     HubSpec,
     ProxySpec,
     decode_spec,
@@ -110,19 +111,29 @@ def run_from_spec(spec_fd: int, keys_fd: int | None, lifeline_fd: int | None) ->
             return run_gateway(spec, keys, lifeline_fd)
         case HubSpec():
             os.close(spec_fd)
-            from ..exec.launcher_client import fork_launcher
-
-            launcher = fork_launcher(lifeline_fd=lifeline_fd)
+            return _run_hub(spec, keys_fd, lifeline_fd)
+        case HostsSpec():
+            os.close(spec_fd)
             bind_to_run(lifeline_fd)
-            keys = {} if keys_fd is None else _decode_keys(_read_all(keys_fd))
-            from ..hub.hub_process import run_hub
+            from ..hosts.hosts_process import run_hosts
 
-            return run_hub(spec, keys, launcher, lifeline_fd)
+            return run_hosts(spec, lifeline_fd)
         case ProxySpec():
             bind_to_run(lifeline_fd)
             from ..proxy.proxy_process import run_proxy
 
             return run_proxy(spec, lifeline_fd)
+
+
+def _run_hub(spec: HubSpec, keys_fd: int | None, lifeline_fd: int | None) -> int:
+    from ..exec.launcher_client import fork_launcher
+
+    launcher = fork_launcher(lifeline_fd=lifeline_fd)
+    bind_to_run(lifeline_fd)
+    keys = {} if keys_fd is None else _decode_keys(_read_all(keys_fd))
+    from ..hub.hub_process import run_hub
+
+    return run_hub(spec, keys, launcher, lifeline_fd)
 
 
 def _enter_copies(spec: AgentSpec) -> bool:

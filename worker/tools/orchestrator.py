@@ -272,7 +272,11 @@ class Orchestrator:
 
     async def _run_begun(self, call: _Call, verdict: Run) -> ToolResult:
         done = await self._run(call, verdict)
-        return await self._retry_outside_sandbox(call, verdict, done) if done.denied else done
+        if done.denied:
+            done = await self._retry_outside_sandbox(call, verdict, done)
+        if not isinstance(call.prepared, SupervisorRequestOnly):
+            await self._reporter.save_files()
+        return done
 
     async def _run(self, call: _Call, verdict: Run) -> ToolResult:
         def listen(text: str) -> None:

@@ -46,6 +46,7 @@ class SpawnArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             "agents that may write the same files side by side."
         ),
     ] = None
+    host: str | None = None  # described by `_hosts_text`
     # of the older interface
     fork_context: Annotated[msgspec.Raw | msgspec.UnsetType, HIDDEN] = msgspec.UNSET
 
@@ -58,11 +59,13 @@ class SpawnAgentTool(TeamTool):
 
     def parameters(self) -> bytes:
         spec = self._team.spec
-        return encode_schema(
-            self.arguments,
-            without=() if spec.offers_copies else ("isolation",),
-            notes={"agent_type": roles_text(spec.roles)},
-        )
+        without: tuple[str, ...] = () if spec.offers_copies else ("isolation",)
+        notes = {"agent_type": roles_text(spec.roles)}
+        if spec.hosts:
+            notes["host"] = _hosts_text(spec.hosts)
+        else:
+            without += ("host",)
+        return encode_schema(self.arguments, without=without, notes=notes)
 
     async def prepare(self, call: AnyCall) -> Invocation:
         self._team.check_may_spawn()
@@ -101,6 +104,7 @@ def spawn_request(arguments: SpawnArguments) -> Spawn:
         deadline_s=SPAWN_DEADLINE_S,
         claims=arguments.claims or (),
         isolation=arguments.isolation,
+        host=_none_if_blank(arguments.host),
     )
 
 
@@ -133,6 +137,12 @@ def roles_text(roles: Iterable[RoleCard]) -> str:
             "}",
         ]
     return "\n".join(lines)
+
+
+def _hosts_text(hosts: Iterable[str]) -> str:
+    """Return the description of `host`, with the names that there are."""
+    names = ", ".join(f"`{name}`" for name in hosts)
+    return f"Machines on which it works in a copy: {names}; or `here`."
 
 
 def _fixed_settings(card: RoleCard) -> list[str]:

@@ -64,6 +64,9 @@ from .trust_command import ask_project_trust, ask_task_trust
     help="Agents that the root starts work in copies of the project: swarm merge.",
 )
 @click.option(
+    "--hosts", metavar="NAME", multiple=True, help="Agents in copies work on these other machines."
+)
+@click.option(
     "--merge",
     type=click.Choice(["auto", "ask", "leave"]),
     help="What the end does with their work: merge what fits, ask (default), leave it.",

@@ -65,6 +65,7 @@ from .request_parts import (
 )
 from .reviewer_choice import AnswerLocation, choose_reviewer
 from .role_briefs import root_brief, with_run_defaults
+from .run_hosts import with_hosts
 from .run_requirements import apply_requirements
 from .run_settings import RunSettings, settings_without_role
 from .sandbox_choice import resolve_run_sandbox
@@ -213,6 +214,7 @@ def build_request(
     )
     warnings += switched.warnings
     request = with_isolation(request, options, settings, warnings)
+    request = with_hosts(request, settings, options.hosts)
     request = with_memories(request, config, is_enabled=switched.is_enabled("memories"))
     return PreparedRequest(
         request=apply_requirements(apply_features(request, switched, warnings), required),

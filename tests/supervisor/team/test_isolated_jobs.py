@@ -41,7 +41,7 @@ def test_workers_of_a_job_work_in_copies_if_the_run_says_so(isolation):
         _team=SimpleNamespace(add_queued=added.append),
         _run=SimpleNamespace(
             entropy=SimpleNamespace(new_id=lambda: "w"),
-            request=SimpleNamespace(isolation=isolation),
+            request=SimpleNamespace(isolation=isolation, host=""),
         ),
     )
     asker = SimpleNamespace(plan=PLAN)

@@ -1,0 +1,30 @@
+"""Journal records of machines on which agents of a run work besides the supervisor's."""
+
+from .base import Tagged
+
+
+class HostJoined(Tagged):
+    """Agents can be started on this machine."""
+
+    node: str  # its name: the table's and the address
+    host: str  # the table `[hosts.NAME]`
+    slots: int
+    version: str = ""
+    sandbox: str = ""
+
+
+class HostDrained(Tagged):
+    """No agent is started on this machine any more; those that are there finish."""
+
+    node: str
+    reason: str = ""
+
+
+class HostLeft(Tagged):
+    """No agent is left on this machine, and none is started there any more."""
+
+    node: str
+    reason: str = ""
+
+
+AnyHostRecord = HostJoined | HostDrained | HostLeft

@@ -1,0 +1,89 @@
+"""Which other machines the agents of a run may use."""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from msgspec.structs import replace
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.limits import DangerFullAccess
+from swarm.mailbox.protocol.nodes import HostTable
+from swarm.roles.config.host_settings import host_tables
+from swarm.roles.role_loader import find_role
+
+from ...hosts.host_choice import HERE
+from ...run_request import RunRequest
+from .run_settings import RunSettings
+
+
+def find_hosts(tables: Sequence[HostTable], wanted: Sequence[str]) -> tuple[HostTable, ...]:
+    """The tables of these names, in their order. Raises UsageError for one that there is not."""
+    known = {table.name: table for table in tables}
+    for name in wanted:
+        if name not in known:
+            names = ", ".join(known)
+            raise UsageError(
+                f"there is no host {name!r}; "
+                + (f"there are: {names}" if names else "[hosts.NAME] in config.toml makes one")
+            )
+    return tuple(known[name] for name in dict.fromkeys(wanted))
+
+
+def with_hosts(request: RunRequest, settings: RunSettings, wanted: Sequence[str]) -> RunRequest:
+    """The request with the machines that `--hosts` names; the first ones are the usual ones.
+
+    Agents in copies go there, so the agents that the root starts work in copies, and a fan-out
+    goes there whatever its role. Raises UsageError.
+    """
+    fan = settings.task.front.fan_out
+    if not wanted:
+        if fan is not None and fan.host not in {None, HERE}:
+            raise UsageError(
+                f"fan_out.host: this run uses no other machines; start it with --hosts {fan.host}"
+            )
+        return request
+    hosts = find_hosts(host_tables(settings.config.hosts), wanted)
+    _check(request)
+    request = replace(request, hosts=hosts, host=hosts[0].name, isolation="copy")
+    if fan is None:
+        return request
+    role = find_role(request.roles, fan.role)
+    host = fan.host or role.host or request.host
+    if host == HERE:
+        return request
+    find_hosts(hosts, [host])
+    return replace(request, fan_host=host, fan_resources=role.resources, fan_isolation="copy")
+
+
+def _has_ray() -> bool:
+    """True if it is installed; it is not loaded."""
+    try:
+        return find_spec("ray") is not None
+    except ImportError:
+        return False
+
+
+def _check(request: RunRequest) -> None:
+    """Raises UsageError without Ray, and for what no other machine could hold agents to."""
+    if not _has_ray():
+        raise UsageError(
+            "--hosts: Ray is not installed; install swarm with its extra: "
+            "pip install 'swarm-agents[ray]'"
+        )
+    if isinstance(request.sandbox, DangerFullAccess):
+        raise UsageError(
+            "--hosts: without a sandbox nothing holds agents to copies of the project; use "
+            "--sandbox workspace-write or read-only"
+        )
+    if request.ephemeral:
+        raise UsageError("--hosts: --ephemeral keeps nothing, so the work there would be lost")
+    if request.network is not None:
+        raise UsageError(
+            "--hosts: commands on other machines cannot use the run's network proxy; leave "
+            "[network] out, or --hosts"
+        )
+    if request.hooks:
+        raise UsageError(
+            "--hosts: this run has hooks, which are programs of this machine, and agents on other "
+            "machines would go without them; switch them off for this run: -c features.hooks=false"
+        )

@@ -1,0 +1,292 @@
+"""The nodes of a run, and the agents' processes on them, as the supervisor knows them.
+
+Orders wait here until `HostManager` sends them to the process that drives the nodes; its answers
+come back here. A run without hosts has none of this but an empty value.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from fnmatch import fnmatchcase
+from functools import partial
+from itertools import count
+
+import trio
+
+from swarm.mailbox.protocol.hosts import (
+    AnyHostsOp,
+    CopyShipped,
+    DrainNode,
+    FetchLayers,
+    GatewayAt,
+    LayersStored,
+    NodeFacts,
+    NodeUsage,
+    RemoteEnded,
+    RemoteRefused,
+    RemoteStarted,
+    ShipCopy,
+    ShippedFolder,
+    SignalRemote,
+    StartRemote,
+)
+from swarm.mailbox.protocol.nodes import HostTable
+from swarm.mailbox.protocol.spec import AgentSpec, encode_spec
+from swarm.mailbox.shipped_tree import shipped_tree
+
+from ..agents.agent_record import AgentPlan
+from ..isolation.copy_folder import AgentCopy
+from ..processes.process_types import DiedBeforeHello, ProcessEnd, SpawnError
+from .known_nodes import Node, NodePlace, RemoteChild
+
+_WAIT_LIMIT_S, _SHIP_LIMIT_S, _START_LIMIT_S, _FETCH_LIMIT_S = 600.0, 900.0, 20.0, 120.0
+_MOST_ORDERS = 100_000
+_NO_ANSWER = "no answer came"
+
+_Reply = RemoteStarted | RemoteRefused | CopyShipped
+
+
+def _failure(text: str, *, is_lost: bool) -> SpawnError:
+    """What is raised: a start that may do on another machine is tried again."""
+    return DiedBeforeHello(text) if is_lost else SpawnError(text)
+
+
+def shipped_folders(copy: AgentCopy, patterns: tuple[str, ...]) -> tuple[ShippedFolder, ...]:
+    """The ignored folders of a copy that one of these names or patterns means."""
+    return tuple(
+        ShippedFolder(tree=shipped_tree(path), path=path)
+        for root in copy.roots
+        for name, _ in root.live
+        if any(fnmatchcase(name, one) or fnmatchcase(name.rpartition("/")[2], one)
+               for one in patterns)
+        for path in (f"{root.path}/{name}",)
+    )  # fmt: skip
+
+
+class RemoteHosts:
+    """Of one run; without tables it has no nodes and sends no orders."""
+
+    def __init__(self, tables: tuple[HostTable, ...] = ()) -> None:
+        self.tables = {table.name: table for table in tables}
+        self.nodes: dict[str, Node] = {}
+        self._failures: dict[str, str] = {}  # by table: why it will have no nodes any more
+        self._changed = trio.Event()  # a node came or went, or has room again
+        self._numbers = count(1)
+        self._replies: dict[int, tuple[trio.Event, list[_Reply]]] = {}
+        self._fetches: dict[str, trio.Event] = {}  # by agent: its layers are being brought
+        self._places: dict[str, str] = {}  # agent → node of its newest process
+        self._born: dict[int, RemoteChild] = {}  # by request, until who asked for it takes it
+        channels: tuple[
+            trio.MemorySendChannel[AnyHostsOp], trio.MemoryReceiveChannel[AnyHostsOp]
+        ] = trio.open_memory_channel(_MOST_ORDERS)
+        self._orders, self.orders = channels
+
+    def order(self, op: AnyHostsOp) -> None:
+        """Queue an order; never waits."""
+        self._orders.send_nowait(op)
+
+    def move_gateway(self, endpoint: str) -> None:
+        """The gateway listens there now; agents on nodes are led there."""
+        if self.tables:
+            self.order(GatewayAt(endpoint=endpoint))
+
+    def node_of(self, agent_id: str) -> Node | None:
+        """The node on which the agent is, or was last; None: it is here, or its node is lost."""
+        return self.nodes.get(self._places.get(agent_id, ""))
+
+    # --- starts ---------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def place(self, plan: AgentPlan, copy: AgentCopy) -> AsyncIterator[NodePlace]:
+        """A slot on a node of the plan's table, with all that the agent's copy consists of.
+
+        If nothing was started in the block, the slot is free again. Raises SpawnError.
+        """
+        node = await self._wait_for_room(plan)
+        place = NodePlace(self, node)
+        node.take(plan.resources)
+        try:
+            await self._ship(node, copy)
+            yield place
+        finally:
+            free = partial(self._free, node, plan.resources)
+            if place.child is None:
+                free()
+            else:
+                place.child.call_at_end(free)
+
+    async def _wait_for_room(self, plan: AgentPlan) -> Node:
+        """An agent goes back to the node that has its files, as long as that node is there."""
+        with trio.move_on_after(_WAIT_LIMIT_S):
+            while True:
+                if why := self._failures.get(plan.host):
+                    raise SpawnError(f"{plan.path} cannot start on {plan.host}: {why}")
+                own = self.node_of(plan.agent_id)
+                mine = own is not None and not own.why_drained
+                among = [own] if mine and own is not None else self._nodes_of(plan.host)
+                if fitting := [node for node in among if node.fits(plan.resources)]:
+                    return min(fitting, key=lambda node: node.share)
+                await self._changed.wait()
+        raise SpawnError(
+            f"{plan.path} found no room on {plan.host} within {_WAIT_LIMIT_S:g} s: "
+            + self._describe_room(plan)
+        )
+
+    def _nodes_of(self, host: str) -> list[Node]:
+        return [node for node in self.nodes.values() if node.facts.host == host]
+
+    def _describe_room(self, plan: AgentPlan) -> str:
+        known = self._nodes_of(plan.host)
+        if not known:
+            return "none of its machines answers"
+        if not any(node.could_fit(plan.resources) for node in known):
+            wanted = ", ".join(f"{name} {amount:g}" for name, amount in plan.resources.items())
+            return f"none of its machines has {wanted}"
+        return ", ".join(f"{node.facts.name} is {node.why_drained or 'full'}" for node in known)
+
+    async def _ship(self, node: Node, copy: AgentCopy) -> None:
+        number = next(self._numbers)
+        order = ShipCopy(
+            request=number, node=node.facts.name, agent_id=copy.agent_id, base=copy.base,
+            roots=len(copy.roots), folders=shipped_folders(copy, self.tables[node.facts.host].ship),
+        )  # fmt: skip
+        reply = await self._ask(number, order, _SHIP_LIMIT_S)
+        if isinstance(reply, CopyShipped) and not reply.problem:
+            return
+        why = reply.problem if isinstance(reply, CopyShipped) else _NO_ANSWER
+        is_lost = not isinstance(reply, CopyShipped) or reply.is_lost
+        raise _failure(f"{copy.path} gets no copy on {node.facts.name}: {why}", is_lost=is_lost)
+
+    async def start_on(self, node: Node, spec: AgentSpec, title: str) -> RemoteChild:
+        """Raises SpawnError."""
+        number = next(self._numbers)
+        order = StartRemote(
+            request=number, node=node.facts.name, spec=encode_spec(spec), title=title,
+            identity=spec.identity, agent_id=spec.agent_id,
+        )  # fmt: skip
+        reply = await self._ask(number, order, _START_LIMIT_S)
+        child = self._born.pop(number, None)
+        if child is None:
+            why = reply.reason if isinstance(reply, RemoteRefused) else _NO_ANSWER
+            is_lost = not isinstance(reply, RemoteRefused) or reply.is_lost
+            text = f"{spec.path} could not be started on {node.facts.name}: {why}"
+            raise _failure(text, is_lost=is_lost)
+        self._places[spec.agent_id] = node.facts.name
+        return child
+
+    async def _ask(self, number: int, order: AnyHostsOp, limit_s: float) -> _Reply | None:
+        """The reply; None if none came in time."""
+        answered, replies = self._replies[number] = (trio.Event(), [])
+        try:
+            self.order(order)
+            with trio.move_on_after(limit_s):
+                await answered.wait()
+            return replies[0] if replies else None
+        finally:
+            del self._replies[number]
+
+    # --- what agents changed --------------------------------------------------------------------
+
+    async def bring_layers(self, agent_id: str) -> None:
+        """Return once what the agent has changed so far is in the run's folder, if it can be had.
+
+        At once for an agent that runs here.
+        """
+        with trio.move_on_after(_FETCH_LIMIT_S):
+            while (under_way := self._fetches.get(agent_id)) is not None:
+                await under_way.wait()
+            if (node := self.node_of(agent_id)) is not None:
+                stored = self._fetches[agent_id] = trio.Event()
+                self.order(FetchLayers(node=node.facts.name, agent_id=agent_id))
+                await stored.wait()
+
+    def on_stored(self, stored: LayersStored) -> None:
+        """The layers of an agent are in the run's folder."""
+        if (waiting := self._fetches.pop(stored.agent_id, None)) is not None:
+            waiting.set()
+
+    # --- what the driver says -------------------------------------------------------------------
+
+    def on_reply(self, reply: _Reply) -> None:
+        """An order was carried out, or could not be."""
+        waiting = self._replies.get(reply.request)
+        if waiting is None:
+            if isinstance(reply, RemoteStarted):  # nobody waits any more, so nobody will end it
+                self.order(SignalRemote(node=reply.node, pid=reply.pid))
+            return
+        answered, replies = waiting
+        replies.append(reply)
+        answered.set()
+        if isinstance(reply, RemoteStarted) and (node := self.nodes.get(reply.node)) is not None:
+            child = RemoteChild(self, reply.node, reply)
+            node.children[reply.pid] = self._born[reply.request] = child
+
+    def on_unusable(self, host: str, reason: str) -> None:
+        """No node of this table will join."""
+        self._failures[host] = reason
+        self._note_room()
+
+    def on_joined(self, facts: NodeFacts) -> None:
+        """A node can be used."""
+        self.nodes[facts.name] = Node(facts)
+        self._note_room()
+
+    def on_usage(self, usage: NodeUsage) -> str:
+        """How a node does. Returns why it gets no new agents from now on, else ""."""
+        node = self.nodes.get(usage.node)
+        if node is None:
+            return ""
+        was_heard, why = node.is_heard, node.note_usage(usage)
+        if why:
+            self._end_if_drained(node)
+        if why or not was_heard:
+            self._note_room()
+        return why
+
+    def on_ended(self, ended: RemoteEnded) -> None:
+        """A process on a node has ended."""
+        node = self.nodes.get(ended.node)
+        child = node.children.pop(ended.pid, None) if node is not None else None
+        if node is None or child is None:
+            return
+        child.end(
+            ProcessEnd(
+                exit_code=ended.exit_code, signal=ended.signal, stderr_tail=ended.stderr_tail,
+                reason=ended.reason,
+            )
+        )  # fmt: skip
+
+    def on_lost(self, name: str, reason: str) -> bool:
+        """A node is lost, and all that ran there. False: it was not known."""
+        node = self.nodes.pop(name, None)
+        if node is None:
+            return False
+        for child in tuple(node.children.values()):
+            child.end(ProcessEnd(reason=reason))
+        for agent_id, place in self._places.items():
+            if place == name and (waiting := self._fetches.pop(agent_id, None)) is not None:
+                waiting.set()
+        self._note_room()
+        return True
+
+    def lose_all(self, reason: str, *, for_good: bool = False) -> None:
+        """The process that drives the nodes has ended."""
+        if for_good:
+            self._failures = dict.fromkeys(self.tables, reason)
+        for name in tuple(self.nodes):
+            self.on_lost(name, reason)
+        for answered, _ in self._replies.values():
+            answered.set()
+        self._note_room()
+
+    def _end_if_drained(self, node: Node) -> None:
+        if node.why_drained and not node.taken:
+            self.order(DrainNode(node=node.facts.name))
+
+    def _free(self, node: Node, wanted: dict[str, float]) -> None:
+        node.give_back(wanted)
+        self._end_if_drained(node)
+        self._note_room()
+
+    def _note_room(self) -> None:
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()

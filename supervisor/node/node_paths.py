@@ -1,0 +1,170 @@
+"""The folders of a node, and an agent's spec as it must be there.
+
+FOLDER/copies/bases/N/tree-I, FOLDER/copies/agents/ID/I/upper   as in the run's own folder
+FOLDER/copies/shipped/MARK                                      ignored folders that travel
+FOLDER/tmp/ID                                                   an agent's private /tmp
+SOCKETS/s, SOCKETS/g                                            the doors of the relay
+"""
+
+import fcntl
+import os
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.spec import AgentSpec, CopyMount, FolderIdentity, LiveFolder
+from swarm.mailbox.remove_tree import remove_tree
+from swarm.mailbox.shipped_tree import shipped_tree
+
+from ..runs.paths import UserPaths, make_private_folder
+
+
+class NodePaths(Value):
+    """Where a node of one run keeps its files. All of it goes with the node."""
+
+    folder: Path
+    sockets: Path
+
+    @classmethod
+    def of(cls, places: UserPaths, run_id: str, name: str) -> "NodePaths":
+        mark = sha256(name.encode()).hexdigest()[:8]  # several nodes may share a machine and a user
+        return cls(
+            folder=places.state / "nodes" / f"{run_id}-{mark}",
+            sockets=places.runtime / f"n{run_id[-8:]}-{mark}",
+        )
+
+    @property
+    def copies(self) -> Path:
+        return self.folder / "copies"
+
+    @property
+    def supervisor_door(self) -> str:
+        return f"ipc://{self.sockets}/s"
+
+    @property
+    def gateway_door(self) -> str:
+        return f"ipc://{self.sockets}/g"
+
+    def make(self) -> int:
+        """Make the folders and hold their lock, which is the value. Raises SwarmError, OSError."""
+        for folder in (self.folder.parent, self.folder, self.folder / "tmp", self.copies,
+                       self.sockets.parent, self.sockets):  # fmt: skip
+            make_private_folder(folder)
+        return _lock(self.folder)
+
+    def sweep(self) -> None:
+        """Remove what nodes left here that were killed: nobody holds their locks."""
+        with os.scandir(self.folder.parent) as entries:
+            others = [one.path for one in entries if one.path != str(self.folder)]
+        for other in others:
+            with suppress(OSError):
+                fd = _lock(Path(other))
+                try:
+                    remove_tree(Path(other))
+                finally:
+                    os.close(fd)
+
+    def tree(self, name: str) -> Path:
+        """The folder of a tree that is sent. Raises ValueError for a name that is none."""
+        match name.split("/"):
+            case ["bases", number, tree] if number.isdigit() and tree.startswith("tree-"):
+                index = tree.removeprefix("tree-")
+                if index.isdigit():
+                    return self.copies / "bases" / number / tree
+            case ["shipped", mark] if is_plain(mark):
+                return self.copies / "shipped" / mark
+            case ["agents", agent_id, root, "upper"] if is_plain(agent_id) and root.isdigit():
+                return self.copies / "agents" / agent_id / root / "upper"
+            case _:
+                pass
+        raise ValueError(f"no tree is called {name!r}")
+
+    def layers(self, agent_id: str) -> Path:
+        return self.copies / "agents" / agent_id
+
+
+def _lock(folder: Path) -> int:
+    """Raises OSError, BlockingIOError if another process holds it."""
+    fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def is_plain(name: str) -> bool:
+    """True for an id, which can be the name of a folder."""
+    return bool(name) and all(sign.isalnum() or sign == "-" for sign in name)
+
+
+def spec_for_node(
+    spec: AgentSpec, paths: NodePaths, environment: dict[str, str], ours: tuple[FolderIdentity, ...]
+) -> AgentSpec:
+    """The spec with this machine's paths in the place of the supervisor's.
+
+    What only the supervisor's machine has is taken out: the network proxy and its certificates.
+    Raises ValueError for an agent that works in no copy.
+    """
+    if not spec.copies:
+        raise ValueError("an agent on another machine works in a copy, and this one has none")
+    if spec.limits.network is not None:
+        raise ValueError(
+            "its commands may use the network through the run's proxy, which is on another machine"
+        )
+    return msgspec.structs.replace(
+        spec,
+        endpoint=paths.supervisor_door,
+        gateway_endpoint=paths.gateway_door,
+        gateway_door=paths.gateway_door,
+        tmp_dir=str(paths.folder / "tmp" / spec.agent_id),
+        environment=environment,
+        copies=tuple(_moved(one, index, spec, paths) for index, one in enumerate(spec.copies)),
+        hidden_paths=tuple(dict.fromkeys((*spec.hidden_paths, *(one.path for one in ours)))),
+        hidden_folders=ours,
+        proxy_endpoint="",
+        network_ticket=b"",
+        ca_bundle="",
+        guidance_files=(),
+    )
+
+
+def _moved(mount: CopyMount, index: int, spec: AgentSpec, paths: NodePaths) -> CopyMount:
+    own = paths.layers(spec.agent_id) / str(index)
+    number, tree = Path(mount.base).parts[-2:]
+    return CopyMount(
+        path=mount.path,
+        base=str(paths.tree(f"bases/{number}/{tree}")),
+        upper=str(own / "upper"),
+        work=str(own / "work"),
+        live=tuple(
+            LiveFolder(
+                name=one.name,
+                lower=_shipped(paths, f"{mount.path}/{one.name}"),
+                upper=str(own / f"live-{at}" / "upper"),
+                work=str(own / f"live-{at}" / "work"),
+            )
+            for at, one in enumerate(mount.live)
+        ),
+    )
+
+
+def _shipped(paths: NodePaths, folder: str) -> str:
+    """Where an ignored folder lies that was sent here; "" if it was not."""
+    here = paths.tree(shipped_tree(folder))
+    return str(here) if here.is_dir() else ""
+
+
+def identities(paths: NodePaths, places: UserPaths) -> tuple[FolderIdentity, ...]:
+    """What no command may see here: the nodes' folders, and those of swarm's own runs."""
+    own = (paths.folder.parent, paths.sockets.parent)
+    others = (places.runs, places.logins, places.memories, places.ca_key.parent)
+    found: list[FolderIdentity] = []
+    for folder in (*own, *(one for one in others if one.is_dir())):
+        facts = folder.stat()
+        found.append(FolderIdentity(path=str(folder), device=facts.st_dev, inode=facts.st_ino))
+    return tuple(found)

@@ -1,0 +1,362 @@
+"""A node's process: starts, watches and ends agents of one run on this machine.
+
+It is to its agents what the supervisor is at home, and nothing more: a fork-server, a lifeline, two
+doors of the relay. It decides nothing. It ends, with all that it started, when its standard input
+closes (whoever started it is gone), when its driver is silent for too long, and when it is told to.
+
+Start: `python -P -m swarm.supervisor.node.node_process`, with a `NodeOrder` on standard input.
+"""
+
+import os
+import shutil
+import sys
+import time
+from base64 import b64decode, b64encode
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+import trio
+from setproctitle import setproctitle
+
+from swarm.mailbox.curve_link import Link, listen_link, new_link_keys
+from swarm.mailbox.dealer import SinglePeerMailbox
+from swarm.mailbox.endpoint import SOLE_PEER, ReliableEndpoint
+from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.ids import short_id
+from swarm.mailbox.protocol.nodes import (
+    AgentLeft,
+    AgentStarted,
+    AnyNodeEvent,
+    AnyNodeOp,
+    EndNode,
+    LayerPart,
+    LayersSent,
+    NodeBeat,
+    NodeCard,
+    NodeLeft,
+    NodeOrder,
+    NodeWarned,
+    SendLayers,
+    SignalAgent,
+    StartAgent,
+    StartRefused,
+    TreePart,
+    decode_node_op,
+    decode_node_order,
+    encode_node_event,
+    encode_node_value,
+)
+from swarm.mailbox.protocol.spec import AgentSpec, decode_spec
+from swarm.mailbox.relay import GATEWAY, SUPERVISOR, FarRelay, is_relayed
+from swarm.mailbox.remove_tree import remove_tree
+from swarm.mailbox.tree_pack import TreeRefused
+
+from ..processes.early_start import EarlyProcesses, start_early
+from ..processes.machine_sandbox import SandboxProbeFailed, probe_sandbox
+from ..processes.process_manager import ProcessManager, open_process_manager
+from ..processes.process_types import Child, SpawnError
+from ..processes.shell_snapshot import ShellSnapshot
+from ..runs.paths import find_user_paths
+from ..version import VERSION
+from .node_paths import NodePaths, identities, spec_for_node
+from .node_trees import NodeTrees
+
+ECHO = b"e"  # a driver's question whether we are here: answered at once, without contents
+CONTROL, _CONTROL_FRAMES = b"c", 3  # the node's own mailbox: mark, nothing, frame
+_BEAT_S, _SYNC_S = 2.0, 15.0
+_MAX_ORDER_BYTES = 64 * 1024
+_LAST_WORDS_S = 5.0
+_END_GRACE_S = 5.0
+_STDERR_CHARS = 8_000
+_TOOLS = ("git", "rg", "make", "gcc", "node", "npm", "uv", "cargo", "go", "docker")
+
+
+class NodeService:
+    """Carries out what the driver asks for."""
+
+    def __init__(
+        self,
+        paths: NodePaths,
+        processes: ProcessManager,
+        mailbox: SinglePeerMailbox,
+        nursery: trio.Nursery,
+        *,
+        shell: ShellSnapshot,
+    ) -> None:
+        self._paths, self._processes = paths, processes
+        self._shell, self._mailbox, self._nursery = shell, mailbox, nursery
+        self._trees = NodeTrees(paths)
+        self._tree_lock = trio.Lock()  # one tree comes or goes at a time
+        self._children: dict[int, Child] = {}
+        self._agents: dict[int, str] = {}  # pid → agent id
+        self._one_left = trio.Event()  # renewed for each
+        self._hidden = identities(paths, find_user_paths(dict(os.environ)))
+        self.ended = trio.Event()
+
+    async def run(self) -> None:
+        """Serve until `EndNode`."""
+        self._nursery.start_soon(self._beat)
+        self._nursery.start_soon(self._sync)
+        while not self.ended.is_set():
+            message = await self._mailbox.receive()
+            try:
+                op = decode_node_op(message.body)
+            except msgspec.DecodeError as error:
+                await self._post(NodeWarned(message=f"an order could not be read: {error}"))
+            else:
+                await self._serve(op)
+            self._mailbox.acknowledge(message)
+
+    async def _serve(self, op: AnyNodeOp) -> None:
+        match op:
+            case StartAgent():
+                self._nursery.start_soon(self._start, op)
+            case SignalAgent(pid=pid, number=number):
+                if (child := self._children.get(pid)) is not None:
+                    child.signal_group(number) if number else child.kill_group()
+            case TreePart():
+                await self._take_tree(op)
+            case SendLayers(agent_id=agent_id):
+                self._nursery.start_soon(self._send_layers, agent_id)
+            case EndNode(grace_s=grace_s):
+                await self._end(grace_s)
+
+    async def _take_tree(self, op: TreePart) -> None:
+        take = partial(self._trees.take, op.tree, op.part, is_last=op.is_last)
+        try:
+            async with self._tree_lock:
+                await trio.to_thread.run_sync(take)
+        except (OSError, ValueError, TreeRefused) as error:
+            await self._post(NodeWarned(message=f"{op.tree} could not be written: {error}"))
+
+    async def _start(self, op: StartAgent) -> None:
+        try:
+            given = decode_spec(op.spec)
+            if not isinstance(given, AgentSpec):
+                raise ValueError("a node starts agents only")
+            shell = await self._shell.get()
+            spec = spec_for_node(given, self._paths, shell, self._hidden)
+            await trio.to_thread.run_sync(self._prepare, spec)
+            child = await self._processes.start(spec, title=op.title)
+        except (SwarmError, OSError, ValueError, msgspec.DecodeError) as error:
+            await self._post(StartRefused(request=op.request, reason=str(error)))
+            return
+        self._children[child.pid], self._agents[child.pid] = child, spec.agent_id
+        await self._post(AgentStarted(request=op.request, pid=child.pid, warm=child.warm))
+        end = await child.wait_ended()
+        await self._send_layers(spec.agent_id)
+        await self._post(
+            AgentLeft(
+                pid=child.pid,
+                exit_code=end.exit_code,
+                signal=end.signal,
+                stderr_tail=end.stderr_tail[-_STDERR_CHARS:],
+                reason=end.reason,
+            )
+        )
+        del self._children[child.pid], self._agents[child.pid]
+        left, self._one_left = self._one_left, trio.Event()
+        left.set()
+
+    def _prepare(self, spec: AgentSpec) -> None:
+        Path(spec.tmp_dir).mkdir(mode=0o700, exist_ok=True)
+        for mount in spec.copies:
+            _make_place(mount.path)
+        self._trees.make_layers(spec)
+
+    async def _send_layers(self, agent_id: str) -> None:
+        """Send what changed; then say that it is whole."""
+        problem = ""
+        async with self._tree_lock:
+            packing = self._trees.pack(agent_id)
+            try:
+                while (found := await trio.to_thread.run_sync(next, packing, None)) is not None:
+                    root, part = found
+                    await self._post(LayerPart(agent_id=agent_id, root=root, part=part))
+            except (OSError, TreeRefused) as error:
+                problem = str(error)
+        await self._post(LayersSent(agent_id=agent_id, problem=problem))
+
+    async def _sync(self) -> None:
+        """Send all layers now and then, so that little is lost if this machine is."""
+        while True:
+            await trio.sleep(_SYNC_S)
+            for agent_id in tuple(self._agents.values()):
+                await self._send_layers(agent_id)
+
+    async def _end(self, grace_s: float) -> None:
+        await self._processes.close(grace_s=grace_s)
+        with trio.move_on_after(_LAST_WORDS_S):
+            while self._children:
+                await self._one_left.wait()
+            await self._post(NodeLeft())
+            await self._mailbox.flush()
+        self.ended.set()
+
+    async def _beat(self) -> None:
+        while True:
+            self._mailbox.send_transient(encode_node_event(self._measure()))
+            await trio.sleep(_BEAT_S)
+
+    def _measure(self) -> NodeBeat:
+        return NodeBeat(
+            load=os.getloadavg()[0],
+            free_memory_bytes=os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGESIZE"),
+            free_disk_bytes=shutil.disk_usage(self._paths.folder).free,
+            unix_s=time.time(),
+            agents=len(self._children),
+        )
+
+    async def _post(self, event: AnyNodeEvent) -> None:
+        await self._mailbox.post(encode_node_event(event))
+
+
+def _make_place(path: str) -> None:
+    """A folder over which the copy is mounted. Raises SpawnError that says what to do."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SpawnError(
+            f"this machine cannot show the project at {path}: {error.strerror}; make that folder "
+            "there, empty"
+        ) from error
+
+
+async def serve_node(order: NodeOrder, early: EarlyProcesses) -> None:
+    """Serve one run on this machine until it is over. Writes the card to standard output."""
+    environment = dict(os.environ)
+    paths = NodePaths.of(find_user_paths(environment), order.run_id, order.name)
+    paths.make()  # its lock is held until this process ends
+    await trio.to_thread.run_sync(paths.sweep)
+    keys = new_link_keys()
+    async with AsyncExitStack() as stack:
+        processes = await stack.enter_async_context(
+            open_process_manager(early, grace_s=_END_GRACE_S)
+        )
+        nursery = await stack.enter_async_context(trio.open_nursery())
+        link, port = await stack.enter_async_context(
+            listen_link(order.address, keys, order.driver_key)
+        )
+        relay = FarRelay(link.send)
+        control = ReliableEndpoint(
+            lambda _peer, frame: link.send(CONTROL, b"", frame), epoch=order.epoch
+        )
+        for door, endpoint in (
+            (SUPERVISOR, paths.supervisor_door), (GATEWAY, paths.gateway_door),
+        ):  # fmt: skip
+            await stack.enter_async_context(relay.open_door(door, endpoint))
+        card = await trio.to_thread.run_sync(partial(_make_card, port, keys.public, paths))
+        _say(card)
+        mailbox = SinglePeerMailbox(control)
+        link.start(nursery, partial(_take, link, relay, control))
+        nursery.start_soon(control.run_acks)
+        nursery.start_soon(control.run_probes)
+        shell = _login_shell(environment)
+        nursery.start_soon(shell.get)  # the first agent may wait for it, its base does not
+        service = NodeService(paths, processes, mailbox, nursery, shell=shell)
+        nursery.start_soon(_watch_silence, link, order.silence_s, service.ended)
+        nursery.start_soon(service.run)
+        await service.ended.wait()
+        nursery.cancel_scope.cancel()
+
+
+def _take(link: Link, relay: FarRelay, control: ReliableEndpoint, message: list[bytes]) -> None:
+    if is_relayed(message):
+        relay.take(message)
+    elif message[0] == ECHO:
+        link.send(ECHO, *message[1:2])  # without what is behind it: a probe measures both ways
+    elif len(message) == _CONTROL_FRAMES and message[0] == CONTROL:
+        control.receive_frame(SOLE_PEER, message[2])
+
+
+async def _watch_silence(link: Link, limit_s: float, ended: trio.Event) -> None:
+    """The driver sends something every second; a machine that hears nothing is on its own."""
+    while (left_s := link.last_heard + limit_s - time.monotonic()) > 0:  # noqa: ASYNC110 - grows
+        await trio.sleep(left_s)
+    ended.set()
+
+
+async def _watch_input(ended: trio.Event) -> None:
+    stream = trio.lowlevel.FdStream(os.dup(0))
+    with suppress(OSError):
+        while await stream.receive_some(4096):
+            pass
+    ended.set()
+
+
+def _login_shell(environment: dict[str, str]) -> ShellSnapshot:
+    """Its environment, without keys and what is Ray's."""
+    withheld = {name for name in environment if name.endswith(("_API_KEY", "_TOKEN", "_SECRET"))}
+    withheld |= {name for name in environment if name.startswith("RAY_")}
+    return ShellSnapshot(environment, withheld=withheld)
+
+
+def _make_card(port: int, public_key: bytes, paths: NodePaths) -> NodeCard:
+    system = os.uname()
+    try:
+        report = probe_sandbox(paths.folder)
+        sandbox, copies = report.stack, report.copies or ""
+    except SandboxProbeFailed as error:
+        sandbox, copies = "none", str(error)
+    return NodeCard(
+        port=port,
+        public_key=public_key,
+        pid=os.getpid(),
+        version=VERSION,
+        python=".".join(map(str, sys.version_info[:3])),
+        system=f"{system.sysname} {system.release} {system.machine}",
+        sandbox=sandbox,
+        copies=copies,
+        processors=float(len(os.sched_getaffinity(0))),
+        memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGESIZE"),
+        free_disk_bytes=shutil.disk_usage(paths.folder).free,
+        tools=tuple(name for name in _TOOLS if shutil.which(name)),
+        unix_s=time.time(),
+    )
+
+
+def _say(card: NodeCard) -> None:
+    sys.stdout.write(b64encode(encode_node_value(card)).decode() + "\n")
+    sys.stdout.flush()
+
+
+def main() -> NoReturn:
+    """Run one node."""
+    os.umask(0o077)
+    line = sys.stdin.buffer.readline(_MAX_ORDER_BYTES)
+    order = decode_node_order(b64decode(line))
+    setproctitle(f"swarm: node {short_id(order.run_id)}")
+    early = start_early()
+    try:
+        trio.run(_run_with_input, order, early)
+    except SwarmError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(error.exit_code)
+    finally:
+        early.close()
+        paths = NodePaths.of(find_user_paths(dict(os.environ)), order.run_id, order.name)
+        for folder in (paths.folder, paths.sockets):
+            with suppress(OSError):
+                remove_tree(folder)
+    sys.exit(0)
+
+
+async def _run_with_input(order: NodeOrder, early: EarlyProcesses) -> None:
+    gone = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_watch_input, gone)
+
+        async def stop() -> None:
+            await gone.wait()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(stop)
+        await serve_node(order, early)
+        nursery.cancel_scope.cancel()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""The trees of a node: bases that come, layers that go back. Blocks.
+
+One tree comes at a time. What an agent wrote is sent when asked for, when its process ends, and
+every few seconds: each time what has changed since.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from swarm.mailbox.protocol.spec import AgentSpec
+from swarm.mailbox.tree_pack import TreePacker, TreeUnpacker
+
+from .node_paths import NodePaths
+
+
+class NodeTrees:
+    """Writes what comes and packs what goes."""
+
+    def __init__(self, paths: NodePaths) -> None:
+        self._paths = paths
+        self._coming: dict[str, TreeUnpacker] = {}
+        self._packers: dict[str, tuple[TreePacker, ...]] = {}  # by agent, one for each root
+
+    def take(self, tree: str, part: bytes, *, is_last: bool) -> None:
+        """Write a part of a tree. Raises ValueError, TreeRefused, OSError."""
+        unpacker = self._coming.get(tree)
+        if unpacker is None:
+            folder = self._paths.tree(tree)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            is_new = not tree.startswith("agents/")
+            unpacker = self._coming[tree] = TreeUnpacker(str(folder), is_new=is_new)
+        if part:
+            unpacker.take(part)
+        if is_last:
+            self._coming.pop(tree).__exit__()
+
+    def make_layers(self, spec: AgentSpec) -> None:
+        """Make the folders of an agent's layers, for its first process here.
+
+        Raises OSError, TreeRefused.
+        """
+        packers: list[TreePacker] = []
+        if spec.agent_id in self._packers:  # it was here before, and all it has is here
+            return
+        for mount in spec.copies:
+            layers = [(mount.upper, mount.work), *((one.upper, one.work) for one in mount.live)]
+            mode = Path(mount.base).stat().st_mode & 0o777 | 0o700
+            for upper, work in layers:
+                Path(work).mkdir(mode=0o700, parents=True, exist_ok=True)
+                Path(upper).mkdir(mode=0o700, parents=True, exist_ok=True)
+            Path(mount.upper).chmod(mode)
+            packers.append(packer := TreePacker(mount.upper))
+            packer.skip_present()  # what was sent here is there already
+        self._packers[spec.agent_id] = tuple(packers)
+
+    def pack(self, agent_id: str) -> Iterator[tuple[int, bytes]]:
+        """What has changed in the agent's layers: number of the root, and parts. Raises OSError."""
+        for root, packer in enumerate(self._packers.get(agent_id, ())):
+            for part in packer.pack():
+                yield root, part
+
+    def close(self) -> None:
+        """Close what still came."""
+        for unpacker in self._coming.values():
+            unpacker.__exit__()
+        self._coming.clear()

@@ -1,0 +1,1 @@
+"""Drives nodes on other machines, which Ray places and watches."""

@@ -1,0 +1,273 @@
+"""One node as its driver sees it: the link, the agents' mail, the trees that go and come.
+
+A node that is silent for `SILENCE_S` has ended itself before: its own limit is shorter. So an agent
+that is started elsewhere then is the only one of its identity that acts.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import trio
+
+from swarm.mailbox.curve_link import Link
+from swarm.mailbox.dealer import SinglePeerMailbox
+from swarm.mailbox.endpoint import SOLE_PEER, ReliableEndpoint
+from swarm.mailbox.protocol.events import Warned
+from swarm.mailbox.protocol.hosts import (
+    AnyHostsEvent,
+    CopyShipped,
+    FetchLayers,
+    LayersStored,
+    NodeUsage,
+    RemoteEnded,
+    RemoteRefused,
+    RemoteStarted,
+    ShipCopy,
+    SignalRemote,
+    StartRemote,
+)
+from swarm.mailbox.protocol.nodes import (
+    AgentLeft,
+    AgentStarted,
+    AnyNodeEvent,
+    AnyNodeOp,
+    EndNode,
+    LayerPart,
+    LayersSent,
+    NodeBeat,
+    NodeLeft,
+    NodeWarned,
+    SendLayers,
+    SignalAgent,
+    StartAgent,
+    StartRefused,
+    TreePart,
+    decode_node_event,
+    encode_node_op,
+)
+from swarm.mailbox.relay import GATEWAY, NearRelay, is_relayed
+from swarm.mailbox.tree_pack import TreePacker, TreeRefused, TreeUnpacker
+
+NODE_SILENCE_S = 20.0  # then a node ends itself
+SILENCE_S = 30.0  # then it is taken for lost
+CONTROL, _CONTROL_FRAMES = b"c", 3
+ECHO, _ECHO_FRAMES = b"e", 2
+_BEAT_S = 1.0
+_END_LIMIT_S = 15.0
+
+
+def pack_folder(folder: Path) -> Iterator[bytes]:
+    """The messages of a folder; none of one that is not there. Raises OSError, TreeRefused."""
+    if folder.is_dir():
+        yield from TreePacker(str(folder.resolve())).pack()
+
+
+Tell = Callable[[AnyHostsEvent], Awaitable[None]]
+
+
+class DrivenNode:
+    """One node, from its card to its end.
+
+    Args:
+        name: Of the node.
+        link: Connected to it; the caller closes it.
+        copies: The folder `copies` of the run.
+        tell: Sends an event to the supervisor.
+        epoch: Of the node's start.
+    """
+
+    def __init__(self, name: str, link: Link, copies: str, tell: Tell, *, epoch: int) -> None:
+        self.name = name
+        self._link, self._copies, self._tell = link, Path(copies), tell
+        self._control = ReliableEndpoint(
+            lambda _peer, frame: link.send(CONTROL, b"", frame), epoch=epoch
+        )
+        self._mailbox = SinglePeerMailbox(self._control)
+        self._sent_trees: set[str] = set()
+        self._sending = trio.Lock()  # one tree goes at a time
+        self._identities: dict[int, bytes] = {}  # by request, then by pid
+        self._agents: dict[int, bytes] = {}
+        self._known_agents: set[str] = set()  # ids of those that were started there
+        self._layers: dict[tuple[str, int], TreeUnpacker] = {}
+        self.relay: NearRelay | None = None
+        self._left = trio.Event()
+        self._reason = f"the machine {name} has left"
+        self._round_trip_ms = 0.0
+
+    async def run(self, endpoints: dict[bytes, str]) -> str:
+        """Serve the node until it leaves or is lost; returns why. All its agents are gone then."""
+        async with trio.open_nursery() as nursery:
+            self.relay = relay = NearRelay(self._link.send, nursery, endpoints)
+            self._link.start(nursery, partial(self._take, relay))
+            for work in (self._control.run_acks, self._control.run_probes, self._receive):
+                nursery.start_soon(work)
+            nursery.start_soon(self._beat)
+            reason = await self._wait_end()
+            nursery.cancel_scope.cancel()
+        for pid in tuple(self._agents):
+            await self._tell(RemoteEnded(node=self.name, pid=pid, reason=reason))
+        self._agents.clear()
+        for unpacker in self._layers.values():
+            unpacker.__exit__()
+        return reason
+
+    def _take(self, relay: NearRelay, message: list[bytes]) -> None:
+        if is_relayed(message):
+            relay.take(message)
+        elif len(message) == _ECHO_FRAMES and message[0] == ECHO:
+            self._take_echo(message[1])
+        elif len(message) == _CONTROL_FRAMES and message[0] == CONTROL:
+            self._control.receive_frame(SOLE_PEER, message[2])
+
+    async def _beat(self) -> None:
+        """Ask the node every second whether it is there, which tells it that we are.
+
+        A node that could not reach us sends nothing more until it hears that it can.
+        """
+        while True:
+            self._link.send(ECHO, str(time.monotonic_ns()).encode())
+            self._control.announce(SOLE_PEER)
+            await trio.sleep(_BEAT_S)
+
+    def _take_echo(self, sent: bytes) -> None:
+        with suppress(ValueError):
+            self._round_trip_ms = (time.monotonic_ns() - int(sent)) / 1e6
+
+    async def _wait_end(self) -> str:
+        while not self._left.is_set():
+            if time.monotonic() - self._link.last_heard > SILENCE_S:
+                return f"the machine {self.name} has said nothing for {SILENCE_S:g} s"
+            with trio.move_on_after(_BEAT_S):
+                await self._left.wait()
+        return self._reason
+
+    def lose(self, reason: str) -> None:
+        """What held the node there is gone, and so is the node."""
+        self._reason = f"the machine {self.name} is lost: {reason}"
+        self._left.set()
+
+    def move_gateway(self, endpoint: str) -> None:
+        """The gateway listens there now."""
+        if self.relay is not None:
+            self.relay.move(GATEWAY, endpoint)
+
+    async def _receive(self) -> None:
+        while True:
+            message = await self._mailbox.receive()
+            try:
+                event = decode_node_event(message.body)
+            except msgspec.DecodeError:
+                event = NodeWarned(message=f"{self.name} sent what cannot be read")
+            await self._on_event(event)
+            self._mailbox.acknowledge(message)
+
+    async def _on_event(self, event: AnyNodeEvent) -> None:
+        match event:
+            case AgentStarted(request=request, pid=pid, warm=warm):
+                self._agents[pid] = self._identities.pop(request, b"")
+                started = RemoteStarted(request=request, node=self.name, pid=pid, warm=warm)
+                await self._tell(started)
+            case StartRefused(request=request, reason=reason):
+                self._dismiss(self._identities.pop(request, b""))
+                await self._tell(RemoteRefused(request=request, reason=f"{self.name}: {reason}"))
+            case AgentLeft():
+                self._dismiss(self._agents.pop(event.pid, b""))
+                await self._tell(
+                    RemoteEnded(
+                        node=self.name, pid=event.pid, exit_code=event.exit_code,
+                        signal=event.signal, stderr_tail=event.stderr_tail, reason=event.reason,
+                    )
+                )  # fmt: skip
+            case LayerPart():
+                try:
+                    await trio.to_thread.run_sync(self._write_layer, event)
+                except (OSError, TreeRefused) as error:
+                    await self._tell(Warned(message=f"a layer could not be stored: {error}"))
+            case LayersSent(agent_id=agent_id, problem=problem):
+                await self._tell(LayersStored(agent_id=agent_id, problem=problem))
+            case NodeBeat():
+                await self._tell(
+                    NodeUsage(
+                        node=self.name, load=event.load, free_memory_bytes=event.free_memory_bytes,
+                        free_disk_bytes=event.free_disk_bytes,
+                        clock_offset_s=round(event.unix_s - time.time(), 3),
+                        round_trip_ms=round(self._round_trip_ms, 2),
+                    )
+                )  # fmt: skip
+            case NodeWarned(message=message):
+                await self._tell(Warned(message=f"{self.name}: {message}"))
+            case NodeLeft():
+                self._left.set()
+
+    def _dismiss(self, identity: bytes) -> None:
+        if identity and self.relay is not None:
+            self.relay.dismiss(identity)
+
+    # --- orders ---------------------------------------------------------------------------------
+
+    async def ship(self, order: ShipCopy) -> None:
+        """Send what the agent's copy consists of, as far as the node lacks it."""
+        problem = ""
+        try:
+            async with self._sending:
+                for root in range(order.roots):
+                    for tree in (
+                        f"bases/{order.base}/tree-{root}", f"agents/{order.agent_id}/{root}/upper",
+                    ):  # fmt: skip
+                        await self._send_tree(tree, self._copies / tree)
+                for folder in order.folders:
+                    await self._send_tree(folder.tree, Path(folder.path))
+        except (OSError, TreeRefused) as error:
+            problem = f"its copy cannot be sent to {self.name}: {error}"
+        await self._tell(CopyShipped(request=order.request, problem=problem))
+
+    async def start_agent(self, order: StartRemote) -> None:
+        """Order the start of a process; from now on it may send mail."""
+        self._known_agents.add(order.agent_id)
+        self._identities[order.request] = order.identity
+        assert self.relay is not None
+        self.relay.admit(order.identity)
+        await self._post(StartAgent(request=order.request, spec=order.spec, title=order.title))
+
+    async def _send_tree(self, tree: str, folder: Path) -> None:
+        """A tree is sent once: a base never changes, and a layer only there from then on.
+
+        Raises OSError, TreeRefused.
+        """
+        if tree in self._sent_trees:
+            return
+        packing = pack_folder(folder)
+        while (part := await trio.to_thread.run_sync(next, packing, None)) is not None:
+            await self._post(TreePart(tree=tree, part=part))
+        await self._post(TreePart(tree=tree, is_last=True))
+        self._sent_trees.add(tree)
+
+    def _write_layer(self, event: LayerPart) -> None:
+        """Into the run's own folder, which then has what the agent has there."""
+        key = event.agent_id, event.root
+        unpacker = self._layers.get(key)
+        if unpacker is None:
+            folder = self._copies / "agents" / event.agent_id / str(event.root) / "upper"
+            if event.agent_id not in self._known_agents or not folder.is_dir():
+                raise TreeRefused(f"{self.name} sent a layer of an agent that is not there")
+            unpacker = self._layers[key] = TreeUnpacker(str(folder.resolve()))
+        unpacker.take(event.part)
+
+    async def signal(self, order: SignalRemote) -> None:
+        await self._post(SignalAgent(pid=order.pid, number=order.number))
+
+    async def fetch(self, order: FetchLayers) -> None:
+        await self._post(SendLayers(agent_id=order.agent_id))
+
+    async def end(self, grace_s: float) -> None:
+        """Have it end everything and leave; at most 15 s."""
+        with trio.move_on_after(_END_LIMIT_S):
+            await self._post(EndNode(grace_s=grace_s))
+            await self._left.wait()
+
+    async def _post(self, op: AnyNodeOp) -> None:
+        await self._mailbox.post(encode_node_op(op))

@@ -1,0 +1,263 @@
+"""The process that drives nodes on other machines: it speaks to Ray, and carries the agents' mail.
+
+It decides nothing: the supervisor says what is started where. It is the only process that imports
+Ray, and it holds no provider's key.
+"""
+
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from typing import assert_never
+
+import msgspec
+import trio
+
+from swarm.mailbox.curve_link import connect_link, new_link_keys
+from swarm.mailbox.dealer import open_dealer
+from swarm.mailbox.interfaces import Mailbox
+from swarm.mailbox.protocol.base import PROTOCOL_VERSION
+from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello, Warned
+from swarm.mailbox.protocol.hosts import (
+    AnyHostsEvent,
+    AnyHostsOp,
+    CopyShipped,
+    DrainNode,
+    FetchLayers,
+    GatewayAt,
+    HostUnusable,
+    LayersStored,
+    NodeFacts,
+    NodeJoined,
+    NodeLost,
+    RemoteRefused,
+    ShipCopy,
+    SignalRemote,
+    StartRemote,
+    decode_hosts_op,
+    encode_hosts_event,
+)
+from swarm.mailbox.protocol.nodes import HostTable, NodeOrder
+from swarm.mailbox.protocol.ops import Shutdown
+from swarm.mailbox.protocol.spec import HostsSpec
+from swarm.mailbox.relay import GATEWAY, SUPERVISOR
+
+from ..process.lifeline import watch_lifeline
+from .driven_node import NODE_SILENCE_S, DrivenNode
+from .node_starter import Machine, NodeStarter, NodeUnavailable, StartedNode, check_card
+
+HEARTBEAT_S, LOOK_S = 2.0, 5.0
+_END_GRACE_S, _END_LIMIT_S = 5.0, 20.0
+_RETRY_S, _MAX_STARTS = 5.0, 4  # of one machine's node, each after a longer wait
+
+OpenStarter = Callable[[HostTable], NodeStarter]
+
+
+def run_hosts(spec: HostsSpec, lifeline_fd: int | None) -> int:
+    """Drive nodes until the supervisor shuts this process down; returns the exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    from .ray_cluster import RayCluster
+
+    def open_cluster(table: HostTable) -> NodeStarter:
+        return RayCluster(table)
+
+    return trio.run(run_hosts_with, spec, lifeline_fd, open_cluster)
+
+
+async def run_hosts_with(
+    spec: HostsSpec, lifeline_fd: int | None, open_starter: OpenStarter
+) -> int:
+    """The same with another way to start nodes."""
+    async with trio.open_nursery() as nursery:
+        if lifeline_fd is not None:
+            nursery.start_soon(watch_lifeline, lifeline_fd)
+        async with open_dealer(spec.endpoint, spec.identity, epoch=spec.epoch) as supervisor:
+            await HostsProcess(spec, supervisor, open_starter).run()
+        nursery.cancel_scope.cancel()
+    return 0
+
+
+class HostsProcess:
+    """From Hello to Goodbye."""
+
+    def __init__(self, spec: HostsSpec, supervisor: Mailbox, open_starter: OpenStarter) -> None:
+        self._spec, self._supervisor, self._open = spec, supervisor, open_starter
+        self._endpoints = {SUPERVISOR: spec.endpoint, GATEWAY: spec.gateway_endpoint}
+        self._nodes: dict[str, DrivenNode] = {}
+        self._ends: dict[str, trio.Event] = {}  # by node: its end was told
+        self._held: set[str] = set()  # machines that have a node, or will have none any more
+        self._epochs = count(1_000 * spec.epoch)
+        self._work = trio.CancelScope()
+
+    async def run(self) -> None:
+        """Serve until a Shutdown; then no node is left."""
+        await self._tell(
+            Hello(
+                secret=self._spec.secret, pid=os.getpid(), protocol_version=PROTOCOL_VERSION,
+                kind="hosts",
+            )
+        )  # fmt: skip
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._send_heartbeats)
+            with self._work:
+                async with trio.open_nursery() as working:
+                    for table in self._spec.hosts:
+                        working.start_soon(self._hold_machines, table)
+                    await self._serve_ops(working)
+            nursery.cancel_scope.cancel()
+        with trio.move_on_after(2.0):
+            await self._tell(Goodbye())
+            await self._supervisor.flush()
+
+    # --- machines -------------------------------------------------------------------------------
+
+    async def _hold_machines(self, table: HostTable) -> None:
+        """A node on each machine of the table, also on those that join later."""
+        starter = self._open(table)
+        try:
+            await starter.open()
+        except NodeUnavailable as error:
+            await self._tell(HostUnusable(host=table.name, reason=str(error)))
+            return
+        try:
+            async with trio.open_nursery() as nursery:
+                while True:
+                    with suppress(NodeUnavailable):
+                        for machine in await starter.machines():
+                            if machine.name not in self._held:
+                                self._held.add(machine.name)
+                                nursery.start_soon(self._hold_node, table, starter, machine)
+                    await trio.sleep(LOOK_S)
+        finally:
+            with trio.CancelScope(shield=True):
+                await starter.close()
+
+    async def _hold_node(self, table: HostTable, starter: NodeStarter, machine: Machine) -> None:
+        """Start the machine's node, again when it is lost, a few times."""
+        reason = ""
+        for attempt in range(_MAX_STARTS):
+            if attempt:
+                await trio.sleep(_RETRY_S * 2 ** (attempt - 1))
+            try:
+                reason = await self._run_node(table, starter, machine)
+            except NodeUnavailable as error:
+                reason = str(error)
+                await self._tell(NodeLost(node=_name(table, machine), reason=reason))
+            if machine not in await starter.machines():
+                self._held.discard(machine.name)  # it may come back
+                return
+        await self._tell(Warned(message=f"{_name(table, machine)} is given up: {reason}"))
+
+    async def _run_node(self, table: HostTable, starter: NodeStarter, machine: Machine) -> str:
+        keys, name = new_link_keys(), _name(table, machine)
+        order = NodeOrder(
+            run_id=self._spec.run_id, name=name, epoch=next(self._epochs),
+            address=machine.address, driver_key=keys.public, cwd=self._spec.cwd,
+            silence_s=NODE_SILENCE_S,
+        )  # fmt: skip
+        started = await starter.start(machine, order)
+        try:
+            card = started.card
+            check_card(card, self._spec.version)
+            with connect_link(machine.address, card.port, keys, card.public_key) as link:
+                node = DrivenNode(name, link, self._spec.copies, self._tell, epoch=order.epoch)
+                facts = NodeFacts(
+                    name=name, host=table.name, address=machine.address,
+                    slots=table.slots or max(1, int(card.processors)), card=card,
+                    resources=machine.resources,
+                )  # fmt: skip
+                return await self._serve_node(node, started, facts)
+        finally:
+            with trio.CancelScope(shield=True):
+                await started.stop()
+
+    async def _serve_node(self, node: DrivenNode, started: StartedNode, facts: NodeFacts) -> str:
+        async with trio.open_nursery() as nursery:
+
+            async def notice_end() -> None:
+                node.lose(await started.wait_ended())
+
+            nursery.start_soon(notice_end)
+            self._nodes[node.name], self._ends[node.name] = node, trio.Event()
+            try:
+                await self._tell(NodeJoined(node=facts))
+                reason = await node.run(self._endpoints)
+            finally:
+                del self._nodes[node.name]
+                nursery.cancel_scope.cancel()
+        await self._tell(NodeLost(node=node.name, reason=reason))  # what held it may take long
+        self._ends[node.name].set()
+        return reason
+
+    # --- orders ---------------------------------------------------------------------------------
+
+    async def _serve_ops(self, nursery: trio.Nursery) -> None:
+        while True:
+            message = await self._supervisor.receive()
+            self._supervisor.acknowledge(message)
+            try:
+                op = decode_hosts_op(message.body)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                continue  # of a newer supervisor
+            if isinstance(op, Shutdown):
+                await self._end_nodes()
+                self._work.cancel()
+                return
+            nursery.start_soon(self._serve, op)
+
+    async def _serve(self, op: AnyHostsOp) -> None:
+        match op:
+            case StartRemote(request=request, node=name):
+                if (node := self._nodes.get(name)) is None:
+                    refused = RemoteRefused(request=request, reason="it is lost", is_lost=True)
+                    await self._tell(refused)
+                else:
+                    await node.start_agent(op)
+            case ShipCopy(request=request, node=name):
+                if (node := self._nodes.get(name)) is None:
+                    unsent = CopyShipped(request=request, problem="it is lost", is_lost=True)
+                    await self._tell(unsent)
+                else:
+                    await node.ship(op)
+            case SignalRemote(node=name):
+                if (node := self._nodes.get(name)) is not None:
+                    await node.signal(op)
+            case FetchLayers(node=name, agent_id=agent_id):
+                if (node := self._nodes.get(name)) is not None:
+                    await node.fetch(op)
+                else:
+                    lost = LayersStored(agent_id=agent_id, problem=f"{name} is lost")
+                    await self._tell(lost)
+            case GatewayAt(endpoint=endpoint):
+                self._endpoints[GATEWAY] = endpoint
+                for node in self._nodes.values():
+                    node.move_gateway(endpoint)
+            case DrainNode(node=name):
+                if (node := self._nodes.get(name)) is not None:
+                    await node.end(_END_GRACE_S)
+            case Shutdown():
+                return
+            case _:
+                assert_never(op)
+
+    async def _end_nodes(self) -> None:
+        with trio.move_on_after(_END_LIMIT_S):
+            async with trio.open_nursery() as nursery:
+                for node in tuple(self._nodes.values()):
+                    nursery.start_soon(node.end, _END_GRACE_S)
+                    nursery.start_soon(self._ends[node.name].wait)
+
+    async def _send_heartbeats(self) -> None:
+        while True:
+            beat = Heartbeat(progress=0, busy=bool(self._nodes))
+            self._supervisor.send_transient(encode_hosts_event(beat))
+            await trio.sleep(HEARTBEAT_S)
+
+    async def _tell(self, event: AnyHostsEvent) -> None:
+        await self._supervisor.post(encode_hosts_event(event))
+
+
+def _name(table: HostTable, machine: Machine) -> str:
+    """As people see it: the table's name and the address."""
+    return f"{table.name}/{machine.address}-{machine.name[:6]}"
