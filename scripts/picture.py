@@ -1,6 +1,7 @@
-"""Make docs/tree.svg and docs/copies.svg: real runs of scripted agents, drawn in their middle.
+"""Make the trees in docs: real runs of scripted agents, drawn in their middle.
 
-Run it as `.venv/bin/python -P scripts/picture.py [tree] [copies]` after the console changed.
+Run it as `.venv/bin/python -P scripts/picture.py [tree] [copies] [machines]` after the console
+changed. `machines` starts a Ray cluster of three nodes here.
 """
 
 import shutil
@@ -8,7 +9,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from os import environ
 from pathlib import Path
@@ -39,6 +41,7 @@ class Picture(NamedTuple):
     project: Path  # any other than this repository is copied first: its agents write
     file: str
     is_now: Callable[[RunView], bool]
+    machines: int = 0  # of a cluster that is started for it
 
 
 def _several_work(view: RunView) -> bool:
@@ -48,6 +51,10 @@ def _several_work(view: RunView) -> bool:
 def _most_have_ended(view: RunView) -> bool:
     copies = [agent for agent in view.agents if agent.in_copy]
     return len(copies) == 6 and sum(agent.state == "ended" for agent in copies) >= 4
+
+
+def _are_everywhere(view: RunView) -> bool:
+    return len({agent.node for agent in view.agents if agent.node}) == 3 and _most_have_ended(view)
 
 
 async def look(endpoint: str) -> RunView | None:
@@ -75,15 +82,42 @@ PICTURES = {
         "copies.svg",
         _most_have_ended,
     ),
+    "machines": Picture(
+        ROOT / "examples" / "refactor.md",
+        ROOT / "examples" / "refactor" / "answers.yaml",
+        ROOT / "examples" / "refactor" / "project",
+        "machines.svg",
+        _are_everywhere,
+        machines=3,
+    ),
 }
+
+
+@contextmanager
+def cluster_of(machines: int, home: Path) -> Iterator[None]:
+    """A Ray cluster, and the table that names it."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster()
+    for _ in range(machines):
+        cluster.add_node(num_cpus=1, include_dashboard=False)
+    (home / "config.toml").write_text(f'[hosts.lab]\nray = "{cluster.address}"\nslots = 4\n')
+    try:
+        yield
+    finally:
+        cluster.shutdown()
 
 
 def draw(picture: Picture) -> int:
     """Start the run, wait for its moment, draw, end it; 1 if the moment did not come."""
-    with tempfile.TemporaryDirectory(prefix="sw-") as home:
+    with ExitStack() as stack:
+        home = stack.enter_context(tempfile.TemporaryDirectory(prefix="sw-"))
         environment = dict(environ) | {"SWARM_HOME": home, "XDG_RUNTIME_DIR": home}
         command = [sys.executable, "-P", "-m", "swarm.supervisor.cli.entry", "run", "--json"]
         command += [str(picture.task), "--provider", f"scripted:{picture.answers}"]
+        if picture.machines:
+            stack.enter_context(cluster_of(picture.machines, Path(home)))
+            command += ["--hosts", "lab"]
         cwd = picture.project
         if cwd != ROOT:
             cwd = Path(home) / cwd.name

@@ -55,7 +55,7 @@ def start_cost(rounds: int, files: int) -> Iterator[Row]:
             spans, _ = burst_spans(1, rounds, flags=_COPIED, cwd=cwd)
             first += spans[0]
             copied += [one for (one,) in spans[1:]]
-        plain_copy_ms = _time_plain_copy(cwd)
+        plain_copy_ms = time_plain_copy(cwd)
     yield Row.of(f"one spawn in a project of {files:,} files, shared", shared, None, "ms")
     yield Row.of("the same in a copy, its base there already", copied, None, "ms")
     cost = statistics.median(copied) - statistics.median(shared)
@@ -64,7 +64,7 @@ def start_cost(rounds: int, files: int) -> Iterator[Row]:
     yield Row("  `cp -a` of that project, after it", plain_copy_ms, None, "ms")
 
 
-def _time_plain_copy(folder: str) -> float:
+def time_plain_copy(folder: str) -> float:
     """Milliseconds; file systems that have just removed many files make new ones slowly."""
     with tempfile.TemporaryDirectory() as place:
         began = time.monotonic()

@@ -32,6 +32,7 @@ MODULES = {
     "leases": "lease_bench",
     "extensions": "extensions_bench",
     "copies": "copy_bench",
+    "hosts": "hosts_bench",
     "sizes": "size_bench",
     "memories": "memory_bench",
     "timeline": "spawn_timeline",
@@ -40,7 +41,7 @@ MODULES = {
 }
 BENCHES = (
     "spine", "crowd", "agents", "safety", "prefix", "tricks", "curves", "soak", "chat", "mcp",
-    "leases", "extensions", "copies", "sizes", "memories", "timeline", "turn", "pages",
+    "leases", "extensions", "copies", "hosts", "sizes", "memories", "timeline", "turn", "pages",
 )  # fmt: skip
 ALL = tuple(one for one in BENCHES if one != "crowd")  # that is a part of `spine`
 
