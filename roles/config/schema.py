@@ -344,11 +344,9 @@ class Config(ModelKeys):
     leases: LeasesTable = LeasesTable()  # swarm's own
     memories: bool | MemoriesTable = False
     hosts: dict[str, HostToml] = {}  # swarm's own
-    # swarm's own; overrides the profile's table when enabled
-    network: NetworkTable = NetworkTable()
+    network: NetworkTable = NetworkTable()  # swarm's own; when enabled the profile's does not count
     skills: SkillsTable = SkillsTable()
-    # of the person's own layers; a project's only selects and restricts
-    plugins: dict[str, PluginTable] = {}
+    plugins: dict[str, PluginTable] = {}  # a project's only selects and restricts
     marketplaces: dict[str, MarketplaceTable] = {}
     # Codex's shape; every layer's hooks run (`hooks/hook_file.py` reads each layer's own table)
     hooks: Toml = {}
