@@ -29,8 +29,12 @@ class NodePaths(Value):
     sockets: Path
 
     @classmethod
-    def of(cls, places: UserPaths, run_id: str, name: str) -> "NodePaths":
-        mark = sha256(name.encode()).hexdigest()[:8]  # several nodes may share a machine and a user
+    def of(cls, places: UserPaths, run_id: str, name: str, *, epoch: int) -> "NodePaths":
+        """Each start has its own: the one before may still be tidying up.
+
+        Several nodes may also share a machine and a user.
+        """
+        mark = sha256(f"{name} {epoch}".encode()).hexdigest()[:8]
         return cls(
             folder=places.state / "nodes" / f"{run_id}-{mark}",
             sockets=places.runtime / f"n{run_id[-8:]}-{mark}",

@@ -225,10 +225,15 @@ def _make_place(path: str) -> None:
         ) from error
 
 
+def _paths_of(order: NodeOrder, environment: dict[str, str]) -> NodePaths:
+    places = find_user_paths(environment)
+    return NodePaths.of(places, order.run_id, order.name, epoch=order.epoch)
+
+
 async def serve_node(order: NodeOrder, early: EarlyProcesses) -> None:
     """Serve one run on this machine until it is over. Writes the card to standard output."""
     environment = dict(os.environ)
-    paths = NodePaths.of(find_user_paths(environment), order.run_id, order.name)
+    paths = _paths_of(order, environment)
     paths.make()  # its lock is held until this process ends
     await trio.to_thread.run_sync(paths.sweep)
     keys = new_link_keys()
@@ -337,7 +342,7 @@ def main() -> NoReturn:
         sys.exit(error.exit_code)
     finally:
         early.close()
-        paths = NodePaths.of(find_user_paths(dict(os.environ)), order.run_id, order.name)
+        paths = _paths_of(order, dict(os.environ))
         for folder in (paths.folder, paths.sockets):
             with suppress(OSError):
                 remove_tree(folder)

@@ -22,8 +22,9 @@ def places_of(tmp_path):
     return find_user_paths({"SWARM_HOME": str(tmp_path / "h"), "XDG_RUNTIME_DIR": str(tmp_path)})
 
 
-def node_paths(tmp_path, name):
-    return NodePaths.of(places_of(tmp_path), "01a1fc24-7204-710f-b302-2343189d0946", name)
+def node_paths(tmp_path, name, epoch=1):
+    run_id = "01a1fc24-7204-710f-b302-2343189d0946"
+    return NodePaths.of(places_of(tmp_path), run_id, name, epoch=epoch)
 
 
 def copied_spec():
@@ -37,10 +38,10 @@ def copied_spec():
     )  # fmt: skip
 
 
-def test_two_nodes_of_a_run_on_one_machine_have_folders_of_their_own(tmp_path):
-    one, two = node_paths(tmp_path, "lab/a"), node_paths(tmp_path, "lab/b")
-    assert one.folder != two.folder
-    assert one.sockets != two.sockets
+def test_each_start_of_each_node_on_one_machine_has_folders_of_its_own(tmp_path):
+    found = [node_paths(tmp_path, *more) for more in (("lab/a",), ("lab/b",), ("lab/a", 2))]
+    assert len({one.folder for one in found}) == 3
+    assert len({one.sockets for one in found}) == 3
 
 
 @pytest.mark.parametrize(
