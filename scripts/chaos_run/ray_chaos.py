@@ -298,7 +298,7 @@ def _broken_promises(stage: Stage) -> Iterator[str]:
                    capture_output=True)  # fmt: skip
     for machine in stage.machines:
         kept = machine.home / "state" / "nodes"
-        if kept.is_dir() and any(kept.iterdir()):
+        if kept.is_dir() and any(one.is_dir() for one in kept.iterdir()):
             yield f"files are left on machine {machine.number}"
 
 

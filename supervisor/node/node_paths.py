@@ -8,7 +8,8 @@ SOCKETS/s, SOCKETS/g                                            the doors of the
 
 import fcntl
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -54,18 +55,24 @@ class NodePaths(Value):
 
     def make(self) -> int:
         """Make the folders and hold their lock, which is the value. Raises SwarmError, OSError."""
-        for folder in (self.folder.parent, self.folder, self.folder / "tmp", self.copies,
-                       self.sockets.parent, self.sockets):  # fmt: skip
-            make_private_folder(folder)
-        return _lock(self.folder)
+        make_private_folder(self.folder.parent)
+        with _one_at_a_time(self.folder.parent):
+            for folder in (self.folder, self.folder / "tmp", self.copies, self.sockets.parent,
+                           self.sockets):  # fmt: skip
+                make_private_folder(folder)
+            return _lock(self.folder)
 
     def sweep(self) -> None:
         """Remove what nodes left here that were killed: nobody holds their locks."""
-        with os.scandir(self.folder.parent) as entries:
-            others = [one.path for one in entries if one.path != str(self.folder)]
+        parent = self.folder.parent
+        with os.scandir(parent) as entries:
+            others = [one.path for one in entries if one.is_dir(follow_symlinks=False)]
         for other in others:
+            if other == str(self.folder):
+                continue
             with suppress(OSError):
-                fd = _lock(Path(other))
+                with _one_at_a_time(parent):  # no other is between its folder and its lock
+                    fd = _lock(Path(other))
                 try:
                     remove_tree(Path(other))
                 finally:
@@ -88,6 +95,17 @@ class NodePaths(Value):
 
     def layers(self, agent_id: str) -> Path:
         return self.copies / "agents" / agent_id
+
+
+@contextmanager
+def _one_at_a_time(nodes: Path) -> Iterator[None]:
+    """Wait for other nodes that take their locks at this moment. Raises OSError."""
+    fd = os.open(nodes / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 def _lock(folder: Path) -> int:

@@ -142,7 +142,7 @@ async def test_a_node_joins_tells_how_it_does_and_leaves_nothing_at_the_end(
         assert (await driven.hear(NodeLost)).reason.endswith("has left")
         (node,) = driven.starter.nodes
         assert await node.process.wait() == 0
-    assert list((tmp_path / "node" / "state" / "nodes").iterdir()) == []
+    assert [one.name for one in (tmp_path / "node/state/nodes").iterdir()] == ["lock"]
 
 
 async def test_a_killed_node_is_told_of_and_started_again(driven, nursery):
