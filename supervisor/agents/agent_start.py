@@ -5,7 +5,6 @@ Any failure before the commit frees the slot and kills the child; the caller's s
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -44,6 +43,7 @@ from ..network.network_policy import ticket_for
 from ..processes.process_types import DiedBeforeHello, ProcessEnd, SpawnError
 from ..run_context import RunContext
 from ..run_request import RunRequest
+from ..runs.folder_identity import identify_folder
 from ..runs.paths import make_private_folder
 from ..skill_watch.skill_updates import send_skills, skills_for
 from .agent_record import Agent, AgentPlan, GatewayAddress
@@ -339,7 +339,7 @@ def hidden_folders(running: RunContext) -> tuple[FolderIdentity, ...]:
     """The hidden paths that must keep leading to the same folder."""
     places = running.paths
     found = (places.sockets.parent, places.folder.parent, *places.kept_apart)
-    return tuple(_folder_mark(folder) for folder in found)
+    return tuple(map(identify_folder, found))
 
 
 def _mcp_wait_s(running: RunContext, plan: AgentPlan) -> float:
@@ -347,12 +347,6 @@ def _mcp_wait_s(running: RunContext, plan: AgentPlan) -> float:
     names = {one.server for one in plan.limits.mcp}
     servers = [one for one in running.request.mcp.servers if one.name in names]
     return 2 * max(one.startup_timeout_s for one in servers) + 60 if servers else 0.0
-
-
-def _folder_mark(folder: Path) -> FolderIdentity:
-    """Identify the folder by inode: its contents keep the inode alive, wherever it is moved."""
-    found = folder.stat()
-    return FolderIdentity(path=str(folder), device=found.st_dev, inode=found.st_ino)
 
 
 def _environment(request: RunRequest) -> dict[str, str]:

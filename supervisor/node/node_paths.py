@@ -20,6 +20,7 @@ from swarm.mailbox.protocol.spec import AgentSpec, CopyMount, FolderIdentity, Li
 from swarm.mailbox.remove_tree import remove_tree
 from swarm.mailbox.shipped_tree import shipped_tree
 
+from ..runs.folder_identity import identify_folder
 from ..runs.paths import UserPaths, make_private_folder
 
 
@@ -185,8 +186,4 @@ def identities(paths: NodePaths, places: UserPaths) -> tuple[FolderIdentity, ...
     """What no command may see here: the nodes' folders, and those of swarm's own runs."""
     own = (paths.folder.parent, paths.sockets.parent)
     others = (places.runs, places.logins, places.memories, places.ca_key.parent)
-    found: list[FolderIdentity] = []
-    for folder in (*own, *(one for one in others if one.is_dir())):
-        facts = folder.stat()
-        found.append(FolderIdentity(path=str(folder), device=facts.st_dev, inode=facts.st_ino))
-    return tuple(found)
+    return tuple(map(identify_folder, (*own, *(one for one in others if one.is_dir()))))

@@ -12,6 +12,7 @@ import shutil
 import sys
 import time
 from base64 import b64decode, b64encode
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -23,9 +24,9 @@ from setproctitle import setproctitle
 
 from swarm.mailbox.curve_link import Link, listen_link, new_link_keys
 from swarm.mailbox.dealer import SinglePeerMailbox
-from swarm.mailbox.endpoint import SOLE_PEER, ReliableEndpoint
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.ids import short_id
+from swarm.mailbox.node_link import NodeLink
 from swarm.mailbox.protocol.nodes import (
     AgentLeft,
     AgentStarted,
@@ -49,23 +50,22 @@ from swarm.mailbox.protocol.nodes import (
     encode_node_event,
     encode_node_value,
 )
-from swarm.mailbox.protocol.spec import AgentSpec, decode_spec
-from swarm.mailbox.relay import GATEWAY, SUPERVISOR, FarRelay, is_relayed
+from swarm.mailbox.protocol.spec import AgentSpec, FolderIdentity, decode_spec
+from swarm.mailbox.relay import GATEWAY, SUPERVISOR, FarRelay
 from swarm.mailbox.remove_tree import remove_tree
 from swarm.mailbox.tree_pack import TreeRefused
 
+from ..leases.machine_state import read_machine_state
 from ..processes.early_start import EarlyProcesses, start_early
 from ..processes.machine_sandbox import SandboxProbeFailed, probe_sandbox
 from ..processes.process_manager import ProcessManager, open_process_manager
 from ..processes.process_types import Child, SpawnError
 from ..processes.shell_snapshot import ShellSnapshot
-from ..runs.paths import find_user_paths
+from ..runs.paths import UserPaths, find_user_paths
 from ..version import VERSION
 from .node_paths import NodePaths, identities, spec_for_node
 from .node_trees import NodeTrees
 
-ECHO = b"e"  # a driver's question whether we are here: answered at once, without contents
-CONTROL, _CONTROL_FRAMES = b"c", 3  # the node's own mailbox: mark, nothing, frame
 _BEAT_S, _SYNC_S = 2.0, 15.0
 _MAX_ORDER_BYTES = 64 * 1024
 _LAST_WORDS_S = 5.0
@@ -85,6 +85,7 @@ class NodeService:
         nursery: trio.Nursery,
         *,
         shell: ShellSnapshot,
+        hidden: tuple[FolderIdentity, ...],
     ) -> None:
         self._paths, self._processes = paths, processes
         self._shell, self._mailbox, self._nursery = shell, mailbox, nursery
@@ -93,7 +94,7 @@ class NodeService:
         self._children: dict[int, Child] = {}
         self._agents: dict[int, str] = {}  # pid → agent id
         self._one_left = trio.Event()  # renewed for each
-        self._hidden = identities(paths, find_user_paths(dict(os.environ)))
+        self._hidden = hidden
         self.ended = trio.Event()
 
     async def run(self) -> None:
@@ -202,9 +203,12 @@ class NodeService:
             await trio.sleep(_BEAT_S)
 
     def _measure(self) -> NodeBeat:
+        machine = read_machine_state()
         return NodeBeat(
-            load=os.getloadavg()[0],
-            free_memory_bytes=os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGESIZE"),
+            load=machine.load or 0.0,
+            free_memory_bytes=_whole_memory()
+            if (left := machine.available_bytes) is None
+            else left,
             free_disk_bytes=shutil.disk_usage(self._paths.folder).free,
             unix_s=time.time(),
             agents=len(self._children),
@@ -225,15 +229,10 @@ def _make_place(path: str) -> None:
         ) from error
 
 
-def _paths_of(order: NodeOrder, environment: dict[str, str]) -> NodePaths:
-    places = find_user_paths(environment)
-    return NodePaths.of(places, order.run_id, order.name, epoch=order.epoch)
-
-
-async def serve_node(order: NodeOrder, early: EarlyProcesses) -> None:
+async def serve_node(
+    order: NodeOrder, places: UserPaths, paths: NodePaths, early: EarlyProcesses
+) -> None:
     """Serve one run on this machine until it is over. Writes the card to standard output."""
-    environment = dict(os.environ)
-    paths = _paths_of(order, environment)
     paths.make()  # its lock is held until this process ends
     await trio.to_thread.run_sync(paths.sweep)
     keys = new_link_keys()
@@ -245,36 +244,28 @@ async def serve_node(order: NodeOrder, early: EarlyProcesses) -> None:
         link, port = await stack.enter_async_context(
             listen_link(order.address, keys, order.driver_key)
         )
-        relay = FarRelay(link.send)
-        control = ReliableEndpoint(
-            lambda _peer, frame: link.send(CONTROL, b"", frame), epoch=order.epoch
-        )
+        relay, ends = FarRelay(link.send), NodeLink(link, epoch=order.epoch)
         for door, endpoint in (
             (SUPERVISOR, paths.supervisor_door), (GATEWAY, paths.gateway_door),
         ):  # fmt: skip
             await stack.enter_async_context(relay.open_door(door, endpoint))
         card = await trio.to_thread.run_sync(partial(_make_card, port, keys.public, paths))
         _say(card)
-        mailbox = SinglePeerMailbox(control)
-        link.start(nursery, partial(_take, link, relay, control))
-        nursery.start_soon(control.run_acks)
-        nursery.start_soon(control.run_probes)
-        shell = _login_shell(environment)
+        ends.start(nursery, relay, partial(_answer_echo, link))
+        shell = _login_shell(dict(os.environ))
         nursery.start_soon(shell.get)  # the first agent may wait for it, its base does not
-        service = NodeService(paths, processes, mailbox, nursery, shell=shell)
+        service = NodeService(
+            paths, processes, ends.mailbox, nursery, shell=shell, hidden=identities(paths, places)
+        )
         nursery.start_soon(_watch_silence, link, order.silence_s, service.ended)
         nursery.start_soon(service.run)
         await service.ended.wait()
         nursery.cancel_scope.cancel()
 
 
-def _take(link: Link, relay: FarRelay, control: ReliableEndpoint, message: list[bytes]) -> None:
-    if is_relayed(message):
-        relay.take(message)
-    elif message[0] == ECHO:
-        link.send(ECHO, *message[1:2])  # without what is behind it: a probe measures both ways
-    elif len(message) == _CONTROL_FRAMES and message[0] == CONTROL:
-        control.receive_frame(SOLE_PEER, message[2])
+def _answer_echo(link: Link, message: list[bytes]) -> None:
+    """Without what is behind its first part: a probe measures the way here with that."""
+    link.send(*message[:2])
 
 
 async def _watch_silence(link: Link, limit_s: float, ended: trio.Event) -> None:
@@ -316,11 +307,15 @@ def _make_card(port: int, public_key: bytes, paths: NodePaths) -> NodeCard:
         sandbox=sandbox,
         copies=copies,
         processors=float(len(os.sched_getaffinity(0))),
-        memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGESIZE"),
+        memory_bytes=_whole_memory(),
         free_disk_bytes=shutil.disk_usage(paths.folder).free,
         tools=tuple(name for name in _TOOLS if shutil.which(name)),
         unix_s=time.time(),
     )
+
+
+def _whole_memory() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGESIZE")
 
 
 def _say(card: NodeCard) -> None:
@@ -334,22 +329,24 @@ def main() -> NoReturn:
     line = sys.stdin.buffer.readline(_MAX_ORDER_BYTES)
     order = decode_node_order(b64decode(line))
     setproctitle(f"swarm: node {short_id(order.run_id)}")
+    places = find_user_paths(dict(os.environ))
+    paths = NodePaths.of(places, order.run_id, order.name, epoch=order.epoch)
     early = start_early()
     try:
-        trio.run(_run_with_input, order, early)
+        trio.run(_run_with_input, partial(serve_node, order, places, paths, early))
     except SwarmError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(error.exit_code)
     finally:
         early.close()
-        paths = _paths_of(order, dict(os.environ))
         for folder in (paths.folder, paths.sockets):
             with suppress(OSError):
                 remove_tree(folder)
     sys.exit(0)
 
 
-async def _run_with_input(order: NodeOrder, early: EarlyProcesses) -> None:
+async def _run_with_input(serve: Callable[[], Awaitable[None]]) -> None:
+    """Serve until that is over, or until standard input closes."""
     gone = trio.Event()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_watch_input, gone)
@@ -359,7 +356,7 @@ async def _run_with_input(order: NodeOrder, early: EarlyProcesses) -> None:
             nursery.cancel_scope.cancel()
 
         nursery.start_soon(stop)
-        await serve_node(order, early)
+        await serve()
         nursery.cancel_scope.cancel()
 
 

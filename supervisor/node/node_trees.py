@@ -58,9 +58,3 @@ class NodeTrees:
         for root, packer in enumerate(self._packers.get(agent_id, ())):
             for part in packer.pack():
                 yield root, part
-
-    def close(self) -> None:
-        """Close what still came."""
-        for unpacker in self._coming.values():
-            unpacker.__exit__()
-        self._coming.clear()

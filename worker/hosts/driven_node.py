@@ -7,15 +7,13 @@ that is started elsewhere then is the only one of its identity that acts.
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import msgspec
 import trio
 
 from swarm.mailbox.curve_link import Link
-from swarm.mailbox.dealer import SinglePeerMailbox
-from swarm.mailbox.endpoint import SOLE_PEER, ReliableEndpoint
+from swarm.mailbox.node_link import ECHO, NodeLink
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.hosts import (
     AnyHostsEvent,
@@ -49,13 +47,12 @@ from swarm.mailbox.protocol.nodes import (
     decode_node_event,
     encode_node_op,
 )
-from swarm.mailbox.relay import GATEWAY, NearRelay, is_relayed
+from swarm.mailbox.relay import GATEWAY, NearRelay
 from swarm.mailbox.tree_pack import TreePacker, TreeRefused, TreeUnpacker
 
 NODE_SILENCE_S = 20.0  # then a node ends itself
 SILENCE_S = 30.0  # then it is taken for lost
-CONTROL, _CONTROL_FRAMES = b"c", 3
-ECHO, _ECHO_FRAMES = b"e", 2
+_ECHO_FRAMES = 2
 _BEAT_S = 1.0
 _END_LIMIT_S = 15.0
 
@@ -83,14 +80,12 @@ class DrivenNode:
     def __init__(self, name: str, link: Link, copies: str, tell: Tell, *, epoch: int) -> None:
         self.name = name
         self._link, self._copies, self._tell = link, Path(copies), tell
-        self._control = ReliableEndpoint(
-            lambda _peer, frame: link.send(CONTROL, b"", frame), epoch=epoch
-        )
-        self._mailbox = SinglePeerMailbox(self._control)
+        self._ends = NodeLink(link, epoch=epoch)
+        self._mailbox = self._ends.mailbox
         self._sent_trees: set[str] = set()
         self._sending = trio.Lock()  # one tree goes at a time
-        self._identities: dict[int, bytes] = {}  # by request, then by pid
-        self._agents: dict[int, bytes] = {}
+        self._identities: dict[int, bytes] = {}  # by request, until its process has a pid
+        self._agents: dict[int, bytes] = {}  # identities by pid
         self._known_agents: set[str] = set()  # ids of those that were started there
         self._layers: dict[tuple[str, int], TreeUnpacker] = {}
         self.relay: NearRelay | None = None
@@ -102,9 +97,8 @@ class DrivenNode:
         """Serve the node until it leaves or is lost; returns why. All its agents are gone then."""
         async with trio.open_nursery() as nursery:
             self.relay = relay = NearRelay(self._link.send, nursery, endpoints)
-            self._link.start(nursery, partial(self._take, relay))
-            for work in (self._control.run_acks, self._control.run_probes, self._receive):
-                nursery.start_soon(work)
+            self._ends.start(nursery, relay, self._take_echo)
+            nursery.start_soon(self._receive)
             nursery.start_soon(self._beat)
             reason = await self._wait_end()
             nursery.cancel_scope.cancel()
@@ -115,14 +109,6 @@ class DrivenNode:
             unpacker.__exit__()
         return reason
 
-    def _take(self, relay: NearRelay, message: list[bytes]) -> None:
-        if is_relayed(message):
-            relay.take(message)
-        elif len(message) == _ECHO_FRAMES and message[0] == ECHO:
-            self._take_echo(message[1])
-        elif len(message) == _CONTROL_FRAMES and message[0] == CONTROL:
-            self._control.receive_frame(SOLE_PEER, message[2])
-
     async def _beat(self) -> None:
         """Ask the node every second whether it is there, which tells it that we are.
 
@@ -130,12 +116,13 @@ class DrivenNode:
         """
         while True:
             self._link.send(ECHO, str(time.monotonic_ns()).encode())
-            self._control.announce(SOLE_PEER)
+            self._ends.announce()
             await trio.sleep(_BEAT_S)
 
-    def _take_echo(self, sent: bytes) -> None:
-        with suppress(ValueError):
-            self._round_trip_ms = (time.monotonic_ns() - int(sent)) / 1e6
+    def _take_echo(self, message: list[bytes]) -> None:
+        if len(message) == _ECHO_FRAMES:
+            with suppress(ValueError):
+                self._round_trip_ms = (time.monotonic_ns() - int(message[1])) / 1e6
 
     async def _wait_end(self) -> str:
         while not self._left.is_set():

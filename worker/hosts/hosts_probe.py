@@ -14,10 +14,11 @@ import trio
 
 from swarm.mailbox.curve_link import Link, connect_link, new_link_keys
 from swarm.mailbox.ids import new_uuid7
+from swarm.mailbox.node_link import ECHO
 from swarm.mailbox.protocol.hosts import MachineFound
 from swarm.mailbox.protocol.nodes import HostTable, NodeOrder
 
-from .driven_node import ECHO, NODE_SILENCE_S
+from .driven_node import NODE_SILENCE_S
 from .node_starter import Machine, NodeStarter, NodeUnavailable
 
 _ROUNDS, _ROUND_LIMIT_S = 20, 15.0

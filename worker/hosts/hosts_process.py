@@ -59,16 +59,10 @@ def run_hosts(spec: HostsSpec, lifeline_fd: int | None) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     from .ray_cluster import RayCluster
 
-    def open_cluster(table: HostTable) -> NodeStarter:
-        return RayCluster(table)
-
-    return trio.run(run_hosts_with, spec, lifeline_fd, open_cluster)
+    return trio.run(_drive_nodes, spec, lifeline_fd, RayCluster)
 
 
-async def run_hosts_with(
-    spec: HostsSpec, lifeline_fd: int | None, open_starter: OpenStarter
-) -> int:
-    """The same with another way to start nodes."""
+async def _drive_nodes(spec: HostsSpec, lifeline_fd: int | None, open_starter: OpenStarter) -> int:
     async with trio.open_nursery() as nursery:
         if lifeline_fd is not None:
             nursery.start_soon(watch_lifeline, lifeline_fd)
