@@ -13,6 +13,7 @@ from swarm.roles.role import Role
 from swarm.roles.role_loader import Roles, find_role
 
 from ..control_requests.settings_change import with_settings
+from ..hosts.host_choice import resources_of
 from ..journal.replay import AgentPast, RunPast
 from ..team.batch_job import JOB_WORKER
 from .agent_phases import Phase
@@ -96,7 +97,7 @@ def _plan_of(agent: AgentPast, parent: AgentPlan, roles: Roles) -> AgentPlan:
         summary=parent.summary,
         verbosity=parent.verbosity,
         host=spawned.node.partition("/")[0],
-        resources=role.resources,
+        resources=resources_of(role),
         claims=spawned.claims,
         task_key=spawned.task_key,
     )

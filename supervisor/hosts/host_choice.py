@@ -17,16 +17,15 @@ class HostRefused(Exception):
 
 
 def with_host(
-    plan: AgentPlan, request: RunRequest, role: Role | None, *, wanted: str | None = None
+    plan: AgentPlan, request: RunRequest, role: Role, *, wanted: str | None = None
 ) -> AgentPlan:
     """The plan with its host: `wanted`, else the role's, else the run's for agents in copies.
 
     Raises HostRefused.
     """
-    named = wanted or (None if role is None else role.host)
-    resources = {} if role is None else role.resources
+    named = wanted or role.host
     if named is None:
-        goes_away = plan.limits.isolation == "copy" and not (role is not None and role.merges)
+        goes_away = plan.limits.isolation == "copy" and not role.merges
         named = request.host if goes_away else ""
     if named in {"", HERE}:
         return plan
@@ -34,11 +33,15 @@ def with_host(
     if named not in known:
         hint = f"it may use {', '.join(known)}" if known else f"start it with --hosts {named}"
         raise HostRefused(f"this run does not use the host `{named}`: {hint}")
-    if role is not None and role.merges:
+    if role.merges:
         raise HostRefused("an agent that merges works in the project itself, on this machine")
     limits = _limits_there(plan.limits)
-    taken = {_RAY_NAMES.get(name, name): amount for name, amount in resources.items()}
-    return msgspec.structs.replace(plan, host=named, resources=taken, limits=limits)
+    return msgspec.structs.replace(plan, host=named, resources=resources_of(role), limits=limits)
+
+
+def resources_of(role: Role) -> dict[str, float]:
+    """What each agent of the role takes of another machine, by the names that Ray's nodes have."""
+    return {_RAY_NAMES.get(name, name): amount for name, amount in role.resources.items()}
 
 
 def _limits_there(limits: Limits) -> Limits:

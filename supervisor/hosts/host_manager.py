@@ -140,7 +140,9 @@ class HostManager:
                 hosts.on_reply(event)
             case RemoteEnded():
                 hosts.on_ended(event)
-            case LayersStored():
+            case LayersStored(agent_id=agent_id, problem=problem):
+                if problem and hosts.node_of(agent_id) is not None:  # else HostLeft says it
+                    self._warn(f"what {agent_id} changed could not be brought here: {problem}")
                 hosts.on_stored(event)
             case Warned():
                 self._warn(event.message)

@@ -120,16 +120,17 @@ class RemoteHosts:
             while True:
                 if why := self._failures.get(plan.host):
                     raise SpawnError(f"{plan.path} cannot start on {plan.host}: {why}")
-                own = self.node_of(plan.agent_id)
-                mine = own is not None and not own.why_drained
-                among = [own] if mine and own is not None else self._nodes_of(plan.host)
-                if fitting := [node for node in among if node.fits(plan.resources)]:
+                if fitting := [node for node in self._nodes_for(plan) if node.fits(plan.resources)]:
                     return min(fitting, key=lambda node: node.share)
                 await self._changed.wait()
         raise SpawnError(
             f"{plan.path} found no room on {plan.host} within {_WAIT_LIMIT_S:g} s: "
             + self._describe_room(plan)
         )
+
+    def _nodes_for(self, plan: AgentPlan) -> list[Node]:
+        own = self.node_of(plan.agent_id)
+        return self._nodes_of(plan.host) if own is None or own.why_drained else [own]
 
     def _nodes_of(self, host: str) -> list[Node]:
         return [node for node in self.nodes.values() if node.facts.host == host]
@@ -195,9 +196,17 @@ class RemoteHosts:
             while (under_way := self._fetches.get(agent_id)) is not None:
                 await under_way.wait()
             if (node := self.node_of(agent_id)) is not None:
-                stored = self._fetches[agent_id] = trio.Event()
-                self.order(FetchLayers(node=node.facts.name, agent_id=agent_id))
-                await stored.wait()
+                await self._fetch(agent_id, node)
+
+    async def _fetch(self, agent_id: str, node: Node) -> None:
+        stored = self._fetches[agent_id] = trio.Event()
+        try:
+            self.order(FetchLayers(node=node.facts.name, agent_id=agent_id))
+            await stored.wait()
+        finally:
+            if self._fetches.get(agent_id) is stored:  # no answer came: nobody waits for it either
+                del self._fetches[agent_id]
+                stored.set()
 
     def on_stored(self, stored: LayersStored) -> None:
         """The layers of an agent are in the run's folder."""

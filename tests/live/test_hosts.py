@@ -98,9 +98,7 @@ async def test_what_a_machine_held_goes_on_elsewhere_with_its_files_when_its_nod
             *turns("/root/two", "echo second > other", "sleep 2"),
         )
         await let_go(rig, 2)
-        await rig.wait_call(count=2, agent="/root/one")
-        (life,) = rig.lives("/root/one")
-        await rig.wait(lambda: (upper(rig, life.agent_id) / "made").exists())
+        life = await made_is_home(rig)
         kill(held_by(rig, "node", life.pid))
         ended = await started.wait_end()
         assert ended.code == 0, ended.err
@@ -138,6 +136,14 @@ async def test_agents_outlive_the_fork_server_of_their_machine_and_others_start_
         ended = await started.wait_end()
         assert ended.code == 0, ended.err
         await rig.wait_gone()
+
+
+async def made_is_home(rig):
+    """Its life, once what it made is here and its next command runs."""
+    await rig.wait_call(count=2, agent="/root/one")
+    (life,) = rig.lives("/root/one")
+    await rig.wait(lambda: (upper(rig, life.agent_id) / "made").exists())
+    return life
 
 
 def upper(rig, agent_id):
@@ -185,9 +191,7 @@ async def test_nothing_is_left_when_the_process_that_drives_machines_is_killed_a
             *turns("/root/one", "echo first > made", "sleep 600", "cat made"),
         )
         await let_go(rig, 2)
-        await rig.wait_call(count=2, agent="/root/one")
-        (life,) = rig.lives("/root/one")
-        await rig.wait(lambda: (upper(rig, life.agent_id) / "made").exists())
+        await made_is_home(rig)
         (driver,) = titled(rig, "hosts")
         kill(driver)
         ended = await started.wait_end()

@@ -11,7 +11,7 @@ from swarm.mailbox.protocol.nodes import HostTable
 from swarm.roles.config.host_settings import host_tables
 from swarm.roles.role_loader import find_role
 
-from ...hosts.host_choice import HERE
+from ...hosts.host_choice import HERE, resources_of
 from ...run_request import RunRequest
 from .run_settings import RunSettings
 
@@ -52,7 +52,7 @@ def with_hosts(request: RunRequest, settings: RunSettings, wanted: Sequence[str]
     if host == HERE:
         return request
     find_hosts(hosts, [host])
-    return replace(request, fan_host=host, fan_resources=role.resources, fan_isolation="copy")
+    return replace(request, fan_host=host, fan_resources=resources_of(role), fan_isolation="copy")
 
 
 def _has_ray() -> bool:
@@ -85,5 +85,6 @@ def _check(request: RunRequest) -> None:
     if request.hooks:
         raise UsageError(
             "--hosts: this run has hooks, which are programs of this machine, and agents on other "
-            "machines would go without them; switch them off for this run: -c features.hooks=false"
+            "machines would go without them; `swarm hooks list` shows them, and `swarm hooks "
+            "disable ID` switches one off"
         )

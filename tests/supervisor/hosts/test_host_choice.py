@@ -8,7 +8,7 @@ from swarm.mailbox.protocol.nodes import HostTable
 from swarm.mailbox.protocol.spec import RoleBrief
 from swarm.roles.role import Role
 from swarm.supervisor.agents.agent_record import AgentPlan
-from swarm.supervisor.hosts.host_choice import HostRefused, with_host
+from swarm.supervisor.hosts.host_choice import HostRefused, resources_of, with_host
 from swarm.supervisor.run_request import RunRequest
 
 TABLES = tuple(HostTable(name=name, ray="auto") for name in ("lab", "farm"))
@@ -81,3 +81,7 @@ def test_the_network_proxy_cannot_be_reached_from_there():
     limits = msgspec.structs.replace(limited.limits, network=NetworkPolicy())
     with pytest.raises(HostRefused, match="proxy"):
         with_host(msgspec.structs.replace(limited, limits=limits), USES, role())
+
+
+def test_a_resumed_agent_and_the_items_of_a_fan_out_count_in_the_same_names():
+    assert resources_of(role(resources={"num_gpus": 1, "board": 2})) == {"GPU": 1, "board": 2}

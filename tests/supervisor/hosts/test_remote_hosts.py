@@ -211,3 +211,14 @@ def test_ignored_folders_travel_by_name_or_pattern():
     paths = [[f.path for f in shipped_folders(one, p)] for p in ((), ("deps",), ("a/*",), ("*",))]
     assert paths == [[], ["/p/a/deps"], ["/p/a/deps"], ["/p/a/deps", "/p/.venv"]]
     assert shipped_folders(one, ("deps",))[0].tree.startswith("shipped/")
+
+
+async def test_an_answer_that_never_comes_keeps_nobody_waiting_afterwards(autojump_clock, lab):
+    hosts, driver = lab
+    hosts.on_joined(facts("lab/a"))
+    await start(hosts, "one")
+    began = trio.current_time()
+    await hosts.bring_layers("one")
+    assert trio.current_time() - began == 120
+    await hosts.bring_layers("one")
+    assert len(driver.of(FetchLayers)) == 2  # it asked again, and waited for nothing else
