@@ -67,7 +67,12 @@ def served(model):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self):
-            answer = model.answer(self.rfile.read(int(self.headers["content-length"])))
+            length = int(self.headers["content-length"])
+            body = self.rfile.read(length)
+            if len(body) < length:  # the kill cut it off: nobody asked that, and nobody waits
+                self.close_connection = True
+                return
+            answer = model.answer(body)
             self.send_response(200)
             self.send_header("content-type", "text/event-stream")
             self.send_header("content-length", str(len(answer)))
