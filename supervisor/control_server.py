@@ -22,6 +22,7 @@ from swarm.mailbox.protocol.control import (
     CompactAgent,
     ContinueAgent,
     Done,
+    DrainHost,
     EndRun,
     GetSnapshot,
     InterruptAgent,
@@ -50,6 +51,7 @@ from .control_requests.rights_widening import PLAN_ACCEPTED
 from .control_requests.sent_input import make_input
 from .control_requests.settings_requests import SettingsRequests
 from .file_history.file_history import FileHistory
+from .hosts.host_drain import drain_host
 from .run_context import RunContext
 from .run_shutdown import RunShutdown
 from .team.person_input import RunEnds
@@ -118,10 +120,9 @@ class ControlService:
                 return await self._settings_requests.change_settings(request)
             case AcceptPlan():
                 return await self._accept_plan(request)
-            case PauseAgent(agent=path):
-                return await self._settings_requests.set_paused(path, paused=True)
-            case ContinueAgent(agent=path):
-                return await self._settings_requests.set_paused(path, paused=False)
+            case PauseAgent(agent=path) | ContinueAgent(agent=path):
+                paused = isinstance(request, PauseAgent)
+                return await self._settings_requests.set_paused(path, paused=paused)
             case KillAgent():
                 return await self._kill(request.agent)
             case EndRun():
@@ -130,6 +131,8 @@ class ControlService:
                 return Approvals(entries=self._approval_answers.entries())
             case ResolveApproval():
                 return await self._approval_answers.resolve(request)
+            case DrainHost(node=name):
+                return drain_host(self._run, name)
             case UndoFiles() | MergeChanges():
                 return await self._write_files(request)
             case SendText() | ReviewWork() | CompactAgent() | RollBack():

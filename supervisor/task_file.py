@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -53,6 +53,7 @@ class FanOutTable(Value, forbid_unknown_fields=True):
     context_bytes: int = 4096
     isolation: Isolation | None = None  # None: as the task says
     host: str | None = None  # a host that `--hosts` names, or "here"; None: as role and run say
+    resources: dict[str, Annotated[float, msgspec.Meta(ge=0)]] = {}  # what each takes of a machine
 
 
 class FrontMatter(Value, forbid_unknown_fields=True):

@@ -211,6 +211,12 @@ class MergeChanges(Tagged):
     resolved: dict[str, str] = {}  # what files in conflict become, by their paths
 
 
+class DrainHost(Tagged):
+    """Start no agent on a machine any more; those that are there finish."""
+
+    node: str  # its name, or the end of it that no other has; a table's name: all its machines
+
+
 class CompactAgent(Tagged):
     """Compact an agent's history; with `undo`, reverse its last compaction."""
 
@@ -240,6 +246,7 @@ AnyControl = (
     | ResolveApproval
     | UndoFiles
     | MergeChanges
+    | DrainHost
     | CompactAgent
     | RollBack
 )

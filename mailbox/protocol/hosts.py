@@ -109,7 +109,7 @@ class NodeLost(Tagged):
 
 
 class HostUnusable(Tagged):
-    """A table's machines cannot be had in this life of the driver: no node of it will join."""
+    """A table's machines cannot be had now; the driver keeps trying."""
 
     host: str
     reason: str

@@ -82,6 +82,7 @@ class AgentSpawned(Tagged):
     fallback: tuple[str, ...] = ()
     claims: tuple[str, ...] = ()  # files and folders that it is to write
     node: str = ""  # the machine, if it is another one
+    resources: dict[str, float] = {}  # what it takes of that machine
     task_key: str = ""  # equal for tasks of the same words
 
 

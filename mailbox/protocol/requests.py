@@ -1,6 +1,8 @@
 """Requests from agents (in `events.RequestSent`) and the supervisor's replies (in `ops.Answer`)."""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+import msgspec
 
 from .approvals import ApprovalOutcome, ApprovalRequest, DecidedBy, ExtraPermissions, Scope
 from .base import Tagged, Value
@@ -108,6 +110,7 @@ class Spawn(Tagged):
     claims: tuple[str, ...] = ()  # files and folders that the child is to write
     isolation: Isolation | None = None  # None: as the role and the run say; they may say more
     host: str | None = None  # where it runs; None: as the role and the run say
+    resources: dict[str, Annotated[float, msgspec.Meta(ge=0)]] = {}  # what it takes of a machine
 
 
 class SendMail(Tagged):

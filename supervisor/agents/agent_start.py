@@ -135,6 +135,7 @@ async def start_agent(
         claims=plan.claims,
         task_key=plan.task_key,
         node="" if place is None else place.node,
+        resources=plan.resources,
     )
     # Not waited for: all that follows from it is journaled behind it, in the same order.
     running.note(spawned, agent=plan.path)

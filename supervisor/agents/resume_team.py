@@ -13,7 +13,6 @@ from swarm.roles.role import Role
 from swarm.roles.role_loader import Roles, find_role
 
 from ..control_requests.settings_change import with_settings
-from ..hosts.host_choice import resources_of
 from ..journal.replay import AgentPast, RunPast
 from ..team.batch_job import JOB_WORKER
 from .agent_phases import Phase
@@ -97,7 +96,7 @@ def _plan_of(agent: AgentPast, parent: AgentPlan, roles: Roles) -> AgentPlan:
         summary=parent.summary,
         verbosity=parent.verbosity,
         host=spawned.node.partition("/")[0],
-        resources=resources_of(role),
+        resources=spawned.resources,
         claims=spawned.claims,
         task_key=spawned.task_key,
     )

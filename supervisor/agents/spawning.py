@@ -149,7 +149,9 @@ class AgentSpawner:
             isolation=isolation_beside(asker, self._run),
         )
         try:
-            return with_host(plan, self._run.request, role, wanted=request.host)
+            return with_host(
+                plan, self._run.request, role, wanted=request.host, resources=request.resources
+            )
         except HostRefused as error:
             raise AgentRequestError(str(error)) from error
 

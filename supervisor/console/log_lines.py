@@ -322,7 +322,8 @@ def _lifecycle_text(body: AgentSpawned | ProcessEnded | AgentEnded) -> str:
             text = f"{body.path} [{body.role}] life {body.epoch}, process {body.pid}"
             claims = f", claims {', '.join(body.claims[:8])}" if body.claims else ""
             copy = ", in a copy" if body.limits.isolation == "copy" else ""
-            return f"{text}, {describe_sandbox(body.limits.sandbox)}{copy}{claims}"
+            node = f", on {body.node}" if body.node else ""
+            return f"{text}, {describe_sandbox(body.limits.sandbox)}{copy}{node}{claims}"
         case ProcessEnded():
             how = f"signal {body.signal}" if body.signal else f"exit code {body.exit_code}"
             order = "in order" if body.orderly else "not in order"

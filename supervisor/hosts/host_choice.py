@@ -17,17 +17,24 @@ class HostRefused(Exception):
 
 
 def with_host(
-    plan: AgentPlan, request: RunRequest, role: Role, *, wanted: str | None = None
+    plan: AgentPlan,
+    request: RunRequest,
+    role: Role,
+    *,
+    wanted: str | None = None,
+    resources: dict[str, float] | None = None,
 ) -> AgentPlan:
     """The plan with its host: `wanted`, else the role's, else the run's for agents in copies.
 
-    Raises HostRefused.
+    `resources` count beside the role's, and before them. Raises HostRefused.
     """
     named = wanted or role.host
     if named is None:
         goes_away = plan.limits.isolation == "copy" and not role.merges
         named = request.host if goes_away else ""
     if named in {"", HERE}:
+        if resources:
+            raise HostRefused("resources are of other machines, and this agent works here")
         return plan
     known = [table.name for table in request.hosts]
     if named not in known:
@@ -36,12 +43,17 @@ def with_host(
     if role.merges:
         raise HostRefused("an agent that merges works in the project itself, on this machine")
     limits = _limits_there(plan.limits)
-    return msgspec.structs.replace(plan, host=named, resources=resources_of(role), limits=limits)
+    takes = resources_of(role, resources)
+    return msgspec.structs.replace(plan, host=named, resources=takes, limits=limits)
 
 
-def resources_of(role: Role) -> dict[str, float]:
-    """What each agent of the role takes of another machine, by the names that Ray's nodes have."""
-    return {_RAY_NAMES.get(name, name): amount for name, amount in role.resources.items()}
+def resources_of(role: Role, own: dict[str, float] | None = None) -> dict[str, float]:
+    """What an agent of the role takes of another machine, by the names that Ray's nodes have.
+
+    `own`: what is said of this one agent, or of the items of a fan-out.
+    """
+    both = (role.resources, own or {})
+    return {_RAY_NAMES.get(name, name): amount for one in both for name, amount in one.items()}
 
 
 def _limits_there(limits: Limits) -> Limits:

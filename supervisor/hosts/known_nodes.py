@@ -133,10 +133,14 @@ class Node:
         self.usage, self._heard_at = usage, trio.current_time()
         why = _find_trouble(usage)
         self._sick_beats = self._sick_beats + 1 if why else 0
-        if self.why_drained or self._sick_beats < _SICK_BEATS:
-            return ""
+        return why if self._sick_beats >= _SICK_BEATS and self.drain(why) else ""
+
+    def drain(self, why: str) -> bool:
+        """No agents are started there from now on. False: so it was already."""
+        if self.why_drained:
+            return False
         self.why_drained = why
-        return why
+        return bool(why)
 
     @property
     def machine(self) -> MachineState:

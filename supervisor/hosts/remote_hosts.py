@@ -68,7 +68,9 @@ class RemoteHosts:
     def __init__(self, tables: tuple[HostTable, ...] = ()) -> None:
         self.tables = {table.name: table for table in tables}
         self.nodes: dict[str, Node] = {}
-        self._failures: dict[str, str] = {}  # by table: why it will have no nodes any more
+        self._failures: dict[str, str] = {}  # by table: why it has no nodes
+        self._are_final = False  # these failures
+        self._drained: dict[str, str] = {}  # by node, also of one that has left: why
         self._changed = trio.Event()  # a node came or went, or has room again
         self._numbers = count(1)
         self._replies: dict[int, tuple[trio.Event, list[_Reply]]] = {}
@@ -230,13 +232,17 @@ class RemoteHosts:
             node.children[reply.pid] = self._born[reply.request] = child
 
     def on_unusable(self, host: str, reason: str) -> None:
-        """No node of this table will join."""
+        """No node of this table can join now."""
         self._failures[host] = reason
         self._note_room()
 
     def on_joined(self, facts: NodeFacts) -> None:
-        """A node can be used."""
-        self.nodes[facts.name] = Node(facts)
+        """A node can be used, unless it was drained before."""
+        node = self.nodes[facts.name] = Node(facts)
+        if not self._are_final:
+            self._failures.pop(facts.host, None)
+        node.drain(self._drained.get(facts.name, ""))
+        self._end_if_drained(node)
         self._note_room()
 
     def on_usage(self, usage: NodeUsage) -> str:
@@ -246,10 +252,21 @@ class RemoteHosts:
             return ""
         was_heard, why = node.is_heard, node.note_usage(usage)
         if why:
-            self._end_if_drained(node)
-        if why or not was_heard:
+            self._on_drained(node)
+        elif not was_heard:
             self._note_room()
         return why
+
+    def drain(self, node: Node, why: str) -> bool:
+        """Start nothing there any more in this run. False: it was so already."""
+        if is_new := node.drain(why):
+            self._on_drained(node)
+        return is_new
+
+    def _on_drained(self, node: Node) -> None:
+        self._drained[node.facts.name] = node.why_drained
+        self._end_if_drained(node)
+        self._note_room()
 
     def on_ended(self, ended: RemoteEnded) -> None:
         """A process on a node has ended."""
@@ -280,7 +297,7 @@ class RemoteHosts:
     def lose_all(self, reason: str, *, for_good: bool = False) -> None:
         """The process that drives the nodes has ended."""
         if for_good:
-            self._failures = dict.fromkeys(self.tables, reason)
+            self._failures, self._are_final = dict.fromkeys(self.tables, reason), True
         for name in tuple(self.nodes):
             self.on_lost(name, reason)
         for answered, _ in self._replies.values():

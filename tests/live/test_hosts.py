@@ -8,8 +8,8 @@ import pytest
 import trio
 
 from support.copied_agents import LIMIT_S, call, play, project, root, spawn, swarm, turns
-from support.ray_lab import HOLD, kill, let_go, nodes_of, titled, write_host
-from swarm.mailbox.protocol.host_records import HostLeft
+from support.ray_lab import HOLD, joined, kill, let_go, nodes_of, titled, write_host
+from swarm.mailbox.protocol.host_records import HostDrained, HostLeft
 
 __all__ = ["project"]
 
@@ -245,6 +245,43 @@ async def test_a_role_with_resources_runs_where_they_are(rig, project, lab):
     nodes = nodes_of(rig)
     assert "/root/one" in nodes, rig.outputs()
     assert nodes["/root/one"] == nodes["/root/two"]
+
+
+async def test_a_spawn_takes_what_it_asks_for_of_a_machine_that_has_it(rig, project, lab):
+    write_host(rig, lab, slots=2)
+    with trio.fail_after(LIMIT_S):
+        await play(
+            rig,
+            *root("one", "two", resources={"board": 1}),
+            *turns("/root/one", "echo 1"),
+            *turns("/root/two", "echo 2"),
+            words=HOSTS,
+        )
+        log = await swarm(rig, "log")
+    nodes = nodes_of(rig)
+    assert "/root/one" in nodes, rig.outputs()
+    assert nodes["/root/one"] == nodes["/root/two"]
+    assert f", on {nodes['/root/one']}" in log
+
+
+async def test_a_person_drains_a_machine_and_swarm_leaves_it_when_its_agent_is_done(
+    rig, project, lab
+):
+    write_host(rig, lab)
+    with trio.fail_after(LIMIT_S):
+        started = await start(rig, *held_root("one"), *turns("/root/one", "echo 1 > of-one"))
+        await rig.wait(lambda: len(joined(rig)) == 2)
+        first, other = sorted(joined(rig))
+        told = await swarm(rig, "hosts", "drain", rig.run_id, first.rpartition("-")[2])
+        assert "gets no new agents; no agent is there" in told
+        await rig.wait(lambda: joined(rig) == {other})
+        assert "no machine" in await swarm(rig, "hosts", "drain", rig.run_id, "none", code=1)
+        (rig.work / "go").touch()
+        assert (await started.wait_end()).code == 0
+    assert nodes_of(rig)["/root/one"] == other
+    assert joined(rig) == set()
+    (drained,) = rig.bodies(HostDrained)
+    assert (drained.node, drained.reason) == (first, "a person asked for it")
 
 
 async def test_a_role_whose_host_the_run_does_not_use_is_refused_with_what_to_do(rig, project, lab):

@@ -50,6 +50,7 @@ from .node_starter import Machine, NodeStarter, NodeUnavailable, StartedNode, ch
 HEARTBEAT_S, LOOK_S = 2.0, 5.0
 _END_GRACE_S, _END_LIMIT_S = 5.0, 20.0
 _RETRY_S, _MAX_STARTS = 5.0, 4  # of one machine's node, each after a longer wait
+_LONGEST_RETRY_S = 60.0  # of a cluster that cannot be reached
 
 OpenStarter = Callable[[HostTable], NodeStarter]
 
@@ -81,6 +82,7 @@ class HostsProcess:
         self._nodes: dict[str, DrivenNode] = {}
         self._ends: dict[str, trio.Event] = {}  # by node: its end was told
         self._held: set[str] = set()  # machines that have a node, or will have none any more
+        self._drained: set[str] = set()  # nodes that are not started again
         self._epochs = count(1_000 * spec.epoch)
         self._work = trio.CancelScope()
 
@@ -109,11 +111,7 @@ class HostsProcess:
     async def _hold_machines(self, table: HostTable) -> None:
         """A node on each machine of the table, also on those that join later."""
         starter = self._open(table)
-        try:
-            await starter.open()
-        except NodeUnavailable as error:
-            await self._tell(HostUnusable(host=table.name, reason=str(error)))
-            return
+        await self._connect(table, starter)
         try:
             async with trio.open_nursery() as nursery:
                 while True:
@@ -127,6 +125,19 @@ class HostsProcess:
             with trio.CancelScope(shield=True):
                 await starter.close()
 
+    async def _connect(self, table: HostTable, starter: NodeStarter) -> None:
+        """Return once the table's cluster can be reached; say why as long as it cannot."""
+        told, waits = "", 0
+        while True:
+            try:
+                return await starter.open()
+            except NodeUnavailable as error:
+                if (reason := str(error)) != told:
+                    await self._tell(HostUnusable(host=table.name, reason=reason))
+                told = reason
+            await trio.sleep(min(_RETRY_S * 2**waits, _LONGEST_RETRY_S))
+            waits += 1
+
     async def _hold_node(self, table: HostTable, starter: NodeStarter, machine: Machine) -> None:
         """Start the machine's node, again when it is lost, a few times."""
         reason = ""
@@ -138,6 +149,8 @@ class HostsProcess:
             except NodeUnavailable as error:
                 reason = str(error)
                 await self._tell(NodeLost(node=_name(table, machine), reason=reason))
+            if _name(table, machine) in self._drained:
+                return
             if machine not in await starter.machines():
                 self._held.discard(machine.name)  # it may come back
                 return
@@ -228,6 +241,7 @@ class HostsProcess:
                 for node in self._nodes.values():
                     node.move_gateway(endpoint)
             case DrainNode(node=name):
+                self._drained.add(name)
                 if (node := self._nodes.get(name)) is not None:
                     await node.end(_END_GRACE_S)
             case Shutdown():

@@ -186,6 +186,8 @@ class RayCluster:
                 namespace="swarm", ignore_reinit_error=True,
             )  # fmt: skip
         except Exception as error:
+            with suppress(Exception):
+                ray.shutdown()  # what was begun: it may be tried again
             raise NodeUnavailable(f"no Ray cluster at {self._table.ray}: {error}") from error
         self._connected = ray
 

@@ -47,6 +47,10 @@ class SpawnArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         ),
     ] = None
     host: str | None = None  # described by `_hosts_text`
+    resources: Annotated[
+        dict[str, Annotated[float, msgspec.Meta(ge=0)]] | None,
+        described('What it takes of such a machine, if it needs more than a slot: {"GPU": 1}.'),
+    ] = None
     # of the older interface
     fork_context: Annotated[msgspec.Raw | msgspec.UnsetType, HIDDEN] = msgspec.UNSET
 
@@ -64,7 +68,7 @@ class SpawnAgentTool(TeamTool):
         if spec.hosts:
             notes["host"] = _hosts_text(spec.hosts)
         else:
-            without += ("host",)
+            without += ("host", "resources")
         return encode_schema(self.arguments, without=without, notes=notes)
 
     async def prepare(self, call: AnyCall) -> Invocation:
@@ -105,6 +109,7 @@ def spawn_request(arguments: SpawnArguments) -> Spawn:
         claims=arguments.claims or (),
         isolation=arguments.isolation,
         host=_none_if_blank(arguments.host),
+        resources=arguments.resources or {},
     )
 
 

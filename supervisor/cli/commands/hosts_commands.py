@@ -3,6 +3,8 @@
 import click
 import msgspec
 
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.control import DrainHost
 from swarm.mailbox.protocol.hosts import MachineFound
 from swarm.mailbox.protocol.nodes import HostTable
 from swarm.roles.config.host_settings import host_tables
@@ -10,9 +12,16 @@ from swarm.roles.config.host_settings import host_tables
 from ...console.number_format import render_bytes
 from ...hosts.machine_faults import find_faults
 from ...version import VERSION
-from ..lazy_commands import ColorCommand
+from ..control_client import send_request_for_message
+from ..lazy_commands import ColorCommand, OptionValue
 from ..machine_probe import find_machines
 from ..printing import print_columns, print_json
+from ..run_choice import (
+    all_projects_option,
+    choose_run_to_change,
+    take_run_wanted,
+    yes_option,
+)
 from ..run_setup.run_hosts import find_hosts
 from ..run_setup.run_settings import load_config_here
 
@@ -98,6 +107,28 @@ def doctor(names: tuple[str, ...], *, as_json: bool) -> int:
             mark = "cannot work" if fault.is_serious else "note"
             click.echo(f"  {mark}: {fault.what}\n    {fault.fix}")
     return int(is_broken)
+
+
+@hosts.command("drain", cls=ColorCommand)
+@click.argument("words", nargs=-1, metavar="[RUN] MACHINE")
+@all_projects_option
+@yes_option
+def drain(words: tuple[str, ...], **given: OptionValue) -> None:
+    """Start no agent on a machine of a live run any more.
+
+    Agents that are there finish; then swarm leaves it. MACHINE is its name in the tree or the end
+    of that; a host's name means all its machines. Without RUN: the run of this project.
+
+    \b
+    Example:
+      swarm hosts drain 4f21c0aa lab/10.0.0.7-3f9a1c
+    """
+    if not 1 <= len(words) <= 2:
+        raise UsageError("say which machine: swarm hosts drain [RUN] MACHINE")
+    *run, machine = words
+    wanted = take_run_wanted(run[0] if run else None, given)
+    here = choose_run_to_change(wanted, f"drain {machine} in")
+    click.echo(send_request_for_message(here.folder.name, DrainHost(node=machine)), err=True)
 
 
 def _tables(names: tuple[str, ...]) -> tuple[HostTable, ...]:

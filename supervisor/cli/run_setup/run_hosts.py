@@ -13,6 +13,7 @@ from swarm.roles.role_loader import find_role
 
 from ...hosts.host_choice import HERE, resources_of
 from ...run_request import RunRequest
+from ...task_file import FanOutTable
 from .run_settings import RunSettings
 
 
@@ -41,6 +42,7 @@ def with_hosts(request: RunRequest, settings: RunSettings, wanted: Sequence[str]
             raise UsageError(
                 f"fan_out.host: this run uses no other machines; start it with --hosts {fan.host}"
             )
+        _check_resources(fan)
         return request
     hosts = find_hosts(host_tables(settings.config.hosts), wanted)
     _check(request)
@@ -50,9 +52,21 @@ def with_hosts(request: RunRequest, settings: RunSettings, wanted: Sequence[str]
     role = find_role(request.roles, fan.role)
     host = fan.host or role.host or request.host
     if host == HERE:
+        _check_resources(fan)
         return request
     find_hosts(hosts, [host])
-    return replace(request, fan_host=host, fan_resources=resources_of(role), fan_isolation="copy")
+    return replace(
+        request,
+        fan_host=host,
+        fan_resources=resources_of(role, fan.resources),
+        fan_isolation="copy",
+    )
+
+
+def _check_resources(fan: FanOutTable | None) -> None:
+    """Raises UsageError if items that stay here are to take something of other machines."""
+    if fan is not None and fan.resources:
+        raise UsageError("fan_out.resources: these are of other machines, and the items work here")
 
 
 def _has_ray() -> bool:

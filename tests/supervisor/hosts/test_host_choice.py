@@ -85,3 +85,14 @@ def test_the_network_proxy_cannot_be_reached_from_there():
 
 def test_a_resumed_agent_and_the_items_of_a_fan_out_count_in_the_same_names():
     assert resources_of(role(resources={"num_gpus": 1, "board": 2})) == {"GPU": 1, "board": 2}
+
+
+def test_what_a_spawn_takes_counts_beside_what_its_role_takes_and_before_it():
+    own = role(resources={"num_gpus": 1, "board": 2})
+    placed = with_host(plan(), USES, own, resources={"board": 3, "memory": 5})
+    assert placed.resources == {"GPU": 1, "board": 3, "memory": 5}
+
+
+def test_an_agent_that_stays_here_takes_nothing_of_other_machines():
+    with pytest.raises(HostRefused, match="works here"):
+        with_host(plan(), USES, role(host="here"), resources={"GPU": 1})

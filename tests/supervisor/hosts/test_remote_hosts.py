@@ -222,3 +222,32 @@ async def test_an_answer_that_never_comes_keeps_nobody_waiting_afterwards(autoju
     assert trio.current_time() - began == 120
     await hosts.bring_layers("one")
     assert len(driver.of(FetchLayers)) == 2  # it asked again, and waited for nothing else
+
+
+async def test_a_machine_that_was_drained_gets_no_agents_when_it_joins_again(lab):
+    hosts, driver = lab
+    hosts.on_joined(facts("lab/a"))
+    assert hosts.drain(hosts.nodes["lab/a"], "a person asked for it")
+    assert not hosts.drain(hosts.nodes["lab/a"], "again")
+    hosts.on_lost("lab/a", "the process that drives it has ended")
+    hosts.on_joined(facts("lab/a"))
+    assert hosts.nodes["lab/a"].why_drained == "a person asked for it"
+    await trio.testing.wait_all_tasks_blocked()
+    assert [op.node for op in driver.of(DrainNode)] == ["lab/a", "lab/a"]
+
+
+async def test_a_cluster_that_is_there_later_can_be_used(lab):
+    hosts, _ = lab
+    hosts.on_unusable("lab", "no Ray cluster")
+    with pytest.raises(SpawnError, match="no Ray cluster"):
+        await start(hosts)
+    hosts.on_joined(facts("lab/a"))
+    assert (await start(hosts))[0] == "lab/a"
+
+
+async def test_nothing_is_started_any_more_once_the_driver_was_given_up(lab):
+    hosts, _ = lab
+    hosts.lose_all("it keeps ending", for_good=True)
+    hosts.on_joined(facts("lab/a"))
+    with pytest.raises(SpawnError, match="keeps ending"):
+        await start(hosts)

@@ -33,6 +33,7 @@ from swarm.mailbox.protocol.nodes import (
 from swarm.mailbox.protocol.ops import Shutdown
 from swarm.mailbox.protocol.spec import HostsSpec
 from swarm.supervisor.version import VERSION
+from swarm.worker.hosts import hosts_process
 from swarm.worker.hosts.hosts_process import HostsProcess
 from swarm.worker.hosts.node_starter import Machine, NodeUnavailable, check_card
 
@@ -202,3 +203,37 @@ def test_a_machine_on_which_no_agent_could_work_is_not_used(changes, words):
     check_card(CARD, "1")
     with pytest.raises(NodeUnavailable, match=words):
         check_card(msgspec.structs.replace(CARD, **changes), "1")
+
+
+async def test_a_cluster_that_is_not_there_yet_is_tried_again_and_said_once(
+    driven, nursery, monkeypatch
+):
+    monkeypatch.setattr(hosts_process, "_RETRY_S", 0.01)
+    tries, opened = [], driven.starter.open
+
+    async def open_later():
+        tries.append(None)
+        driven.starter.problem = "no Ray cluster" if len(tries) < 4 else ""
+        await opened()
+
+    monkeypatch.setattr(driven.starter, "open", open_later)
+    nursery.start_soon(driven.process.run)
+    with trio.fail_after(LIMIT_S):
+        assert (await driven.hear(HostUnusable)).reason == "no Ray cluster"
+        assert isinstance(await driven.hear(HostUnusable | NodeJoined), NodeJoined)
+        await driven.order(Shutdown(grace_s=1))
+        await driven.hear(NodeLost)
+    assert len(tries) == 4
+
+
+async def test_a_drained_machine_is_left_and_gets_no_node_again(driven, nursery, monkeypatch):
+    monkeypatch.setattr(hosts_process, "_RETRY_S", 0.0)
+    monkeypatch.setattr(hosts_process, "LOOK_S", 0.01)
+    nursery.start_soon(driven.process.run)
+    with trio.fail_after(LIMIT_S):
+        await driven.order(DrainNode(node=(await driven.hear(NodeJoined)).node.name))
+        await driven.hear(NodeLost)
+        with trio.move_on_after(1.0):  # a start takes a third of that
+            await driven.hear(NodeJoined)
+            pytest.fail("a node was started again")
+        await driven.order(Shutdown(grace_s=1))
