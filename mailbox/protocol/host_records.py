@@ -13,6 +13,14 @@ class HostJoined(Tagged):
     sandbox: str = ""
 
 
+class HostPrepared(Tagged):
+    """The commands of the table's `prepare` have run on this machine, for all agents there."""
+
+    node: str
+    seconds: float = 0.0
+    problem: str = ""  # why its agents go without what they were to make: no agent starts there
+
+
 class HostDrained(Tagged):
     """No agent is started on this machine any more; those that are there finish."""
 
@@ -27,4 +35,4 @@ class HostLeft(Tagged):
     reason: str = ""
 
 
-AnyHostRecord = HostJoined | HostDrained | HostLeft
+AnyHostRecord = HostJoined | HostPrepared | HostDrained | HostLeft

@@ -4,7 +4,7 @@ import msgspec
 
 from .base import Tagged, Value
 from .events import Goodbye, Heartbeat, Hello, Warned
-from .nodes import NodeCard
+from .nodes import NodeCard, PrepareCopies
 from .ops import Shutdown
 
 
@@ -27,6 +27,13 @@ class ShipCopy(Tagged):
     base: int  # number of the base of its copy
     roots: int  # how many folders are copied
     folders: tuple[ShippedFolder, ...] = ()
+
+
+class PrepareRemote(Tagged):
+    """Have a node prepare copies. The reply is `RemotePrepared`."""
+
+    node: str
+    order: PrepareCopies  # its `request` as in `ShipCopy`
 
 
 class StartRemote(Tagged):
@@ -67,7 +74,8 @@ class DrainNode(Tagged):
     node: str
 
 
-AnyHostsOp = ShipCopy | StartRemote | SignalRemote | FetchLayers | GatewayAt | DrainNode | Shutdown
+AnyNodeOrder = ShipCopy | PrepareRemote | StartRemote | SignalRemote | FetchLayers
+AnyHostsOp = AnyNodeOrder | GatewayAt | DrainNode | Shutdown
 
 
 class NodeFacts(Value):
@@ -132,6 +140,14 @@ class CopyShipped(Tagged):
     is_lost: bool = False  # the node is lost: another one may do
 
 
+class RemotePrepared(Tagged):
+    request: int
+    node: str
+    seconds: float = 0.0
+    problem: str = ""
+    is_lost: bool = False  # as above
+
+
 class RemoteStarted(Tagged):
     request: int
     node: str
@@ -173,6 +189,7 @@ AnyHostsEvent = (
     | HostUnusable
     | NodeUsage
     | CopyShipped
+    | RemotePrepared
     | RemoteStarted
     | RemoteRefused
     | RemoteEnded

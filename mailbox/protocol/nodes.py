@@ -18,6 +18,7 @@ class HostTable(Value):
     labels: dict[str, str] = {}  # only machines with these labels
     python: str = ""  # the interpreter there that has swarm; "": the one that Ray's workers run
     ship: tuple[str, ...] = ()  # ignored folders that travel, too: names or patterns of paths
+    prepare: tuple[str, ...] = ()  # commands that make ignored folders there, once for each run
 
 
 class NodeOrder(Value):
@@ -75,6 +76,27 @@ class TreePart(Tagged):
     is_last: bool = False
 
 
+class CopiedPlace(Value):
+    """A folder of which agents get a copy."""
+
+    path: str  # canonical
+    live: tuple[str, ...] = ()  # ignored folders in it that are shown from below
+
+
+class PrepareCopies(Tagged):
+    """Run commands in a copy, and show all agents what folders of tools they made there.
+
+    The reply is `CopiesPrepared`. It comes once the base has.
+    """
+
+    request: int
+    commands: tuple[str, ...]  # for `/bin/sh`
+    base: int
+    places: tuple[CopiedPlace, ...]
+    cwd: str  # in one of them
+    limit_s: float
+
+
 class SendLayers(Tagged):
     """Send what the agent's layers hold now. The reply is `LayersSent`."""
 
@@ -87,7 +109,7 @@ class EndNode(Tagged):
     grace_s: float = 5.0
 
 
-AnyNodeOp = StartAgent | SignalAgent | TreePart | SendLayers | EndNode
+AnyNodeOp = StartAgent | SignalAgent | TreePart | PrepareCopies | SendLayers | EndNode
 
 
 class AgentStarted(Tagged):
@@ -99,6 +121,13 @@ class AgentStarted(Tagged):
 class StartRefused(Tagged):
     request: int
     reason: str
+
+
+class CopiesPrepared(Tagged):
+    """`problem`: why nothing is there that commands were to make."""
+
+    request: int
+    problem: str = ""
 
 
 class AgentLeft(Tagged):
@@ -150,6 +179,7 @@ class NodeLeft(Tagged):
 AnyNodeEvent = (
     AgentStarted
     | StartRefused
+    | CopiesPrepared
     | AgentLeft
     | LayerPart
     | LayersSent

@@ -108,6 +108,7 @@ class LiveFolder(Value):
     upper: str
     work: str
     lower: str = ""  # where it lies; "": at its place in the project
+    made: str = ""  # a layer over that which never changes; "": none
 
 
 class CopyMount(Value):
@@ -118,6 +119,7 @@ class CopyMount(Value):
     upper: str  # what the agent writes
     work: str
     live: tuple[LiveFolder, ...] = ()
+    made: str = ""  # a layer between base and upper, which never changes; "": none
 
 
 class AgentSpec(Tagged):

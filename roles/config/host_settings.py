@@ -17,6 +17,7 @@ class HostToml(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     labels: dict[str, str] = {}  # only machines with these labels
     python: str = ""  # the interpreter there that has swarm; "": that of Ray's workers
     ship: tuple[str, ...] = ()  # ignored folders that travel, too: names, or patterns of paths
+    prepare: tuple[str, ...] = ()  # commands that make ignored folders there, once for each run
 
 
 def host_tables(tables: dict[str, HostToml]) -> tuple[HostTable, ...]:
@@ -36,5 +37,7 @@ def host_tables(tables: dict[str, HostToml]) -> tuple[HostTable, ...]:
             raise UsageError(f"hosts.{name}.resources: an amount is never negative")
         if table.python and not table.python.startswith("/"):
             raise UsageError(f"hosts.{name}.python: write an absolute path")
+        if not all(command.strip() for command in table.prepare):
+            raise UsageError(f"hosts.{name}.prepare: a command is empty")
         found.append(msgspec.convert({"name": name, **msgspec.structs.asdict(table)}, HostTable))
     return tuple(found)

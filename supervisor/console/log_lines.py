@@ -25,7 +25,13 @@ from swarm.mailbox.protocol.events import (
 )
 from swarm.mailbox.protocol.findings import FindingPublished
 from swarm.mailbox.protocol.gateway import RateLimits, ReservationReleased, ResponseBilled
-from swarm.mailbox.protocol.host_records import AnyHostRecord, HostDrained, HostJoined, HostLeft
+from swarm.mailbox.protocol.host_records import (
+    AnyHostRecord,
+    HostDrained,
+    HostJoined,
+    HostLeft,
+    HostPrepared,
+)
 from swarm.mailbox.protocol.job_records import JobBegan, JobClosed, JobRowEnded
 from swarm.mailbox.protocol.memories import MemoryMarked
 from swarm.mailbox.protocol.merge_records import (
@@ -154,7 +160,7 @@ def describe_body(body: AnyRecordBody) -> str:  # noqa: C901 - one case for each
             return clean_line(_file_history_text(body))
         case MergeBegan() | MergeEnded() | ChangeDiscarded() | ChangeMeasured():
             return clean_line(_merge_text(body))
-        case HostJoined() | HostDrained() | HostLeft():
+        case HostJoined() | HostPrepared() | HostDrained() | HostLeft():
             return clean_line(_host_text(body))
         case InputPosted(source=source):
             return clean_line(f"{source}: {describe_task(body)}")
@@ -297,6 +303,9 @@ def _host_text(body: AnyHostRecord) -> str:
     match body:
         case HostJoined():
             return f"{body.node}: {body.slots} slots, swarm {body.version}, {body.sandbox}"
+        case HostPrepared():
+            how = body.problem or f"prepared in {body.seconds:g} s"
+            return f"{body.node}: {how}"
         case HostDrained() | HostLeft():
             return f"{body.node}: {body.reason}"
 

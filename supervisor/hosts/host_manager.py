@@ -7,7 +7,7 @@ import trio
 
 from swarm.mailbox.interfaces import ReceivedMessage
 from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello, Warned
-from swarm.mailbox.protocol.host_records import HostDrained, HostJoined, HostLeft
+from swarm.mailbox.protocol.host_records import HostDrained, HostJoined, HostLeft, HostPrepared
 from swarm.mailbox.protocol.hosts import (
     AnyHostsEvent,
     CopyShipped,
@@ -17,6 +17,7 @@ from swarm.mailbox.protocol.hosts import (
     NodeLost,
     NodeUsage,
     RemoteEnded,
+    RemotePrepared,
     RemoteRefused,
     RemoteStarted,
     decode_hosts_event,
@@ -136,6 +137,8 @@ class HostManager:
             case NodeUsage():
                 if why := hosts.on_usage(event):
                     self._run.note(HostDrained(node=event.node, reason=why))
+            case RemotePrepared():
+                self._on_prepared(event)
             case RemoteStarted() | RemoteRefused() | CopyShipped():
                 hosts.on_reply(event)
             case RemoteEnded():
@@ -148,6 +151,14 @@ class HostManager:
                 self._warn(event.message)
             case Hello() | Heartbeat() | Goodbye():
                 return
+
+    def _on_prepared(self, event: RemotePrepared) -> None:
+        why = self._run.hosts.on_prepared(event)
+        if event.is_lost:
+            return
+        self._run.note(HostPrepared(node=event.node, seconds=event.seconds, problem=event.problem))
+        if why:
+            self._run.note(HostDrained(node=event.node, reason=why))
 
     def _warn(self, message: str) -> None:
         self._run.note(Warned(message=message))

@@ -85,6 +85,8 @@ class Node:
         self.taken = 0  # slots
         self.children: dict[int, RemoteChild] = {}
         self.why_drained = ""  # "": new agents may be started
+        self.is_prepared = False  # the table's `prepare` has run there
+        self.preparing = trio.Lock()
         self._heard_at = trio.current_time()
         self._taken: dict[str, float] = {}  # resources
         self._sick_beats = 0
@@ -134,6 +136,9 @@ class Node:
         why = _find_trouble(usage)
         self._sick_beats = self._sick_beats + 1 if why else 0
         return why if self._sick_beats >= _SICK_BEATS and self.drain(why) else ""
+
+    def note_prepared(self) -> None:
+        self.is_prepared = True
 
     def drain(self, why: str) -> bool:
         """No agents are started there from now on. False: so it was already."""

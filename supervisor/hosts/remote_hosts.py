@@ -21,7 +21,9 @@ from swarm.mailbox.protocol.hosts import (
     LayersStored,
     NodeFacts,
     NodeUsage,
+    PrepareRemote,
     RemoteEnded,
+    RemotePrepared,
     RemoteRefused,
     RemoteStarted,
     ShipCopy,
@@ -37,12 +39,13 @@ from ..agents.agent_record import AgentPlan
 from ..isolation.copy_folder import AgentCopy
 from ..processes.process_types import DiedBeforeHello, ProcessEnd, SpawnError
 from .known_nodes import Node, NodePlace, RemoteChild
+from .node_preparation import ANSWER_LIMIT_S, HoldLease, no_lease, prepare_node
 
 _WAIT_LIMIT_S, _SHIP_LIMIT_S, _START_LIMIT_S, _FETCH_LIMIT_S = 600.0, 900.0, 20.0, 120.0
 _MOST_ORDERS = 100_000
 _NO_ANSWER = "no answer came"
 
-_Reply = RemoteStarted | RemoteRefused | CopyShipped
+_Reply = RemoteStarted | RemoteRefused | RemotePrepared | CopyShipped
 
 
 def _failure(text: str, *, is_lost: bool) -> SpawnError:
@@ -81,10 +84,15 @@ class RemoteHosts:
             trio.MemorySendChannel[AnyHostsOp], trio.MemoryReceiveChannel[AnyHostsOp]
         ] = trio.open_memory_channel(_MOST_ORDERS)
         self._orders, self.orders = channels
+        self._hold_lease: HoldLease = no_lease
 
     def order(self, op: AnyHostsOp) -> None:
         """Queue an order; never waits."""
         self._orders.send_nowait(op)
+
+    def use_leases(self, hold_lease: HoldLease) -> None:
+        """Commands that get a machine ready take these leases."""
+        self._hold_lease = hold_lease
 
     def move_gateway(self, endpoint: str) -> None:
         """The gateway listens there now; agents on nodes are led there."""
@@ -108,6 +116,7 @@ class RemoteHosts:
         node.take(plan.resources)
         try:
             await self._ship(node, copy)
+            await self._prepare(node, copy)
             yield place
         finally:
             free = partial(self._free, node, plan.resources)
@@ -124,7 +133,11 @@ class RemoteHosts:
                     raise SpawnError(f"{plan.path} cannot start on {plan.host}: {why}")
                 if fitting := [node for node in self._nodes_for(plan) if node.fits(plan.resources)]:
                     return min(fitting, key=lambda node: node.share)
+                known = self._nodes_of(plan.host)
+                if known and all(node.why_drained for node in known):
+                    break
                 await self._changed.wait()
+            raise SpawnError(f"{plan.path} finds no machine: {self._describe_room(plan)}")
         raise SpawnError(
             f"{plan.path} found no room on {plan.host} within {_WAIT_LIMIT_S:g} s: "
             + self._describe_room(plan)
@@ -144,7 +157,7 @@ class RemoteHosts:
         if not any(node.could_fit(plan.resources) for node in known):
             wanted = ", ".join(f"{name} {amount:g}" for name, amount in plan.resources.items())
             return f"none of its machines has {wanted}"
-        return ", ".join(f"{node.facts.name} is {node.why_drained or 'full'}" for node in known)
+        return ", ".join(f"{node.facts.name}: {node.why_drained or 'it is full'}" for node in known)
 
     async def _ship(self, node: Node, copy: AgentCopy) -> None:
         number = next(self._numbers)
@@ -158,6 +171,26 @@ class RemoteHosts:
         why = reply.problem if isinstance(reply, CopyShipped) else _NO_ANSWER
         is_lost = not isinstance(reply, CopyShipped) or reply.is_lost
         raise _failure(f"{copy.path} gets no copy on {node.facts.name}: {why}", is_lost=is_lost)
+
+    async def _prepare(self, node: Node, copy: AgentCopy) -> None:
+        """A machine on which the commands fail is left: what they make is counted on. The start may
+        do on another one.
+        """
+        commands = self.tables[node.facts.host].prepare
+        if not commands or node.is_prepared:
+            return
+        number = next(self._numbers)
+
+        async def ask(order: PrepareRemote) -> RemotePrepared | None:
+            reply = await self._ask(number, order, ANSWER_LIMIT_S)
+            return reply if isinstance(reply, RemotePrepared) else None
+
+        answer = await prepare_node(
+            node, copy, commands, number=number, ask=ask, hold_lease=self._hold_lease
+        )
+        if not node.is_prepared:
+            why = node.why_drained or (answer.problem if answer is not None else _NO_ANSWER)
+            raise _failure(f"{copy.path} cannot start on {node.facts.name}: {why}", is_lost=True)
 
     async def start_on(self, node: Node, spec: AgentSpec, title: str) -> RemoteChild:
         """Raises SpawnError."""
@@ -230,6 +263,15 @@ class RemoteHosts:
         if isinstance(reply, RemoteStarted) and (node := self.nodes.get(reply.node)) is not None:
             child = RemoteChild(self, reply.node, reply)
             node.children[reply.pid] = self._born[reply.request] = child
+
+    def on_prepared(self, reply: RemotePrepared) -> str:
+        """Commands have run on a node. Returns why it is drained now, else ""."""
+        node, why = self.nodes.get(reply.node), f"prepare failed there: {reply.problem}"
+        is_left = node is not None and reply.problem and not reply.is_lost
+        if node is not None and is_left:
+            self.drain(node, why)
+        self.on_reply(reply)
+        return why if is_left else ""
 
     def on_unusable(self, host: str, reason: str) -> None:
         """No node of this table can join now."""

@@ -8,7 +8,10 @@ first heavy command.
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import NamedTuple
 
 import msgspec
 import trio
@@ -26,6 +29,7 @@ from swarm.mailbox.protocol.ops import Answer
 from swarm.mailbox.protocol.requests import AnyReply
 
 from ..agents.agent_record import Agent
+from ..processes.process_types import Child
 from ..run_context import RunContext
 from .command_costs import estimate_cost
 from .holder_usage import HolderUsage, MeasureTrees, measure_trees, was_idle, with_usage
@@ -48,13 +52,20 @@ LEASES_FOLDER = "leases"  # in the runtime folder
 _Key = tuple[str, int, int]  # path and epoch of the agent's process, number of the request
 
 
+class _Holder(NamedTuple):
+    """Who waits for a lease, and how it is told."""
+
+    path: str
+    child: Child | None  # the lease ends with it; a later process of the agent is another one
+    pid: int  # whose commands are measured; 0: none on this machine
+    tell: Callable[[QueuedForLease | LeaseGiven], Awaitable[None]]
+
+
 class _OpenLease:
     """One heavy command that waits or holds a lease."""
 
-    def __init__(self, agent: Agent, request_id: int, ticket: Ticket) -> None:
-        self.agent, self.epoch, self.request_id = agent, agent.epoch, request_id
-        self.child = agent.process.child  # a later process of the agent is another one
-        self.ticket = ticket
+    def __init__(self, holder: _Holder, ticket: Ticket) -> None:
+        self.holder, self.ticket = holder, ticket
         self.scope = trio.CancelScope()
         self.given = trio.Event()
         self.told: tuple[int, str] = (0, "")
@@ -104,6 +115,30 @@ class LeaseService:
         key = (agent.path, agent.epoch, request.number)
         if key in self._open:
             return
+        child = agent.process.child
+        pid = 0 if child is None or agent.plan.host else child.pid
+        tell = partial(self._reply, agent, agent.epoch, request_id)
+        self._ask(key, request, _Holder(agent.path, child, pid, tell))
+
+    @asynccontextmanager
+    async def hold(self, path: str, request: TakeLease) -> AsyncIterator[None]:
+        """Hold a lease for a command that the supervisor has run itself for this agent."""
+        self._count += 1
+        key, given = (path, 0, self._count), trio.Event()
+
+        async def tell(reply: QueuedForLease | LeaseGiven) -> None:
+            if isinstance(reply, LeaseGiven):
+                given.set()
+
+        self._ask(key, request, _Holder(path, None, 0, tell))
+        try:
+            await given.wait()
+            yield
+        finally:
+            if (lease := self._open.get(key)) is not None:
+                lease.scope.cancel()
+
+    def _ask(self, key: _Key, request: TakeLease, holder: _Holder) -> None:
         machine, command = self._read_machine(), self._redacted(request.command)[:MAX_LEASE_TEXT]
         expected = estimate_cost(
             self._run.leases.costs,
@@ -113,15 +148,15 @@ class LeaseService:
             cwd=self._redacted(request.cwd),
             processors=machine.processors,
         )
-        of_agent = sum(path == agent.path for path, _, _ in self._open)
+        of_agent = sum(path == holder.path for path, _, _ in self._open)
         if expected.is_light or not self._settings.enabled or of_agent >= MAX_LEASES_OF_AGENT:
-            self._nursery.start_soon(self._send, agent, request_id, LeaseGiven())
+            self._nursery.start_soon(holder.tell, LeaseGiven())
             return
         self._count += 1
         ticket = Ticket(
             run=self._run.run_id,
             number=self._count,
-            agent=agent.path[:MAX_LEASE_TEXT],
+            agent=holder.path[:MAX_LEASE_TEXT],
             kind=request.kind,
             command=command,
             asked_s=self._clock(),
@@ -129,10 +164,10 @@ class LeaseService:
             cpus=expected.cpus,
             expected_s=expected.seconds,
             interactive=self._interactive,
-            served=self._served.get(agent.path, 0),
-            pid=_own_pid(agent),
+            served=self._served.get(holder.path, 0),
+            pid=holder.pid,
         )
-        lease = self._open[key] = _OpenLease(agent, request_id, ticket)
+        lease = self._open[key] = _OpenLease(holder, ticket)
         self._nursery.start_soon(self._attend, key, lease)
         if not self._is_deciding:
             self._is_deciding = True
@@ -191,7 +226,7 @@ class LeaseService:
             self._notify()
 
     async def _wait_given(self, lease: _OpenLease) -> None:
-        path, asked_s = lease.agent.path, self._clock()
+        path, asked_s = lease.holder.path, self._clock()
         self._run.leases.begin_wait(path)
         try:
             with trio.move_on_after(self._settings.max_wait_s):
@@ -204,7 +239,7 @@ class LeaseService:
             self._notify()
         self._served[path] = self._served.get(path, 0) + 1
         given = LeaseGiven(waited_s=round(self._clock() - asked_s, 3), without_turn=without_turn)
-        await self._reply(lease, given)
+        await lease.holder.tell(given)
 
     async def _hold_while_busy(self, pid: int) -> None:
         """Return when all commands of this process together did nearly nothing for a minute."""
@@ -219,8 +254,8 @@ class LeaseService:
             self._notify()  # other runs see from the new file that this supervisor lives
 
     async def _cancel_when_ended(self, lease: _OpenLease) -> None:
-        if lease.child is not None:
-            await lease.child.wait_ended()
+        if (child := lease.holder.child) is not None:
+            await child.wait_ended()
             lease.scope.cancel()
 
     # --- deciding --------------------------------------------------------------------------------
@@ -303,14 +338,11 @@ class LeaseService:
             if lease is not None and lease.told[0] != place:
                 lease.told = (place, decision.why)
                 reply = QueuedForLease(place=place, why=decision.why)
-                self._nursery.start_soon(self._reply, lease, reply)
+                self._nursery.start_soon(lease.holder.tell, reply)
 
-    async def _reply(self, lease: _OpenLease, reply: AnyReply) -> None:
-        """Another process of the agent numbers its requests from 1: this reply is not for it."""
-        if lease.agent.epoch == lease.epoch:
-            await self._send(lease.agent, lease.request_id, reply)
-
-    async def _send(self, agent: Agent, request_id: int, reply: AnyReply) -> None:
+    async def _reply(self, agent: Agent, epoch: int, request_id: int, reply: AnyReply) -> None:
+        if agent.epoch != epoch:
+            return  # another process of the agent numbers its requests from 1: not for it
         try:
             await self._run.send(agent, Answer(request_id=request_id, reply=reply))
         except PeerGone:
@@ -321,9 +353,3 @@ class LeaseService:
         if not self._has_warned:
             self._has_warned = True
             self._run.note(Warned(message=f"leases: {text}"))
-
-
-def _own_pid(agent: Agent) -> int:
-    """The agent's process on this machine; 0: it has none."""
-    child = agent.process.child
-    return 0 if child is None or agent.plan.host else child.pid

@@ -1,6 +1,7 @@
 """Leases for heavy commands: those of this machine, and of each other one on which agents work."""
 
 from collections.abc import Collection
+from contextlib import AbstractAsyncContextManager
 from hashlib import sha256
 
 import trio
@@ -21,6 +22,7 @@ class NodeLeases:
         self._run, self._nursery = running, nursery
         self._here = LeaseService(running, nursery)
         self._there: dict[str, LeaseService] = {}  # by node
+        running.hosts.use_leases(self.hold_on)
 
     def serve(self, agent: Agent, request_id: int, request: TakeLease) -> None:
         """Begin to serve a request with what is left of the agent's machine. Never waits."""
@@ -30,10 +32,17 @@ class NodeLeases:
         """A command has ended, or is not to run any more: its lease is free."""
         self._of(agent).end(agent, ended)
 
+    def hold_on(
+        self, node: Node, agent: str, request: TakeLease
+    ) -> AbstractAsyncContextManager[None]:
+        """Implements `HoldLease` for commands that get a machine ready."""
+        return self._of_node(node).hold(agent, request)
+
     def _of(self, agent: Agent) -> LeaseService:
         node = self._run.hosts.node_of(agent.plan.agent_id) if agent.plan.host else None
-        if node is None:
-            return self._here
+        return self._here if node is None else self._of_node(node)
+
+    def _of_node(self, node: Node) -> LeaseService:
         name = node.facts.name
         if name not in self._there:
             self._there[name] = self._make(node)

@@ -2,18 +2,20 @@
 
 FOLDER/copies/bases/N/tree-I, FOLDER/copies/agents/ID/I/upper   as in the run's own folder
 FOLDER/copies/shipped/MARK                                      ignored folders that travel
+FOLDER/copies/prepared/MARK                                     see `node_prepare`
 FOLDER/tmp/ID                                                   an agent's private /tmp
 SOCKETS/s, SOCKETS/g                                            the doors of the relay
 """
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.spec import AgentSpec, CopyMount, FolderIdentity, LiveFolder
@@ -94,6 +96,14 @@ class NodePaths(Value):
                 pass
         raise ValueError(f"no tree is called {name!r}")
 
+    @property
+    def prepared(self) -> Path:
+        return self.copies / "prepared"
+
+    def prepared_of(self, place: str) -> Path:
+        """Where the layers lie that commands have made of a copied folder."""
+        return self.prepared / sha256(place.encode(errors="surrogateescape")).hexdigest()[:16]
+
     def layers(self, agent_id: str) -> Path:
         return self.copies / "agents" / agent_id
 
@@ -159,20 +169,38 @@ def spec_for_node(
 def _moved(mount: CopyMount, index: int, spec: AgentSpec, paths: NodePaths) -> CopyMount:
     own = paths.layers(spec.agent_id) / str(index)
     number, tree = Path(mount.base).parts[-2:]
+    prepared, names = paths.prepared_of(mount.path), [one.name for one in mount.live]
     return CopyMount(
         path=mount.path,
         base=str(paths.tree(f"bases/{number}/{tree}")),
         upper=str(own / "upper"),
         work=str(own / "work"),
-        live=tuple(
-            LiveFolder(
-                name=one.name,
-                lower=_shipped(paths, f"{mount.path}/{one.name}"),
-                upper=str(own / f"live-{at}" / "upper"),
-                work=str(own / f"live-{at}" / "work"),
-            )
-            for at, one in enumerate(mount.live)
-        ),
+        live=_live_over(live_mounts(paths, mount.path, names, own), prepared),
+        made=str(prepared / "upper") if prepared.is_dir() else "",
+    )
+
+
+def live_mounts(
+    paths: NodePaths, place: str, names: Iterable[str], own: Path
+) -> tuple[LiveFolder, ...]:
+    """The ignored folders of a copied one, with their layers in `own`."""
+    return tuple(
+        LiveFolder(
+            name=name,
+            lower=_shipped(paths, f"{place}/{name}"),
+            upper=str(own / f"live-{at}" / "upper"),
+            work=str(own / f"live-{at}" / "work"),
+        )
+        for at, name in enumerate(names)
+    )
+
+
+def _live_over(live: tuple[LiveFolder, ...], prepared: Path) -> tuple[LiveFolder, ...]:
+    """The same over what commands have made in them."""
+    made = (prepared / f"live-{at}" / "upper" for at in range(len(live)))
+    return tuple(
+        replace(one, made=str(layer) if layer.is_dir() else "")
+        for one, layer in zip(live, made, strict=True)
     )
 
 

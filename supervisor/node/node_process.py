@@ -32,6 +32,7 @@ from swarm.mailbox.protocol.nodes import (
     AgentStarted,
     AnyNodeEvent,
     AnyNodeOp,
+    CopiesPrepared,
     EndNode,
     LayerPart,
     LayersSent,
@@ -40,6 +41,7 @@ from swarm.mailbox.protocol.nodes import (
     NodeLeft,
     NodeOrder,
     NodeWarned,
+    PrepareCopies,
     SendLayers,
     SignalAgent,
     StartAgent,
@@ -64,6 +66,7 @@ from ..processes.shell_snapshot import ShellSnapshot
 from ..runs.paths import UserPaths, find_user_paths
 from ..version import VERSION
 from .node_paths import NodePaths, identities, spec_for_node
+from .node_prepare import PrepareFailed, prepare_copies
 from .node_trees import NodeTrees
 
 _BEAT_S, _SYNC_S = 2.0, 15.0
@@ -120,6 +123,8 @@ class NodeService:
                     child.signal_group(number) if number else child.kill_group()
             case TreePart():
                 await self._take_tree(op)
+            case PrepareCopies():
+                self._nursery.start_soon(self._prepare_copies, op)
             case SendLayers(agent_id=agent_id):
                 self._nursery.start_soon(self._send_layers, agent_id)
             case EndNode(grace_s=grace_s):
@@ -161,6 +166,16 @@ class NodeService:
         del self._children[child.pid], self._agents[child.pid]
         left, self._one_left = self._one_left, trio.Event()
         left.set()
+
+    async def _prepare_copies(self, op: PrepareCopies) -> None:
+        problem = ""
+        try:
+            for place in op.places:
+                await trio.to_thread.run_sync(_make_place, place.path)
+            await prepare_copies(self._paths, op, await self._shell.get(), self._hidden)
+        except (PrepareFailed, SwarmError, OSError, ValueError) as error:
+            problem = str(error)
+        await self._post(CopiesPrepared(request=op.request, problem=problem))
 
     def _prepare(self, spec: AgentSpec) -> None:
         Path(spec.tmp_dir).mkdir(mode=0o700, exist_ok=True)

@@ -1,5 +1,6 @@
 """Agents on other machines: a real Ray cluster whose nodes are processes of this machine."""
 
+import json
 import os
 import shutil
 import signal
@@ -9,7 +10,7 @@ import trio
 
 from support.copied_agents import LIMIT_S, call, play, project, root, spawn, swarm, turns
 from support.ray_lab import HOLD, joined, kill, let_go, nodes_of, titled, write_host
-from swarm.mailbox.protocol.host_records import HostDrained, HostLeft
+from swarm.mailbox.protocol.host_records import HostDrained, HostLeft, HostPrepared
 
 __all__ = ["project"]
 
@@ -320,6 +321,47 @@ async def test_ignored_folders_that_the_table_names_travel_too(rig, project, lab
         )
     assert "of deps" in rig.outputs("/root/one")[0]
     assert (project / "deps" / "lib").read_text() == "of deps\n"
+
+
+async def test_commands_make_ignored_folders_there_once_for_all_agents(rig, project, lab):
+    (project / "node_modules").mkdir()
+    (project / "node_modules" / "here").write_text("only on this machine\n")
+    made = "mkdir -p sub/.venv && echo $$ > sub/.venv/id && echo x > node_modules/made"
+    write_host(
+        rig, lab, slots=2,
+        prepare=json.dumps([made, "echo 1 >> count; cat count > node_modules/count"]),
+    )  # fmt: skip
+    show = "cat sub/.venv/id node_modules/count; ls; echo mine > sub/.venv/mine"
+    with trio.fail_after(LIMIT_S):
+        await play(
+            rig,
+            *root("one", "two", resources={"board": 1}),
+            *turns("/root/one", show, "ls sub/.venv node_modules"),
+            *turns("/root/two", show),
+            words=HOSTS,
+        )
+        log = await swarm(rig, "log")
+    (prepared,) = rig.bodies(HostPrepared)
+    assert (prepared.node, prepared.problem) == (nodes_of(rig)["/root/one"], "")
+    assert f"{prepared.node}: prepared in" in log
+    first, second = rig.outputs("/root/one")[0], rig.outputs("/root/two")[0]
+    assert first.partition("Output:")[2] == second.partition("Output:")[2]  # made once
+    assert "count" not in first.partition("Output:")[2].split()  # no other file shows
+    assert {"id", "mine", "made"} <= set(rig.outputs("/root/one")[1].split())
+    assert sorted(os.listdir(project)) == ["gone", "node_modules", "text"]
+
+
+async def test_a_machine_on_which_a_prepare_command_fails_is_left_with_the_reason(
+    rig, project, lab
+):
+    write_host(rig, lab, prepare=json.dumps(["echo no such lock >&2; exit 3"]))
+    with trio.fail_after(LIMIT_S):
+        await play(rig, *root("one"), words=HOSTS)
+    told = rig.outputs("/root")[0]
+    assert "ended with exit code 3: no such lock" in told
+    assert {one.reason.partition(":")[0] for one in rig.bodies(HostDrained)} == {
+        "prepare failed there"
+    }
 
 
 async def test_commands_there_see_nothing_of_nodes_nor_of_runs_of_that_machine(rig, project, lab):

@@ -17,11 +17,14 @@ from swarm.mailbox.node_link import ECHO, NodeLink
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.hosts import (
     AnyHostsEvent,
+    AnyNodeOrder,
     CopyShipped,
     FetchLayers,
     LayersStored,
     NodeUsage,
+    PrepareRemote,
     RemoteEnded,
+    RemotePrepared,
     RemoteRefused,
     RemoteStarted,
     ShipCopy,
@@ -33,6 +36,7 @@ from swarm.mailbox.protocol.nodes import (
     AgentStarted,
     AnyNodeEvent,
     AnyNodeOp,
+    CopiesPrepared,
     EndNode,
     LayerPart,
     LayersSent,
@@ -55,6 +59,7 @@ SILENCE_S = 30.0  # then it is taken for lost
 _ECHO_FRAMES = 2
 _BEAT_S = 1.0
 _END_LIMIT_S = 15.0
+_MOST_CHARS = 4_000  # of a reason that a node tells
 
 
 def pack_folder(folder: Path) -> Iterator[bytes]:
@@ -84,6 +89,7 @@ class DrivenNode:
         self._mailbox = self._ends.mailbox
         self._sent_trees: set[str] = set()
         self._sending = trio.Lock()  # one tree goes at a time
+        self._preparing: dict[int, float] = {}  # requests, and when they came
         self._identities: dict[int, bytes] = {}  # by request, until its process has a pid
         self._agents: dict[int, bytes] = {}  # identities by pid
         self._known_agents: set[str] = set()  # ids of those that were started there
@@ -161,6 +167,8 @@ class DrivenNode:
             case StartRefused(request=request, reason=reason):
                 self._dismiss(self._identities.pop(request, b""))
                 await self._tell(RemoteRefused(request=request, reason=f"{self.name}: {reason}"))
+            case CopiesPrepared():
+                await self._on_prepared(event)
             case AgentLeft():
                 self._dismiss(self._agents.pop(event.pid, b""))
                 await self._tell(
@@ -190,13 +198,39 @@ class DrivenNode:
             case NodeLeft():
                 self._left.set()
 
+    async def _on_prepared(self, event: CopiesPrepared) -> None:
+        began = self._preparing.pop(event.request, None)
+        if began is None:
+            return  # nobody asked
+        await self._tell(
+            RemotePrepared(
+                request=event.request, node=self.name, problem=event.problem[:_MOST_CHARS],
+                seconds=round(time.monotonic() - began, 1),
+            )
+        )  # fmt: skip
+
     def _dismiss(self, identity: bytes) -> None:
         if identity and self.relay is not None:
             self.relay.dismiss(identity)
 
     # --- orders ---------------------------------------------------------------------------------
 
-    async def ship(self, order: ShipCopy) -> None:
+    async def carry_out(self, order: AnyNodeOrder) -> None:
+        """Send what the supervisor wants done there; the node's answers come as events."""
+        match order:
+            case ShipCopy():
+                await self._ship(order)
+            case PrepareRemote(order=inner):
+                self._preparing[inner.request] = time.monotonic()
+                await self._post(inner)
+            case StartRemote():
+                await self._start_agent(order)
+            case SignalRemote(pid=pid, number=number):
+                await self._post(SignalAgent(pid=pid, number=number))
+            case FetchLayers(agent_id=agent_id):
+                await self._post(SendLayers(agent_id=agent_id))
+
+    async def _ship(self, order: ShipCopy) -> None:
         """Send what the agent's copy consists of, as far as the node lacks it."""
         problem = ""
         try:
@@ -212,7 +246,7 @@ class DrivenNode:
             problem = f"its copy cannot be sent to {self.name}: {error}"
         await self._tell(CopyShipped(request=order.request, problem=problem))
 
-    async def start_agent(self, order: StartRemote) -> None:
+    async def _start_agent(self, order: StartRemote) -> None:
         """Order the start of a process; from now on it may send mail."""
         self._known_agents.add(order.agent_id)
         self._identities[order.request] = order.identity
@@ -243,12 +277,6 @@ class DrivenNode:
                 raise TreeRefused(f"{self.name} sent a layer of an agent that is not there")
             unpacker = self._layers[key] = TreeUnpacker(str(folder.resolve()))
         unpacker.take(event.part)
-
-    async def signal(self, order: SignalRemote) -> None:
-        await self._post(SignalAgent(pid=order.pid, number=order.number))
-
-    async def fetch(self, order: FetchLayers) -> None:
-        await self._post(SendLayers(agent_id=order.agent_id))
 
     async def end(self, grace_s: float) -> None:
         """Have it end everything and leave; at most 15 s."""

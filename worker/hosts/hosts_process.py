@@ -22,6 +22,7 @@ from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello, Warned
 from swarm.mailbox.protocol.hosts import (
     AnyHostsEvent,
     AnyHostsOp,
+    AnyNodeOrder,
     CopyShipped,
     DrainNode,
     FetchLayers,
@@ -31,6 +32,8 @@ from swarm.mailbox.protocol.hosts import (
     NodeFacts,
     NodeJoined,
     NodeLost,
+    PrepareRemote,
+    RemotePrepared,
     RemoteRefused,
     ShipCopy,
     SignalRemote,
@@ -215,31 +218,10 @@ class HostsProcess:
 
     async def _serve(self, op: AnyHostsOp) -> None:
         match op:
-            case StartRemote(request=request, node=name):
-                if (node := self._nodes.get(name)) is None:
-                    refused = RemoteRefused(request=request, reason="it is lost", is_lost=True)
-                    await self._tell(refused)
-                else:
-                    await node.start_agent(op)
-            case ShipCopy(request=request, node=name):
-                if (node := self._nodes.get(name)) is None:
-                    unsent = CopyShipped(request=request, problem="it is lost", is_lost=True)
-                    await self._tell(unsent)
-                else:
-                    await node.ship(op)
-            case SignalRemote(node=name):
-                if (node := self._nodes.get(name)) is not None:
-                    await node.signal(op)
-            case FetchLayers(node=name, agent_id=agent_id):
-                if (node := self._nodes.get(name)) is not None:
-                    await node.fetch(op)
-                else:
-                    lost = LayersStored(agent_id=agent_id, problem=f"{name} is lost")
-                    await self._tell(lost)
             case GatewayAt(endpoint=endpoint):
                 self._endpoints[GATEWAY] = endpoint
-                for node in self._nodes.values():
-                    node.move_gateway(endpoint)
+                for one in self._nodes.values():
+                    one.move_gateway(endpoint)
             case DrainNode(node=name):
                 self._drained.add(name)
                 if (node := self._nodes.get(name)) is not None:
@@ -247,7 +229,10 @@ class HostsProcess:
             case Shutdown():
                 return
             case _:
-                assert_never(op)
+                if (node := self._nodes.get(op.node)) is not None:
+                    await node.carry_out(op)
+                elif (answer := _lost(op)) is not None:
+                    await self._tell(answer)
 
     async def _end_nodes(self) -> None:
         with trio.move_on_after(_END_LIMIT_S):
@@ -269,3 +254,21 @@ class HostsProcess:
 def _name(table: HostTable, machine: Machine) -> str:
     """As people see it: the table's name and the address."""
     return f"{table.name}/{machine.address}-{machine.name[:6]}"
+
+
+def _lost(op: AnyNodeOrder) -> AnyHostsEvent | None:
+    """The reply to an order for a node that is lost, if one is waited for."""
+    why = "it is lost"
+    match op:
+        case StartRemote(request=request):
+            return RemoteRefused(request=request, reason=why, is_lost=True)
+        case ShipCopy(request=request):
+            return CopyShipped(request=request, problem=why, is_lost=True)
+        case PrepareRemote(node=name, order=order):
+            return RemotePrepared(request=order.request, node=name, problem=why, is_lost=True)
+        case FetchLayers(node=name, agent_id=agent_id):
+            return LayersStored(agent_id=agent_id, problem=f"{name} is lost")
+        case SignalRemote():
+            return None
+        case _:
+            assert_never(op)

@@ -70,42 +70,51 @@ class _Layers:
     def __init__(self, opened: ExitStack, copy: CopyMount) -> None:
         self._copy = copy
         self._place = _open(opened, copy.path)
-        self._main = tuple(_open(opened, path) for path in (copy.base, copy.upper, copy.work))
-        self._live: list[tuple[LiveFolder, tuple[int, ...]]] = []
+        self._lowers: tuple[int, ...] = (_open(opened, copy.base),)
+        if copy.made:
+            self._lowers = (_open(opened, copy.made), *self._lowers)
+        self._own = tuple(_open(opened, path) for path in (copy.upper, copy.work))
+        self._live: list[tuple[LiveFolder, tuple[int, ...], tuple[int, ...]]] = []
         for folder in copy.live:
             try:
                 lower = _open(opened, folder.lower or f"{copy.path}/{folder.name}")
             except OSError:
                 continue  # it is gone: the copy has an empty folder in its place
+            lowers: tuple[int, ...] = (lower,)
+            if folder.made:
+                lowers = (_open(opened, folder.made), lower)
             own = tuple(_open(opened, path) for path in (folder.upper, folder.work))
-            self._live.append((folder, (lower, *own)))
+            self._live.append((folder, lowers, own))
 
     def mount(self) -> None:
         """Raises OSError."""
-        _mount_overlay(self._main, _fd_path(self._place))
+        _mount_overlay(self._lowers, self._own, _fd_path(self._place))
         top = open_canonical(self._copy.path, FOLDER_FLAGS)
         try:
             if not _is_overlay(top):
                 raise OSError(errno.EINVAL, f"{self._copy.path} shows the project itself")
-            for folder, layers in self._live:
-                self._mount_live(top, folder, layers)
+            for folder, lowers, own in self._live:
+                self._mount_live(top, folder, lowers, own)
         finally:
             os.close(top)
 
-    def _mount_live(self, top: int, folder: LiveFolder, layers: tuple[int, ...]) -> None:
+    def _mount_live(
+        self, top: int, folder: LiveFolder, lowers: tuple[int, ...], own: tuple[int, ...]
+    ) -> None:
         """Mount over the folder in the copy, unless an earlier process of the agent removed it."""
         try:
             place = open_beneath(top, folder.name, PATH_FLAGS)
         except OSError:
             return
         try:
-            _mount_overlay(layers, _fd_path(place))
+            _mount_overlay(lowers, own, _fd_path(place))
         finally:
             os.close(place)
 
 
-def _mount_overlay(layers: tuple[int, ...], place: str) -> None:
-    lower, upper, work = (_fd_path(fd) for fd in layers)
+def _mount_overlay(lowers: tuple[int, ...], own: tuple[int, ...], place: str) -> None:
+    """`lowers`: the topmost one first; `own`: upper and work."""
+    lower, (upper, work) = ":".join(map(_fd_path, lowers)), map(_fd_path, own)
     options = f"lowerdir={lower},upperdir={upper},workdir={work},userxattr"
     _checked(
         _libc.mount(

@@ -1,5 +1,6 @@
 """Starts on other machines, in virtual time: the driver's answers are given by hand."""
 
+from contextlib import asynccontextmanager
 from functools import partial
 
 import msgspec
@@ -13,7 +14,9 @@ from swarm.mailbox.protocol.hosts import (
     DrainNode,
     FetchLayers,
     LayersStored,
+    PrepareRemote,
     RemoteEnded,
+    RemotePrepared,
     RemoteRefused,
     RemoteStarted,
     ShipCopy,
@@ -46,7 +49,7 @@ class Driver:
 
     def __init__(self, hosts):
         self.hosts, self.seen, self.pids = hosts, [], 100
-        self.loses = set()
+        self.loses, self.fails = set(), set()
 
     async def run(self):
         async for op in self.hosts.orders:
@@ -57,6 +60,13 @@ class Driver:
                     self.hosts.on_reply(
                         CopyShipped(request=op.request, problem="lost" * lost, is_lost=lost)
                     )
+                case PrepareRemote():
+                    self.hosts.on_prepared(
+                        RemotePrepared(
+                            request=op.order.request, node=op.node,
+                            problem="no lock" * (op.node in self.fails),
+                        )
+                    )  # fmt: skip
                 case StartRemote():
                     self.pids += 1
                     self.hosts.on_reply(
@@ -251,3 +261,48 @@ async def test_nothing_is_started_any_more_once_the_driver_was_given_up(lab):
     hosts.on_joined(facts("lab/a"))
     with pytest.raises(SpawnError, match="keeps ending"):
         await start(hosts)
+
+
+@pytest.fixture
+async def prepared(nursery):
+    hosts = RemoteHosts((msgspec.structs.replace(LAB, prepare=("npm ci", "make deps")),))
+    driver = Driver(hosts)
+    nursery.start_soon(driver.run)
+    return hosts, driver
+
+
+async def test_commands_prepare_each_machine_once_under_a_lease_of_it(prepared):
+    hosts, driver = prepared
+    leases = []
+
+    @asynccontextmanager
+    async def hold(node, agent, wanted):
+        leases.append((node.facts.name, agent, wanted.kind, wanted.command))
+        yield
+        leases.append("over")
+
+    hosts.use_leases(hold)
+    hosts.on_joined(facts("lab/a", slots=2))
+    async with trio.open_nursery() as starts:
+        for name in ("one", "two"):
+            starts.start_soon(start, hosts, name)
+    (order,) = driver.of(PrepareRemote)
+    assert order.order.commands == ("npm ci", "make deps")
+    (first, over) = leases
+    assert first[0] == "lab/a"
+    assert first[2:] == ("install", "npm ci; make deps")
+    assert over == "over"
+    assert driver.seen.index(order) < driver.seen.index(driver.of(StartRemote)[0])
+
+
+async def test_where_commands_fail_no_agent_starts_and_the_next_machine_is_taken(prepared):
+    hosts, driver = prepared
+    driver.fails.add("lab/a")
+    hosts.on_joined(facts("lab/a", slots=9))
+    with pytest.raises(DiedBeforeHello, match="no lock"):
+        await start(hosts)
+    with pytest.raises(SpawnError, match="lab/a: prepare failed there: no lock"):
+        await start(hosts)
+    hosts.on_joined(facts("lab/b"))
+    assert (await start(hosts))[0] == "lab/b"
+    assert driver.of(StartRemote)[0].node == "lab/b"

@@ -13,6 +13,7 @@ from swarm.mailbox.protocol.leases import (
     LeaseGiven,
     LeaseSettings,
     QueuedForLease,
+    TakeLease,
 )
 from swarm.supervisor.leases.command_costs import read_costs
 from swarm.supervisor.leases.lease_folder import LeaseFolder, look
@@ -339,3 +340,27 @@ async def test_eight_agents_with_three_commands_each_are_all_served(tmp_path, au
     assert most == 1
     paths = {agent.path for agent in agents}
     assert [set(order[at : at + 8]) for at in (0, 8, 16)] == [paths] * 3
+
+
+async def test_what_the_supervisor_runs_for_an_agent_takes_its_turn_too(tmp_path, autojump_clock):
+    a, b = FakeAgent("/root/a"), FakeAgent("/root/b")
+    install = TakeLease(number=0, kind="install", command="npm ci", head="prepare", cwd="/w")
+    begun = trio.Event()
+    async with stage(tmp_path) as on, trio.open_nursery() as nursery:
+        on.ask(a)
+        await settle()
+
+        async def prepare():
+            async with on.service.hold("/root/c", install):
+                begun.set()
+                await trio.sleep(60)
+
+        nursery.start_soon(prepare)
+        await settle()
+        assert not begun.is_set()
+        on.end(a)
+        await begun.wait()
+        on.ask(b)
+        await settle()
+        assert not on.has_lease(b)
+        await on.wait_lease(b, 1)

@@ -1,0 +1,163 @@
+"""Gets copies ready on a node: runs a person's commands once, and keeps what tools made of it.
+
+They run in the sandbox, in a copy as agents have it, with this machine's network. What they leave
+in folders that tools fill (`node_modules`, `.venv`) lies from then on below every agent's own
+layer; all else that they wrote is removed, so that agents see the project as it is elsewhere.
+
+FOLDER/copies/prepared/MARK/upper, work      of a copied folder
+FOLDER/copies/prepared/MARK/live-J/upper, work
+"""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import trio
+
+from swarm.mailbox.protocol.nodes import CopiedPlace, PrepareCopies
+from swarm.mailbox.protocol.spec import CopyMount, FolderIdentity
+from swarm.mailbox.remove_tree import remove_tree
+
+from ..isolation.tree_survey import LIVE_NAMES
+from .node_paths import NodePaths, live_mounts
+
+PROGRAM = (sys.executable, "-P", "-m", "swarm.worker.isolation.copy_command")
+_TAIL_BYTES = 2_000
+_MAX_DEPTH = 100
+_OPAQUE = "user.overlay.opaque"
+
+
+class PrepareFailed(Exception):
+    """A command failed; the text says which, and how its output ended."""
+
+
+async def prepare_copies(
+    paths: NodePaths,
+    order: PrepareCopies,
+    environment: dict[str, str],
+    hidden: tuple[FolderIdentity, ...],
+) -> None:
+    """Run all commands, one after the other. Raises PrepareFailed, OSError, ValueError.
+
+    After a failure nothing of what they made is left. All ends with this process, also if killed.
+    """
+    mounts = await trio.to_thread.run_sync(make_layers, paths, order)
+    made = False
+    try:
+        with trio.move_on_after(order.limit_s) as limit:
+            for command in order.commands:
+                await _run(command, mounts, order.cwd, environment, hidden)
+        if limit.cancelled_caught:
+            raise PrepareFailed(f"the commands took over {order.limit_s:g} s")
+        for mount in mounts:
+            await trio.to_thread.run_sync(keep_tool_folders, Path(mount.upper))
+        made = True
+    finally:
+        if not made:
+            with trio.CancelScope(shield=True), suppress(OSError):
+                await trio.to_thread.run_sync(remove_tree, paths.prepared)
+
+
+def make_layers(paths: NodePaths, order: PrepareCopies) -> tuple[CopyMount, ...]:
+    """Raises OSError, ValueError."""
+    mounts = tuple(_mount(paths, order, index) for index in range(len(order.places)))
+    for mount in mounts:
+        layers = [(mount.upper, mount.work), *((one.upper, one.work) for one in mount.live)]
+        for layer in (path for both in layers for path in both):
+            Path(layer).mkdir(mode=0o700, parents=True)
+        Path(mount.upper).chmod(Path(mount.base).stat().st_mode & 0o777 | 0o700)
+    return mounts
+
+
+def _mount(paths: NodePaths, order: PrepareCopies, index: int) -> CopyMount:
+    place: CopiedPlace = order.places[index]
+    own = paths.prepared_of(place.path)
+    return CopyMount(
+        path=place.path,
+        base=str(paths.tree(f"bases/{order.base}/tree-{index}")),
+        upper=str(own / "upper"),
+        work=str(own / "work"),
+        live=live_mounts(paths, place.path, place.live, own),
+    )
+
+
+async def _run(
+    command: str,
+    mounts: tuple[CopyMount, ...],
+    cwd: str,
+    environment: dict[str, str],
+    hidden: tuple[FolderIdentity, ...],
+) -> None:
+    """Raises PrepareFailed."""
+    lifeline, held = os.pipe()  # closes when this process is gone, which ends the command
+    masks = [word for one in hidden for word in ("--hide", one.path)]
+    argv = [
+        *PROGRAM, "--lifeline", str(lifeline), msgspec.json.encode(mounts).decode(),
+        "-s", "workspace-write", "--network", "-C", cwd, *masks, "--", "/bin/sh", "-c", command,
+    ]  # fmt: skip
+    try:
+        process = await trio.lowlevel.open_process(
+            argv, env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, start_new_session=True, pass_fds=(lifeline,),
+        )  # fmt: skip
+    finally:
+        os.close(lifeline)
+    try:
+        said = await _read_tail(process)
+        code = await process.wait()
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        os.close(held)
+        with trio.CancelScope(shield=True):
+            await process.wait()
+    if code != 0:
+        raise PrepareFailed(f"`{command}` ended with exit code {code}: {said}")
+
+
+async def _read_tail(process: trio.Process) -> str:
+    assert process.stdout is not None
+    tail = b""
+    async for part in process.stdout:
+        tail = (tail + part)[-_TAIL_BYTES:]
+    return tail.decode("utf-8", "replace").strip()
+
+
+def keep_tool_folders(upper: Path) -> None:
+    """Remove all that is not in a folder that tools fill. Blocks. Raises OSError.
+
+    Confined code wrote it, and none of it runs any more.
+    """
+    _keep(upper, _MAX_DEPTH)
+
+
+def _keep(folder: Path, depth: int) -> bool:
+    """True if something below it is kept."""
+    kept = False
+    with os.scandir(folder) as scanned:
+        entries = list(scanned)
+    for entry in entries:
+        path = Path(entry.path)
+        if not entry.is_dir(follow_symlinks=False):
+            path.unlink()
+        elif entry.name in LIVE_NAMES or (
+            depth > 0 and not _hides(path) and _keep(path, depth - 1)
+        ):
+            kept = True
+        else:
+            remove_tree(path)
+    return kept
+
+
+def _hides(folder: Path) -> bool:
+    """True for a folder that was made anew: it would hide what the base has there."""
+    folder.chmod(stat.S_IMODE(folder.lstat().st_mode) | 0o700)
+    try:
+        return os.getxattr(folder, _OPAQUE, follow_symlinks=False) == b"y"
+    except OSError:
+        return False  # it has no such mark
