@@ -102,7 +102,7 @@ class NodePaths(Value):
 
     def prepared_of(self, place: str) -> Path:
         """Where the layers lie that commands have made of a copied folder."""
-        return self.prepared / sha256(place.encode(errors="surrogateescape")).hexdigest()[:16]
+        return self.prepared / _mark(place)
 
     def layers(self, agent_id: str) -> Path:
         return self.copies / "agents" / agent_id
@@ -188,19 +188,27 @@ def live_mounts(
         LiveFolder(
             name=name,
             lower=_shipped(paths, f"{place}/{name}"),
-            upper=str(own / f"live-{at}" / "upper"),
-            work=str(own / f"live-{at}" / "work"),
+            upper=str(_live(own, name) / "upper"),
+            work=str(_live(own, name) / "work"),
         )
-        for at, name in enumerate(names)
+        for name in names
     )
+
+
+def _live(own: Path, name: str) -> Path:
+    """By its name: a later base may have other ignored folders beside it."""
+    return own / f"live-{_mark(name)}"
+
+
+def _mark(text: str) -> str:
+    return sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 def _live_over(live: tuple[LiveFolder, ...], prepared: Path) -> tuple[LiveFolder, ...]:
     """The same over what commands have made in them."""
-    made = (prepared / f"live-{at}" / "upper" for at in range(len(live)))
+    made = {one.name: _live(prepared, one.name) / "upper" for one in live}
     return tuple(
-        replace(one, made=str(layer) if layer.is_dir() else "")
-        for one, layer in zip(live, made, strict=True)
+        replace(one, made=str(made[one.name]) if made[one.name].is_dir() else "") for one in live
     )
 
 

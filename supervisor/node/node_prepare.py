@@ -5,7 +5,7 @@ in folders that tools fill (`node_modules`, `.venv`) lies from then on below eve
 layer; all else that they wrote is removed, so that agents see the project as it is elsewhere.
 
 FOLDER/copies/prepared/MARK/upper, work      of a copied folder
-FOLDER/copies/prepared/MARK/live-J/upper, work
+FOLDER/copies/prepared/MARK/live-MARK/upper, work   of an ignored folder in it
 """
 
 import os

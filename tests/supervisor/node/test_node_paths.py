@@ -1,14 +1,16 @@
 """A node's folders, and an agent's spec as it must be there."""
 
 import os
+from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from swarm.mailbox.protocol.limits import NetworkPolicy
 from swarm.mailbox.protocol.spec import CopyMount, LiveFolder
 from swarm.mailbox.shipped_tree import shipped_tree
-from swarm.supervisor.node.node_paths import NodePaths, identities, spec_for_node
+from swarm.supervisor.node.node_paths import NodePaths, identities, live_mounts, spec_for_node
 from swarm.supervisor.runs.paths import find_user_paths
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
 
@@ -90,3 +92,15 @@ def test_what_a_killed_node_left_is_swept_and_a_living_ones_folder_is_not(tmp_pa
     assert not dead.folder.exists()
     assert living.folder.is_dir()
     assert here.folder.is_dir()
+
+
+def test_what_commands_made_in_an_ignored_folder_stays_its_when_others_come_beside_it(paths):
+    (mount,) = copied_spec().copies
+    (made,) = live_mounts(paths, mount.path, ["deps"], paths.prepared_of(mount.path))
+    Path(made.upper).mkdir(parents=True)
+    (paths.prepared_of(mount.path) / "upper").mkdir()
+    names = ("a", "deps")
+    more = replace(mount, live=tuple(LiveFolder(name=one, upper="", work="") for one in names))
+    (got,) = spec_for_node(replace(copied_spec(), copies=(more,)), paths, {}, ()).copies
+    assert got.made == str(paths.prepared_of(mount.path) / "upper")
+    assert {one.name: one.made for one in got.live} == {"a": "", "deps": made.upper}
