@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from .errors import SwarmError
+from .overlay_marks import NO_DEVICE, OPAQUE, is_opaque, is_whiteout
 from .safe_open import FOLDER_FLAGS, READ_FLAGS, open_beneath, open_canonical
 
 MAX_ENTRIES = 400_000
@@ -22,10 +23,8 @@ MAX_BYTES = 8 << 30  # of contents, over all messages of one tree
 _PIECE_BYTES = 512 << 10  # of contents in one message
 _MOST_IN_MESSAGE = 1_000  # entries
 _MAX_NAME_BYTES, _MAX_DEPTH = 4096, 128
-_OPAQUE = "user.overlay.opaque"
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _NAMELESS = os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC
-_NO_DEVICE = os.makedev(0, 0)
 
 EntryKind = Literal["folder", "file", "link", "whiteout", "gone"]
 
@@ -153,7 +152,7 @@ class TreePacker:
             case "file":
                 return PackedEntry(kind, name, mode, facts.st_mtime_ns, facts.st_size)
             case "folder":
-                return PackedEntry(kind, name, mode, opaque=_is_opaque(path))
+                return PackedEntry(kind, name, mode, opaque=is_opaque(path))
             case "link":
                 with suppress(OSError):
                     return PackedEntry(kind, name, target=os.fsencode(Path(path).readlink()))
@@ -188,7 +187,7 @@ def _kind_of(facts: os.stat_result) -> EntryKind:
         return "folder"
     if stat.S_ISLNK(mode):
         return "link"
-    return "whiteout" if stat.S_ISCHR(mode) and facts.st_rdev == _NO_DEVICE else "gone"
+    return "whiteout" if is_whiteout(facts) else "gone"
 
 
 def _facts(kind: str, found: os.stat_result) -> _Facts:
@@ -197,13 +196,6 @@ def _facts(kind: str, found: os.stat_result) -> _Facts:
     return _Facts(
         kind, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
     )
-
-
-def _is_opaque(path: str) -> bool:
-    try:
-        return os.getxattr(path, _OPAQUE, follow_symlinks=False) == b"y"
-    except OSError:
-        return False
 
 
 class _ComingFile(NamedTuple):
@@ -312,7 +304,7 @@ class TreeUnpacker:
             case "link":
                 os.symlink(entry.target, name, dir_fd=folder)
             case "whiteout":
-                os.mknod(name, stat.S_IFCHR, _NO_DEVICE, dir_fd=folder)
+                os.mknod(name, stat.S_IFCHR, NO_DEVICE, dir_fd=folder)
             case "file":
                 self._left = entry.size
                 self._coming = _open_coming(folder, name, entry, is_new=self._is_new)
@@ -357,10 +349,10 @@ def _set_folder(above: int, name: str, entry: PackedEntry) -> None:
     try:
         os.fchmod(fd, entry.mode & 0o777 | 0o700)  # else nothing could be written in it
         if entry.opaque:
-            os.setxattr(fd, _OPAQUE, b"y")
+            os.setxattr(fd, OPAQUE, b"y")
         else:
             with suppress(OSError):
-                os.removexattr(fd, _OPAQUE)
+                os.removexattr(fd, OPAQUE)
     finally:
         os.close(fd)
 

@@ -145,7 +145,7 @@ class Node:
         if self.why_drained:
             return False
         self.why_drained = why
-        return bool(why)
+        return True
 
     @property
     def machine(self) -> MachineState:

@@ -1,9 +1,8 @@
-"""Has the commands of a table's `prepare` run once on each node, before an agent starts there."""
+"""What the commands of a table's `prepare` are run with, once on each node, under a lease."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 
-from swarm.mailbox.protocol.hosts import PrepareRemote, RemotePrepared
 from swarm.mailbox.protocol.leases import MAX_LEASE_TEXT, TakeLease
 from swarm.mailbox.protocol.nodes import CopiedPlace, PrepareCopies
 
@@ -15,7 +14,6 @@ ANSWER_LIMIT_S = LIMIT_S + 30.0
 
 # Holds a lease of the node's machine for an agent, by its path.
 HoldLease = Callable[[Node, str, TakeLease], AbstractAsyncContextManager[None]]
-AskNode = Callable[[PrepareRemote], Awaitable[RemotePrepared | None]]
 
 
 def no_lease(_node: Node, _agent: str, _request: TakeLease) -> AbstractAsyncContextManager[None]:
@@ -23,42 +21,22 @@ def no_lease(_node: Node, _agent: str, _request: TakeLease) -> AbstractAsyncCont
     return nullcontext()
 
 
-async def prepare_node(
-    node: Node,
-    copy: AgentCopy,
-    commands: tuple[str, ...],
-    *,
-    number: int,
-    ask: AskNode,
-    hold_lease: HoldLease,
-) -> RemotePrepared | None:
-    """Have the commands run on the node, under a lease of its machine.
+def prepare_order(request: int, copy: AgentCopy, commands: tuple[str, ...]) -> PrepareCopies:
+    """The commands in what the agent's copy is made of."""
+    return PrepareCopies(
+        request=request,
+        commands=commands,
+        base=copy.base,
+        places=tuple(
+            CopiedPlace(path=root.path, live=tuple(name for name, _ in root.live))
+            for root in copy.roots
+        ),
+        cwd=copy.cwd,
+        limit_s=LIMIT_S,
+    )
 
-    Returns its answer, None if it is prepared already. Others that start there wait meanwhile.
-    """
-    async with node.preparing:
-        if node.is_prepared or node.why_drained:
-            return None
-        wanted = TakeLease(
-            number=0, kind="install", command="; ".join(commands)[:MAX_LEASE_TEXT],
-            head="prepare", cwd=copy.cwd,
-        )  # fmt: skip
-        order = PrepareCopies(
-            request=number,
-            commands=commands,
-            base=copy.base,
-            places=tuple(
-                CopiedPlace(path=root.path, live=tuple(name for name, _ in root.live))
-                for root in copy.roots
-            ),
-            cwd=copy.cwd,
-            limit_s=LIMIT_S,
-        )
-        async with hold_lease(node, copy.path, wanted):
-            reply = await ask(PrepareRemote(node=node.facts.name, order=order))
-        reply = reply or RemotePrepared(
-            request=number, node=node.facts.name, problem="no answer came", is_lost=True
-        )
-        if not reply.problem:
-            node.note_prepared()
-        return reply
+
+def prepare_lease(order: PrepareCopies) -> TakeLease:
+    """What is told of them to who waits for a lease."""
+    command = "; ".join(order.commands)[:MAX_LEASE_TEXT]
+    return TakeLease(number=0, kind="install", command=command, head="prepare", cwd=order.cwd)

@@ -39,7 +39,13 @@ from ..agents.agent_record import AgentPlan
 from ..isolation.copy_folder import AgentCopy
 from ..processes.process_types import DiedBeforeHello, ProcessEnd, SpawnError
 from .known_nodes import Node, NodePlace, RemoteChild
-from .node_preparation import ANSWER_LIMIT_S, HoldLease, no_lease, prepare_node
+from .node_preparation import (
+    ANSWER_LIMIT_S,
+    HoldLease,
+    no_lease,
+    prepare_lease,
+    prepare_order,
+)
 
 _WAIT_LIMIT_S, _SHIP_LIMIT_S, _START_LIMIT_S, _FETCH_LIMIT_S = 600.0, 900.0, 20.0, 120.0
 _MOST_ORDERS = 100_000
@@ -135,9 +141,9 @@ class RemoteHosts:
                     return min(fitting, key=lambda node: node.share)
                 known = self._nodes_of(plan.host)
                 if known and all(node.why_drained for node in known):
-                    break
+                    why = self._describe_room(plan)
+                    raise SpawnError(f"{plan.path} finds no machine: {why}")
                 await self._changed.wait()
-            raise SpawnError(f"{plan.path} finds no machine: {self._describe_room(plan)}")
         raise SpawnError(
             f"{plan.path} found no room on {plan.host} within {_WAIT_LIMIT_S:g} s: "
             + self._describe_room(plan)
@@ -177,19 +183,18 @@ class RemoteHosts:
         do on another one.
         """
         commands = self.tables[node.facts.host].prepare
-        if not commands or node.is_prepared:
+        if not commands:
             return
-        number = next(self._numbers)
-
-        async def ask(order: PrepareRemote) -> RemotePrepared | None:
-            reply = await self._ask(number, order, ANSWER_LIMIT_S)
-            return reply if isinstance(reply, RemotePrepared) else None
-
-        answer = await prepare_node(
-            node, copy, commands, number=number, ask=ask, hold_lease=self._hold_lease
-        )
+        reply: _Reply | None = None
+        async with node.preparing:
+            if not node.is_prepared and not node.why_drained:
+                order = prepare_order(next(self._numbers), copy, commands)
+                async with self._hold_lease(node, copy.path, prepare_lease(order)):
+                    remote = PrepareRemote(node=node.facts.name, order=order)
+                    reply = await self._ask(order.request, remote, ANSWER_LIMIT_S)
         if not node.is_prepared:
-            why = node.why_drained or (answer.problem if answer is not None else _NO_ANSWER)
+            told = reply.problem if isinstance(reply, RemotePrepared) else _NO_ANSWER
+            why = node.why_drained or told
             raise _failure(f"{copy.path} cannot start on {node.facts.name}: {why}", is_lost=True)
 
     async def start_on(self, node: Node, spec: AgentSpec, title: str) -> RemoteChild:
@@ -266,12 +271,15 @@ class RemoteHosts:
 
     def on_prepared(self, reply: RemotePrepared) -> str:
         """Commands have run on a node. Returns why it is drained now, else ""."""
-        node, why = self.nodes.get(reply.node), f"prepare failed there: {reply.problem}"
-        is_left = node is not None and reply.problem and not reply.is_lost
-        if node is not None and is_left:
-            self.drain(node, why)
+        why = ""
+        if (node := self.nodes.get(reply.node)) is not None and not reply.is_lost:
+            if reply.problem:
+                why = f"prepare failed there: {reply.problem}"
+                self.drain(node, why)
+            else:
+                node.note_prepared()
         self.on_reply(reply)
-        return why if is_left else ""
+        return why
 
     def on_unusable(self, host: str, reason: str) -> None:
         """No node of this table can join now."""
@@ -283,8 +291,9 @@ class RemoteHosts:
         node = self.nodes[facts.name] = Node(facts)
         if not self._are_final:
             self._failures.pop(facts.host, None)
-        node.drain(self._drained.get(facts.name, ""))
-        self._end_if_drained(node)
+        if why := self._drained.get(facts.name):
+            node.drain(why)
+            self._end_if_drained(node)
         self._note_room()
 
     def on_usage(self, usage: NodeUsage) -> str:

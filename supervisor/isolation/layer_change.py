@@ -14,6 +14,7 @@ from hashlib import sha256
 import msgspec
 
 from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.overlay_marks import is_opaque, is_whiteout
 from swarm.mailbox.path_rules import is_git_name, is_protected_name
 from swarm.mailbox.safe_open import FOLDER_FLAGS, open_canonical, scan_folder
 
@@ -25,8 +26,6 @@ from .tree_survey import LEFT_OUT_NAMES, LIVE_MARKERS, LIVE_NAMES, MAX_FILES, Su
 MAX_PATHS = 20_000
 MAX_BYTES = 512 << 20  # of all contents
 _MAX_DEPTH = 200
-_OPAQUE = "user.overlay.opaque"
-_WHITEOUT = os.makedev(0, 0)
 
 
 class ChangeTooLarge(SwarmError):
@@ -136,7 +135,7 @@ class _LayerReader(msgspec.Struct):
                 is_folder = stat.S_ISDIR(facts.st_mode)
                 if not self._belongs(rel) or (name in LIVE_NAMES and is_folder):
                     continue
-                if self.start is None and _is_whiteout(facts):
+                if self.start is None and is_whiteout(facts):
                     hiding += (rel, f"{rel}/")
                     continue
                 seen.add(rel)
@@ -200,9 +199,7 @@ class _LayerReader(msgspec.Struct):
             self.unreadable.append(f"{self.root}/{rel}")
             return False
         try:
-            return os.getxattr(fd, _OPAQUE) == b"y"
-        except OSError:
-            return False  # it has no such mark
+            return is_opaque(fd)
         finally:
             os.close(fd)
 
@@ -253,10 +250,6 @@ class _LayerReader(msgspec.Struct):
 def _check_count(count: int, most: int = MAX_PATHS) -> None:
     if count > most:
         raise ChangeTooLarge(f"more than {MAX_PATHS:,} files were changed")
-
-
-def _is_whiteout(facts: os.stat_result) -> bool:
-    return stat.S_ISCHR(facts.st_mode) and facts.st_rdev == _WHITEOUT
 
 
 def belongs_to_change(rel: str) -> bool:

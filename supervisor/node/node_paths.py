@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.spec import AgentSpec, CopyMount, FolderIdentity, LiveFolder
 from swarm.mailbox.remove_tree import remove_tree
-from swarm.mailbox.shipped_tree import shipped_tree
+from swarm.mailbox.shipped_tree import path_mark, shipped_tree
 
 from ..runs.folder_identity import identify_folder
 from ..runs.paths import UserPaths, make_private_folder
@@ -102,7 +102,7 @@ class NodePaths(Value):
 
     def prepared_of(self, place: str) -> Path:
         """Where the layers lie that commands have made of a copied folder."""
-        return self.prepared / _mark(place)
+        return self.prepared / path_mark(place)
 
     def layers(self, agent_id: str) -> Path:
         return self.copies / "agents" / agent_id
@@ -197,18 +197,15 @@ def live_mounts(
 
 def _live(own: Path, name: str) -> Path:
     """By its name: a later base may have other ignored folders beside it."""
-    return own / f"live-{_mark(name)}"
-
-
-def _mark(text: str) -> str:
-    return sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]
+    return own / f"live-{path_mark(name)}"
 
 
 def _live_over(live: tuple[LiveFolder, ...], prepared: Path) -> tuple[LiveFolder, ...]:
     """The same over what commands have made in them."""
-    made = {one.name: _live(prepared, one.name) / "upper" for one in live}
+    made = (_live(prepared, one.name) / "upper" for one in live)
     return tuple(
-        replace(one, made=str(made[one.name]) if made[one.name].is_dir() else "") for one in live
+        replace(one, made=str(layer)) if layer.is_dir() else one
+        for one, layer in zip(live, made, strict=True)
     )
 
 

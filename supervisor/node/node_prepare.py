@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 import trio
 
+from swarm.mailbox.overlay_marks import is_opaque
 from swarm.mailbox.protocol.nodes import CopiedPlace, PrepareCopies
 from swarm.mailbox.protocol.spec import CopyMount, FolderIdentity
 from swarm.mailbox.remove_tree import remove_tree
@@ -29,7 +30,6 @@ from .node_paths import NodePaths, live_mounts
 PROGRAM = (sys.executable, "-P", "-m", "swarm.worker.isolation.copy_command")
 _TAIL_BYTES = 2_000
 _MAX_DEPTH = 100
-_OPAQUE = "user.overlay.opaque"
 
 
 class PrepareFailed(Exception):
@@ -101,21 +101,23 @@ async def _run(
         "-s", "workspace-write", "--network", "-C", cwd, *masks, "--", "/bin/sh", "-c", command,
     ]  # fmt: skip
     try:
-        process = await trio.lowlevel.open_process(
-            argv, env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, start_new_session=True, pass_fds=(lifeline,),
-        )  # fmt: skip
+        try:
+            process = await trio.lowlevel.open_process(
+                argv, env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, start_new_session=True, pass_fds=(lifeline,),
+            )  # fmt: skip
+        finally:
+            os.close(lifeline)
+        try:
+            said = await _read_tail(process)
+            code = await process.wait()
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            with trio.CancelScope(shield=True):
+                await process.wait()
     finally:
-        os.close(lifeline)
-    try:
-        said = await _read_tail(process)
-        code = await process.wait()
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
         os.close(held)
-        with trio.CancelScope(shield=True):
-            await process.wait()
     if code != 0:
         raise PrepareFailed(f"`{command}` ended with exit code {code}: {said}")
 
@@ -145,19 +147,14 @@ def _keep(folder: Path, depth: int) -> bool:
         path = Path(entry.path)
         if not entry.is_dir(follow_symlinks=False):
             path.unlink()
-        elif entry.name in LIVE_NAMES or (
-            depth > 0 and not _hides(path) and _keep(path, depth - 1)
-        ):
+        elif entry.name in LIVE_NAMES or (depth > 0 and _shows_more(path, depth - 1)):
             kept = True
         else:
             remove_tree(path)
     return kept
 
 
-def _hides(folder: Path) -> bool:
-    """True for a folder that was made anew: it would hide what the base has there."""
+def _shows_more(folder: Path, depth: int) -> bool:
+    """False for a folder that was made anew: it would hide what the base has there."""
     folder.chmod(stat.S_IMODE(folder.lstat().st_mode) | 0o700)
-    try:
-        return os.getxattr(folder, _OPAQUE, follow_symlinks=False) == b"y"
-    except OSError:
-        return False  # it has no such mark
+    return not is_opaque(str(folder)) and _keep(folder, depth)
