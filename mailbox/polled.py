@@ -64,6 +64,8 @@ class PolledSocket:
         while True:
             while not self._drain(take):
                 await trio.lowlevel.checkpoint()
+            if self.raw.closed:  # it is being cancelled, but was to run once more before
+                return
             await trio.lowlevel.wait_readable(self._fd)
 
     async def _pump_on_wakeup(self, take: MessageHandler, lot: trio.lowlevel.ParkingLot) -> None:
@@ -74,6 +76,8 @@ class PolledSocket:
 
     def _drain(self, take: MessageHandler) -> bool:
         """Take up to one batch of messages. True if none is left."""
+        if self.raw.closed:
+            return True
         self._is_draining = True
         try:
             for _ in range(_PUMP_BATCH):

@@ -186,3 +186,22 @@ def test_all_sockets_of_a_process_share_one_context_which_ends_with_the_last():
 def test_an_endpoint_that_cannot_be_bound_is_named_in_the_error(endpoint, words):
     with open_socket("router") as sock, pytest.raises(EndpointUnavailable, match=words):
         bind(sock, endpoint)
+
+
+async def test_a_pump_that_runs_once_more_after_its_socket_is_closed_ends_without_an_error(
+    tmp_path,
+):
+    for round_ in range(20):  # which of two tasks that can run runs first is chance
+        folder = tmp_path / str(round_)
+        folder.mkdir()
+        with two_ends(folder) as (router, dealer), trio.fail_after(10):
+            dealer.send(b"hello")
+            await router.receive()
+            async with trio.open_nursery() as nursery:
+                dealer.start_pump(nursery, list)
+                await trio.testing.wait_all_tasks_blocked()
+                router.send(b"d", b"mail")
+                wait_edge(dealer)
+                await trio.lowlevel.checkpoint()  # the pump can run now
+                nursery.cancel_scope.cancel()
+                dealer.raw.close()
