@@ -75,10 +75,11 @@ class TreePacker:
 
     Args:
         root: A canonical folder. What cannot be read, and sockets and devices, are left out.
+        keeps_gone: What is gone here stays there.
     """
 
-    def __init__(self, root: str) -> None:
-        self._root = root
+    def __init__(self, root: str, *, keeps_gone: bool = False) -> None:
+        self._root, self._keeps_gone = root, keeps_gone
         self._sent: dict[bytes, _Facts] = {}
 
     def pack(self) -> Iterator[bytes]:
@@ -93,7 +94,7 @@ class TreePacker:
             if self._sent.get(entry.name) != facts:
                 changed.append((entry, path))
         gone = sorted(self._sent.keys() - found.keys(), reverse=True)  # what lies in it goes first
-        waiting = [PackedEntry("gone", name) for name in gone]
+        waiting = [] if self._keeps_gone else [PackedEntry("gone", name) for name in gone]
         contents = bytearray()
         for entry, path in changed:
             waiting.append(entry)

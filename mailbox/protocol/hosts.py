@@ -9,10 +9,11 @@ from .ops import Shutdown
 
 
 class ShippedFolder(Value):
-    """An ignored folder of the project that goes to nodes as it is when it is first wanted."""
+    """A folder that goes to nodes as it is when it is first wanted there."""
 
     tree: str  # its name there
     path: str  # where it lies here; canonical
+    grows: bool = False  # what it gained since goes too, whenever there is a new base
 
 
 class ShipCopy(Tagged):
@@ -26,6 +27,7 @@ class ShipCopy(Tagged):
     agent_id: str
     base: int  # number of the base of its copy
     roots: int  # how many folders are copied
+    layers: tuple[ShippedFolder, ...] = ()  # the agent's own; what it changes there comes back
     folders: tuple[ShippedFolder, ...] = ()
 
 

@@ -143,8 +143,7 @@ class AgentLeft(Tagged):
 class LayerPart(Tagged):
     """What an agent changed in its copy since the last time."""
 
-    agent_id: str
-    root: int  # number of the copied folder
+    tree: str  # the layer: `agents/ID/0/upper`, `agents/ID/0/live-MARK/upper`
     part: bytes
 
 

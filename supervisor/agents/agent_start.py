@@ -189,13 +189,11 @@ async def _wait_for_slot(
 
 def _place_on_node(running: RunContext, plan: AgentPlan) -> AbstractAsyncContextManager[NodePlace]:
     """A slot on one of the machines that the plan names. Raises SpawnError."""
-    copy = running.copies.folder.find(plan.agent_id)
+    folder = running.copies.folder
+    copy = folder.find(plan.agent_id)
     if copy is None or copy.tree:
-        raise SpawnError(
-            f"{plan.path} cannot run on {plan.host}: its copy is no overlay; `swarm doctor` shows "
-            "why"
-        )
-    return running.hosts.place(plan, copy)
+        raise SpawnError(f"{plan.path} cannot run on {plan.host}: it has no copy that can travel")
+    return running.hosts.place(plan, copy, folder.mounts(copy))
 
 
 async def _wait_for_hello(path: str, process: AgentProcess) -> None:

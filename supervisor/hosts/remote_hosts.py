@@ -6,7 +6,6 @@ come back here. A run without hosts has none of this but an empty value.
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from fnmatch import fnmatchcase
 from functools import partial
 from itertools import count
 
@@ -26,18 +25,16 @@ from swarm.mailbox.protocol.hosts import (
     RemotePrepared,
     RemoteRefused,
     RemoteStarted,
-    ShipCopy,
-    ShippedFolder,
     SignalRemote,
     StartRemote,
 )
 from swarm.mailbox.protocol.nodes import HostTable
-from swarm.mailbox.protocol.spec import AgentSpec, encode_spec
-from swarm.mailbox.shipped_tree import shipped_tree
+from swarm.mailbox.protocol.spec import AgentSpec, CopyMount, encode_spec
 
 from ..agents.agent_record import AgentPlan
 from ..isolation.copy_folder import AgentCopy
 from ..processes.process_types import DiedBeforeHello, ProcessEnd, SpawnError
+from .copy_shipment import ship_order
 from .known_nodes import Node, NodePlace, RemoteChild
 from .node_preparation import (
     ANSWER_LIMIT_S,
@@ -57,18 +54,6 @@ _Reply = RemoteStarted | RemoteRefused | RemotePrepared | CopyShipped
 def _failure(text: str, *, is_lost: bool) -> SpawnError:
     """What is raised: a start that may do on another machine is tried again."""
     return DiedBeforeHello(text) if is_lost else SpawnError(text)
-
-
-def shipped_folders(copy: AgentCopy, patterns: tuple[str, ...]) -> tuple[ShippedFolder, ...]:
-    """The ignored folders of a copy that one of these names or patterns means."""
-    return tuple(
-        ShippedFolder(tree=shipped_tree(path), path=path)
-        for root in copy.roots
-        for name, _ in root.live
-        if any(fnmatchcase(name, one) or fnmatchcase(name.rpartition("/")[2], one)
-               for one in patterns)
-        for path in (f"{root.path}/{name}",)
-    )  # fmt: skip
 
 
 class RemoteHosts:
@@ -112,7 +97,9 @@ class RemoteHosts:
     # --- starts ---------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def place(self, plan: AgentPlan, copy: AgentCopy) -> AsyncIterator[NodePlace]:
+    async def place(
+        self, plan: AgentPlan, copy: AgentCopy, mounts: tuple[CopyMount, ...]
+    ) -> AsyncIterator[NodePlace]:
         """A slot on a node of the plan's table, with all that the agent's copy consists of.
 
         If nothing was started in the block, the slot is free again. Raises SpawnError.
@@ -121,7 +108,7 @@ class RemoteHosts:
         place = NodePlace(self, node)
         node.take(plan.resources)
         try:
-            await self._ship(node, copy)
+            await self._ship(node, copy, mounts)
             await self._prepare(node, copy)
             yield place
         finally:
@@ -165,12 +152,9 @@ class RemoteHosts:
             return f"none of its machines has {wanted}"
         return ", ".join(f"{node.facts.name}: {node.why_drained or 'it is full'}" for node in known)
 
-    async def _ship(self, node: Node, copy: AgentCopy) -> None:
-        number = next(self._numbers)
-        order = ShipCopy(
-            request=number, node=node.facts.name, agent_id=copy.agent_id, base=copy.base,
-            roots=len(copy.roots), folders=shipped_folders(copy, self.tables[node.facts.host].ship),
-        )  # fmt: skip
+    async def _ship(self, node: Node, copy: AgentCopy, mounts: tuple[CopyMount, ...]) -> None:
+        facts, number = node.facts, next(self._numbers)
+        order = ship_order(number, facts.name, copy, mounts, self.tables[facts.host].ship)
         reply = await self._ask(number, order, _SHIP_LIMIT_S)
         if isinstance(reply, CopyShipped) and not reply.problem:
             return

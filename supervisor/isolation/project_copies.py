@@ -183,19 +183,24 @@ class ProjectCopies:
     async def _make(self, plan: AgentPlan) -> AgentCopy:
         roots = roots_of(sandbox_when_working(plan), plan.cwd, plan.add_dirs)
         self._check(plan, roots)
-        if self._kind is None:
-            self._kind = await trio.to_thread.run_sync(find_copy_kind, self._paths.folder.parent)
-        if self._kind == "tree":
+        is_tree = not plan.host and await self._find_kind() == "tree"
+        if is_tree:
             check_one_folder(plan, roots)
         base = await self._fresh_base(roots)
         made = _copy_of(plan, base)
-        if self._kind == "tree":
+        if is_tree:
             tree = self.folder.agent_tree(plan.agent_id)
             fill = partial(self._fill_tree, base, made.roots[0], plan.agent_id, tree)
             await trio.to_thread.run_sync(fill, abandon_on_cancel=False)
             made = msgspec.structs.replace(made, tree=str(tree))
         await trio.to_thread.run_sync(self.folder.add_agent, made)
         return made
+
+    async def _find_kind(self) -> CopyKind:
+        """Raises SandboxMissing."""
+        if self._kind is None:
+            self._kind = await trio.to_thread.run_sync(find_copy_kind, self._paths.folder.parent)
+        return self._kind
 
     def _fill_tree(self, base: _Base, root: CopiedRoot, agent_id: str, tree: Path) -> None:
         """Raises CopyRefused, OSError."""

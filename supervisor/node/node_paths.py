@@ -90,8 +90,10 @@ class NodePaths(Value):
                     return self.copies / "bases" / number / tree
             case ["shipped", mark] if is_plain(mark):
                 return self.copies / "shipped" / mark
-            case ["agents", agent_id, root, "upper"] if is_plain(agent_id) and root.isdigit():
-                return self.copies / "agents" / agent_id / root / "upper"
+            case ["agents", agent_id, root, *live, "upper"] if (
+                is_plain(agent_id) and root.isdigit() and (not live or _is_live(live))
+            ):
+                return Path(self.copies, *name.split("/"))
             case _:
                 pass
         raise ValueError(f"no tree is called {name!r}")
@@ -133,6 +135,10 @@ def _lock(folder: Path) -> int:
 def is_plain(name: str) -> bool:
     """True for an id, which can be the name of a folder."""
     return bool(name) and all(sign.isalnum() or sign == "-" for sign in name)
+
+
+def _is_live(steps: list[str]) -> bool:
+    return len(steps) == 1 and steps[0].startswith("live-") and is_plain(steps[0])
 
 
 def spec_for_node(

@@ -190,8 +190,8 @@ class NodeService:
             packing = self._trees.pack(agent_id)
             try:
                 while (found := await trio.to_thread.run_sync(next, packing, None)) is not None:
-                    root, part = found
-                    await self._post(LayerPart(agent_id=agent_id, root=root, part=part))
+                    tree, part = found
+                    await self._post(LayerPart(tree=tree, part=part))
             except (OSError, TreeRefused) as error:
                 problem = str(error)
         await self._post(LayersSent(agent_id=agent_id, problem=problem))

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from swarm.mailbox.protocol.spec import AgentSpec
+from swarm.mailbox.shipped_tree import is_git_store, layer_tree
 from swarm.mailbox.tree_pack import TreePacker, TreeUnpacker
 
 from .node_paths import NodePaths
@@ -19,15 +20,15 @@ class NodeTrees:
     def __init__(self, paths: NodePaths) -> None:
         self._paths = paths
         self._coming: dict[str, TreeUnpacker] = {}
-        self._packers: dict[str, tuple[TreePacker, ...]] = {}  # by agent, one for each root
+        self._packers: dict[str, dict[str, TreePacker]] = {}  # by agent, one for each layer
 
     def take(self, tree: str, part: bytes, *, is_last: bool) -> None:
         """Write a part of a tree. Raises ValueError, TreeRefused, OSError."""
         unpacker = self._coming.get(tree)
         if unpacker is None:
             folder = self._paths.tree(tree)
+            is_new = not folder.exists()  # else agents use it already
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            is_new = not tree.startswith("agents/")
             unpacker = self._coming[tree] = TreeUnpacker(str(folder), is_new=is_new)
         if part:
             unpacker.take(part)
@@ -39,22 +40,26 @@ class NodeTrees:
 
         Raises OSError, TreeRefused.
         """
-        packers: list[TreePacker] = []
+        packers: dict[str, TreePacker] = {}
         if spec.agent_id in self._packers:  # it was here before, and all it has is here
             return
-        for mount in spec.copies:
+        for root, mount in enumerate(spec.copies):
             layers = [(mount.upper, mount.work), *((one.upper, one.work) for one in mount.live)]
             mode = Path(mount.base).stat().st_mode & 0o777 | 0o700
             for upper, work in layers:
                 Path(work).mkdir(mode=0o700, parents=True, exist_ok=True)
                 Path(upper).mkdir(mode=0o700, parents=True, exist_ok=True)
             Path(mount.upper).chmod(mode)
-            packers.append(packer := TreePacker(mount.upper))
+            packers[layer_tree(spec.agent_id, root)] = TreePacker(mount.upper)
+            for live in mount.live:
+                if is_git_store(live.name):  # the agent's commits
+                    packers[layer_tree(spec.agent_id, root, live.name)] = TreePacker(live.upper)
+        for packer in packers.values():
             packer.skip_present()  # what was sent here is there already
-        self._packers[spec.agent_id] = tuple(packers)
+        self._packers[spec.agent_id] = packers
 
-    def pack(self, agent_id: str) -> Iterator[tuple[int, bytes]]:
-        """What has changed in the agent's layers: number of the root, and parts. Raises OSError."""
-        for root, packer in enumerate(self._packers.get(agent_id, ())):
+    def pack(self, agent_id: str) -> Iterator[tuple[str, bytes]]:
+        """What has changed in the agent's layers: name of the layer, and parts. Raises OSError."""
+        for tree, packer in self._packers.get(agent_id, {}).items():
             for part in packer.pack():
-                yield root, part
+                yield tree, part

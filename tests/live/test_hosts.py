@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from support.copied_agents import LIMIT_S, call, play, project, root, spawn, swarm, turns
-from support.ray_lab import HOLD, joined, kill, let_go, nodes_of, titled, write_host
+from support.ray_lab import HOLD, cluster, joined, kill, let_go, nodes_of, titled, write_host
 from swarm.mailbox.protocol.host_records import HostDrained, HostLeft, HostPrepared
 
 __all__ = ["project"]
@@ -25,14 +25,8 @@ NODE_LIMIT_S = 90
 @pytest.fixture(scope="module")
 def lab():
     """The address of a cluster of two nodes."""
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
-    )
-    cluster.add_node(num_cpus=1, resources={"board": 2})
-    yield cluster.address
-    cluster.shutdown()
+    with cluster(2, resources={"board": 2}) as made:
+        yield made.address
 
 
 def held_root(*names, **more):

@@ -28,6 +28,7 @@ from swarm.mailbox.protocol.hosts import (
     RemoteRefused,
     RemoteStarted,
     ShipCopy,
+    ShippedFolder,
     SignalRemote,
     StartRemote,
 )
@@ -92,8 +93,9 @@ class DrivenNode:
         self._preparing: dict[int, float] = {}  # requests, and when they came
         self._identities: dict[int, bytes] = {}  # by request, until its process has a pid
         self._agents: dict[int, bytes] = {}  # identities by pid
-        self._known_agents: set[str] = set()  # ids of those that were started there
-        self._layers: dict[tuple[str, int], TreeUnpacker] = {}
+        self._places: dict[str, str] = {}  # by the layer of an agent that went there: its folder
+        self._layers: dict[str, TreeUnpacker] = {}
+        self._growing: dict[str, TreePacker] = {}
         self.relay: NearRelay | None = None
         self._left = trio.Event()
         self._reason = f"the machine {name} has left"
@@ -236,19 +238,20 @@ class DrivenNode:
         try:
             async with self._sending:
                 for root in range(order.roots):
-                    for tree in (
-                        f"bases/{order.base}/tree-{root}", f"agents/{order.agent_id}/{root}/upper",
-                    ):  # fmt: skip
-                        await self._send_tree(tree, self._copies / tree)
-                for folder in order.folders:
-                    await self._send_tree(folder.tree, Path(folder.path))
+                    tree = f"bases/{order.base}/tree-{root}"
+                    await self._send_tree(tree, self._copies / tree)
+                for folder in (*order.layers, *order.folders):
+                    if folder.grows:
+                        await self._send_growth(folder, order.base)
+                    else:
+                        await self._send_tree(folder.tree, Path(folder.path))
+                self._places |= {layer.tree: layer.path for layer in order.layers}
         except (OSError, TreeRefused) as error:
             problem = f"its copy cannot be sent to {self.name}: {error}"
         await self._tell(CopyShipped(request=order.request, problem=problem))
 
     async def _start_agent(self, order: StartRemote) -> None:
         """Order the start of a process; from now on it may send mail."""
-        self._known_agents.add(order.agent_id)
         self._identities[order.request] = order.identity
         assert self.relay is not None
         self.relay.admit(order.identity)
@@ -261,21 +264,34 @@ class DrivenNode:
         """
         if tree in self._sent_trees:
             return
-        packing = pack_folder(folder)
-        while (part := await trio.to_thread.run_sync(next, packing, None)) is not None:
+        await self._send_parts(tree, pack_folder(folder))
+        self._sent_trees.add(tree)
+
+    async def _send_growth(self, folder: ShippedFolder, base: int) -> None:
+        """What the folder has more than what was sent, once for each base.
+
+        Raises OSError, TreeRefused.
+        """
+        if (mark := f"{folder.tree} {base}") in self._sent_trees or not Path(folder.path).is_dir():
+            return
+        if (packer := self._growing.get(folder.tree)) is None:
+            packer = TreePacker(str(Path(folder.path).resolve()), keeps_gone=True)
+            self._growing[folder.tree] = packer
+        await self._send_parts(folder.tree, packer.pack())
+        self._sent_trees.add(mark)
+
+    async def _send_parts(self, tree: str, parts: Iterator[bytes]) -> None:
+        while (part := await trio.to_thread.run_sync(next, parts, None)) is not None:
             await self._post(TreePart(tree=tree, part=part))
         await self._post(TreePart(tree=tree, is_last=True))
-        self._sent_trees.add(tree)
 
     def _write_layer(self, event: LayerPart) -> None:
         """Into the run's own folder, which then has what the agent has there."""
-        key = event.agent_id, event.root
-        unpacker = self._layers.get(key)
+        unpacker = self._layers.get(event.tree)
         if unpacker is None:
-            folder = self._copies / "agents" / event.agent_id / str(event.root) / "upper"
-            if event.agent_id not in self._known_agents or not folder.is_dir():
+            if (place := self._places.get(event.tree)) is None:
                 raise TreeRefused(f"{self.name} sent a layer of an agent that is not there")
-            unpacker = self._layers[key] = TreeUnpacker(str(folder.resolve()))
+            unpacker = self._layers[event.tree] = TreeUnpacker(str(Path(place).resolve()))
         unpacker.take(event.part)
 
     async def end(self, grace_s: float) -> None:

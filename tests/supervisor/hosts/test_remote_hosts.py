@@ -24,7 +24,7 @@ from swarm.mailbox.protocol.hosts import (
     StartRemote,
 )
 from swarm.mailbox.protocol.nodes import HostTable
-from swarm.supervisor.hosts.remote_hosts import RemoteHosts, shipped_folders
+from swarm.supervisor.hosts.remote_hosts import RemoteHosts
 from swarm.supervisor.isolation.copy_folder import AgentCopy, CopiedRoot
 from swarm.supervisor.processes.process_types import DiedBeforeHello, SpawnError
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
@@ -88,7 +88,7 @@ async def lab(nursery):
 
 
 async def start(hosts, name="a", **more):
-    async with hosts.place(plan(name, **more), copy(name)) as place:
+    async with hosts.place(plan(name, **more), copy(name), ()) as place:
         return place.node, await place.start(spec(name), title=name)
 
 
@@ -173,7 +173,7 @@ async def test_a_process_whose_start_nobody_waits_for_any_more_is_killed(lab):
 async def test_a_process_that_ends_at_once_frees_its_slot(lab):
     hosts, _ = lab
     hosts.on_joined(facts("lab/a", slots=1))
-    async with hosts.place(plan(), copy()) as place:
+    async with hosts.place(plan(), copy(), ()) as place:
         child = await place.start(spec(), title="a")
         hosts.on_ended(RemoteEnded(node="lab/a", pid=child.pid, exit_code=1, reason="bad"))
     assert hosts.nodes["lab/a"].taken == 0
@@ -213,14 +213,6 @@ async def test_what_an_agent_changed_is_asked_for_once_at_a_time(lab, nursery):
     await trio.testing.wait_all_tasks_blocked()
     assert len(done) == 2
     await hosts.bring_layers("somebody who works here")
-
-
-def test_ignored_folders_travel_by_name_or_pattern():
-    root = CopiedRoot(path="/p", mode=0o755, live=(("a/deps", 0o755), (".venv", 0o755)))
-    one = msgspec.structs.replace(copy(), roots=(root,))
-    paths = [[f.path for f in shipped_folders(one, p)] for p in ((), ("deps",), ("a/*",), ("*",))]
-    assert paths == [[], ["/p/a/deps"], ["/p/a/deps"], ["/p/a/deps", "/p/.venv"]]
-    assert shipped_folders(one, ("deps",))[0].tree.startswith("shipped/")
 
 
 async def test_an_answer_that_never_comes_keeps_nobody_waiting_afterwards(autojump_clock, lab):
