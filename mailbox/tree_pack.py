@@ -1,30 +1,25 @@
 """A folder tree as messages: files, folders, links, an overlay's marks; whole, then changes.
 
-The receiving end may be another machine's, and what it gets was written by confined code: names are
-checked, nothing is followed, nothing leaves the folder, and everything is bounded. Blocks.
+`tree_unpack.py` writes them down, on another machine for example. Blocks.
 """
 
-import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from .errors import SwarmError
-from .overlay_marks import NO_DEVICE, OPAQUE, is_opaque, is_whiteout
-from .safe_open import FOLDER_FLAGS, READ_FLAGS, open_beneath, open_canonical
+from .overlay_marks import is_opaque, is_whiteout
+from .safe_open import FOLDER_FLAGS, READ_FLAGS, open_canonical
 
 MAX_ENTRIES = 400_000
 MAX_BYTES = 8 << 30  # of contents, over all messages of one tree
 _PIECE_BYTES = 512 << 10  # of contents in one message
 _MOST_IN_MESSAGE = 1_000  # entries
-_MAX_NAME_BYTES, _MAX_DEPTH = 4096, 128
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_NAMELESS = os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC
+MAX_NAME_BYTES, MAX_DEPTH = 4096, 128
 
 EntryKind = Literal["folder", "file", "link", "whiteout", "gone"]
 
@@ -66,8 +61,9 @@ class _Facts(NamedTuple):
     inode: int
 
 
+_Found = dict[bytes, tuple[PackedEntry, _Facts, str]]  # with paths; folders before their contents
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(PackedPart).decode
+decode_part = msgspec.msgpack.Decoder(PackedPart).decode
 
 
 class TreePacker:
@@ -76,27 +72,27 @@ class TreePacker:
     Args:
         root: A canonical folder. What cannot be read, and sockets and devices, are left out.
         keeps_gone: What is gone here stays there.
+        left_out: Paths below the folder that are not walked.
     """
 
-    def __init__(self, root: str, *, keeps_gone: bool = False) -> None:
+    def __init__(
+        self, root: str, *, keeps_gone: bool = False, left_out: Collection[str] = ()
+    ) -> None:
         self._root, self._keeps_gone = root, keeps_gone
+        self._left_out = frozenset(map(os.fsencode, left_out))
         self._sent: dict[bytes, _Facts] = {}
+        self._base: frozenset[bytes] | None = None
+        self._known: set[bytes] = set()  # folders that the receiver has over the base
 
     def pack(self) -> Iterator[bytes]:
         """The messages; none if nothing has changed. Raises OSError, TreeRefused for a huge tree.
 
         What was given counts as sent once the last message was taken.
         """
-        found: dict[bytes, _Facts] = {}
-        changed: list[tuple[PackedEntry, str]] = []
-        for entry, facts, path in self._walk():
-            found[entry.name] = facts
-            if self._sent.get(entry.name) != facts:
-                changed.append((entry, path))
-        gone = sorted(self._sent.keys() - found.keys(), reverse=True)  # what lies in it goes first
-        waiting = [] if self._keeps_gone else [PackedEntry("gone", name) for name in gone]
+        found = {entry.name: (entry, facts, path) for entry, facts, path in self._walk()}
+        waiting: list[PackedEntry] = []
         contents = bytearray()
-        for entry, path in changed:
+        for entry, path in self._changes(found):
             waiting.append(entry)
             if entry.kind == "file" and entry.size:
                 for piece in _pieces(path, entry.size):
@@ -111,55 +107,135 @@ class TreePacker:
                 contents.clear()
         if waiting or contents:
             yield _encode(PackedPart(tuple(waiting), bytes(contents)))
-        self._sent = found
+        self._sent = {name: facts for name, (_, facts, _) in found.items()}
 
     def skip_present(self) -> None:
         """Take what is there now for sent. Raises OSError, TreeRefused."""
         self._sent = {entry.name: facts for entry, facts, _ in self._walk()}
 
+    def take_as_base(self) -> None:
+        """What is there now is the base, and the receiver gets a layer over it: what differs.
+
+        A name of the base that is gone becomes a whiteout, a folder that was made anew opaque.
+        Raises OSError, TreeRefused.
+        """
+        self.skip_present()
+        self._base, self._known = frozenset(self._sent), {b""}
+
+    def _changes(self, found: _Found) -> Iterator[tuple[PackedEntry, str]]:
+        """Entries with their paths; a folder before what lies in it."""
+        changed, anew = self._changed_names(found)
+        gone = [] if self._keeps_gone else self._gone_names(found)
+        if self._base is not None:
+            above = {one for name in (*changed, *gone) for one in _folders_above(name)}
+            changed |= above - self._known
+            self._known |= above
+        for name, (entry, _, path) in found.items():
+            if name in changed:
+                yield (msgspec.structs.replace(entry, opaque=True) if name in anew else entry), path
+        for name in gone:
+            is_below = self._base is not None and name in self._base
+            yield PackedEntry("whiteout" if is_below else "gone", name), ""
+
+    def _changed_names(self, found: _Found) -> tuple[set[bytes], set[bytes]]:
+        """All that changed; and folders of the base that are others than those by now."""
+        changed: set[bytes] = set()
+        anew: set[bytes] = set()
+        for name, (entry, facts, _) in found.items():
+            before = self._sent.get(name)
+            if before != facts:
+                changed.add(name)
+            if self._base is None or not name:
+                continue
+            if name.rpartition(b"/")[0] in anew:
+                changed.add(name)  # nothing of the base shows there any more
+                if entry.kind == "folder":
+                    anew.add(name)
+            elif entry.kind == "folder" and name in self._base and _is_other(facts, before):
+                anew.add(name)
+        return changed, anew
+
+    def _gone_names(self, found: _Found) -> list[bytes]:
+        """What is gone from folders that are still there; the others go as wholes."""
+        gone: list[bytes] = []
+        for name in self._sent.keys() - found.keys():
+            above = found.get(name.rpartition(b"/")[0])
+            if above is not None and above[0].kind == "folder":
+                gone.append(name)
+        return sorted(gone)
+
     def _walk(self) -> Iterator[tuple[PackedEntry, _Facts, str]]:
-        top = Path(self._root).stat()
-        yield self._entry(b"", top, self._root), _facts("folder", top), self._root
+        """Everything, a folder before what lies in it: entry, facts, path."""
+        yield _top_of(self._root)
         folders, count = [(b"", self._root)], 0
         while folders:
             above, path = folders.pop()
-            if above.count(b"/") >= _MAX_DEPTH:
+            if above.count(b"/") >= MAX_DEPTH:
                 continue
             try:
-                with os.scandir(path) as inside:
-                    names = sorted(one.name for one in inside)
+                inside = list(_scan(above, path))
             except OSError:
-                continue
-            for name in names:
-                below = f"{path}/{name}"
-                try:
-                    facts = os.lstat(below)
-                except OSError:
-                    continue
-                raw = os.fsencode(name)
-                entry = self._entry(above + b"/" + raw if above else raw, facts, below)
-                if entry.kind == "gone" or len(entry.name) > _MAX_NAME_BYTES:
+                continue  # it is gone, closed to us, or a link by now
+            for entry, facts in inside:
+                if entry.name in self._left_out or len(entry.name) > MAX_NAME_BYTES:
                     continue
                 count += 1
                 if count > MAX_ENTRIES:
                     raise TreeRefused(f"{self._root} holds more than {MAX_ENTRIES:,} entries")
+                below = f"{self._root}/{os.fsdecode(entry.name)}"
                 yield entry, _facts(entry.kind, facts), below
                 if entry.kind == "folder":
                     folders.append((entry.name, below))
 
-    def _entry(self, name: bytes, facts: os.stat_result, path: str) -> PackedEntry:
-        mode, kind = stat.S_IMODE(facts.st_mode), _kind_of(facts)
-        match kind:
-            case "file":
-                return PackedEntry(kind, name, mode, facts.st_mtime_ns, facts.st_size)
-            case "folder":
-                return PackedEntry(kind, name, mode, opaque=is_opaque(path))
-            case "link":
-                with suppress(OSError):
-                    return PackedEntry(kind, name, target=os.fsencode(Path(path).readlink()))
-                return PackedEntry("gone", name)
-            case _:
-                return PackedEntry(kind, name)
+
+def _top_of(root: str) -> tuple[PackedEntry, _Facts, str]:
+    fd = open_canonical(root, FOLDER_FLAGS)
+    try:
+        facts = os.fstat(fd)
+        return _entry(b"", facts, fd, "."), _facts("folder", facts), root
+    finally:
+        os.close(fd)
+
+
+def _scan(above: bytes, path: str) -> Iterator[tuple[PackedEntry, os.stat_result]]:
+    """What one folder holds, through no link at any step. Raises OSError."""
+    fd = open_canonical(path, FOLDER_FLAGS)
+    try:
+        with os.scandir(fd) as inside:
+            found = sorted(inside, key=lambda one: one.name)
+        for one in found:
+            raw = os.fsencode(one.name)
+            with suppress(OSError):  # it is gone by now
+                facts = one.stat(follow_symlinks=False)
+                entry = _entry(above + b"/" + raw if above else raw, facts, fd, one.name)
+                if entry.kind != "gone":
+                    yield entry, facts
+    finally:
+        os.close(fd)
+
+
+def _entry(rel: bytes, facts: os.stat_result, fd: int, name: str) -> PackedEntry:
+    """`name`: in the folder that is open. Raises OSError."""
+    mode, kind = stat.S_IMODE(facts.st_mode), _kind_of(facts)
+    match kind:
+        case "file":
+            return PackedEntry(kind, rel, mode, facts.st_mtime_ns, facts.st_size)
+        case "folder":
+            return PackedEntry(kind, rel, mode, opaque=is_opaque(f"/proc/self/fd/{fd}/{name}"))
+        case "link":
+            return PackedEntry(kind, rel, target=os.fsencode(os.readlink(name, dir_fd=fd)))
+        case _:
+            return PackedEntry(kind, rel)
+
+
+def _folders_above(name: bytes) -> Iterator[bytes]:
+    """Without the top."""
+    while name := name.rpartition(b"/")[0]:
+        yield name
+
+
+def _is_other(facts: _Facts, before: _Facts | None) -> bool:
+    return before is None or (before.kind, before.inode) != (facts.kind, facts.inode)
 
 
 def _pieces(path: str, size: int) -> Iterator[bytes]:
@@ -197,189 +273,3 @@ def _facts(kind: str, found: os.stat_result) -> _Facts:
     return _Facts(
         kind, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
     )
-
-
-class _ComingFile(NamedTuple):
-    """A file whose contents still come. It gets its name once it is whole, where that can be."""
-
-    fd: int
-    folder: int  # where it will be; open
-    name: str
-    entry: PackedEntry
-    is_named: bool  # the file system has no files without a name
-
-    def finish(self) -> None:
-        """All contents are there: give it its mode, its time and its name. Raises OSError."""
-        os.fchmod(self.fd, self.entry.mode & 0o777)
-        os.utime(self.fd, ns=(self.entry.mtime_ns, self.entry.mtime_ns))
-        if not self.is_named:
-            _remove(self.folder, self.name)
-            os.link(f"/proc/self/fd/{self.fd}", self.name, dst_dir_fd=self.folder)
-
-    def close(self) -> None:
-        os.close(self.fd)
-        os.close(self.folder)
-
-
-def _open_coming(folder: int, name: str, entry: PackedEntry, *, is_new: bool) -> _ComingFile:
-    """Raises OSError."""
-    if not is_new:
-        try:
-            fd = os.open(".", _NAMELESS, 0o600, dir_fd=folder)
-            return _ComingFile(fd, os.dup(folder), name, entry, is_named=False)
-        except OSError as error:
-            if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR):
-                raise
-    _remove(folder, name)
-    fd = os.open(name, _CREATE, 0o600, dir_fd=folder)
-    return _ComingFile(fd, os.dup(folder), name, entry, is_named=True)
-
-
-class TreeUnpacker:
-    """Writes the messages of a packer into one folder. Use it as a context manager.
-
-    A file is there whole or as it was before, also if its last message never comes.
-
-    Args:
-        root: A canonical folder of ours that nobody else can write to.
-        is_new: Nobody uses it before all of it is there: files need not be whole at once.
-
-    Raises:
-        OSError: the folder cannot be opened.
-    """
-
-    def __init__(self, root: str, *, is_new: bool = False) -> None:
-        self._root, self._is_new = open_canonical(root, FOLDER_FLAGS), is_new
-        self._coming: _ComingFile | None = None
-        self._left = 0  # bytes of it that are missing
-        self._entries = self._bytes = 0
-
-    def __enter__(self) -> "TreeUnpacker":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._coming is not None:
-            self._coming.close()
-        os.close(self._root)
-
-    def take(self, message: bytes) -> None:
-        """Write what one message holds. Raises TreeRefused, OSError."""
-        try:
-            part = _decode(message)
-        except msgspec.DecodeError as error:
-            raise TreeRefused(f"a part of the tree cannot be read: {error}") from error
-        self._entries += len(part.entries)
-        self._bytes += len(part.contents)
-        if self._entries > 2 * MAX_ENTRIES or self._bytes > MAX_BYTES:
-            raise TreeRefused("the tree is larger than any that is sent")
-        left = self._add(memoryview(part.contents))
-        for entry in part.entries:
-            if self._left:
-                raise TreeRefused("an entry came where contents of a file had to come")
-            self._make(entry)
-            left = self._add(left)
-        if left:
-            raise TreeRefused("contents came that belong to no file")
-
-    def _make(self, entry: PackedEntry) -> None:
-        _check_name(entry)
-        if not entry.name:
-            os.fchmod(self._root, entry.mode & 0o777 | 0o700)
-            return
-        above, _, last = entry.name.rpartition(b"/")
-        folder = open_beneath(self._root, os.fsdecode(above) or ".", FOLDER_FLAGS)
-        try:
-            self._make_in(folder, os.fsdecode(last), entry)
-        finally:
-            os.close(folder)
-
-    def _make_in(self, folder: int, name: str, entry: PackedEntry) -> None:
-        stays = entry.kind == "file" or (entry.kind == "folder" and _is_folder(folder, name))
-        if not stays:
-            _remove(folder, name)
-        match entry.kind:
-            case "folder":
-                with suppress(FileExistsError):
-                    os.mkdir(name, 0o700, dir_fd=folder)
-                _set_folder(folder, name, entry)
-            case "link":
-                os.symlink(entry.target, name, dir_fd=folder)
-            case "whiteout":
-                os.mknod(name, stat.S_IFCHR, NO_DEVICE, dir_fd=folder)
-            case "file":
-                self._left = entry.size
-                self._coming = _open_coming(folder, name, entry, is_new=self._is_new)
-                self._finish_if_whole()
-            case "gone":
-                return
-
-    def _add(self, contents: memoryview) -> memoryview:
-        """Write what is missing of the file that comes; returns the rest."""
-        mine, rest = contents[: self._left], contents[self._left :]
-        if self._coming is not None and mine:
-            self._left -= len(mine)
-            while mine:
-                mine = mine[os.write(self._coming.fd, mine) :]
-            self._finish_if_whole()
-        return rest
-
-    def _finish_if_whole(self) -> None:
-        if self._left or self._coming is None:
-            return
-        coming, self._coming = self._coming, None
-        try:
-            coming.finish()
-        finally:
-            coming.close()
-
-
-def _check_name(entry: PackedEntry) -> None:
-    """Raises TreeRefused."""
-    steps = entry.name.split(b"/") if entry.name else []
-    is_odd = any(step in (b"", b".", b"..") or b"\0" in step for step in steps)
-    if is_odd or len(entry.name) > _MAX_NAME_BYTES or len(steps) > _MAX_DEPTH + 1:
-        raise TreeRefused(f"the tree holds a name that is none: {entry.name[:80]!r}")
-    if not 0 <= entry.size <= MAX_BYTES or b"\0" in entry.target:
-        raise TreeRefused(f"an entry of the tree cannot be: {entry.name[:80]!r}")
-    if not entry.name and entry.kind != "folder":
-        raise TreeRefused("the tree is no folder")
-
-
-def _set_folder(above: int, name: str, entry: PackedEntry) -> None:
-    fd = open_beneath(above, name, FOLDER_FLAGS)
-    try:
-        os.fchmod(fd, entry.mode & 0o777 | 0o700)  # else nothing could be written in it
-        if entry.opaque:
-            os.setxattr(fd, OPAQUE, b"y")
-        else:
-            with suppress(OSError):
-                os.removexattr(fd, OPAQUE)
-    finally:
-        os.close(fd)
-
-
-def _is_folder(above: int, name: str) -> bool:
-    try:
-        return stat.S_ISDIR(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode)
-    except OSError:
-        return False
-
-
-def _remove(above: int, name: str) -> None:
-    """Remove an entry of any kind, with all that lies in a folder."""
-    try:
-        os.unlink(name, dir_fd=above)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        if error.errno not in (errno.EISDIR, errno.EPERM):
-            raise
-        fd = open_beneath(above, name, FOLDER_FLAGS)
-        try:
-            with os.scandir(fd) as found:
-                names = [one.name for one in found]
-            for one in names:
-                _remove(fd, one)
-        finally:
-            os.close(fd)
-        os.rmdir(name, dir_fd=above)

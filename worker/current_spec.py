@@ -3,6 +3,7 @@
 import msgspec
 
 from swarm.mailbox.model_reference import ModelReference
+from swarm.mailbox.moved_path import moved_path
 from swarm.mailbox.protocol.ops import LearnRule, ListSkills
 from swarm.mailbox.protocol.settings import AgentSettings
 from swarm.mailbox.protocol.spec import AgentSpec
@@ -24,14 +25,15 @@ class CurrentSpec:
 
     def apply_settings(self, wanted: AgentSettings) -> None:
         """Apply settings between two turns; running commands keep those they were started with."""
+        spec = self._spec
         self._spec = msgspec.structs.replace(
-            self._spec,
+            spec,
             model=wanted.model,
             effort=wanted.effort,
             summary=wanted.summary,
             verbosity=wanted.verbosity,
             limits=wanted.limits,
-            cwd=wanted.cwd or self._spec.cwd,
+            cwd=moved_path(wanted.cwd, spec.copy_of, spec.copy_tree) or spec.cwd,
             provider=wanted.provider,
             fallbacks_taken=wanted.fallbacks_taken,
         )

@@ -11,6 +11,7 @@ class HostJoined(Tagged):
     slots: int
     version: str = ""
     sandbox: str = ""
+    copies: str = ""  # why copies are folders of their own there; "": they are overlays
 
 
 class HostPrepared(Tagged):

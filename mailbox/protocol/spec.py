@@ -193,6 +193,7 @@ class AgentSpec(Tagged):
     copies: tuple[CopyMount, ...] = ()  # mounted before anything else is done
     copy_of: str = ""  # the project, if the agent's copy of it is another folder
     copy_tree: str = ""  # that folder; `cwd` lies in it
+    copy_shows: tuple[str, ...] = ()  # where links in it lead: its commands may read there
     gateway_door: str = ""  # on a node: where every gateway is reached, wherever it listens
     memories: str = ""  # the block about memories; "": the agent reads none
     offers_copies: bool = False  # the model is told that children may work in copies

@@ -302,7 +302,8 @@ def _file_history_text(
 def _host_text(body: AnyHostRecord) -> str:
     match body:
         case HostJoined():
-            return f"{body.node}: {body.slots} slots, swarm {body.version}, {body.sandbox}"
+            kind = f", copies are folders: {body.copies}" if body.copies else ""
+            return f"{body.node}: {body.slots} slots, swarm {body.version}, {body.sandbox}{kind}"
         case HostPrepared():
             how = body.problem or f"prepared in {body.seconds:g} s"
             return f"{body.node}: {how}"

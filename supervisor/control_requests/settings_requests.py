@@ -58,7 +58,6 @@ class SettingsRequests:
             plan = changed_plan(before, request, self._bound(agent), providers=providers)
             check_requirements(before, plan, self._run.request.held)
             self._check_copy(before, plan)
-            view = self._run.copies.find_view(plan)
             if plan.model != before.model and plan.provider is None:
                 check_model(plan.model, before, self._team_service.spawner.limits.find_model())
         except (UsageError, AgentRequestError, OSError, ValueError) as error:
@@ -70,8 +69,7 @@ class SettingsRequests:
         agent.change_plan(plan)
         record = SettingsChanged(agent_id=plan.agent_id, settings=settings)
         await self._run.commit(record, agent=agent.path)
-        shown = msgspec.structs.replace(settings, cwd=view.moved(settings.cwd))
-        await self._send_op(agent, ApplySettings(settings=shown))
+        await self._send_op(agent, ApplySettings(settings=settings))
         if plan.limits.network != before.limits.network:
             self._team_service.rest(agent)  # a process keeps its ticket for the network proxy
         return Done(message=f"{agent.path} from its next turn on: {text}")

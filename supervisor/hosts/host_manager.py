@@ -124,6 +124,7 @@ class HostManager:
                     HostJoined(
                         node=facts.name, host=facts.host, slots=facts.slots,
                         version=facts.card.version, sandbox=facts.card.sandbox,
+                        copies=facts.card.copies,
                     )
                 )  # fmt: skip
             case NodeLost(node=node, reason=reason):

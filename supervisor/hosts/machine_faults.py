@@ -35,11 +35,11 @@ def _serious_faults(found: MachineFound, card: NodeCard, version: str) -> list[M
                 fix=f"install swarm-agents=={version} for the Python of Ray's workers there",
             )
         )
-    if card.copies:
+    if card.copies and card.sandbox == "none":
         faults.append(
             MachineFault(
                 what=f"agents cannot work in copies there: {card.copies}",
-                fix="run `swarm doctor` on that machine: it says what is missing for overlays",
+                fix="run `swarm doctor` on that machine: it says what is missing for a sandbox",
             )
         )
     return faults
@@ -65,6 +65,13 @@ def _notes(found: MachineFound, card: NodeCard) -> list[MachineFault]:
     if card.free_disk_bytes < _LOW_BYTES:
         notes.append(
             (f"only {card.free_disk_bytes >> 20} MiB of disk are left", "free some space there")
+        )
+    if card.copies and card.sandbox != "none":
+        notes.append(
+            (
+                f"copies are folders of their own there, in another place: {card.copies}",
+                "agents start later there; `swarm doctor` on that machine says what is missing",
+            )
         )
     if "git" not in card.tools:
         notes.append(("git is not there", "install it, if agents are to use it"))

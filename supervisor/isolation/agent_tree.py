@@ -5,7 +5,7 @@ What a copy shows as it is becomes a link, which the agent's sandbox lets it rea
 objects are read through git's own list of other stores. Blocks.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,14 +13,13 @@ from swarm.mailbox.remove_tree import remove_tree
 
 from ..file_history.watched_tree import now_ns
 from .base_tree import make_tree
-from .copy_folder import CopiedRoot
 from .tree_survey import Survey, survey_tree
 
 
 def make_agent_tree(
     base: Path,
     survey: Survey,
-    root: CopiedRoot,
+    shown: Mapping[str, str],
     into: Path,
     *,
     go_on: Callable[[], None] = lambda: None,
@@ -30,7 +29,8 @@ def make_agent_tree(
     Args:
         base: The tree that `survey` describes.
         survey: What to copy.
-        root: The folder of the project that is copied.
+        shown: Where folders lie that the copy shows as they are, by their names in it. One of them
+            that is not named is empty, and the agent's own.
         into: Below a folder that is ours alone.
         go_on: As for `make_tree`.
 
@@ -43,13 +43,18 @@ def make_agent_tree(
     into.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         make_tree(str(base), survey, into, None, go_on)
-        for name in survey.live:
-            _show(f"{root.path.rstrip('/')}/{name}", into / name)
+        for name, origin in shown.items():
+            _show(origin, into / name)
         return survey_tree(str(into), (), now_ns=now_ns())
     except BaseException:
         with suppress(OSError):
             remove_tree(into)  # half of a tree takes room, and nobody would use it
         raise
+
+
+def shown_in_place(root: str, survey: Survey) -> dict[str, str]:
+    """All of them at their places in the project."""
+    return {name: f"{root.rstrip('/')}/{name}" for name in survey.live}
 
 
 def _show(origin: str, place: Path) -> None:
@@ -59,5 +64,7 @@ def _show(origin: str, place: Path) -> None:
         (place / "info" / "alternates").write_text(f"{origin}\n", "utf-8")
         (place / "pack").mkdir(mode=0o700)
         return
-    place.rmdir()
-    place.symlink_to(origin)
+    with suppress(FileNotFoundError):
+        place.rmdir()
+    with suppress(FileNotFoundError):  # the copy has no such folder
+        place.symlink_to(origin)

@@ -27,7 +27,7 @@ from ..file_history.content_store import ContentStore, FileEntry
 from ..file_history.file_restore import in_order, restore_entry
 from ..processes.machine_sandbox import SandboxMissing
 from ..runs.paths import RunPaths
-from .agent_tree import make_agent_tree
+from .agent_tree import make_agent_tree, shown_in_place
 from .copy_folder import AgentCopy, CopyFolder
 from .copy_kind import find_copy_kind
 from .merge_plan import MergePlan
@@ -83,8 +83,7 @@ def try_merge(
         make = _prepare_tree if find_copy_kind(paths.folder.parent) == "tree" else _prepare_layers
         program = make(copies, plan, store, trial.cwd)
         masks = [word for path in trial.hidden for word in ("--hide", path)]
-        argv = [*program, *masks, "--", "/bin/sh", "-c", trial.command]
-        _run(argv, trial.environment, show)
+        _run([*program, *masks], trial, show)
     except (CopyRefused, SandboxMissing) as error:
         raise TrialFailed(f"no copy of the project can be made to run it in: {error}") from error
     except (OSError, ValueError) as error:
@@ -121,7 +120,8 @@ def _prepare_tree(
     base, surveys = make_base(copies, plan.roots, None)
     (root,) = copied_roots(plan.roots, surveys)
     tree = copies.agent_tree(_NAME)
-    make_agent_tree(copies.tree(base, 0), copies.read_survey(base, 0), root, tree)
+    survey = copies.read_survey(base, 0)
+    make_agent_tree(copies.tree(base, 0), survey, shown_in_place(root.path, survey), tree)
     _write_merged({root.path: str(tree)}, plan, store)
     return (*_IN_TREE, "-s", "workspace-write", "-C", str(tree))
 
@@ -143,12 +143,25 @@ def _in_copy(entry: FileEntry, places: Mapping[str, str]) -> FileEntry:
     return msgspec.structs.replace(entry, path=str(path))
 
 
-def _run(argv: list[str], environment: Mapping[str, str], show: ShowLine) -> None:
+def _run(program: list[str], trial: Trial, show: ShowLine) -> None:
     """Raises TrialFailed."""
-    child = subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        env=dict(environment), cwd="/", start_new_session=True,
-    )  # fmt: skip
+    lifeline, held = os.pipe()  # closes when this process is gone, which ends the command
+    argv = [*program, "--lifeline", str(lifeline), "--", "/bin/sh", "-c", trial.command]
+    try:
+        try:
+            child = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                env=dict(trial.environment), cwd="/", start_new_session=True, pass_fds=(lifeline,),
+            )  # fmt: skip
+        finally:
+            os.close(lifeline)
+        _follow(child, show)
+    finally:
+        os.close(held)
+
+
+def _follow(child: "subprocess.Popen[bytes]", show: ShowLine) -> None:
+    """Show what it prints until it ends. Raises TrialFailed."""
     assert child.stdout is not None
     late: list[bool] = []
 

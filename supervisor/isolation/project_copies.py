@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import trio
@@ -18,7 +17,6 @@ import trio
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.protocol.limits import DangerFullAccess
-from swarm.mailbox.protocol.spec import AgentSpec, CopyMount
 from swarm.mailbox.remove_tree import remove_tree
 
 from ..agents.agent_record import AgentPlan
@@ -28,7 +26,7 @@ from ..processes.machine_sandbox import SandboxMissing
 from ..processes.process_types import SpawnError
 from ..run_request import CopyKind, RunRequest
 from ..runs.paths import RunPaths
-from .agent_tree import make_agent_tree
+from .agent_tree import make_agent_tree, shown_in_place
 from .base_tree import make_tree
 from .copy_bounds import (
     check_one_folder,
@@ -38,6 +36,7 @@ from .copy_bounds import (
 )
 from .copy_folder import AgentCopy, CopiedRoot, CopyFolder
 from .copy_kind import find_copy_kind
+from .copy_view import CopyView
 from .tree_survey import CopyRefused, Survey, survey_tree
 
 MAKE_LIMIT_S = 600.0  # for a base
@@ -46,35 +45,6 @@ _BURST_S = 1.0  # agents that start so soon after another one need no look at th
 OUTSIDE_SANDBOX = (
     "this agent works in a copy of the project, and only the sandbox holds its commands to it"
 )
-
-
-class CopyView(NamedTuple):
-    """How an agent's process gets its copy; the empty one: it shares the project."""
-
-    mounts: tuple[CopyMount, ...] = ()
-    origin: str = ""  # the project, if the copy is another folder
-    tree: str = ""  # that folder
-
-    def applied(self, spec: AgentSpec) -> AgentSpec:
-        """What the process is told of it."""
-        if self.mounts:
-            return msgspec.structs.replace(spec, copies=self.mounts)
-        if not self.tree:
-            return spec
-        return msgspec.structs.replace(
-            spec,
-            cwd=self.moved(spec.cwd),
-            claims=tuple(self.moved(path) for path in spec.claims),
-            copy_of=self.origin,
-            copy_tree=self.tree,
-        )
-
-    def moved(self, path: str) -> str:
-        """Where the agent finds what lies at this path of the project."""
-        real = os.path.realpath(path)
-        if not self.tree or not is_within(real, self.origin):
-            return path
-        return self.tree + real.removeprefix(self.origin)
 
 
 class _Base(msgspec.Struct):
@@ -92,7 +62,8 @@ class ProjectCopies:
 
     def __init__(self, paths: RunPaths, kind: CopyKind | None = None) -> None:
         """`kind`: what this machine can have; None: it is tried when the first copy is wanted."""
-        self._paths, self._kind = paths, kind
+        self._paths = paths
+        self._kind: CopyKind | None = kind
         self.folder = CopyFolder(paths.copies, paths.copy_trees)
         self._base: _Base | None = None
         self._changes = 0
@@ -162,11 +133,6 @@ class ProjectCopies:
                 "folders fits it; start another agent"
             )
 
-    def find_view(self, plan: AgentPlan) -> CopyView:
-        """How the agent sees its copy, if it has one. Raises OSError, ValueError."""
-        known = self.folder.find(plan.agent_id) if plan.limits.isolation == "copy" else None
-        return CopyView() if known is None else self._view(known)
-
     async def _prepare(self, plan: AgentPlan, *, is_first: bool) -> CopyView:
         known = await trio.to_thread.run_sync(self.folder.find, plan.agent_id)
         if known is None:
@@ -177,7 +143,8 @@ class ProjectCopies:
 
     def _view(self, known: AgentCopy) -> CopyView:
         if known.tree:
-            return CopyView(origin=known.roots[0].path, tree=known.tree)
+            origin = known.roots[0].path
+            return CopyView(origin=origin, tree=known.tree, shows=(origin,))
         return CopyView(self.folder.mounts(known))
 
     async def _make(self, plan: AgentPlan) -> AgentCopy:
@@ -198,15 +165,20 @@ class ProjectCopies:
 
     async def _find_kind(self) -> CopyKind:
         """Raises SandboxMissing."""
-        if self._kind is None:
-            self._kind = await trio.to_thread.run_sync(find_copy_kind, self._paths.folder.parent)
-        return self._kind
+        if self._kind is not None:
+            return self._kind
+        kind: CopyKind = await trio.to_thread.run_sync(find_copy_kind, self._paths.folder.parent)
+        self._kind = kind
+        return kind
 
     def _fill_tree(self, base: _Base, root: CopiedRoot, agent_id: str, tree: Path) -> None:
         """Raises CopyRefused, OSError."""
         source = self.folder.tree(base.number, 0)
         survey = self.folder.read_survey(base.number, 0)  # of what could be copied
-        start = make_agent_tree(source, survey, root, tree, go_on=trio.from_thread.check_cancelled)
+        start = make_agent_tree(
+            source, survey, shown_in_place(root.path, survey), tree,
+            go_on=trio.from_thread.check_cancelled,
+        )  # fmt: skip
         self.folder.write_start(agent_id, start)
 
     def _check(self, plan: AgentPlan, roots: tuple[str, ...]) -> None:

@@ -4,7 +4,10 @@ FOLDER/copies/bases/N/tree-I, FOLDER/copies/agents/ID/I/upper   as in the run's 
 FOLDER/copies/shipped/MARK                                      ignored folders that travel
 FOLDER/copies/prepared/MARK                                     see `node_prepare`
 FOLDER/tmp/ID                                                   an agent's private /tmp
+SHOWN/agents/ID, SHOWN/shipped/MARK                             where there are no overlays
 SOCKETS/s, SOCKETS/g                                            the doors of the relay
+
+Commands see nothing of FOLDER, and SHOWN as it is.
 """
 
 import fcntl
@@ -31,6 +34,8 @@ class NodePaths(Value):
 
     folder: Path
     sockets: Path
+    shown: Path
+    has_overlays: bool = True
 
     @classmethod
     def of(cls, places: UserPaths, run_id: str, name: str, *, epoch: int) -> "NodePaths":
@@ -42,7 +47,11 @@ class NodePaths(Value):
         return cls(
             folder=places.state / "nodes" / f"{run_id}-{mark}",
             sockets=places.runtime / f"n{run_id[-8:]}-{mark}",
+            shown=places.state / "node-copies" / f"{run_id}-{mark}",
         )
+
+    def without_overlays(self) -> "NodePaths":
+        return replace(self, has_overlays=False)
 
     @property
     def copies(self) -> Path:
@@ -60,8 +69,10 @@ class NodePaths(Value):
         """Make the folders and hold their lock, which is the value. Raises SwarmError, OSError."""
         make_private_folder(self.folder.parent)
         with _one_at_a_time(self.folder.parent):
-            for folder in (self.folder, self.folder / "tmp", self.copies, self.sockets.parent,
-                           self.sockets):  # fmt: skip
+            for folder in (
+                self.folder, self.folder / "tmp", self.copies, self.sockets.parent, self.sockets,
+                self.shown.parent, self.shown,
+            ):  # fmt: skip
                 make_private_folder(folder)
             return _lock(self.folder)
 
@@ -77,9 +88,17 @@ class NodePaths(Value):
                 with _one_at_a_time(parent):  # no other is between its folder and its lock
                     fd = _lock(Path(other))
                 try:
+                    with suppress(FileNotFoundError):
+                        remove_tree(self.shown.parent / Path(other).name)
                     remove_tree(Path(other))
                 finally:
                     os.close(fd)
+
+    def remove(self) -> None:
+        """Remove all of it."""
+        for folder in (self.shown, self.folder, self.sockets):
+            with suppress(OSError):
+                remove_tree(folder)
 
     def tree(self, name: str) -> Path:
         """The folder of a tree that is sent. Raises ValueError for a name that is none."""
@@ -89,7 +108,7 @@ class NodePaths(Value):
                 if index.isdigit():
                     return self.copies / "bases" / number / tree
             case ["shipped", mark] if is_plain(mark):
-                return self.copies / "shipped" / mark
+                return self.shipped / mark
             case ["agents", agent_id, root, *live, "upper"] if (
                 is_plain(agent_id) and root.isdigit() and (not live or _is_live(live))
             ):
@@ -99,12 +118,25 @@ class NodePaths(Value):
         raise ValueError(f"no tree is called {name!r}")
 
     @property
+    def shipped(self) -> Path:
+        return (self.copies if self.has_overlays else self.shown) / "shipped"
+
+    @property
     def prepared(self) -> Path:
         return self.copies / "prepared"
+
+    @property
+    def prepared_tree(self) -> Path:
+        """Where commands have made them where there are no overlays."""
+        return self.shown / "prepared"
 
     def prepared_of(self, place: str) -> Path:
         """Where the layers lie that commands have made of a copied folder."""
         return self.prepared / path_mark(place)
+
+    def agent_tree(self, agent_id: str) -> Path:
+        """The folder that is an agent's copy, where there are no overlays."""
+        return self.shown / "agents" / agent_id
 
     def layers(self, agent_id: str) -> Path:
         return self.copies / "agents" / agent_id

@@ -6,6 +6,7 @@ layer; all else that they wrote is removed, so that agents see the project as it
 
 FOLDER/copies/prepared/MARK/upper, work      of a copied folder
 FOLDER/copies/prepared/MARK/live-MARK/upper, work   of an ignored folder in it
+SHOWN/prepared                               without overlays: a folder, of which only those show
 """
 
 import os
@@ -19,15 +20,20 @@ from pathlib import Path
 import msgspec
 import trio
 
+from swarm.mailbox.moved_path import moved_path
 from swarm.mailbox.overlay_marks import is_opaque
 from swarm.mailbox.protocol.nodes import CopiedPlace, PrepareCopies
 from swarm.mailbox.protocol.spec import CopyMount, FolderIdentity
 from swarm.mailbox.remove_tree import remove_tree
+from swarm.mailbox.shipped_tree import is_git_store, shipped_tree
 
 from ..isolation.tree_survey import LIVE_NAMES
 from .node_paths import NodePaths, live_mounts
+from .node_trees import make_mount_point
+from .tree_copy import fill_tree
 
-PROGRAM = (sys.executable, "-P", "-m", "swarm.worker.isolation.copy_command")
+_IN_LAYERS = (sys.executable, "-P", "-m", "swarm.worker.isolation.copy_command")
+_IN_TREE = (sys.executable, "-P", "-m", "swarm.worker.sandbox.sandbox_command")
 _TAIL_BYTES = 2_000
 _MAX_DEPTH = 100
 
@@ -46,21 +52,48 @@ async def prepare_copies(
 
     After a failure nothing of what they made is left. All ends with this process, also if killed.
     """
-    mounts = await trio.to_thread.run_sync(make_layers, paths, order)
+    program = await trio.to_thread.run_sync(make_place, paths, order)
+    masks = [word for one in hidden for word in ("--hide", one.path)]
     made = False
     try:
         with trio.move_on_after(order.limit_s) as limit:
             for command in order.commands:
-                await _run(command, mounts, order.cwd, environment, hidden)
+                await _run(
+                    [*program, "-s", "workspace-write", "--network", *masks], command, environment
+                )
         if limit.cancelled_caught:
             raise PrepareFailed(f"the commands took over {order.limit_s:g} s")
-        for mount in mounts:
-            await trio.to_thread.run_sync(keep_tool_folders, Path(mount.upper))
+        if paths.has_overlays:
+            for place in order.places:
+                upper = paths.prepared_of(place.path) / "upper"
+                await trio.to_thread.run_sync(keep_tool_folders, upper)
         made = True
     finally:
         if not made:
             with trio.CancelScope(shield=True), suppress(OSError):
-                await trio.to_thread.run_sync(remove_tree, paths.prepared)
+                folder = paths.prepared if paths.has_overlays else paths.prepared_tree
+                await trio.to_thread.run_sync(remove_tree, folder)
+
+
+def make_place(paths: NodePaths, order: PrepareCopies) -> tuple[str, ...]:
+    """Make a copy for the commands; returns what runs one in it. Raises OSError, ValueError,
+    SwarmError.
+    """
+    if paths.has_overlays:
+        for place in order.places:
+            make_mount_point(place.path)
+        mounts = make_layers(paths, order)
+        return (*_IN_LAYERS, msgspec.json.encode(mounts).decode(), "-C", order.cwd)
+    if len(order.places) != 1:
+        raise ValueError("without overlays commands can be run in a copy of one folder only")
+    (place,) = order.places
+    stores = [name for name in place.live if is_git_store(name)]
+    sent = {name: paths.tree(shipped_tree(f"{place.path}/{name}")) for name in stores}
+    shown = {name: str(folder) for name, folder in sent.items() if folder.is_dir()}
+    fill_tree(str(paths.tree(f"bases/{order.base}/tree-0")), place.live, shown, paths.prepared_tree)
+    cwd = moved_path(order.cwd, place.path, str(paths.prepared_tree))
+    # what a command leaves running ends with it only there
+    return (*_IN_TREE, "--stack", "bwrap", "-C", cwd)
 
 
 def make_layers(paths: NodePaths, order: PrepareCopies) -> tuple[CopyMount, ...]:
@@ -86,20 +119,10 @@ def _mount(paths: NodePaths, order: PrepareCopies, index: int) -> CopyMount:
     )
 
 
-async def _run(
-    command: str,
-    mounts: tuple[CopyMount, ...],
-    cwd: str,
-    environment: dict[str, str],
-    hidden: tuple[FolderIdentity, ...],
-) -> None:
+async def _run(program: list[str], command: str, environment: dict[str, str]) -> None:
     """Raises PrepareFailed."""
     lifeline, held = os.pipe()  # closes when this process is gone, which ends the command
-    masks = [word for one in hidden for word in ("--hide", one.path)]
-    argv = [
-        *PROGRAM, "--lifeline", str(lifeline), msgspec.json.encode(mounts).decode(),
-        "-s", "workspace-write", "--network", "-C", cwd, *masks, "--", "/bin/sh", "-c", command,
-    ]  # fmt: skip
+    argv = [*program, "--lifeline", str(lifeline), "--", "/bin/sh", "-c", command]
     try:
         try:
             process = await trio.lowlevel.open_process(

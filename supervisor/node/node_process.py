@@ -54,20 +54,20 @@ from swarm.mailbox.protocol.nodes import (
 )
 from swarm.mailbox.protocol.spec import AgentSpec, FolderIdentity, decode_spec
 from swarm.mailbox.relay import GATEWAY, SUPERVISOR, FarRelay
-from swarm.mailbox.remove_tree import remove_tree
 from swarm.mailbox.tree_pack import TreeRefused
 
 from ..leases.machine_state import read_machine_state
 from ..processes.early_start import EarlyProcesses, start_early
 from ..processes.machine_sandbox import SandboxProbeFailed, probe_sandbox
 from ..processes.process_manager import ProcessManager, open_process_manager
-from ..processes.process_types import Child, SpawnError
+from ..processes.process_types import Child
 from ..processes.shell_snapshot import ShellSnapshot
 from ..runs.paths import UserPaths, find_user_paths
 from ..version import VERSION
 from .node_paths import NodePaths, identities, spec_for_node
 from .node_prepare import PrepareFailed, prepare_copies
 from .node_trees import NodeTrees
+from .tree_copy import in_folder
 
 _BEAT_S, _SYNC_S = 2.0, 15.0
 _MAX_ORDER_BYTES = 64 * 1024
@@ -144,8 +144,10 @@ class NodeService:
             if not isinstance(given, AgentSpec):
                 raise ValueError("a node starts agents only")
             shell = await self._shell.get()
-            spec = spec_for_node(given, self._paths, shell, self._hidden)
-            await trio.to_thread.run_sync(self._prepare, spec)
+            layered = spec_for_node(given, self._paths, shell, self._hidden)
+            has_overlays = self._paths.has_overlays
+            spec = layered if has_overlays else in_folder(layered, self._paths)
+            await trio.to_thread.run_sync(self._make_copy, layered)
             child = await self._processes.start(spec, title=op.title)
         except (SwarmError, OSError, ValueError, msgspec.DecodeError) as error:
             await self._post(StartRefused(request=op.request, reason=str(error)))
@@ -170,18 +172,14 @@ class NodeService:
     async def _prepare_copies(self, op: PrepareCopies) -> None:
         problem = ""
         try:
-            for place in op.places:
-                await trio.to_thread.run_sync(_make_place, place.path)
             await prepare_copies(self._paths, op, await self._shell.get(), self._hidden)
         except (PrepareFailed, SwarmError, OSError, ValueError) as error:
             problem = str(error)
         await self._post(CopiesPrepared(request=op.request, problem=problem))
 
-    def _prepare(self, spec: AgentSpec) -> None:
+    def _make_copy(self, spec: AgentSpec) -> None:
         Path(spec.tmp_dir).mkdir(mode=0o700, exist_ok=True)
-        for mount in spec.copies:
-            _make_place(mount.path)
-        self._trees.make_layers(spec)
+        self._trees.make_copy(spec)
 
     async def _send_layers(self, agent_id: str) -> None:
         """Send what changed; then say that it is whole."""
@@ -233,17 +231,6 @@ class NodeService:
         await self._mailbox.post(encode_node_event(event))
 
 
-def _make_place(path: str) -> None:
-    """A folder over which the copy is mounted. Raises SpawnError that says what to do."""
-    try:
-        Path(path).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SpawnError(
-            f"this machine cannot show the project at {path}: {error.strerror}; make that folder "
-            "there, empty"
-        ) from error
-
-
 async def serve_node(
     order: NodeOrder, places: UserPaths, paths: NodePaths, early: EarlyProcesses
 ) -> None:
@@ -265,6 +252,8 @@ async def serve_node(
         ):  # fmt: skip
             await stack.enter_async_context(relay.open_door(door, endpoint))
         card = await trio.to_thread.run_sync(partial(_make_card, port, keys.public, paths))
+        if card.copies:
+            paths = paths.without_overlays()
         _say(card)
         ends.start(nursery, relay, partial(_answer_echo, link))
         shell = _login_shell(dict(os.environ))
@@ -354,9 +343,7 @@ def main() -> NoReturn:
         sys.exit(error.exit_code)
     finally:
         early.close()
-        for folder in (paths.folder, paths.sockets):
-            with suppress(OSError):
-                remove_tree(folder)
+        paths.remove()
     sys.exit(0)
 
 

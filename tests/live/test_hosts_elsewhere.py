@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import trio
 
 from support.copied_agents import LIMIT_S, make_repository, play, project, root, swarm, turns
-from support.ray_lab import cluster, nodes_of, write_host
+from support.ray_lab import cluster, kill, nodes_of, titled, write_host
+from swarm.mailbox.protocol.host_records import HostJoined
 
 __all__ = ["project"]
 
@@ -29,40 +31,156 @@ def lab():
         yield made.address
 
 
-def elsewhere(rig, project):
-    """A Python whose node sees an empty folder in the place of the project."""
+def python_of(rig, *commands):
+    """A Python whose node runs in a mount namespace that these commands have changed."""
     program = rig.home / "python-elsewhere"
-    program.write_text(
-        f'#!/bin/sh\nexec {UNSHARE} sh -c \'mount -t tmpfs none {project} && exec "$@"\' sh '
-        f'{sys.executable} "$@"\n'
-    )
+    inside = " && ".join((*commands, 'exec "$@"'))
+    program.write_text(f"#!/bin/sh\nexec {UNSHARE} sh -c '{inside}' sh {sys.executable} \"$@\"\n")
     program.chmod(0o755)
     return f'"{program}"'
 
 
+def empty(project):
+    return f"mount -t tmpfs none {project}"
+
+
+def without_overlays(rig, project, stack):
+    """A machine on which only folders can be copies: it has no bubblewrap, or a disk that no
+    overlay can lie on.
+    """
+    if stack == "landlock":
+        masked = [path for path in ("/usr/bin/bwrap", "/bin/bwrap") if os.path.exists(path)]
+        changes = [f"mount --bind /dev/null {path}" for path in masked]
+    else:
+        disk = rig.home / "disk"
+        for name in ("lower", "upper", "work", "state"):
+            (disk / name).mkdir(parents=True)
+        changes = [
+            f"mount -t overlay overlay -o lowerdir={disk}/lower,upperdir={disk}/upper,"
+            f"workdir={disk}/work {disk}/state",
+            f"export XDG_STATE_HOME={disk}/state",
+        ]
+    return python_of(rig, empty(project), *changes)
+
+
+STACKS = pytest.mark.parametrize("stack", ["landlock", "bwrap"])
+PROJECT_OF_GIT = (
+    "ls; git log --format=%s; git status -s",
+    "echo 1 > first",
+    "git add first && git commit -qm 'the first'",
+    "rm gone",
+    "git add -A && git commit -qm 'the second'",
+)
+
+
+async def check_branch(rig, git):
+    """The agent's two commits are where nobody else's are touched."""
+    listed = rig.outputs("/root/one")[0]
+    assert "gone\ntext\nbase" in listed, listed
+    assert git("log", "--all", "--format=%s") == "base\n"
+    said = await swarm(rig, "branch", rig.run_id, "one", "of-one")
+    assert "2 of its commits are /root/one's own" in said
+    assert git("log", "--format=%s", "of-one").splitlines() == ["the second", "the first", "base"]
+    assert git("ls-tree", "--name-only", "of-one").split() == ["first", "text"]
+    git("fsck", "--strict")
+
+
 async def test_git_works_there_and_an_agents_commits_come_back(rig, project, lab):
     git = make_repository(project)
-    write_host(rig, lab, python=elsewhere(rig, project))
+    write_host(rig, lab, python=python_of(rig, empty(project)))
+    with trio.fail_after(LIMIT_S):
+        await play(
+            rig,
+            *root("one"),
+            *turns("/root/one", *PROJECT_OF_GIT),
+            words=(*HOSTS, "--allow-commit"),
+        )
+        assert nodes_of(rig)["/root/one"]
+        await check_branch(rig, git)
+
+
+@STACKS
+async def test_on_a_machine_without_overlays_git_works_in_a_folder_too(rig, project, lab, stack):
+    git = make_repository(project)
+    write_host(rig, lab, python=without_overlays(rig, project, stack))
+    with trio.fail_after(LIMIT_S):
+        await play(
+            rig,
+            *root("one"),
+            *turns("/root/one", *PROJECT_OF_GIT),
+            words=(*HOSTS, "--allow-commit"),
+        )
+        await check_branch(rig, git)
+
+
+@STACKS
+async def test_on_a_machine_without_overlays_an_agent_works_in_a_folder_and_that_is_said(
+    rig, project, lab, stack
+):
+    write_host(rig, lab, python=without_overlays(rig, project, stack))
+    (project / "sub").mkdir()
+    (project / "sub" / "file").write_text("below")
     with trio.fail_after(LIMIT_S):
         await play(
             rig,
             *root("one"),
             *turns(
                 "/root/one",
-                "ls; git log --format=%s; git status -s",
-                "echo 1 > first",
-                "git add first && git commit -qm 'the first'",
-                "rm gone",
-                "git add -A && git commit -qm 'the second'",
+                "pwd; cat text; echo 2 > text; rm gone sub/file; rmdir sub",
+                f"mkdir sub; echo new > sub/other; echo x > {project}/escaped",
             ),
-            words=(*HOSTS, "--allow-commit"),
+            words=HOSTS,
         )
-        assert nodes_of(rig)["/root/one"]
-        listed = rig.outputs("/root/one")[0]
-        assert "gone\ntext\nbase" in listed, listed
-        assert git("log", "--all", "--format=%s") == "base\n"
-        said = await swarm(rig, "branch", rig.run_id, "one", "of-one")
-        assert "2 of its commits are /root/one's own" in said
-    assert git("log", "--format=%s", "of-one").splitlines() == ["the second", "the first", "base"]
-    assert git("ls-tree", "--name-only", "of-one").split() == ["first", "text"]
-    git("fsck", "--strict")
+        await rig.wait_gone()
+        (node,) = rig.bodies(HostJoined)
+        assert node.sandbox == stack
+        assert "copies are folders: " in await swarm(rig, "log")
+        first = rig.outputs("/root/one")[0]
+        assert "/node-copies/" in first and "line 9" in first
+        assert sorted(os.listdir(project)) == ["gone", "sub", "text"]
+        await swarm(rig, "merge", rig.run_id, "--yes")
+    assert sorted(os.listdir(project)) == ["sub", "text"]
+    assert (project / "text").read_text() == "2\n"
+    assert os.listdir(project / "sub") == ["other"]
+    tree = Path(first.partition("Output:\n")[2].split()[0])
+    assert not tree.parent.is_dir()
+
+
+@STACKS
+async def test_on_a_machine_without_overlays_an_agent_has_its_files_again_after_its_node_was_killed(
+    rig, project, lab, stack
+):
+    write_host(rig, lab, python=without_overlays(rig, project, stack))
+    with trio.fail_after(LIMIT_S):
+        started = await rig.run(
+            rig.script(
+                *root("one"),
+                *turns("/root/one", "echo first > made; rm gone", "sleep 600", "cat made; ls"),
+            ),
+            *HOSTS,
+            sandbox="workspace-write",
+        )
+        await rig.wait_call(count=2, agent="/root/one")
+        kill(*titled(rig, "node"))
+        ended = await started.wait_end()
+        assert ended.code == 0, ended.err
+    assert "first\nmade\ntext" in rig.outputs("/root/one")[2]
+
+
+async def test_on_a_machine_without_overlays_commands_make_ignored_folders_too(rig, project, lab):
+    write_host(
+        rig,
+        lab,
+        python=without_overlays(rig, project, "bwrap"),
+        prepare='["mkdir .venv; cp text .venv"]',
+    )
+    with trio.fail_after(LIMIT_S):
+        await play(
+            rig,
+            *root("one"),
+            *turns("/root/one", "cat .venv/text; echo x > .venv/y; ls"),
+            words=HOSTS,
+        )
+    said = rig.outputs("/root/one")[0]
+    assert "line 9" in said and "Read-only" in said
+    assert sorted(os.listdir(project)) == ["gone", "text"]

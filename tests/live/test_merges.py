@@ -144,6 +144,16 @@ async def test_a_project_that_changes_while_the_command_runs_is_not_merged_untes
         assert sorted(os.listdir(project)) == ["gone", "text"]
 
 
+async def test_the_command_ends_with_a_merge_that_is_killed(rig, project):
+    with trio.fail_after(LIMIT_S):
+        await make_two_changes(rig)
+        merging = await rig.start("merge", rig.run_id, "--yes", "--run", "setsid sleep 98; true")
+        await rig.wait(lambda: "sleep 98 " in rig.alive().values())
+        os.kill(merging.pid, signal.SIGKILL)
+        await rig.wait_gone()
+    assert sorted(os.listdir(project)) == ["gone", "text"]
+
+
 def merging_root(*calls: dict[str, object], **more: object) -> list[dict[str, object]]:
     """A root that starts two agents, waits for them, and makes these calls one after the other."""
     begin = root("one", "two", isolation="copy", **more)[:2]

@@ -3,6 +3,7 @@
 import os
 import shutil
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -10,13 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from swarm.mailbox.tree_pack import (
-    PackedEntry,
-    PackedPart,
-    TreePacker,
-    TreeRefused,
-    TreeUnpacker,
-)
+from swarm.mailbox import tree_pack
+from swarm.mailbox.tree_pack import PackedEntry, PackedPart, TreePacker, TreeRefused
+from swarm.mailbox.tree_unpack import TreeUnpacker
 
 encode = msgspec.msgpack.encode
 NAMES = st.sampled_from(["a", "b", "c d", "ä", "-x"])
@@ -113,6 +110,73 @@ def test_after_each_pack_the_copy_is_the_tree(tmp_path_factory, rounds):
         assert carry(packer, target) == 0
 
 
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(histories())
+def test_a_tree_goes_as_a_layer_over_its_base_and_the_layer_makes_the_tree_again(
+    tmp_path_factory, rounds
+):
+    top = tmp_path_factory.mktemp("tree").resolve()
+    base, tree, layer = top / "base", top / "tree", top / "layer"
+    for folder in (base, layer):
+        folder.mkdir()
+    for step in rounds[0]:
+        with suppress(FileExistsError, NotADirectoryError):
+            apply(base, step)
+    without_whiteouts(base)
+    shutil.copytree(base, tree, symlinks=True)
+    packer = TreePacker(str(tree))
+    packer.take_as_base()
+    for number, steps in enumerate(rounds[1:]):
+        for step in steps:
+            with suppress(FileExistsError, NotADirectoryError):
+                apply(tree, step)
+        without_whiteouts(tree)
+        carry(packer, layer)
+        assert carry(packer, layer) == 0
+        again = top / f"again-{number}"
+        shutil.copytree(base, again, symlinks=True)
+        with TreeUnpacker(str(again), is_tree=True) as unpacker:
+            for message in TreePacker(str(layer)).pack():
+                unpacker.take(message)
+        assert seen(again) == seen(tree)
+
+
+def without_whiteouts(root: Path) -> None:
+    for path in root.rglob("*"):
+        if stat.S_ISCHR(path.lstat().st_mode):
+            path.unlink()
+
+
+def test_only_what_differs_from_the_base_is_in_the_layer(tmp_path):
+    tree, layer = tmp_path.resolve() / "tree", tmp_path.resolve() / "layer"
+    for name in ("same/deep/file", "a/b/changed", "a/gone/file", "skipped/file"):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text("base")
+    layer.mkdir()
+    packer = TreePacker(str(tree), left_out=("skipped",))
+    packer.take_as_base()
+    assert carry(packer, layer) == 0
+    (tree / "a" / "b" / "changed").write_text("changed")
+    shutil.rmtree(tree / "a" / "gone")
+    (tree / "skipped" / "file").write_text("changed")
+    carry(packer, layer)
+    assert sorted(seen(layer)) == ["a", "a/b", "a/b/changed", "a/gone"]
+    assert seen(layer)["a/gone"] == "whiteout"
+
+
+def test_what_goes_to_who_keeps_everything_takes_nothing_away(tmp_path):
+    source, target = tmp_path.resolve() / "source", tmp_path.resolve() / "target"
+    for folder in (source, target):
+        folder.mkdir()
+    (source / "old").write_text("old")
+    packer = TreePacker(str(source), keeps_gone=True)
+    carry(packer, target)
+    (source / "old").unlink()
+    (source / "new").write_text("new")
+    carry(packer, target)
+    assert sorted(os.listdir(target)) == ["new", "old"]
+
+
 def test_large_files_come_in_pieces_and_opaque_folders_stay_opaque(tmp_path):
     source, target = tmp_path.resolve() / "source", tmp_path.resolve() / "target"
     (source / "folder").mkdir(parents=True)
@@ -160,3 +224,30 @@ def test_parts_that_cannot_be_are_refused(tmp_path, part):
 def test_what_is_no_part_is_refused(tmp_path):
     with TreeUnpacker(str(tmp_path.resolve())) as unpacker, pytest.raises(TreeRefused):
         unpacker.take(b"\xc1")
+
+
+def test_a_folder_that_becomes_a_link_while_the_tree_is_walked_shows_nothing_of_where_it_leads(
+    tmp_path, monkeypatch
+):
+    source, outside = tmp_path.resolve() / "source", tmp_path.resolve() / "outside"
+    for folder in (source / "a", outside):
+        folder.mkdir(parents=True)
+    (outside / "secret").write_text("x")
+    scan = tree_pack._scan
+
+    def swap(above, path):
+        yield from scan(above, path)
+        if not above:
+            (source / "a").rename(source / "b")
+            (source / "a").symlink_to(outside)
+
+    monkeypatch.setattr(tree_pack, "_scan", swap)
+    sent = b"".join(TreePacker(str(source)).pack())
+    assert b"a" in sent
+    assert b"secret" not in sent
+
+
+def test_a_tree_that_is_reached_through_a_link_is_not_packed(tmp_path):
+    (tmp_path / "link").symlink_to("/etc")
+    with pytest.raises(OSError, match="link"):
+        list(TreePacker(str(tmp_path.resolve() / "link")).pack())

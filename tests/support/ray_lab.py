@@ -7,14 +7,13 @@ import signal
 from swarm.mailbox.protocol.host_records import HostJoined, HostLeft
 from swarm.mailbox.protocol.records import AgentSpawned
 
+
 @contextlib.contextmanager
 def cluster(nodes, **last):
     """A cluster of so many nodes, each with one processor; `last` is what the last one has."""
     from ray.cluster_utils import Cluster
 
-    made = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
-    )
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     try:
         for _ in range(nodes - 1):
             made.add_node(num_cpus=1, **last)

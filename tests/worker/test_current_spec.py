@@ -1,5 +1,7 @@
 """Settings that change while the agent lives are seen by everybody who holds the same object."""
 
+from msgspec.structs import replace
+
 from swarm.mailbox.protocol.limits import Limits, ReadOnly
 from swarm.mailbox.protocol.ops import LearnRule
 from swarm.mailbox.protocol.settings import AgentSettings
@@ -36,3 +38,11 @@ def test_a_saved_prefix_holds_for_the_next_command_and_a_second_one_too():
     current.learn(LearnRule(prefix=("cargo",)))
     assert decisions("cargo", "test") == ["allow"]
     assert decisions("make", "all") == ["allow"]
+
+
+def test_in_a_copy_that_is_another_folder_a_new_folder_of_the_project_is_the_copys():
+    spec = replace(FAKE_AGENT_SPEC, cwd="/copy", copy_of="/nowhere/project", copy_tree="/copy")
+    current = CurrentSpec(spec)
+    for given, wanted in (("/nowhere/project/sub", "/copy/sub"), ("", "/copy/sub"), ("/x", "/x")):
+        current.apply_settings(AgentSettings(cwd=given))
+        assert current.spec.cwd == wanted

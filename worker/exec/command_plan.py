@@ -72,8 +72,7 @@ def plan_command(
     sockets = allowed_sockets(spec.limits.unix_sockets) if connects else ()
     if spec.ca_bundle:
         read = (*read, spec.ca_bundle)
-    if spec.copy_of:
-        read = (*read, spec.copy_of)  # installed packages and git's objects lie there
+    read = (*read, *spec.copy_shows)  # installed packages and git's objects lie there
     # its hooks must find their scripts, wherever the person's configuration lies
     read = (*read, *{hook.plugin: "" for hook in spec.hooks if hook.plugin})
     plan = plan_sandbox(

@@ -53,7 +53,8 @@ from swarm.mailbox.protocol.nodes import (
     encode_node_op,
 )
 from swarm.mailbox.relay import GATEWAY, NearRelay
-from swarm.mailbox.tree_pack import TreePacker, TreeRefused, TreeUnpacker
+from swarm.mailbox.tree_pack import TreePacker, TreeRefused
+from swarm.mailbox.tree_unpack import TreeUnpacker
 
 NODE_SILENCE_S = 20.0  # then a node ends itself
 SILENCE_S = 30.0  # then it is taken for lost
@@ -272,12 +273,11 @@ class DrivenNode:
 
         Raises OSError, TreeRefused.
         """
-        if (mark := f"{folder.tree} {base}") in self._sent_trees or not Path(folder.path).is_dir():
+        if (mark := f"{folder.tree} {base}") in self._sent_trees:
             return
-        if (packer := self._growing.get(folder.tree)) is None:
-            packer = TreePacker(str(Path(folder.path).resolve()), keeps_gone=True)
-            self._growing[folder.tree] = packer
-        await self._send_parts(folder.tree, packer.pack())
+        packer = self._growing.setdefault(folder.tree, TreePacker(folder.path, keeps_gone=True))
+        with suppress(FileNotFoundError):  # the project has it no longer
+            await self._send_parts(folder.tree, packer.pack())
         self._sent_trees.add(mark)
 
     async def _send_parts(self, tree: str, parts: Iterator[bytes]) -> None:

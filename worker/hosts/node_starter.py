@@ -20,7 +20,7 @@ class Machine(NamedTuple):
 
 def check_card(card: NodeCard, version: str) -> None:
     """Raises NodeUnavailable for a node of another version, and where no agent gets a copy."""
-    if card.copies:
+    if card.copies and card.sandbox == "none":
         raise NodeUnavailable(
             f"agents cannot work in copies there: {card.copies}; `swarm doctor` on that machine "
             "says what is missing"

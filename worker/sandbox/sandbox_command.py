@@ -2,7 +2,9 @@
 
 Usage: python -P -m swarm.worker.sandbox.sandbox_command -s POLICY [--network] [-C DIR] [--hide
 DIR]…
-[--stack bwrap|landlock] -- CMD…
+[--stack bwrap|landlock] [--lifeline FD] -- CMD…
+--lifeline: it ends, with the command, when this pipe closes. It is the first of its
+process group then.
 Exit: the command's code (128 + n for signal n), 125 for failures of its own.
 """
 
@@ -13,6 +15,7 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
+from threading import Thread
 from types import FrameType
 
 import msgspec
@@ -34,6 +37,10 @@ from .sandbox_plan import SandboxUnavailable, Stack, plan_sandbox
 from .sandbox_probe import probe_sandbox
 
 OWN_FAILURE = 125
+_VALUES = {
+    "-s": "sandbox", "--sandbox": "sandbox", "--policy": "policy", "-C": "cd", "--cd": "cd",
+    "--stack": "stack", "--hide": "hide", "--lifeline": "lifeline",
+}  # fmt: skip
 _BROKER_LIMIT_S = 1.0
 _DEFERRED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _USAGE = (
@@ -50,54 +57,55 @@ class SandboxCall(Value):
     cwd: str
     stack: Stack | None = None  # None: the strongest that works here
     hidden: tuple[str, ...] = ()  # the folders of runs, given by the caller
+    lifeline: int | None = None  # a descriptor
 
 
 def read_arguments(words: list[str]) -> SandboxCall:
     """Parse the command line. Raises UsageError."""
-    name, network, cwd, stack = "read-only", False, ".", None
-    given: SandboxPolicy | None = None
-    hidden: list[str] = []
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        match word:
-            case "--":
-                break
-            case "-s" | "--sandbox" | "--policy" | "-C" | "--cd" | "--stack" | "--hide":
-                if not rest:
-                    raise UsageError(f"{word} needs a value\n{_USAGE}")
-                value = rest.pop(0)
-                if word in ("-s", "--sandbox"):
-                    name = value
-                elif word == "--policy":
-                    given = _decoded(value)
-                elif word == "--stack":
-                    stack = _stack(value)
-                elif word == "--hide":
-                    hidden.append(value)
-                else:
-                    cwd = value
-            case "--network":
-                network = True
-            case _ if word.startswith("-"):
-                raise UsageError(f"unknown option {word}\n{_USAGE}")
-            case _:
-                rest.insert(0, word)
-                break
-    if not rest:
+    options, argv = _split(words)
+    if not argv:
         raise UsageError(f"no command was given\n{_USAGE}")
-    cwd = os.path.abspath(cwd)  # noqa: PTH100
+    cwd = os.path.abspath(options.last("cd") or ".")  # noqa: PTH100
     if not os.path.isdir(cwd):  # noqa: PTH112
         raise UsageError(f"{cwd} is not a folder")
+    given, stack, lifeline = map(options.last, ("policy", "stack", "lifeline"))
     return SandboxCall(
-        argv=tuple(rest),
-        policy=_policy(name, network=network)
+        argv=argv,
+        policy=_policy(options.last("sandbox") or "read-only", network=options.network)
         if given is None
-        else _networked(given, network=network),
+        else _networked(_decoded(given), network=options.network),
         cwd=cwd,
-        stack=stack,
-        hidden=tuple(hidden),
+        stack=None if stack is None else _stack(stack),
+        hidden=tuple(options.values.get("hide", ())),
+        lifeline=None if lifeline is None else _descriptor(lifeline),
     )
+
+
+class _Options(msgspec.Struct):
+    values: dict[str, list[str]] = {}
+    network: bool = False
+
+    def last(self, name: str) -> str | None:
+        found = self.values.get(name)
+        return found[-1] if found else None
+
+
+def _split(words: list[str]) -> tuple[_Options, tuple[str, ...]]:
+    """Options, and the command behind them. Raises UsageError."""
+    options, rest = _Options(), list(words)
+    while rest and rest[0].startswith("-"):
+        word = rest.pop(0)
+        if word == "--":
+            break
+        if word == "--network":
+            options.network = True
+        elif (name := _VALUES.get(word)) is None:
+            raise UsageError(f"unknown option {word}\n{_USAGE}")
+        elif not rest:
+            raise UsageError(f"{word} needs a value\n{_USAGE}")
+        else:
+            options.values.setdefault(name, []).append(rest.pop(0))
+    return options, tuple(rest)
 
 
 def _decoded(text: str) -> SandboxPolicy:
@@ -137,9 +145,24 @@ def _stack(name: str) -> Stack:
             raise UsageError(f"unknown stack {name!r}: bwrap or landlock")
 
 
+def _descriptor(text: str) -> int:
+    if not text.isdigit():
+        raise UsageError(f"--lifeline {text!r}: a number is needed")
+    return int(text)
+
+
+def _end_with(lifeline: int) -> None:
+    """The sandbox ends with this process."""
+    while os.read(lifeline, 64):
+        pass
+    os.killpg(0, signal.SIGKILL)
+
+
 def run_sandboxed(call: SandboxCall) -> int:
     """Run the command to its end; return its exit code. Raises SandboxUnavailable, OSError."""
     began_s = time.time()
+    if call.lifeline is not None:
+        Thread(target=_end_with, args=(call.lifeline,), daemon=True).start()
     tmp_dir = tempfile.mkdtemp(prefix="swarm-sandbox-")
     try:
         stack = call.stack or probe_sandbox().stack

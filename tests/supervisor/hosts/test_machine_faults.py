@@ -34,7 +34,10 @@ def test_nothing_is_said_of_a_machine_that_can_work():
     ("card", "words"),
     [
         ({"version": "0.9"}, "it has swarm 0.9, and this is 1.0"),
-        ({"copies": "no user namespaces"}, "agents cannot work in copies there: no user namesp"),
+        (
+            {"copies": "no user namespaces", "sandbox": "none"},
+            "agents cannot work in copies there: no user namesp",
+        ),
     ],
 )
 def test_what_keeps_all_agents_away_is_serious(card, words):

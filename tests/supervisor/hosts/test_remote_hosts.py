@@ -25,7 +25,7 @@ from swarm.mailbox.protocol.hosts import (
 )
 from swarm.mailbox.protocol.nodes import HostTable
 from swarm.supervisor.hosts.remote_hosts import RemoteHosts
-from swarm.supervisor.isolation.copy_folder import AgentCopy, CopiedRoot
+from swarm.supervisor.isolation.copy_folder import AgentCopy
 from swarm.supervisor.processes.process_types import DiedBeforeHello, SpawnError
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
 

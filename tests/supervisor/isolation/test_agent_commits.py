@@ -10,7 +10,7 @@ import pytest
 from support.project_copy import CopiedProject
 from swarm.supervisor.isolation import agent_commits
 from swarm.supervisor.isolation.agent_commits import CommitsUnreadable, find_commits, read_packs
-from swarm.supervisor.isolation.agent_tree import make_agent_tree
+from swarm.supervisor.isolation.agent_tree import make_agent_tree, shown_in_place
 from swarm.supervisor.isolation.copy_folder import AgentCopy, CopiedRoot
 
 
@@ -35,7 +35,8 @@ class Copied:
         root = CopiedRoot(path=str(self.top), mode=0o755)
         self.tree = self.project.folder.agent_tree("mason")
         base = self.project.folder.tree(1, 0)
-        make_agent_tree(base, self.project.survey, root, self.tree)
+        survey = self.project.survey
+        make_agent_tree(base, survey, shown_in_place(str(self.top), survey), self.tree)
         self.copy = AgentCopy(agent_id="mason", path="/root/mason", base=1, roots=(root,),
                               cwd=str(self.top), tree=str(self.tree))  # fmt: skip
         (self.tree / "a").write_text("b\n")

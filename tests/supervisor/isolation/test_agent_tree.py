@@ -11,18 +11,22 @@ from hypothesis import strategies as st
 from support.project_copy import CopiedProject, layer_of
 from swarm.supervisor.file_history.content_store import ContentStore
 from swarm.supervisor.isolation import layer_change
-from swarm.supervisor.isolation.agent_tree import make_agent_tree
+from swarm.supervisor.isolation.agent_tree import make_agent_tree, shown_in_place
 from swarm.supervisor.isolation.copy_folder import AgentCopy, CopiedRoot
 from swarm.supervisor.isolation.layer_change import ChangeTooLarge, read_change
 
 FILES = {"a.txt": "a\n", "sub/b.txt": "b\n", "sub/deep/c.txt": "c\n", "keep": "k"}
 
 
+def places_of(project: CopiedProject) -> dict[str, str]:
+    return shown_in_place(str(project.root), project.survey)
+
+
 def add_tree(project: CopiedProject, name: str) -> Path:
     """An agent with a tree of its own; returns the tree."""
     root = CopiedRoot(path=str(project.root), mode=0o755)
     tree = project.folder.agent_tree(name)
-    start = make_agent_tree(project.folder.tree(1, 0), project.survey, root, tree)
+    start = make_agent_tree(project.folder.tree(1, 0), project.survey, places_of(project), tree)
     project.folder.write_start(name, start)
     project.folder.add_agent(
         AgentCopy(agent_id=name, path=f"/root/{name}", base=1, roots=(root,),
@@ -133,10 +137,11 @@ def test_a_tree_that_cannot_be_finished_is_gone(project):
         if len(seen) == 3:
             raise Cancelled
 
-    root = CopiedRoot(path=str(project.root), mode=0o755)
     tree = project.folder.agent_tree("mason")
     with pytest.raises(Cancelled):
-        make_agent_tree(project.folder.tree(1, 0), project.survey, root, tree, go_on=go_on)
+        make_agent_tree(
+            project.folder.tree(1, 0), project.survey, places_of(project), tree, go_on=go_on
+        )
     assert not tree.exists()
 
 

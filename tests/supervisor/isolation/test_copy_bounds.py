@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from support.project_copy import CopiedProject
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.moved_path import moved_path
 from swarm.mailbox.path_rules import make_rules
 from swarm.mailbox.protocol.limits import Limits, ProfilePolicy, ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.spec import RoleBrief
@@ -16,7 +17,8 @@ from swarm.supervisor.agents.agent_record import AgentPlan
 from swarm.supervisor.control_requests.rights_widening import begin_planning
 from swarm.supervisor.control_requests.settings_requests import SettingsRequests
 from swarm.supervisor.isolation.copy_bounds import find_path_outside
-from swarm.supervisor.isolation.project_copies import CopyView, ProjectCopies
+from swarm.supervisor.isolation.copy_view import CopyView
+from swarm.supervisor.isolation.project_copies import ProjectCopies
 from swarm.supervisor.processes.process_types import SpawnError
 
 
@@ -117,12 +119,13 @@ async def test_a_copy_in_another_folder_is_never_led_back_to_the_project(project
     (project.root / "sub").mkdir()
     view = await copies_of(project, "tree").prepare(plan, is_first=True)
     tree = str(project.paths.copy_trees / "a")
-    assert view == CopyView(origin=str(project.root), tree=tree)
-    assert view.moved(f"{project.root}/sub") == f"{tree}/sub"
-    assert view.moved(f"{project.root}") == tree
-    assert view.moved("/etc") == "/etc"
+    origin = str(project.root)
+    assert view == CopyView(origin=origin, tree=tree, shows=(origin,))
+    assert moved_path(f"{project.root}/sub", view.origin, view.tree) == f"{tree}/sub"
+    assert moved_path(f"{project.root}", view.origin, view.tree) == tree
+    assert moved_path("/etc", view.origin, view.tree) == "/etc"
     (tmp_path / "way").symlink_to(project.root)
-    assert view.moved(f"{tmp_path}/way/sub") == f"{tree}/sub"
+    assert moved_path(f"{tmp_path}/way/sub", view.origin, view.tree) == f"{tree}/sub"
     inside = WorkspaceWrite(writable_roots=(f"{project.root}/sub",))
     for sandbox in (inside, profile(str(project.root))):
         with pytest.raises(UsageError, match="a copy that is another folder"):

@@ -50,9 +50,12 @@ def test_a_link_with_a_tools_name_is_no_such_folder(tmp_path):
     assert paths_below(tmp_path) == []
 
 
-@pytest.fixture
-def node(tmp_path):
-    paths = NodePaths(folder=tmp_path / "node", sockets=tmp_path / "s")
+@pytest.fixture(params=["overlays", "folders"])
+def node(tmp_path, request):
+    paths = NodePaths(
+        folder=tmp_path / "node", sockets=tmp_path / "s", shown=tmp_path / "shown",
+        has_overlays=request.param == "overlays",
+    )  # fmt: skip
     base = paths.tree("bases/1/tree-0")
     base.mkdir(parents=True)
     (base / "text").write_text("base\n")
@@ -73,8 +76,9 @@ async def test_commands_run_in_a_copy_and_leave_the_project_alone(node):
     wanted = order(project, "mkdir .venv", "cp text .venv/seen; echo 2 > text")
     await prepare_copies(paths, wanted, dict(os.environ), ())
     upper = paths.prepared_of(str(project)) / "upper"
-    assert (upper / ".venv/seen").read_text() == "base\n"
-    assert sorted(os.listdir(upper)) == [".venv"]
+    made = upper if paths.has_overlays else paths.prepared_tree
+    assert (made / ".venv/seen").read_text() == "base\n"
+    assert sorted(os.listdir(made)) == [".venv"] if paths.has_overlays else [".venv", "text"]
     assert os.listdir(project) == []
 
 
@@ -93,16 +97,17 @@ async def test_after_a_failure_nothing_is_left_and_the_reason_is_told(
     with trio.fail_after(30), pytest.raises(PrepareFailed, match=words):
         await prepare_copies(paths, order(project, command, limit_s=limit_s), dict(os.environ), ())
     assert not paths.prepared.exists()
+    assert not paths.prepared_tree.exists()
 
 
 @needs_bwrap
 async def test_a_command_ends_when_the_process_that_started_it_is_killed(node, tmp_path):
     paths, project = node
-    mounts = node_prepare.make_layers(paths, order(project))
+    program = node_prepare.make_place(paths, order(project))
     lifeline, held = os.pipe()
     argv = [
-        *node_prepare.PROGRAM, "--lifeline", str(lifeline), msgspec.json.encode(mounts).decode(),
-        "-s", "workspace-write", "-C", str(project), "--", "/bin/sh", "-c", "echo up; sleep 500",
+        *program, "-s", "workspace-write", "--lifeline", str(lifeline), "--",
+        "/bin/sh", "-c", "echo up; setsid sleep 500",
     ]  # fmt: skip
     with trio.fail_after(30):
         process = await trio.lowlevel.open_process(
@@ -113,3 +118,13 @@ async def test_a_command_ends_when_the_process_that_started_it_is_killed(node, t
         os.close(held)
         assert await process.stdout.receive_some() == b""  # nothing has it open any more
         assert await process.wait() == -signal.SIGKILL
+
+
+async def test_without_overlays_commands_need_bubblewrap_and_one_folder(node):
+    paths, project = node
+    paths = paths.without_overlays()
+    two = (CopiedPlace(path=str(project)), CopiedPlace(path=str(project.parent)))
+    wanted = msgspec.structs.replace(order(project, "true"), places=two)
+    with pytest.raises(ValueError, match="one folder only"):
+        await prepare_copies(paths, wanted, dict(os.environ), ())
+    assert "bwrap" in node_prepare.make_place(paths, order(project))

@@ -197,7 +197,10 @@ async def test_a_host_that_cannot_be_had_is_said(driven, nursery):
 
 @pytest.mark.parametrize(
     ("changes", "words"),
-    [({"version": "0"}, "install the same version"), ({"copies": "no overlay"}, "no overlay")],
+    [
+        ({"version": "0"}, "install the same version"),
+        ({"copies": "no overlay", "sandbox": "none"}, "no overlay"),
+    ],
 )
 def test_a_machine_on_which_no_agent_could_work_is_not_used(changes, words):
     check_card(CARD, "1")
