@@ -6,7 +6,7 @@ ends the supervisor.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import assert_never
 
@@ -112,7 +112,7 @@ class EventRouter:
         self,
         running: RunContext,
         agents: AgentManager,
-        services: Sequence[Service],
+        services: Iterable[Service],
         team_service: TeamService,
         approvals: ApprovalEndpoint,
         mcp: McpEndpoint,

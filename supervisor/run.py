@@ -54,11 +54,12 @@ from .journal.journal_reader import BadLine, last_seq, run_records
 from .journal.replay import RunPast, fold_run
 from .leases.lease_ledger import LeaseLedger
 from .mcp.hub_manager import HubManager
-from .mcp.hub_questions import HubQuestions
 from .mcp.mcp_requests import McpEndpoint
+from .mcp.run_hubs import RunHubs
 from .network.proxy_manager import ProxyManager
 from .processes.early_start import EarlyProcesses
 from .processes.gateway_manager import GatewayManager
+from .processes.service_process import Services
 from .run_context import RunContext
 from .run_display import RunDisplay
 from .run_request import RunRequest
@@ -290,13 +291,12 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
     budget = _open_budget(running, past)
     places = locked.user_paths
     gateway = GatewayManager(running, gateway_address, budget, models_dir=str(places.models))
-    hub = HubManager(running, first_epoch=gateway_address.epoch)
     async with trio.open_nursery() as nursery:
 
         def forget(agent: Agent) -> None:
             budget.forget_agent(agent)
             nursery.start_soon(gateway.forget_agent, agent.plan.agent_id, agent.epoch)
-            nursery.start_soon(hub.release_agent, agent.plan.agent_id)
+            nursery.start_soon(hubs.release_agent, agent.plan.agent_id)
 
         hooks = AgentHooks(budget.admit, forget, find_model=lambda: gateway.model)
         nursery.start_soon(budget.run)
@@ -310,11 +310,11 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
         queue = _open_approvals(running, agents, team_service, nursery, places)
         proxy = ProxyManager(running, nursery, queue.hooked, first_epoch=gateway_address.epoch)
         hosts = HostManager(running, gateway_address, first_epoch=gateway_address.epoch)
-        services = (gateway, proxy, hub, hosts)
-        asked = HubQuestions(running, hub, queue.broker)
-        mcp = McpEndpoint(running, hub, asked.models, nursery)
+        hubs = RunHubs(running, queue.broker, first_epoch=gateway_address.epoch)
+        services = Services((gateway, proxy, hosts), hubs)
+        mcp = McpEndpoint(running, hubs, nursery)
         router = EventRouter(running, agents, services, team_service, queue.endpoint, mcp, nursery)
-        for part in (proxy, hub, hosts, asked, router):
+        for part in (proxy, hubs, hosts, router):
             nursery.start_soon(part.run)
         locked.signals.set_handler(shutdown.handle_signal)
         nursery.start_soon(watch_folders, running.paths, locked.lock_fd)
@@ -335,11 +335,11 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
             nursery.start_soon(running.copies.make_ahead, running.request)
             await finish_cut_off_merges(running, router.file_history)
             workload = locked.make_workload(running, agents, team_service, gateway, shutdown, past)
-            completed = await _run_workload(hub, workload)
+            completed = await _run_workload(hubs.home, workload)
             agents.run_end.begin()  # agents that still work continue after a resume
             team_service.close()
-            for ends in (proxy, hub):
-                ends.process.loop.expect_end()
+            proxy.process.loop.expect_end()
+            hubs.expect_end()
             stop = partial(hosts.stop_before, gateway.process.loop.stop)
             await shutdown.carry_out(stop, partial(running.processes.close, grace_s=0.0))
             workload.close()

@@ -39,14 +39,14 @@ class PrepareRemote(Tagged):
 
 
 class StartRemote(Tagged):
-    """Start an agent's process on a node. The reply is `RemoteStarted` or `RemoteRefused`."""
+    """Start a process on a node. The reply is `RemoteStarted` or `RemoteRefused`."""
 
     request: int
     node: str
-    spec: bytes  # of `AgentSpec`
+    spec: bytes  # of `AgentSpec` or `HubSpec`
     title: str
     identity: bytes  # under which it may send mail
-    agent_id: str
+    keys: dict[str, str] = {}  # as in `nodes.StartAgent`
 
 
 class SignalRemote(Tagged):

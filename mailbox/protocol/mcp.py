@@ -52,6 +52,7 @@ class McpServer(Value):
     writable_roots: tuple[str, ...] = ()  # absolute
     network: bool = False
     per_agent: bool = False  # each agent gets a process of its own
+    on_node: bool = False  # it runs on the machine of the agent that calls it
     idle_s: float = 300.0
     source: str = ""  # where it is configured, for people
     # What its results hold comes from elsewhere; None: as each tool says of itself.

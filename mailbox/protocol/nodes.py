@@ -57,8 +57,9 @@ class StartAgent(Tagged):
     """Start a process for this spec. The reply is `AgentStarted` or `StartRefused`."""
 
     request: int  # unique in one life of the driver
-    spec: bytes  # of `AgentSpec`, with the paths of the supervisor's machine
+    spec: bytes  # of `AgentSpec` or `HubSpec`, with the paths of the supervisor's machine
     title: str
+    keys: dict[str, str] = {}  # of a hub: what its servers' tables name
 
 
 class SignalAgent(Tagged):

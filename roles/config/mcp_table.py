@@ -1,8 +1,8 @@
 """`[mcp_servers.NAME]` as values, the rules between its keys, and the shape of `.mcp.json`. Pure.
 
-The keys are Codex's. `sandbox`, `writable_roots`, `network`, `per_agent`, `idle_sec`, `open_world`,
-`sampling`, `expand_variables`, `oauth_client_id` and the other `oauth_…` keys but `oauth_resource`,
-and a tool's `approved_as` are swarm's own.
+The keys are Codex's. `sandbox`, `writable_roots`, `network`, `per_agent`, `where`, `idle_sec`,
+`open_world`, `sampling`, `expand_variables`, `oauth_client_id` and the other `oauth_…` keys but
+`oauth_resource`, and a tool's `approved_as` are swarm's own.
 """
 
 import re
@@ -73,6 +73,7 @@ class McpServerTable(Value):
     writable_roots: tuple[str, ...] = ()
     network: bool = False
     per_agent: bool = False
+    where: Literal["here", "node"] = "here"  # node: on the machine of the agent that calls
     idle_sec: float = 300.0
     open_world: bool | None = None  # its results hold what strangers wrote; None: as its tools say
     sampling: SamplingMode = "off"  # whether it may ask the calling agent's model
@@ -103,6 +104,8 @@ def table_problems(name: str, table: McpServerTable) -> Iterator[tuple[str, str]
     for key, number in numbers.items():
         if number is not None and not 0 < number <= 86_400_000:
             yield key, "must be greater than zero, and at most a day"
+    if table.where == "node" and table.command is None and table.url is not None:
+        yield "where", "`node` is for servers that are started by a `command`"
     if table.experimental_environment == "remote":
         yield "experimental_environment", "only `local` exists here"
     if table.command is not None and not table.command.strip():

@@ -4,7 +4,7 @@ An agent that sent no heartbeat for 10 s (45 s on another machine) is killed. On
 without progress for 5 minutes gets a warning.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import trio
 
@@ -22,7 +22,7 @@ _STUCK_S = 300.0
 
 
 async def monitor_heartbeats(
-    running: RunContext, agents: AgentManager, services: Sequence[Service]
+    running: RunContext, agents: AgentManager, services: Iterable[Service]
 ) -> None:
     """Check every service and agent once a second, more seldom without agents; until cancelled.
 

@@ -4,7 +4,7 @@ Orders wait here until `HostManager` sends them to the process that drives the n
 come back here. A run without hosts has none of this but an empty value.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
@@ -29,7 +29,7 @@ from swarm.mailbox.protocol.hosts import (
     StartRemote,
 )
 from swarm.mailbox.protocol.nodes import HostTable
-from swarm.mailbox.protocol.spec import AgentSpec, CopyMount, encode_spec
+from swarm.mailbox.protocol.spec import AgentSpec, CopyMount, HubSpec, encode_spec
 
 from ..agents.agent_record import AgentPlan
 from ..isolation.copy_folder import AgentCopy
@@ -181,21 +181,28 @@ class RemoteHosts:
             why = node.why_drained or told
             raise _failure(f"{copy.path} cannot start on {node.facts.name}: {why}", is_lost=True)
 
-    async def start_on(self, node: Node, spec: AgentSpec, title: str) -> RemoteChild:
-        """Raises SpawnError."""
+    async def start_on(
+        self,
+        node: Node,
+        spec: AgentSpec | HubSpec,
+        title: str,
+        keys: Mapping[str, str] | None = None,
+    ) -> RemoteChild:
+        """`keys`: for a hub. Raises SpawnError."""
         number = next(self._numbers)
         order = StartRemote(
             request=number, node=node.facts.name, spec=encode_spec(spec), title=title,
-            identity=spec.identity, agent_id=spec.agent_id,
+            identity=spec.identity, keys=dict(keys or {}),
         )  # fmt: skip
         reply = await self._ask(number, order, _START_LIMIT_S)
         child = self._born.pop(number, None)
         if child is None:
             why = reply.reason if isinstance(reply, RemoteRefused) else _NO_ANSWER
             is_lost = not isinstance(reply, RemoteRefused) or reply.is_lost
-            text = f"{spec.path} could not be started on {node.facts.name}: {why}"
+            text = f"{title} could not be started on {node.facts.name}: {why}"
             raise _failure(text, is_lost=is_lost)
-        self._places[spec.agent_id] = node.facts.name
+        if isinstance(spec, AgentSpec):
+            self._places[spec.agent_id] = node.facts.name
         return child
 
     async def _ask(self, number: int, order: AnyHostsOp, limit_s: float) -> _Reply | None:

@@ -6,10 +6,12 @@ is never sent twice.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 import trio
 
@@ -95,22 +97,43 @@ class OpenCall:
         self.ended = trio.Event()
 
 
+def _always() -> bool:
+    return True
+
+
+class HubPlace(NamedTuple):
+    """Where a hub runs, and for which servers."""
+
+    servers: tuple[McpServer, ...]
+    start: Callable[[HubSpec], Awaitable[Child]]  # raises SpawnError
+    name: str = ""  # of the machine; "": this one
+    prefix: str = "h"  # of its identities
+    is_there: Callable[[], bool] = _always  # False: its machine has left
+
+
+def hub_here(running: RunContext) -> HubPlace:
+    """The one on this machine, for all servers of the run."""
+    settings, keys = running.request.mcp, running.request.mcp_credentials
+    start = partial(running.processes.start, title="mcp hub", keys=keys)
+    return HubPlace(settings.servers, start)
+
+
 class HubManager:
     """Owns the hub's process, if the run needs one.
 
     `questions` yields what servers ask people and models, and None when the hub has died.
     """
 
-    def __init__(self, running: RunContext, *, first_epoch: int) -> None:
-        self._run, self._epoch = running, first_epoch
+    def __init__(self, running: RunContext, place: HubPlace, *, first_epoch: int) -> None:
+        self._run, self._place, self._epoch = running, place, first_epoch
         child = ChildSpec(
             start=self._start,
             on_end=self._on_end,
             on_crash=self._on_crash,
             on_give_up=self._on_give_up,
         )
-        self.process = ServiceProcess(running, "hub", child, prefix="h")
-        self.servers: dict[str, McpServer] = {one.name: one for one in running.request.mcp.servers}
+        self.process = ServiceProcess(running, "hub", child, prefix=place.prefix)
+        self.servers: dict[str, McpServer] = {one.name: one for one in place.servers}
         self._needed, self._changed = trio.Event(), trio.Event()
         self._logs = ServerLogFiles(running.paths.mcp_logs, running.journal.redactor)
         self._failure = ""  # why there will be no hub any more
@@ -138,7 +161,7 @@ class HubManager:
             endpoint=paths.mailbox_endpoint,
             identity=identity,
             secret=self._run.supervisor_proof(identity),
-            servers=request.mcp.servers,
+            servers=self._place.servers,
             environment=request.environment,
             cwd=request.cwd,
             tmp_dir=str(make_private_folder(Path(paths.tmp) / "mcp")),
@@ -149,7 +172,7 @@ class HubManager:
             sandbox_required=request.sandbox_required,
             logins=str(paths.logins),
         )
-        child = await self._run.processes.start(spec, title="mcp hub", keys=request.mcp_credentials)
+        child = await self._place.start(spec)
         self._note_change()
         return child
 
@@ -166,14 +189,20 @@ class HubManager:
         self._note_change()
 
     def _on_crash(self, ended: ProcessEnd) -> None:
-        _log.warning("the MCP hub ended: %s\n%s", ended.reason, ended.stderr_tail)
-        self._warn(f"the MCP hub ended and is started anew: {ended.reason}")
+        _log.warning("%s ended: %s\n%s", self._title, ended.reason, ended.stderr_tail)
+        if self._place.is_there():
+            self._warn(f"{self._title} ended and is started anew: {ended.reason}")
 
     def _on_give_up(self, cause: ProcessEnd | SpawnError) -> None:
         why = str(cause) if isinstance(cause, SpawnError) else f"it keeps ending: {cause.reason}"
-        self._failure = f"there is no MCP hub any more, so no MCP tool works: {why}"
-        self._warn(self._failure)
+        self._failure = f"{self._title} is gone for good, and no MCP tool works there: {why}"
+        if self._place.is_there():
+            self._warn(self._failure)
         self._note_change()
+
+    @property
+    def _title(self) -> str:
+        return f"the MCP hub on {self._place.name}" if self._place.name else "the MCP hub"
 
     def check_alive(self) -> None:
         """SIGKILL a hub that is silent; it is replaced."""
@@ -336,7 +365,9 @@ class HubManager:
 
     async def start_required(self) -> str:
         """Start the servers without which the run must not begin; why it cannot, or ""."""
-        names = tuple(name for name, one in self.servers.items() if one.required)
+        names = tuple(
+            name for name, one in self.servers.items() if one.required and not one.on_node
+        )
         if not names:
             return ""
         found = await self.list_tools("", names)
@@ -344,6 +375,11 @@ class HubManager:
             f"required MCP server `{one.server}` ({self.servers[one.server].source}): {one.reason}"
             for one in found.failures
         )
+
+    @property
+    def is_of_use(self) -> bool:
+        """False once its machine has left: one of that name gets another hub."""
+        return self._place.is_there()
 
     def _warn(self, message: str) -> None:
         self._run.note(Warned(message=message))

@@ -32,11 +32,12 @@ _CALL_OVER = "the call is over"
 
 
 class HubQuestions:
-    """Serves the hub's questions concurrently; `models` are those to models."""
+    """Serves the hub's questions concurrently; `models` are those to models, of all hubs."""
 
-    def __init__(self, running: RunContext, hub: HubManager, decider: Decider) -> None:
-        self._run, self._hub, self._decider = running, hub, decider
-        self.models = ModelQuestions(running, hub, decider)
+    def __init__(
+        self, running: RunContext, hub: HubManager, models: ModelQuestions, decider: Decider
+    ) -> None:
+        self._run, self._hub, self._models, self._decider = running, hub, models, decider
         self._scopes: dict[int, trio.CancelScope] = {}  # by question
         self._told: set[tuple[str, str]] = set()  # refusals that were warned of
 
@@ -78,7 +79,7 @@ class HubQuestions:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_cancel_after, calls[0], nursery.cancel_scope)
                 if isinstance(event, ModelAsked):
-                    text = await self.models.answer(event, calls)
+                    text = await self._models.answer(event, calls)
                     answer = ModelAnswered(question=event.question, answer=text)
                 else:
                     answer = await self._decide(event, calls)

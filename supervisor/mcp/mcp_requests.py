@@ -15,6 +15,7 @@ from swarm.mailbox.protocol.mcp import (
     CallMcpTool,
     ListMcpResources,
     ListMcpTools,
+    McpOutcome,
     McpTools,
     ReadMcpResource,
     ReadMcpResult,
@@ -30,7 +31,7 @@ from ..agents.agent_record import Agent
 from ..agents.served_requests import ServedRequests
 from ..run_context import RunContext
 from .hub_manager import HubManager
-from .model_questions import ModelQuestions
+from .run_hubs import RunHubs, join_outcomes, join_tools
 from .stored_results import StoredResults
 from .tool_changes import OfferedTools
 
@@ -47,11 +48,10 @@ class McpEndpoint:
     def __init__(
         self,
         running: RunContext,
-        hub: HubManager,
-        models: ModelQuestions,
+        hubs: RunHubs,
         nursery: trio.Nursery,
     ) -> None:
-        self._run, self._hub, self._models = running, hub, models
+        self._run, self._hubs = running, hubs
         self._served = ServedRequests[McpRequest](running, nursery)
         self._stored = StoredResults(running.paths.mcp_results, running.journal.redactor)
         self._told: set[tuple[str, str]] = set()  # failures that were warned of
@@ -73,10 +73,10 @@ class McpEndpoint:
 
     async def _reply_to(self, agent: Agent, request: McpRequest) -> AnyReply:
         access = {one.server: one for one in agent.plan.limits.mcp}
-        access = {name: one for name, one in access.items() if name in self._hub.servers}
+        access = {name: one for name, one in access.items() if name in self._hubs.home.servers}
         if isinstance(request, ListMcpTools):
             asked = msgspec.structs.replace(request, query=request.query[:MAX_QUERY_CHARS])
-            found = await self._hub.list_tools(agent.plan.agent_id, tuple(access), asked)
+            found = await self._list_tools(agent, tuple(access), asked)
             self._warn_of_failures(found)
             seen = visible_tools(found, access)
             if not request.query:
@@ -84,13 +84,33 @@ class McpEndpoint:
             return seen
         match request:
             case ReportModelAnswer():
-                return self._models.take_report(agent, request)
+                return self._hubs.models.take_report(agent, request)
             case ReadMcpResult():
                 return await self._stored.read(request)
             case ListMcpResources() | ReadMcpResource():
                 return await self._ask(agent, request, access)
             case CallMcpTool():
                 return await self._call(agent, request, access)
+
+    async def _list_tools(
+        self, agent: Agent, names: tuple[str, ...], asked: ListMcpTools
+    ) -> McpTools:
+        found: list[McpTools] = []
+
+        async def list_of(hub: HubManager, names: tuple[str, ...]) -> None:
+            found.append(await hub.list_tools(agent.plan.agent_id, names, asked))
+
+        async with trio.open_nursery() as nursery:
+            for hub, some in self._hubs.split(agent, names):
+                nursery.start_soon(list_of, hub, some)
+        return join_tools(found)
+
+    async def _ask_hubs(
+        self, agent: Agent, names: tuple[str, ...], question: ListMcpResources | ReadMcpResource
+    ) -> list[McpOutcome]:
+        """One outcome of each hub that is connected to one of these servers; at least one."""
+        parts = self._hubs.split(agent, names)
+        return [await hub.ask(agent.plan.agent_id, some, question) for hub, some in parts]
 
     async def _call(
         self, agent: Agent, request: CallMcpTool, access: dict[str, McpAccess]
@@ -101,7 +121,8 @@ class McpEndpoint:
         if len(request.arguments) > MAX_ARGUMENT_BYTES:
             return RequestRefused(message="the arguments are over 1 MiB")
         show = partial(self._show_progress, agent, request.server)
-        outcome = await self._hub.call(agent, request, show)
+        hub = self._hubs.of(agent, request.server)
+        outcome = await hub.call(agent, request, show)
         return await self._stored.keep(outcome, over_bytes=request.keep_over_bytes)
 
     async def _ask(
@@ -119,10 +140,10 @@ class McpEndpoint:
         if isinstance(request, ListMcpResources):
             if len(request.cursor) > MAX_ADDRESS:
                 return RequestRefused(message="the cursor is too long")
-            return await self._hub.ask(agent.plan.agent_id, names, request)
+            return join_outcomes(await self._ask_hubs(agent, names, request))
         if not 0 < len(request.uri) <= MAX_ADDRESS:
             return RequestRefused(message=f"a uri has 1 to {MAX_ADDRESS:,} characters")
-        outcome = await self._hub.ask(agent.plan.agent_id, names, request)
+        (outcome,) = await self._ask_hubs(agent, names, request)
         return await self._stored.keep(outcome, over_bytes=request.keep_over_bytes)
 
     def _show_progress(self, agent: Agent, server: str, line: str) -> None:

@@ -21,7 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.spec import AgentSpec, CopyMount, FolderIdentity, LiveFolder
+from swarm.mailbox.protocol.spec import AgentSpec, CopyMount, FolderIdentity, HubSpec, LiveFolder
 from swarm.mailbox.remove_tree import remove_tree
 from swarm.mailbox.shipped_tree import path_mark, shipped_tree
 
@@ -201,6 +201,25 @@ def spec_for_node(
         network_ticket=b"",
         ca_bundle="",
         guidance_files=(),
+    )
+
+
+def hub_spec_for_node(
+    spec: HubSpec, paths: NodePaths, environment: dict[str, str], ours: tuple[FolderIdentity, ...]
+) -> HubSpec:
+    """The same for a hub. Servers that name no folder start where the project is shown, if it is;
+    they see no agent's copy.
+    """
+    own = make_private_folder(paths.folder / "tmp" / "mcp")
+    return msgspec.structs.replace(
+        spec,
+        endpoint=paths.supervisor_door,
+        environment=environment,
+        cwd=spec.cwd if Path(spec.cwd).is_dir() else str(own),
+        tmp_dir=str(own),
+        hidden_paths=tuple(dict.fromkeys((*spec.hidden_paths, *(one.path for one in ours)))),
+        hidden_folders=ours,
+        logins="",
     )
 
 

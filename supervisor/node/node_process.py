@@ -52,7 +52,7 @@ from swarm.mailbox.protocol.nodes import (
     encode_node_event,
     encode_node_value,
 )
-from swarm.mailbox.protocol.spec import AgentSpec, FolderIdentity, decode_spec
+from swarm.mailbox.protocol.spec import AgentSpec, FolderIdentity, HubSpec, decode_spec
 from swarm.mailbox.relay import GATEWAY, SUPERVISOR, FarRelay
 from swarm.mailbox.tree_pack import TreeRefused
 
@@ -64,7 +64,7 @@ from ..processes.process_types import Child
 from ..processes.shell_snapshot import ShellSnapshot
 from ..runs.paths import UserPaths, find_user_paths
 from ..version import VERSION
-from .node_paths import NodePaths, identities, spec_for_node
+from .node_paths import NodePaths, hub_spec_for_node, identities, spec_for_node
 from .node_prepare import PrepareFailed, prepare_copies
 from .node_trees import NodeTrees
 from .tree_copy import in_folder
@@ -140,22 +140,19 @@ class NodeService:
 
     async def _start(self, op: StartAgent) -> None:
         try:
-            given = decode_spec(op.spec)
-            if not isinstance(given, AgentSpec):
-                raise ValueError("a node starts agents only")
-            shell = await self._shell.get()
-            layered = spec_for_node(given, self._paths, shell, self._hidden)
-            has_overlays = self._paths.has_overlays
-            spec = layered if has_overlays else in_folder(layered, self._paths)
-            await trio.to_thread.run_sync(self._make_copy, layered)
-            child = await self._processes.start(spec, title=op.title)
+            spec = await self._spec_from(op)
+            child = await self._processes.start(spec, title=op.title, keys=op.keys or None)
         except (SwarmError, OSError, ValueError, msgspec.DecodeError) as error:
             await self._post(StartRefused(request=op.request, reason=str(error)))
             return
-        self._children[child.pid], self._agents[child.pid] = child, spec.agent_id
+        self._children[child.pid] = child
+        if isinstance(spec, AgentSpec):
+            self._agents[child.pid] = spec.agent_id
         await self._post(AgentStarted(request=op.request, pid=child.pid, warm=child.warm))
         end = await child.wait_ended()
-        await self._send_layers(spec.agent_id)
+        if isinstance(spec, AgentSpec):
+            await self._send_layers(spec.agent_id)
+            del self._agents[child.pid]
         await self._post(
             AgentLeft(
                 pid=child.pid,
@@ -165,9 +162,24 @@ class NodeService:
                 reason=end.reason,
             )
         )
-        del self._children[child.pid], self._agents[child.pid]
+        del self._children[child.pid]
         left, self._one_left = self._one_left, trio.Event()
         left.set()
+
+    async def _spec_from(self, op: StartAgent) -> AgentSpec | HubSpec:
+        """The spec with this machine's paths; an agent's copy is there then.
+
+        Raises SwarmError, OSError, ValueError, msgspec.DecodeError.
+        """
+        given, shell = decode_spec(op.spec), await self._shell.get()
+        if isinstance(given, HubSpec):
+            return hub_spec_for_node(given, self._paths, shell, self._hidden)
+        if not isinstance(given, AgentSpec):
+            raise ValueError("a node starts agents, and hubs of MCP servers")
+        layered = spec_for_node(given, self._paths, shell, self._hidden)
+        spec = layered if self._paths.has_overlays else in_folder(layered, self._paths)
+        await trio.to_thread.run_sync(self._make_copy, layered)
+        return spec
 
     async def _prepare_copies(self, op: PrepareCopies) -> None:
         problem = ""
@@ -224,7 +236,7 @@ class NodeService:
             else left,
             free_disk_bytes=shutil.disk_usage(self._paths.folder).free,
             unix_s=time.time(),
-            agents=len(self._children),
+            agents=len(self._agents),
         )
 
     async def _post(self, event: AnyNodeEvent) -> None:

@@ -1,7 +1,7 @@
 """A process that a run has once, such as the gateway: its child loop and its end of the mailbox."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -101,3 +101,14 @@ class Service(Protocol):
     def check_alive(self) -> None:
         """Called once a second: SIGKILL a process that does not work any more."""
         ...
+
+
+class Services:
+    """All services of a run. Some come and go."""
+
+    def __init__(self, *groups: Iterable[Service]) -> None:
+        self._groups = groups
+
+    def __iter__(self) -> Iterator[Service]:
+        for group in self._groups:
+            yield from group

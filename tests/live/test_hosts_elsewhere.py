@@ -3,13 +3,17 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 import trio
 
-from support.copied_agents import LIMIT_S, make_repository, play, project, root, swarm, turns
+from support.copied_agents import LIMIT_S, call, make_repository, play, project, root, swarm, turns
+from support.mcp_testbed import call as mcp_call
+from support.mcp_testbed import configure
 from support.ray_lab import cluster, kill, nodes_of, titled, write_host
+from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.host_records import HostJoined
 
 __all__ = ["project"]
@@ -184,3 +188,69 @@ async def test_on_a_machine_without_overlays_commands_make_ignored_folders_too(r
     said = rig.outputs("/root/one")[0]
     assert "line 9" in said and "Read-only" in said
     assert sorted(os.listdir(project)) == ["gone", "text"]
+
+
+async def test_a_servers_table_has_it_run_on_the_machine_of_the_agent_that_calls(rig, project, lab):
+    configure(rig, more='where = "node"')
+    write_host(rig, lab, python=python_of(rig, "export TZ=Elsewhere"))
+    asks = mcp_call("environment")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as signs, trio.fail_after(LIMIT_S):
+        hold = f"until test -e {signs}/go; do sleep 0.02; done"
+        started = await rig.run(
+            rig.script(
+                {"agent": "/root", "calls": [asks]},
+                *root("one"),
+                {"agent": "/root/one", "calls": [asks]},
+                {"agent": "/root/one", "calls": [call("exec_command", cmd=hold)]},
+                {"agent": "/root/one", "calls": [asks]},
+                {"agent": "/root/one", "text": "done"},
+            ),
+            *HOSTS,
+            sandbox="workspace-write",
+        )
+        await rig.wait_call(count=2, agent="/root/one")
+        (hub,) = [pid for pid in titled(rig, "mcp hub") if machine_of(pid) == "Elsewhere"]
+        kill(hub)
+        await rig.wait(lambda: [one for one in rig.bodies(Warned) if "MCP hub" in one.message])
+        (Path(signs) / "go").touch()
+        ended = await started.wait_end()
+        assert ended.code == 0, ended.err
+        await rig.wait_gone()
+    said = [*rig.outputs("/root")[:1], *rig.outputs("/root/one")]
+    assert ["Elsewhere" in one for one in said] == [False, True, False, True], said
+    assert all(str(rig.folder / "marks") in one for one in (said[0], said[1], said[3]))
+    (told,) = [one.message for one in rig.bodies(Warned) if "MCP hub" in one.message]
+    assert told.startswith(f"the MCP hub on {nodes_of(rig)['/root/one']} ended and is started anew")
+
+
+def machine_of(pid):
+    environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return next((one[3:].decode() for one in environment if one.startswith(b"TZ=")), "")
+
+
+async def test_a_hub_elsewhere_goes_with_its_machine_and_the_next_one_gets_another(
+    rig, project, lab
+):
+    configure(rig, more='where = "node"')
+    write_host(rig, lab, python=python_of(rig, "export TZ=Elsewhere"))
+    asks = mcp_call("environment")
+    with trio.fail_after(LIMIT_S):
+        started = await rig.run(
+            rig.script(
+                *root("one"),
+                {"agent": "/root/one", "calls": [asks]},
+                {"agent": "/root/one", "calls": [call("exec_command", cmd="sleep 600")]},
+                {"agent": "/root/one", "calls": [asks]},
+                {"agent": "/root/one", "text": "done"},
+            ),
+            *HOSTS,
+            sandbox="workspace-write",
+        )
+        await rig.wait_call(count=2, agent="/root/one")
+        kill(*titled(rig, "node"))
+        ended = await started.wait_end()
+        assert ended.code == 0, ended.err
+        await rig.wait_gone()
+    said = rig.outputs("/root/one")
+    assert "Elsewhere" in said[0] and "Elsewhere" in said[2]
+    assert [one.message for one in rig.bodies(Warned) if "MCP" in one.message] == []

@@ -36,9 +36,8 @@ from swarm.supervisor.isolation.project_copies import ProjectCopies
 from swarm.supervisor.journal.journal import open_journal
 from swarm.supervisor.journal.journal_reader import read_records
 from swarm.supervisor.leases.lease_ledger import LeaseLedger
-from swarm.supervisor.mcp.hub_manager import HubManager
 from swarm.supervisor.mcp.mcp_requests import McpEndpoint
-from swarm.supervisor.mcp.model_questions import ModelQuestions
+from swarm.supervisor.mcp.run_hubs import RunHubs
 from swarm.supervisor.processes.process_types import ProcessEnd, SpawnError
 from swarm.supervisor.run_context import RunContext
 from swarm.supervisor.run_request import RunRequest
@@ -139,9 +138,8 @@ async def supervisor_parts(
         control = AgentManager(running, nursery, GatewayAddress())
         agency = SimpleNamespace()  # nobody asks it anything here
         endpoint = SimpleNamespace(withdraw=lambda agent: None)  # likewise
-        hub = HubManager(running, first_epoch=0)
-        models = ModelQuestions(running, hub, endpoint)
-        mcp = McpEndpoint(running, hub, models, nursery)
+        hubs = RunHubs(running, endpoint, first_epoch=0)
+        mcp = McpEndpoint(running, hubs, nursery)
         router = EventRouter(running, control, (), agency, endpoint, mcp, nursery)
         nursery.start_soon(router.run)
         yield on, control

@@ -48,9 +48,8 @@ from swarm.supervisor.journal.journal import Journal, open_journal
 from swarm.supervisor.journal.journal_reader import read_records, run_records
 from swarm.supervisor.journal.replay import RunPast, fold_run
 from swarm.supervisor.leases.lease_ledger import LeaseLedger
-from swarm.supervisor.mcp.hub_manager import HubManager
 from swarm.supervisor.mcp.mcp_requests import McpEndpoint
-from swarm.supervisor.mcp.model_questions import ModelQuestions
+from swarm.supervisor.mcp.run_hubs import RunHubs
 from swarm.supervisor.processes.process_types import ProcessEnd
 from swarm.supervisor.run_context import RunContext
 from swarm.supervisor.run_request import RunRequest
@@ -301,9 +300,8 @@ async def _set_up(
     queue = open_approval_queue(
         team.running, nursery, team.control, plan_of, config=run_paths.folder
     )
-    hub = HubManager(team.running, first_epoch=0)
-    models = ModelQuestions(team.running, hub, queue.broker)
-    mcp = McpEndpoint(team.running, hub, models, nursery)
+    hubs = RunHubs(team.running, queue.broker, first_epoch=0)
+    mcp = McpEndpoint(team.running, hubs, nursery)
     router = EventRouter(team.running, team.control, (), team.service, queue.endpoint, mcp, nursery)
     team.controlled = ControlledParts(
         team.control, team.service, team.ending, queue.answers, router.file_history

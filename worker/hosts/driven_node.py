@@ -256,7 +256,9 @@ class DrivenNode:
         self._identities[order.request] = order.identity
         assert self.relay is not None
         self.relay.admit(order.identity)
-        await self._post(StartAgent(request=order.request, spec=order.spec, title=order.title))
+        await self._post(
+            StartAgent(request=order.request, spec=order.spec, title=order.title, keys=order.keys)
+        )
 
     async def _send_tree(self, tree: str, folder: Path) -> None:
         """A tree is sent once: a base never changes, and a layer only there from then on.

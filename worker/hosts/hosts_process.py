@@ -1,7 +1,7 @@
 """The process that drives nodes on other machines: it speaks to Ray, and carries the agents' mail.
 
 It decides nothing: the supervisor says what is started where. It is the only process that imports
-Ray, and it holds no provider's key.
+Ray, and it holds no provider's key. What an MCP server's table names for a hub elsewhere passes it.
 """
 
 import os

@@ -118,6 +118,7 @@ def build_server(
         writable_roots=table.writable_roots,
         network=table.network,
         per_agent=table.per_agent,
+        on_node=table.where == "node",
         idle_s=table.idle_sec,
         source=place,
         open_world=table.open_world,

@@ -33,6 +33,7 @@ def load(text):
         ("[mcp_servers.'a b']\ncommand = 'x'", "invalid server name 'a b'"),
         ("[mcp_servers.a]\nstartup_timeout_sec = 0", "must be greater than zero"),
         ("[mcp_servers.a]\nexperimental_environment = 'remote'", "only `local`"),
+        ("[mcp_servers.a]\nurl = 'https://a'\nwhere = 'node'", "started by a `command`"),
         ("[mcp_servers.a.tools.t]\napproval_mode = 'maybe'", "approval_mode"),
         ("[mcp_servers.a.tools.t]\nmode = 'auto'", "unknown key"),
         ("[mcp_servers.a]\nenv = { 'A=B' = 'x' }", "no variable's name"),

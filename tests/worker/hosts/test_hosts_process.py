@@ -162,9 +162,7 @@ async def test_orders_for_a_node_that_is_lost_are_refused_as_such(driven, nurser
     nursery.start_soon(driven.process.run)
     with trio.fail_after(LIMIT_S):
         await driven.hear(NodeJoined)
-        await driven.order(
-            StartRemote(request=1, node="gone", spec=b"", title="", identity=b"", agent_id="a")
-        )
+        await driven.order(StartRemote(request=1, node="gone", spec=b"", title="", identity=b""))
         assert (await driven.hear(RemoteRefused)).is_lost
         await driven.order(ShipCopy(request=2, node="gone", agent_id="a", base=1, roots=1))
         assert (await driven.hear(CopyShipped)).is_lost
@@ -177,9 +175,7 @@ async def test_a_process_that_is_not_an_agents_is_not_started_there(driven, nurs
     nursery.start_soon(driven.process.run)
     with trio.fail_after(LIMIT_S):
         name = (await driven.hear(NodeJoined)).node.name
-        await driven.order(
-            StartRemote(request=1, node=name, spec=b"\x80", title="", identity=b"", agent_id="a")
-        )
+        await driven.order(StartRemote(request=1, node=name, spec=b"\x80", title="", identity=b""))
         refused = await driven.hear(RemoteRefused)
         assert not refused.is_lost
         await driven.order(Shutdown(grace_s=1))
