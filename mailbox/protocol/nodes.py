@@ -3,9 +3,19 @@
 They go over an encrypted link (`mailbox/curve_link.py`), numbered and acknowledged as all mail is.
 """
 
+from typing import Literal
+
 import msgspec
 
 from .base import Tagged, Value
+
+
+class HostEnvironment(Value):
+    """What of a machine's environment commands there get, beyond what the run's own policy says."""
+
+    inherit: Literal["all", "core", "none"] = "all"
+    exclude: tuple[str, ...] = ()  # patterns of names
+    set: dict[str, str] = {}
 
 
 class HostTable(Value):
@@ -19,6 +29,9 @@ class HostTable(Value):
     python: str = ""  # the interpreter there that has swarm; "": the one that Ray's workers run
     ship: tuple[str, ...] = ()  # ignored folders that travel, too: names or patterns of paths
     prepare: tuple[str, ...] = ()  # commands that make ignored folders there, once for each run
+    environment: HostEnvironment = HostEnvironment()
+    # a lock of packages with swarm, which is installed there: its files by name
+    python_env: dict[str, str] = {}
 
 
 class NodeOrder(Value):
@@ -96,6 +109,7 @@ class PrepareCopies(Tagged):
     places: tuple[CopiedPlace, ...]
     cwd: str  # in one of them
     limit_s: float
+    environment: dict[str, str] = {}  # over that machine's own
 
 
 class SendLayers(Tagged):

@@ -1,11 +1,24 @@
 """Checks the `[hosts.NAME]` tables and turns them into values. No I/O."""
 
+import re
+from collections.abc import Mapping
+from typing import Literal
+
 import msgspec
 
 from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.nodes import HostTable
+from swarm.mailbox.protocol.nodes import HostEnvironment, HostTable
 
 _MOST_SLOTS = 1_000
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+class HostShellToml(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`[hosts.NAME.shell_environment_policy]`: narrows the policy of the run for commands there."""
+
+    inherit: Literal["all", "core", "none"] = "all"
+    exclude: tuple[str, ...] = ()
+    set: dict[str, str] = {}
 
 
 class HostToml(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -16,11 +29,13 @@ class HostToml(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     resources: dict[str, float] = {}  # that Ray reserves on each machine
     labels: dict[str, str] = {}  # only machines with these labels
     python: str = ""  # the interpreter there that has swarm; "": that of Ray's workers
+    python_env: str = ""  # a lock of packages, with swarm, that is installed there; a file here
     ship: tuple[str, ...] = ()  # ignored folders that travel, too: names, or patterns of paths
     prepare: tuple[str, ...] = ()  # commands that make ignored folders there, once for each run
+    shell_environment_policy: HostShellToml = HostShellToml()
 
 
-def host_tables(tables: dict[str, HostToml]) -> tuple[HostTable, ...]:
+def host_tables(tables: Mapping[str, HostToml]) -> tuple[HostTable, ...]:
     """The tables of a configuration. Raises UsageError that names the key."""
     found: list[HostTable] = []
     for name, table in tables.items():
@@ -39,5 +54,33 @@ def host_tables(tables: dict[str, HostToml]) -> tuple[HostTable, ...]:
             raise UsageError(f"hosts.{name}.python: write an absolute path")
         if not all(command.strip() for command in table.prepare):
             raise UsageError(f"hosts.{name}.prepare: a command is empty")
-        found.append(msgspec.convert({"name": name, **msgspec.structs.asdict(table)}, HostTable))
+        _check_shell(name, table.shell_environment_policy)
+        found.append(_table(name, table))
     return tuple(found)
+
+
+def _check_shell(name: str, shell: HostShellToml) -> None:
+    """Raises UsageError."""
+    place = f"hosts.{name}.shell_environment_policy"
+    for variable, value in shell.set.items():
+        if not _VARIABLE.fullmatch(variable) or "\0" in value:
+            raise UsageError(f"{place}.set: {variable!r} cannot be set: no name of a variable")
+    for pattern in shell.exclude:
+        if not pattern.strip() or "=" in pattern or "\0" in pattern:
+            raise UsageError(f"{place}.exclude: {pattern!r} is no pattern for a variable's name")
+
+
+def _table(name: str, table: HostToml) -> HostTable:
+    """Without the lock, which is a file."""
+    shell = table.shell_environment_policy
+    return HostTable(
+        name=name,
+        ray=table.ray,
+        slots=table.slots,
+        resources=table.resources,
+        labels=table.labels,
+        python=table.python,
+        ship=table.ship,
+        prepare=table.prepare,
+        environment=HostEnvironment(inherit=shell.inherit, exclude=shell.exclude, set=shell.set),
+    )

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 
 from swarm.mailbox.protocol.leases import MAX_LEASE_TEXT, TakeLease
-from swarm.mailbox.protocol.nodes import CopiedPlace, PrepareCopies
+from swarm.mailbox.protocol.nodes import CopiedPlace, HostTable, PrepareCopies
 
 from ..isolation.copy_folder import AgentCopy
 from .known_nodes import Node
@@ -21,11 +21,11 @@ def no_lease(_node: Node, _agent: str, _request: TakeLease) -> AbstractAsyncCont
     return nullcontext()
 
 
-def prepare_order(request: int, copy: AgentCopy, commands: tuple[str, ...]) -> PrepareCopies:
-    """The commands in what the agent's copy is made of."""
+def prepare_order(request: int, copy: AgentCopy, table: HostTable) -> PrepareCopies:
+    """The table's commands in what the agent's copy is made of."""
     return PrepareCopies(
         request=request,
-        commands=commands,
+        commands=table.prepare,
         base=copy.base,
         places=tuple(
             CopiedPlace(path=root.path, live=tuple(name for name, _ in root.live))
@@ -33,6 +33,7 @@ def prepare_order(request: int, copy: AgentCopy, commands: tuple[str, ...]) -> P
         ),
         cwd=copy.cwd,
         limit_s=LIMIT_S,
+        environment=table.environment.set,
     )
 
 

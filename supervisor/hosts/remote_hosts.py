@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
 
+import msgspec
 import trio
 
 from swarm.mailbox.protocol.hosts import (
@@ -35,6 +36,7 @@ from ..agents.agent_record import AgentPlan
 from ..isolation.copy_folder import AgentCopy
 from ..processes.process_types import DiedBeforeHello, ProcessEnd, SpawnError
 from .copy_shipment import ship_order
+from .host_environment import narrowed
 from .known_nodes import Node, NodePlace, RemoteChild
 from .node_preparation import (
     ANSWER_LIMIT_S,
@@ -166,13 +168,13 @@ class RemoteHosts:
         """A machine on which the commands fail is left: what they make is counted on. The start may
         do on another one.
         """
-        commands = self.tables[node.facts.host].prepare
-        if not commands:
+        table = self.tables[node.facts.host]
+        if not table.prepare:
             return
         reply: _Reply | None = None
         async with node.preparing:
             if not node.is_prepared and not node.why_drained:
-                order = prepare_order(next(self._numbers), copy, commands)
+                order = prepare_order(next(self._numbers), copy, table)
                 async with self._hold_lease(node, copy.path, prepare_lease(order)):
                     remote = PrepareRemote(node=node.facts.name, order=order)
                     reply = await self._ask(order.request, remote, ANSWER_LIMIT_S)
@@ -190,6 +192,10 @@ class RemoteHosts:
     ) -> RemoteChild:
         """`keys`: for a hub. Raises SpawnError."""
         number = next(self._numbers)
+        if isinstance(spec, AgentSpec):
+            own = self.tables[node.facts.host].environment
+            environment = narrowed(spec.shell_environment, own)
+            spec = msgspec.structs.replace(spec, shell_environment=environment)
         order = StartRemote(
             request=number, node=node.facts.name, spec=encode_spec(spec), title=title,
             identity=spec.identity, keys=dict(keys or {}),

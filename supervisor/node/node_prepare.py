@@ -59,7 +59,9 @@ async def prepare_copies(
         with trio.move_on_after(order.limit_s) as limit:
             for command in order.commands:
                 await _run(
-                    [*program, "-s", "workspace-write", "--network", *masks], command, environment
+                    [*program, "-s", "workspace-write", "--network", *masks],
+                    command,
+                    environment | order.environment,
                 )
         if limit.cancelled_caught:
             raise PrepareFailed(f"the commands took over {order.limit_s:g} s")

@@ -1,9 +1,11 @@
 """Agents on machines that have nothing of the project: each node has a file system of its own."""
 
 import os
+import site
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,8 @@ from support.mcp_testbed import configure
 from support.ray_lab import cluster, kill, nodes_of, titled, write_host
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.host_records import HostJoined
+from swarm.supervisor.version import VERSION
+from swarm.worker.hosts import node_holder
 
 __all__ = ["project"]
 
@@ -29,10 +33,18 @@ HOSTS = ("--hosts", "lab")
 
 
 @pytest.fixture(scope="module")
-def lab():
+def cache(tmp_path_factory):
+    """The folder for caches of all machines."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def lab(cache):
     """The address of a cluster of one node."""
-    with cluster(1) as made:
-        yield made.address
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_CACHE_HOME", str(cache))
+        with cluster(1) as made:
+            yield made.address
 
 
 def python_of(rig, *commands):
@@ -254,3 +266,80 @@ async def test_a_hub_elsewhere_goes_with_its_machine_and_the_next_one_gets_anoth
     said = rig.outputs("/root/one")
     assert "Elsewhere" in said[0] and "Elsewhere" in said[2]
     assert [one.message for one in rig.bodies(Warned) if "MCP" in one.message] == []
+
+
+def own_wheel(folder, version):
+    """A package that is this very swarm, and leaves a mark: its file leads to what is installed."""
+    path = folder / f"swarm_agents-{version}-py3-none-any.whl"
+    info = f"swarm_agents-{version}.dist-info"
+    places = site.getsitepackages()
+    files = {
+        "swarm_agents.pth": f"import site; list(map(site.addsitedir, {places}))\n"
+        "import os; os.environ['MADE_BY'] = 'the lock'\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: swarm-agents\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/RECORD": "",
+    }
+    with zipfile.ZipFile(path, "w") as wheel:
+        for name, text in files.items():
+            wheel.writestr(name, text)
+    return f"swarm-agents @ file://{path}"
+
+
+async def test_a_lock_is_installed_there_once_and_the_node_runs_in_its_environment(
+    rig, project, lab, cache
+):
+    lock = rig.home / "lab.txt"
+    lock.write_text(own_wheel(rig.home, VERSION))
+    policy = '{ set = { GREETING = "hello" }, exclude = ["XDG_*"] }'
+    write_host(rig, lab, python_env=f'"{lock}"', shell_environment_policy=policy)
+    with trio.fail_after(LIMIT_S):
+        show = "echo $MADE_BY, $GREETING, $XDG_CACHE_HOME."
+        await play(rig, *root("one"), *turns("/root/one", show), words=HOSTS)
+        assert "the lock, hello, ." in rig.outputs("/root/one")[0]
+        made = environments(cache)
+        await swarm(rig, "hosts", "probe", "lab")
+    assert made == environments(cache)
+    assert len(made) == 1
+
+
+def environments(cache):
+    """Those that were installed, with the number of a file that an installer makes."""
+    return {one.name: (one / "pyvenv.cfg").stat().st_ino
+            for one in (cache / "swarm/environments").iterdir() if one.is_dir()}  # fmt: skip
+
+
+async def test_a_lock_that_cannot_be_installed_is_said_and_no_agent_starts_there(rig, project, lab):
+    lock = rig.home / "lab.txt"
+    lock.write_text(f"swarm-agents @ file:///none/swarm_agents-{VERSION}-py3-none-any.whl")
+    write_host(rig, lab, python_env=f'"{lock}"')
+    with trio.fail_after(LIMIT_S):
+        said = await swarm(rig, "hosts", "doctor", "lab", code=1)
+    assert "python_env could not be installed" in said
+
+
+async def test_a_lock_of_another_version_is_refused_before_anything_starts(rig, project):
+    lock = rig.home / "lab.txt"
+    lock.write_text("swarm-agents==0.0.1")
+    write_host(rig, "127.0.0.1:1", python_env=f'"{lock}"')
+    with trio.fail_after(LIMIT_S):
+        started = await rig.run(rig.script({"agent": "/root", "text": "done"}), *HOSTS)
+        ended = await started.wait_end()
+    assert ended.code == 2
+    assert f"has swarm-agents 0.0.1, and this is {VERSION}" in ended.err
+
+
+def test_the_actor_needs_no_swarm_where_it_runs(tmp_path):
+    ray.cloudpickle.register_pickle_by_value(node_holder)
+    (tmp_path / "actor").write_bytes(ray.cloudpickle.dumps(node_holder.NodeHolder))
+    program = (
+        "import sys; sys.modules['swarm'] = None; import pickle, ray\n"
+        "holder = pickle.load(open(sys.argv[1], 'rb'))()\n"
+        "try: holder.install('{\"uv.lock\": \"\"}', '/none/python')\n"
+        "except RuntimeError as error: print(error)\n"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "actor")], capture_output=True, text=True,
+        env={"PATH": "/none", "XDG_CACHE_HOME": str(tmp_path)}, check=True,
+    )  # fmt: skip
+    assert said.stdout.strip() == "this lock is uv's, and there is no uv: install it there"

@@ -7,7 +7,6 @@ Ray, and it holds no provider's key. What an MCP server's table names for a hub 
 import os
 import signal
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import count
 from typing import assert_never
 
@@ -85,6 +84,7 @@ class HostsProcess:
         self._nodes: dict[str, DrivenNode] = {}
         self._ends: dict[str, trio.Event] = {}  # by node: its end was told
         self._held: set[str] = set()  # machines that have a node, or will have none any more
+        self._given_up: set[str] = set()  # names of machines that cannot be used
         self._drained: set[str] = set()  # nodes that are not started again
         self._epochs = count(1_000 * spec.epoch)
         self._work = trio.CancelScope()
@@ -118,11 +118,10 @@ class HostsProcess:
         try:
             async with trio.open_nursery() as nursery:
                 while True:
-                    with suppress(NodeUnavailable):
-                        for machine in await starter.machines():
-                            if machine.name not in self._held:
-                                self._held.add(machine.name)
-                                nursery.start_soon(self._hold_node, table, starter, machine)
+                    for machine in await _present(starter):
+                        if machine.name not in self._held:
+                            self._held.add(machine.name)
+                            nursery.start_soon(self._hold_node, table, starter, machine)
                     await trio.sleep(LOOK_S)
         finally:
             with trio.CancelScope(shield=True):
@@ -154,10 +153,14 @@ class HostsProcess:
                 await self._tell(NodeLost(node=_name(table, machine), reason=reason))
             if _name(table, machine) in self._drained:
                 return
-            if machine not in await starter.machines():
+            if machine not in await _present(starter):
                 self._held.discard(machine.name)  # it may come back
                 return
         await self._tell(Warned(message=f"{_name(table, machine)} is given up: {reason}"))
+        self._given_up.add(machine.name)
+        if all(one.name in self._given_up for one in await _present(starter)):
+            why = f"none of its machines can be used: {reason}"
+            await self._tell(HostUnusable(host=table.name, reason=why))
 
     async def _run_node(self, table: HostTable, starter: NodeStarter, machine: Machine) -> str:
         keys, name = new_link_keys(), _name(table, machine)
@@ -249,6 +252,14 @@ class HostsProcess:
 
     async def _tell(self, event: AnyHostsEvent) -> None:
         await self._supervisor.post(encode_hosts_event(event))
+
+
+async def _present(starter: NodeStarter) -> tuple[Machine, ...]:
+    """The machines that are there now; none if that cannot be found out."""
+    try:
+        return await starter.machines()
+    except NodeUnavailable:
+        return ()
 
 
 def _name(table: HostTable, machine: Machine) -> str:

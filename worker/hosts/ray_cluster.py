@@ -7,16 +7,13 @@ Ray's calls block: they are made in threads.
 Source: Ray's actors, `NodeAffinitySchedulingStrategy`; its keys travel by its own channel.
 """
 
-import os
 import socket
-import subprocess
-import sys
-import tempfile
 from base64 import b64decode, b64encode
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
-from typing import IO, Protocol, cast
+from types import ModuleType
+from typing import Protocol, cast
 
 import msgspec
 import trio
@@ -29,60 +26,13 @@ from swarm.mailbox.protocol.nodes import (
     encode_node_value,
 )
 
+from . import node_holder
+from .node_holder import INSTALL_LIMIT_S, TIDY_LIMIT_S, NodeHolder
 from .node_starter import Machine, NodeUnavailable
 
-_NODE = ("-P", "-m", "swarm.supervisor.node.node_process")
 _CONNECT_LIMIT_S, _START_LIMIT_S, _PROBE_S = 5.0, 60.0, 2.0
-_TIDY_LIMIT_S = 10.0
 _MOST_CHARS = 400
 _NEEDED = "install swarm with the extra `ray`: pip install 'swarm-agents[ray]'"
-
-
-class _NodeHolder:
-    """The actor: its process starts the node, a process of its own, and holds its input."""
-
-    def __init__(self) -> None:
-        self._node: subprocess.Popen[bytes] | None = None
-        self._said: IO[bytes] | None = None
-
-    def start(self, order: str, python: str) -> str:
-        """The node's card, both in Base64 as they go through pipes. Raises RuntimeError."""
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the node lives
-        node = self._node = subprocess.Popen(
-            [python or sys.executable, *_NODE], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=self._said, start_new_session=True,
-        )  # fmt: skip
-        assert node.stdin is not None
-        assert node.stdout is not None
-        node.stdin.write(order.encode() + b"\n")
-        node.stdin.flush()
-        card = node.stdout.readline(64 * 1024).decode()
-        if not card:
-            code = node.wait(5)
-            raise RuntimeError(f"the node ended at its start, with code {code}: {self.said()}")
-        return card
-
-    def said(self) -> str:
-        """The end of what the node wrote to its standard error."""
-        if self._said is None:
-            return ""
-        size = self._said.seek(0, os.SEEK_END)
-        self._said.seek(max(0, size - 2000))
-        return self._said.read().decode(errors="replace").strip()
-
-    def close(self) -> None:
-        """Close the node's input, which ends it, and wait a while until it has tidied up."""
-        if self._node is not None and self._node.stdin is not None:
-            self._node.stdin.close()
-            with suppress(subprocess.TimeoutExpired):
-                self._node.wait(_TIDY_LIMIT_S)
-
-    def end_of(self) -> str | None:
-        """None while the node lives; else why it has ended."""
-        if self._node is None or (code := self._node.poll()) is None:
-            return None
-        said = self.said().splitlines()[-1:]
-        return f"its process has ended with code {code}" + (f": {said[0]}" if said else "")
 
 
 class _Method(Protocol):
@@ -90,6 +40,7 @@ class _Method(Protocol):
 
 
 class _Actor(Protocol):
+    install: _Method
     start: _Method
     close: _Method
     end_of: _Method
@@ -99,6 +50,10 @@ class _ActorClass(Protocol):
     def options(self, **options: object) -> "_ActorClass": ...
 
     def remote(self) -> _Actor: ...
+
+
+class _CloudPickle(Protocol):
+    def register_pickle_by_value(self, module: ModuleType, /) -> None: ...
 
 
 class _Ray(Protocol):
@@ -115,6 +70,9 @@ class _Ray(Protocol):
     def kill(self, actor: _Actor, *, no_restart: bool) -> None: ...
 
     def shutdown(self) -> None: ...
+
+    @property
+    def cloudpickle(self) -> _CloudPickle: ...
 
 
 class _RayMachine(msgspec.Struct):
@@ -152,12 +110,12 @@ class RayNode:
 
     async def stop(self) -> None:
         """Ray kills what an actor has started as soon as the actor is gone: not before its end."""
-        with trio.move_on_after(_TIDY_LIMIT_S + 5.0):
+        with trio.move_on_after(TIDY_LIMIT_S + 5.0):
             await trio.to_thread.run_sync(self._stop, abandon_on_cancel=True)
 
     def _stop(self) -> None:
         try:
-            self._ray.get(self._actor.close.remote(), timeout=_TIDY_LIMIT_S + 2.0)
+            self._ray.get(self._actor.close.remote(), timeout=TIDY_LIMIT_S + 2.0)
             self._ray.kill(self._actor, no_restart=True)
         except Exception:
             return  # it is gone, or cannot be reached
@@ -189,6 +147,8 @@ class RayCluster:
             with suppress(Exception):
                 ray.shutdown()  # what was begun: it may be tried again
             raise NodeUnavailable(f"no Ray cluster at {self._table.ray}: {error}") from error
+        # the machines need not have swarm for the Python of Ray's workers
+        ray.cloudpickle.register_pickle_by_value(node_holder)
         self._connected = ray
 
     @property
@@ -227,19 +187,20 @@ class RayCluster:
 
         wanted = dict(self._table.resources)
         there = NodeAffinitySchedulingStrategy(node_id=machine.name, soft=False)
-        actor_class = self._ray.remote(_NodeHolder).options(
+        actor_class = self._ray.remote(NodeHolder).options(
             num_cpus=wanted.pop("num_cpus", 0), memory=wanted.pop("memory", None) or None,
             resources=wanted, max_restarts=0, scheduling_strategy=there,
             name=f"swarm-{order.run_id}-{order.name}-{order.epoch}",
         )  # fmt: skip
         actor = actor_class.remote()
         try:
-            said = self._ray.get(
-                actor.start.remote(
-                    b64encode(encode_node_value(order)).decode(), self._table.python
-                ),
-                timeout=_START_LIMIT_S,
-            )
+            python = self._table.python
+            if self._table.python_env:
+                files = msgspec.json.encode(self._table.python_env).decode()
+                made = actor.install.remote(files, python)
+                python = str(self._ray.get(made, timeout=INSTALL_LIMIT_S))
+            encoded = b64encode(encode_node_value(order)).decode()
+            said = self._ray.get(actor.start.remote(encoded, python), timeout=_START_LIMIT_S)
             return RayNode(self._ray, actor, decode_node_card(b64decode(str(said))))
         except Exception as error:
             self._ray.kill(actor, no_restart=True)

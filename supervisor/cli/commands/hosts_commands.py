@@ -7,7 +7,6 @@ from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.control import DrainHost
 from swarm.mailbox.protocol.hosts import MachineFound
 from swarm.mailbox.protocol.nodes import HostTable
-from swarm.roles.config.host_settings import host_tables
 
 from ...console.number_format import render_bytes
 from ...hosts.machine_faults import find_faults
@@ -22,7 +21,7 @@ from ..run_choice import (
     take_run_wanted,
     yes_option,
 )
-from ..run_setup.run_hosts import find_hosts
+from ..run_setup.run_hosts import find_hosts, read_hosts
 from ..run_setup.run_settings import load_config_here
 
 _NONE = "swarm: there is no host; [hosts.NAME] in config.toml makes one (docs/machines.md)"
@@ -136,7 +135,7 @@ def _tables(names: tuple[str, ...]) -> tuple[HostTable, ...]:
     loaded = load_config_here(lenient=True)
     for problem in loaded.problems:
         click.echo(f"swarm: warning: {problem}", err=True)
-    tables = host_tables(loaded.config.hosts)
+    tables = read_hosts(loaded.config.hosts)
     if not tables:
         click.echo(_NONE, err=True)
     return find_hosts(tables, names) if names else tables

@@ -1,6 +1,6 @@
 """Which other machines the agents of a run may use."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
 from msgspec.structs import replace
@@ -8,13 +8,27 @@ from msgspec.structs import replace
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.limits import DangerFullAccess
 from swarm.mailbox.protocol.nodes import HostTable
-from swarm.roles.config.host_settings import host_tables
+from swarm.roles.config.host_settings import HostToml, host_tables
 from swarm.roles.role_loader import find_role
 
 from ...hosts.host_choice import HERE, resources_of
 from ...run_request import RunRequest
 from ...task_file import FanOutTable
+from ...version import VERSION
+from .python_lock import read_lock
 from .run_settings import RunSettings
+
+
+def read_hosts(tables: Mapping[str, HostToml]) -> tuple[HostTable, ...]:
+    """The tables of a configuration, with the locks that they name. Raises UsageError."""
+    return tuple(_with_lock(one, tables[one.name].python_env) for one in host_tables(tables))
+
+
+def _with_lock(table: HostTable, path: str) -> HostTable:
+    if not path:
+        return table
+    key = f"hosts.{table.name}.python_env"
+    return replace(table, python_env=read_lock(key, path, version=VERSION))
 
 
 def find_hosts(tables: Sequence[HostTable], wanted: Sequence[str]) -> tuple[HostTable, ...]:
@@ -44,7 +58,7 @@ def with_hosts(request: RunRequest, settings: RunSettings, wanted: Sequence[str]
             )
         _check_resources(fan)
         return request
-    hosts = find_hosts(host_tables(settings.config.hosts), wanted)
+    hosts = find_hosts(read_hosts(settings.config.hosts), wanted)
     _check(request)
     request = replace(request, hosts=hosts, host=hosts[0].name, isolation="copy")
     if fan is None:

@@ -236,3 +236,19 @@ async def test_a_drained_machine_is_left_and_gets_no_node_again(driven, nursery,
             await driven.hear(NodeJoined)
             pytest.fail("a node was started again")
         await driven.order(Shutdown(grace_s=1))
+
+
+async def test_a_host_is_unusable_once_all_of_its_machines_are_given_up(
+    driven, nursery, monkeypatch
+):
+    monkeypatch.setattr(hosts_process, "_RETRY_S", 0.0)
+
+    async def fail(_machine, _order):
+        raise NodeUnavailable("it has swarm 0.0.1")
+
+    monkeypatch.setattr(driven.starter, "start", fail)
+    nursery.start_soon(driven.process.run)
+    with trio.fail_after(LIMIT_S):
+        said = await driven.hear(HostUnusable)
+        assert said.reason == "none of its machines can be used: it has swarm 0.0.1"
+        await driven.order(Shutdown(grace_s=1))
