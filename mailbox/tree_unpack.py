@@ -59,8 +59,11 @@ def _open_coming(folder: int, name: str, entry: PackedEntry, *, is_new: bool) ->
         except OSError as error:
             if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR):
                 raise
-    _remove(folder, name)
-    fd = os.open(name, _CREATE, 0o600, dir_fd=folder)
+    try:
+        fd = os.open(name, _CREATE, 0o600, dir_fd=folder)
+    except FileExistsError:
+        _remove(folder, name)
+        fd = os.open(name, _CREATE, 0o600, dir_fd=folder)
     return _ComingFile(fd, os.dup(folder), name, entry, is_named=True)
 
 
