@@ -113,6 +113,13 @@ class TreePacker:
         """Take what is there now for sent. Raises OSError, TreeRefused."""
         self._sent = {entry.name: facts for entry, facts, _ in self._walk()}
 
+    def follow(self, earlier: str) -> None:
+        """What another folder has of it counts as sent: names that are the very same file in both.
+
+        Raises OSError, TreeRefused.
+        """
+        self._sent = {entry.name: facts for entry, facts, _ in TreePacker(earlier)._walk()}
+
     def take_as_base(self) -> None:
         """What is there now is the base, and the receiver gets a layer over it: what differs.
 

@@ -161,6 +161,7 @@ class RemoteRefused(Tagged):
     request: int
     reason: str
     is_lost: bool = False  # as above
+    broken_node: str = ""  # the node, if it is of no use any more
 
 
 class RemoteEnded(Tagged):

@@ -88,6 +88,7 @@ class TreePart(Tagged):
     tree: str
     part: bytes = b""  # of `mailbox/tree_pack.py`
     is_last: bool = False
+    after: str = ""  # in the first part: begin with what this earlier tree is
 
 
 class CopiedPlace(Value):
@@ -134,8 +135,11 @@ class AgentStarted(Tagged):
 
 
 class StartRefused(Tagged):
+    """`is_broken`: the machine is of no use any more."""
+
     request: int
     reason: str
+    is_broken: bool = False
 
 
 class CopiesPrepared(Tagged):

@@ -44,14 +44,20 @@ def _prepare(scene: AttackTestbed) -> None:
     (scene.project / "sub/file").write_text("x\n", "utf-8")
     (scene.project / "one").write_text("one\n", "utf-8")
     scene.chown_files()
-    (scene.folder / "before.json").write_text(json.dumps(_state(scene.project)), "utf-8")
+    note_project(scene)
 
 
 def _options(_: AttackTestbed) -> Sequence[str]:
     return ("--role", "copied", "--reviewer", "nobody")
 
 
-def _project_changed(scene: AttackTestbed) -> str:
+def note_project(scene: AttackTestbed) -> None:
+    """Remember what the project is, for `project_changed`."""
+    (scene.folder / "before.json").write_text(json.dumps(_state(scene.project)), "utf-8")
+
+
+def project_changed(scene: AttackTestbed) -> str:
+    """Whether anything was written to the project, or outside of copies; "" if not."""
     before = json.loads((scene.folder / "before.json").read_text("utf-8"))
     now = _state(scene.project)
     changed = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
@@ -132,7 +138,7 @@ def _by_merge(scene: AttackTestbed) -> Sequence[Call]:
 
 def _merged_wrongly(scene: AttackTestbed) -> str:
     """Merge by the person's command, and look where it wrote."""
-    if words := _project_changed(scene):
+    if words := project_changed(scene):
         return words
     said, _ = scene.run_program(scene.swarm("merge", scene.run_id(), "--yes"))
     wrong = [name for name in (*_PLANTED, ".swarm", ".claude", ".agents", ".codex", ".aws", "pipe")
@@ -153,7 +159,7 @@ def _works(scene: AttackTestbed) -> Sequence[Call]:
 
 
 def _works_not(scene: AttackTestbed) -> str:
-    if words := _project_changed(scene):
+    if words := project_changed(scene):
         return words
     said, code = scene.run_program(scene.swarm("merge", scene.run_id(), "--yes"))
     one = (scene.project / "one").read_text("utf-8")
@@ -182,13 +188,13 @@ def _tests_escaped(scene: AttackTestbed) -> str:
     said, code = scene.run_program(scene.swarm(*words))
     if code != 1 or "exit code 7" not in said or "tried" not in said:
         return f"the tests did not run in the merged copy: {said[-300:]}"
-    return _project_changed(scene)
+    return project_changed(scene)
 
 
 def _play(
     name: str,
     calls: Callable[[AttackTestbed], Sequence[Call]],
-    find_escape: Callable[[AttackTestbed], str] = _project_changed,
+    find_escape: Callable[[AttackTestbed], str] = project_changed,
     *,
     fast: bool = False,
     must_work: bool = False,

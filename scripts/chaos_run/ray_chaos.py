@@ -227,7 +227,7 @@ PLAYS = (
     Play("node", "kill -9 of a machine's node",
          lambda stage: stage.kill_one("swarm: node", stage.machines[0])),
     Play("actor", "kill -9 of Ray's actor",
-         lambda stage: stage.kill_one("ray::_NodeHolder", stage.machines[0])),
+         lambda stage: stage.kill_one("ray::NodeHolder", stage.machines[0])),
     Play("raylet", "kill -9 of a raylet, which comes back", _kill_raylet),
     Play("driver", "kill -9 of the process that drives machines",
          lambda stage: stage.kill_one("swarm: hosts")),

@@ -136,11 +136,12 @@ class HostManager:
                 hosts.on_unusable(host, reason)
                 self._warn(f"hosts.{host}: {reason}")
             case NodeUsage():
-                if why := hosts.on_usage(event):
-                    self._run.note(HostDrained(node=event.node, reason=why))
+                self._note_drained(event.node, hosts.on_usage(event))
             case RemotePrepared():
                 self._on_prepared(event)
-            case RemoteStarted() | RemoteRefused() | CopyShipped():
+            case RemoteRefused():
+                self._note_drained(event.broken_node, hosts.on_refused(event))
+            case RemoteStarted() | CopyShipped():
                 hosts.on_reply(event)
             case RemoteEnded():
                 hosts.on_ended(event)
@@ -158,8 +159,12 @@ class HostManager:
         if event.is_lost:
             return
         self._run.note(HostPrepared(node=event.node, seconds=event.seconds, problem=event.problem))
+        self._note_drained(event.node, why)
+
+    def _note_drained(self, node: str, why: str) -> None:
+        """`why` is "" unless the node is drained now."""
         if why:
-            self._run.note(HostDrained(node=event.node, reason=why))
+            self._run.note(HostDrained(node=node, reason=why))
 
     def _warn(self, message: str) -> None:
         self._run.note(Warned(message=message))

@@ -115,8 +115,13 @@ class Node:
 
     @property
     def share(self) -> float:
-        """How full it is; the emptiest one is taken."""
+        """How full its slots are; the emptiest one is taken."""
         return self.taken / max(1, self.facts.slots)
+
+    @property
+    def free_memory_bytes(self) -> int:
+        """As it said last; of those that are equally full, the one with the most is taken."""
+        return 0 if self.usage is None else self.usage.free_memory_bytes
 
     def take(self, wanted: dict[str, float]) -> None:
         """One more agent is there."""

@@ -127,7 +127,7 @@ class RemoteHosts:
                 if why := self._failures.get(plan.host):
                     raise SpawnError(f"{plan.path} cannot start on {plan.host}: {why}")
                 if fitting := [node for node in self._nodes_for(plan) if node.fits(plan.resources)]:
-                    return min(fitting, key=lambda node: node.share)
+                    return min(fitting, key=lambda node: (node.share, -node.free_memory_bytes))
                 known = self._nodes_of(plan.host)
                 if known and all(node.why_drained for node in known):
                     why = self._describe_room(plan)
@@ -265,6 +265,13 @@ class RemoteHosts:
         if isinstance(reply, RemoteStarted) and (node := self.nodes.get(reply.node)) is not None:
             child = RemoteChild(self, reply.node, reply)
             node.children[reply.pid] = self._born[reply.request] = child
+
+    def on_refused(self, reply: RemoteRefused) -> str:
+        """A start was refused. Returns why its node is drained now, else ""."""
+        node = self.nodes.get(reply.broken_node)
+        why = reply.reason if node is not None and self.drain(node, reply.reason) else ""
+        self.on_reply(reply)
+        return why
 
     def on_prepared(self, reply: RemotePrepared) -> str:
         """Commands have run on a node. Returns why it is drained now, else ""."""

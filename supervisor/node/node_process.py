@@ -66,7 +66,7 @@ from ..runs.paths import UserPaths, find_user_paths
 from ..version import VERSION
 from .node_paths import NodePaths, hub_spec_for_node, identities, spec_for_node
 from .node_prepare import PrepareFailed, prepare_copies
-from .node_trees import NodeTrees
+from .node_trees import NodeTrees, TreeBroken
 from .tree_copy import in_folder
 
 _BEAT_S, _SYNC_S = 2.0, 15.0
@@ -131,7 +131,7 @@ class NodeService:
                 await self._end(grace_s)
 
     async def _take_tree(self, op: TreePart) -> None:
-        take = partial(self._trees.take, op.tree, op.part, is_last=op.is_last)
+        take = partial(self._trees.take, op.tree, op.part, is_last=op.is_last, after=op.after)
         try:
             async with self._tree_lock:
                 await trio.to_thread.run_sync(take)
@@ -143,7 +143,10 @@ class NodeService:
             spec = await self._spec_from(op)
             child = await self._processes.start(spec, title=op.title, keys=op.keys or None)
         except (SwarmError, OSError, ValueError, msgspec.DecodeError) as error:
-            await self._post(StartRefused(request=op.request, reason=str(error)))
+            is_broken = isinstance(error, TreeBroken)
+            await self._post(
+                StartRefused(request=op.request, reason=str(error), is_broken=is_broken)
+            )
             return
         self._children[child.pid] = child
         if isinstance(spec, AgentSpec):

@@ -4,12 +4,15 @@ One tree comes at a time. What an agent wrote is sent when asked for, when its p
 every few seconds: each time what has changed since.
 """
 
+import errno
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from swarm.mailbox.protocol.spec import AgentSpec
+from swarm.mailbox.protocol.spec import AgentSpec, CopyMount
 from swarm.mailbox.shipped_tree import is_git_store, layer_tree
-from swarm.mailbox.tree_pack import TreePacker
+from swarm.mailbox.tree_pack import TreePacker, TreeRefused
 from swarm.mailbox.tree_unpack import TreeUnpacker
 
 from ..processes.process_types import SpawnError
@@ -28,16 +31,53 @@ def make_mount_point(path: str) -> None:
         ) from error
 
 
+def _link_tree(earlier: Path, folder: Path) -> None:
+    """The same folders, and one more name for each file: none of them is ever written to.
+
+    Raises OSError.
+    """
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    shutil.copytree(earlier, folder, symlinks=True, copy_function=_link)
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError as error:
+        if error.errno != errno.EMLINK:
+            raise
+        shutil.copy2(source, target)  # a file cannot have more names
+
+
+class TreeBroken(SpawnError):
+    """What was sent is not whole on this machine."""
+
+
 class NodeTrees:
     """Writes what comes and packs what goes."""
 
     def __init__(self, paths: NodePaths) -> None:
         self._paths = paths
         self._coming: dict[str, TreeUnpacker] = {}
+        self._broken: dict[str, str] = {}  # by tree: why it is not whole
         self._packers: dict[str, dict[str, TreePacker]] = {}  # by agent, one for each layer
 
-    def take(self, tree: str, part: bytes, *, is_last: bool) -> None:
-        """Write a part of a tree. Raises ValueError, TreeRefused, OSError."""
+    def take(self, tree: str, part: bytes, *, is_last: bool, after: str = "") -> None:
+        """Write a part of a tree, the arguments as in `TreePart`.
+
+        Raises ValueError, TreeRefused, OSError: the tree is broken then, and stays so.
+        """
+        if tree in self._broken:
+            return
+        try:
+            self._take(tree, part, is_last=is_last, after=after)
+        except (OSError, ValueError, TreeRefused) as error:
+            self._broken[tree] = str(error)
+            raise
+
+    def _take(self, tree: str, part: bytes, *, is_last: bool, after: str) -> None:
+        if reason := self._broken.get(after):
+            raise TreeRefused(reason)
         if tree.startswith("agents/") and not self._paths.has_overlays:
             if part:
                 keep_part(layer_file(self._paths, tree), part)
@@ -46,6 +86,8 @@ class NodeTrees:
         if unpacker is None:
             folder = self._paths.tree(tree)
             is_new = not folder.exists()  # else agents use it already
+            if is_new and after:
+                _link_tree(self._paths.tree(after), folder)
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             unpacker = self._coming[tree] = TreeUnpacker(str(folder), is_new=is_new)
         if part:
@@ -56,8 +98,9 @@ class NodeTrees:
     def make_copy(self, spec: AgentSpec) -> None:
         """Make what an agent's copy consists of, for its first process here.
 
-        Raises OSError, TreeRefused, SpawnError; CopyRefused without overlays.
+        Raises OSError, TreeRefused, SpawnError; CopyRefused without overlays; TreeBroken.
         """
+        self._check_whole(spec)
         known = self._packers.get(spec.agent_id)  # it was here before, and all it has is here
         if not self._paths.has_overlays:
             self._packers[spec.agent_id] = known or make_tree_copy(spec, self._paths)
@@ -65,6 +108,21 @@ class NodeTrees:
         for mount in spec.copies:
             make_mount_point(mount.path)
         self._packers[spec.agent_id] = known or self._make_layers(spec)
+
+    def _check_whole(self, spec: AgentSpec) -> None:
+        """Raises TreeBroken if something is missing of what the agent would see as the project."""
+        used = {one for mount in spec.copies for one in self._trees_of(mount)}
+        used |= {tree for tree in self._broken if tree.startswith(f"agents/{spec.agent_id}/")}
+        for tree in sorted(used):
+            if tree in self._coming or tree in self._broken:
+                reason = self._broken.get(tree, "a part of it is missing")
+                raise TreeBroken(f"the project is not whole there: {reason}")
+
+    def _trees_of(self, mount: CopyMount) -> Iterator[str]:
+        for place in (mount.base, *(live.lower for live in mount.live)):
+            for top in (self._paths.copies, self._paths.shipped.parent):
+                if place.startswith(f"{top}/"):
+                    yield place.removeprefix(f"{top}/")
 
     def _make_layers(self, spec: AgentSpec) -> dict[str, TreePacker]:
         packers: dict[str, TreePacker] = {}

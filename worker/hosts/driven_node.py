@@ -86,7 +86,7 @@ class DrivenNode:
 
     def __init__(self, name: str, link: Link, copies: str, tell: Tell, *, epoch: int) -> None:
         self.name = name
-        self._link, self._copies, self._tell = link, Path(copies), tell
+        self._link, self._copies, self._tell = link, Path(copies).resolve(), tell
         self._ends = NodeLink(link, epoch=epoch)
         self._mailbox = self._ends.mailbox
         self._sent_trees: set[str] = set()
@@ -96,6 +96,7 @@ class DrivenNode:
         self._agents: dict[int, bytes] = {}  # identities by pid
         self._places: dict[str, str] = {}  # by the layer of an agent that went there: its folder
         self._layers: dict[str, TreeUnpacker] = {}
+        self._newest_base: dict[int, str] = {}  # by root: the last one that went there
         self._growing: dict[str, TreePacker] = {}
         self.relay: NearRelay | None = None
         self._left = trio.Event()
@@ -167,9 +168,8 @@ class DrivenNode:
                 self._agents[pid] = self._identities.pop(request, b"")
                 started = RemoteStarted(request=request, node=self.name, pid=pid, warm=warm)
                 await self._tell(started)
-            case StartRefused(request=request, reason=reason):
-                self._dismiss(self._identities.pop(request, b""))
-                await self._tell(RemoteRefused(request=request, reason=f"{self.name}: {reason}"))
+            case StartRefused():
+                await self._on_refused(event)
             case CopiesPrepared():
                 await self._on_prepared(event)
             case AgentLeft():
@@ -200,6 +200,15 @@ class DrivenNode:
                 await self._tell(Warned(message=f"{self.name}: {message}"))
             case NodeLeft():
                 self._left.set()
+
+    async def _on_refused(self, event: StartRefused) -> None:
+        self._dismiss(self._identities.pop(event.request, b""))
+        await self._tell(
+            RemoteRefused(
+                request=event.request, reason=f"{self.name}: {event.reason}"[:_MOST_CHARS],
+                is_lost=event.is_broken, broken_node=self.name if event.is_broken else "",
+            )
+        )  # fmt: skip
 
     async def _on_prepared(self, event: CopiesPrepared) -> None:
         began = self._preparing.pop(event.request, None)
@@ -239,8 +248,7 @@ class DrivenNode:
         try:
             async with self._sending:
                 for root in range(order.roots):
-                    tree = f"bases/{order.base}/tree-{root}"
-                    await self._send_tree(tree, self._copies / tree)
+                    await self._send_base(order.base, root)
                 for folder in (*order.layers, *order.folders):
                     if folder.grows:
                         await self._send_growth(folder, order.base)
@@ -269,6 +277,24 @@ class DrivenNode:
             return
         await self._send_parts(tree, pack_folder(folder))
         self._sent_trees.add(tree)
+
+    async def _send_base(self, base: int, root: int) -> None:
+        """What it has more or other than the newest one that was sent: bases share files.
+
+        Raises OSError, TreeRefused.
+        """
+        tree, earlier = f"bases/{base}/tree-{root}", self._newest_base.get(root, "")
+        if tree in self._sent_trees:
+            return
+        if not earlier:
+            await self._send_tree(tree, self._copies / tree)
+        else:
+            packer = TreePacker(str(self._copies / tree))
+            await trio.to_thread.run_sync(packer.follow, str(self._copies / earlier))
+            await self._post(TreePart(tree=tree, after=earlier))
+            await self._send_parts(tree, packer.pack())
+            self._sent_trees.add(tree)
+        self._newest_base[root] = tree
 
     async def _send_growth(self, folder: ShippedFolder, base: int) -> None:
         """What the folder has more than what was sent, once for each base.

@@ -49,7 +49,7 @@ class Driver:
 
     def __init__(self, hosts):
         self.hosts, self.seen, self.pids = hosts, [], 100
-        self.loses, self.fails = set(), set()
+        self.loses, self.fails, self.breaks = set(), set(), set()
 
     async def run(self):
         async for op in self.hosts.orders:
@@ -67,6 +67,12 @@ class Driver:
                             problem="no lock" * (op.node in self.fails),
                         )
                     )  # fmt: skip
+                case StartRemote() if op.node in self.breaks:
+                    refused = RemoteRefused(
+                        request=op.request, reason="not whole there", is_lost=True,
+                        broken_node=op.node,
+                    )  # fmt: skip
+                    assert self.hosts.on_refused(refused) == "not whole there"
                 case StartRemote():
                     self.pids += 1
                     self.hosts.on_reply(
@@ -90,6 +96,27 @@ async def lab(nursery):
 async def start(hosts, name="a", **more):
     async with hosts.place(plan(name, **more), copy(name), ()) as place:
         return place.node, await place.start(spec(name), title=name)
+
+
+async def test_of_machines_that_are_equally_full_the_one_with_more_memory_gets_the_agent(lab):
+    hosts, _ = lab
+    for name, memory in (("lab/a", 1000), ("lab/b", 2000)):
+        hosts.on_joined(facts(name, slots=2))
+        hosts.on_usage(usage(node=name, memory=memory))
+    assert [(await start(hosts, f"x{number}"))[0] for number in range(3)] == [
+        "lab/b", "lab/a", "lab/b",
+    ]  # fmt: skip
+
+
+async def test_a_machine_on_which_the_project_is_broken_is_drained_and_another_one_is_tried(lab):
+    hosts, driver = lab
+    hosts.on_joined(facts("lab/a"))
+    driver.breaks.add("lab/a")
+    with pytest.raises(DiedBeforeHello, match="not whole there"):
+        await start(hosts)
+    assert "not whole" in hosts.nodes["lab/a"].why_drained
+    hosts.on_joined(facts("lab/b"))
+    assert (await start(hosts))[0] == "lab/b"
 
 
 async def test_the_machine_with_the_most_room_gets_the_agent(lab):
