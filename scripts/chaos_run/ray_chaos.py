@@ -45,6 +45,7 @@ from swarm.supervisor.runs.paths import find_user_paths, paths_of_run
 _SWARM = str(Path(sys.executable).with_name("swarm"))
 _WORKERS, _STEPS, _SLOTS = 24, 3, 8
 _STEP = re.compile(r"echo (\d)")
+_BWRAPS = ("/usr/bin/bwrap", "/bin/bwrap")
 _RUN_LIMIT_S, _GONE_LIMIT_S = 240.0, 60.0
 
 
@@ -211,6 +212,20 @@ def _other_clock(stage: Stage) -> None:
     stage.machines[2].environment["PYTHONPATH"] = str(shim)
 
 
+def _slow_wires(stage: Stage) -> None:
+    """As over a bad line: 50 ms there and back, and every fiftieth packet is lost."""
+    for machine in stage.machines:
+        machine.slow_down(25.0, 0.02)
+
+
+def _without_overlays(stage: Stage) -> None:
+    """Without bubblewrap: agents there work in folders, which Landlock holds."""
+    masks = "".join(f"mount --bind /dev/null {one}; " for one in _BWRAPS if Path(one).exists())
+    stage.machines[2].prefix = [
+        "unshare", "--mount", "--propagation", "private", "sh", "-c", f'{masks}exec "$@"', "sh",
+    ]  # fmt: skip
+
+
 def _two_at_first(stage: Stage) -> None:
     stage.joined = stage.ready = 2
 
@@ -238,6 +253,10 @@ PLAYS = (
     Play("added", "a third machine joins", lambda stage: stage.machines[2].join(), _two_at_first),
     Play("full", "a machine's disk fills up: it is drained", _fill_disk, _small_disk),
     Play("version", "a machine has another version of swarm", _nothing, _other_version),
+    Play("slow", "every packet takes 25 ms longer each way, and 2 % are lost", _nothing,
+         _slow_wires),
+    Play("folders", "a machine has no overlays, and its node is killed there",
+         lambda stage: stage.kill_one("swarm: node", stage.machines[2]), _without_overlays),
     Play("clock", "a machine's clock is an hour ahead", _nothing, _other_clock),
 )  # fmt: skip
 

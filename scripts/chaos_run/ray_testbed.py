@@ -20,6 +20,7 @@ _CLONE_NEWNS, _CLONE_NEWNET = 0x00020000, 0x40000000
 _MS_REC_PRIVATE = 0x4000 | 0x40000
 HEAD, PORT = "10.77.0.1", 6399
 ADDRESS = f"{HEAD}:{PORT}"
+_SLOW_WIRE = Path(__file__).with_name("slow_wire.py")
 _RAY = str(Path(sys.executable).with_name("ray"))
 _START_LIMIT_S, _SETTLED_S = 60.0, 2.0
 _HELD_TEXT = "sleep 100000"
@@ -49,8 +50,24 @@ class Machine:
         self.home.mkdir()
         self.environment: dict[str, str] = {}
         self._holder = subprocess.Popen(["unshare", "-n", *_HELD_TEXT.split()])
+        self.prefix: list[str] = []  # a command that execs Ray
         self._raylet: subprocess.Popen[bytes] | None = None
+        self._wire: subprocess.Popen[bytes] | None = None
         self._connect()
+
+    def slow_down(self, delay_ms: float, loss: float) -> None:
+        """From now on every packet takes so much longer, each way, and such a share is lost."""
+        run("ip", "link", "del", f"v{self.number}")
+        names = (f"v{self.number}", f"w{self.number}")
+        wire = self._wire = subprocess.Popen(
+            [sys.executable, "-P", str(_SLOW_WIRE), str(self._holder.pid), *names, str(delay_ms),
+             str(loss)],
+            stdout=subprocess.PIPE,
+        )  # fmt: skip
+        assert wire.stdout is not None
+        if wire.stdout.readline() != b"ready\n":
+            raise OSError("no slow wire can be had: it needs /dev/net/tun")
+        self._address()
 
     def _connect(self) -> None:
         here, there = f"v{self.number}", f"w{self.number}"
@@ -60,6 +77,11 @@ class Machine:
         )
         run("ip", "link", "add", here, "type", "veth", "peer", "name", there)
         run("ip", "link", "set", there, "netns", pid)
+        self._address()
+
+    def _address(self) -> None:
+        here, there = f"v{self.number}", f"w{self.number}"
+        pid = str(self._holder.pid)
         run("ip", "addr", "add", f"10.77.{self.number}.1/24", "dev", here)
         run("ip", "link", "set", here, "up")
         if self.number == 1:  # Ray asks the kernel which address it has on the way out
@@ -97,8 +119,8 @@ class Machine:
 
     def _start_ray(self) -> None:
         self._raylet = subprocess.Popen(
-            ["nsenter", "-t", str(self._holder.pid), "-n", _RAY, "start", f"--address={ADDRESS}",
-             f"--node-ip-address={self.address}", "--num-cpus=1", "--block",
+            ["nsenter", "-t", str(self._holder.pid), "-n", *self.prefix, _RAY, "start",
+             f"--address={ADDRESS}", f"--node-ip-address={self.address}", "--num-cpus=1", "--block",
              "--disable-usage-stats", "--labels=side=away"],
             env={**os.environ, "SWARM_HOME": str(self.home), **self.environment},
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
@@ -127,7 +149,9 @@ class Machine:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         self._holder.kill()
-        for process in (self._holder, self._raylet):
+        if self._wire is not None:
+            self._wire.kill()
+        for process in (self._holder, self._raylet, self._wire):
             if process is not None:
                 process.wait()
         with suppress(subprocess.CalledProcessError):
