@@ -17,6 +17,7 @@ from .safe_open import FOLDER_FLAGS, READ_FLAGS, open_canonical
 
 MAX_ENTRIES = 400_000
 MAX_BYTES = 8 << 30  # of contents, over all messages of one tree
+MAX_LAYER_BYTES = 2 << 30  # of what one agent has changed in one folder
 _PIECE_BYTES = 512 << 10  # of contents in one message
 _MOST_IN_MESSAGE = 1_000  # entries
 MAX_NAME_BYTES, MAX_DEPTH = 4096, 128
@@ -73,23 +74,36 @@ class TreePacker:
         root: A canonical folder. What cannot be read, and sockets and devices, are left out.
         keeps_gone: What is gone here stays there.
         left_out: Paths below the folder that are not walked.
+        most_bytes: Of all files together that are not the base's; with more nothing is packed.
     """
 
     def __init__(
-        self, root: str, *, keeps_gone: bool = False, left_out: Collection[str] = ()
+        self,
+        root: str,
+        *,
+        keeps_gone: bool = False,
+        left_out: Collection[str] = (),
+        most_bytes: int = MAX_BYTES,
     ) -> None:
+        self._most_bytes = most_bytes
         self._root, self._keeps_gone = root, keeps_gone
         self._left_out = frozenset(map(os.fsencode, left_out))
         self._sent: dict[bytes, _Facts] = {}
-        self._base: frozenset[bytes] | None = None
+        self._base: dict[bytes, _Facts] | None = None
         self._known: set[bytes] = set()  # folders that the receiver has over the base
 
     def pack(self) -> Iterator[bytes]:
-        """The messages; none if nothing has changed. Raises OSError, TreeRefused for a huge tree.
+        """The messages; none if nothing has changed. Raises OSError; TreeRefused for a huge tree,
+        before the first message.
 
         What was given counts as sent once the last message was taken.
         """
         found = {entry.name: (entry, facts, path) for entry, facts, path in self._walk()}
+        base = self._base or {}
+        own = (entry.size for name, (entry, facts, _) in found.items() if base.get(name) != facts)
+        if sum(own) > self._most_bytes:
+            most = f"{self._most_bytes / (1 << 30):g} GiB"
+            raise TreeRefused(f"the files in {self._root} are larger than {most} together")
         waiting: list[PackedEntry] = []
         contents = bytearray()
         for entry, path in self._changes(found):
@@ -127,7 +141,7 @@ class TreePacker:
         Raises OSError, TreeRefused.
         """
         self.skip_present()
-        self._base, self._known = frozenset(self._sent), {b""}
+        self._base, self._known = self._sent, {b""}
 
     def _changes(self, found: _Found) -> Iterator[tuple[PackedEntry, str]]:
         """Entries with their paths; a folder before what lies in it."""
@@ -193,6 +207,11 @@ class TreePacker:
                 yield entry, _facts(entry.kind, facts), below
                 if entry.kind == "folder":
                     folders.append((entry.name, below))
+
+
+def layer_packer(root: str, *, left_out: Collection[str] = ()) -> TreePacker:
+    """For what an agent writes: it may write more than anybody wants to carry."""
+    return TreePacker(root, left_out=left_out, most_bytes=MAX_LAYER_BYTES)
 
 
 def _top_of(root: str) -> tuple[PackedEntry, _Facts, str]:

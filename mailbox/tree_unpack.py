@@ -96,6 +96,10 @@ class TreeUnpacker:
             self._coming.close()
         os.close(self._root)
 
+    def end_round(self) -> None:
+        """All that was to come has come: the bounds count anew."""
+        self._entries = self._bytes = 0
+
     def take(self, message: bytes) -> None:
         """Write what one message holds. Raises TreeRefused, OSError."""
         try:

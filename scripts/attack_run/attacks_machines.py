@@ -133,7 +133,7 @@ def _by_plants(scene: AttackTestbed) -> list[Call]:
     """Kinds of files, names and marks that would act where they are written down."""
     home = scene.home
     return [
-        command(f"rm -rf sub; ln -s {home} sub; ln -s {home}/escaped out; mkfifo pipe"),
+        command(f"rm sub/file; rmdir sub; ln -s {home} sub; ln -s {home}/escaped out; mkfifo pipe"),
         command("mkdir -p a/.git/hooks; echo x > a/.git/hooks/post-checkout; echo x > '..escaped'"),
         command(
             "python3 -c \"import os; os.mkdir(b'\\\\xff'); open(b'\\\\xff/x', 'w')\"; "
@@ -149,6 +149,8 @@ def _by_plants(scene: AttackTestbed) -> list[Call]:
 def _planted(scene: AttackTestbed) -> str:
     if words := project_changed(scene):
         return words
+    if (told := scene.output.count('"type":"warning"')) > 50:
+        return f"one agent had {told:,} warnings written"
     scene.run_program(scene.swarm("merge", scene.run_id(), "--yes"))
     if (scene.project / "a/.git").exists() or (scene.project / "pipe").exists():
         return "a merge wrote what is no part of a change"

@@ -51,6 +51,7 @@ class HostManager:
             grace_s=_END_LIMIT_S,
         )
         self.process = ServiceProcess(running, "hosts", child, prefix="o")
+        self._told: set[str] = set()  # agents whose changes could not be brought
 
     async def run(self) -> None:
         """Keep the process running until cancelled, ended or given up."""
@@ -147,7 +148,7 @@ class HostManager:
                 hosts.on_ended(event)
             case LayersStored(agent_id=agent_id, problem=problem):
                 if problem and hosts.node_of(agent_id) is not None:  # else HostLeft says it
-                    self._warn(f"what {agent_id} changed could not be brought here: {problem}")
+                    self._warn_of_layers(agent_id, problem)
                 hosts.on_stored(event)
             case Warned():
                 self._warn(event.message)
@@ -160,6 +161,13 @@ class HostManager:
             return
         self._run.note(HostPrepared(node=event.node, seconds=event.seconds, problem=event.problem))
         self._note_drained(event.node, why)
+
+    def _warn_of_layers(self, agent_id: str, problem: str) -> None:
+        """Once for each agent: what it changed is brought again and again."""
+        if agent_id not in self._told:
+            self._told.add(agent_id)
+            path = self._run.agents.path_of(agent_id) or agent_id
+            self._warn(f"what {path} changed could not be brought here: {problem}")
 
     def _note_drained(self, node: str, why: str) -> None:
         """`why` is "" unless the node is drained now."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from swarm.mailbox.protocol.spec import AgentSpec, CopyMount
 from swarm.mailbox.shipped_tree import is_git_store, layer_tree
-from swarm.mailbox.tree_pack import TreePacker, TreeRefused
+from swarm.mailbox.tree_pack import TreePacker, TreeRefused, layer_packer
 from swarm.mailbox.tree_unpack import TreeUnpacker
 
 from ..processes.process_types import SpawnError
@@ -133,10 +133,10 @@ class NodeTrees:
                 Path(work).mkdir(mode=0o700, parents=True, exist_ok=True)
                 Path(upper).mkdir(mode=0o700, parents=True, exist_ok=True)
             Path(mount.upper).chmod(mode)
-            packers[layer_tree(spec.agent_id, root)] = TreePacker(mount.upper)
+            packers[layer_tree(spec.agent_id, root)] = layer_packer(mount.upper)
             for live in mount.live:
                 if is_git_store(live.name):  # the agent's commits
-                    packers[layer_tree(spec.agent_id, root, live.name)] = TreePacker(live.upper)
+                    packers[layer_tree(spec.agent_id, root, live.name)] = layer_packer(live.upper)
         for packer in packers.values():
             packer.skip_present()  # what was sent here is there already
         return packers

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from swarm.mailbox.protocol.limits import ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.spec import AgentSpec, CopyMount
 from swarm.mailbox.shipped_tree import is_git_store, layer_tree
-from swarm.mailbox.tree_pack import TreePacker
+from swarm.mailbox.tree_pack import TreePacker, layer_packer
 from swarm.mailbox.tree_unpack import TreeUnpacker
 
 from ..file_history.watched_tree import now_ns
@@ -52,14 +52,14 @@ def make_tree_copy(spec: AgentSpec, paths: NodePaths) -> dict[str, TreePacker]:
     tree = paths.agent_tree(spec.agent_id)
     names = [live.name for live in mount.live]
     fill_tree(mount.base, names, _shown_folders(mount, paths), tree)
-    top = TreePacker(str(tree), left_out=names)
+    top = layer_packer(str(tree), left_out=names)
     top.take_as_base()
     packers = {layer_tree(spec.agent_id, 0): top}
     _lay_over(layer_file(paths, layer_tree(spec.agent_id, 0)), tree)
     for live in mount.live:
         if is_git_store(live.name) and (tree / live.name).is_dir():
             name = layer_tree(spec.agent_id, 0, live.name)
-            packers[name] = store = TreePacker(str(tree / live.name))
+            packers[name] = store = layer_packer(str(tree / live.name))
             store.skip_present()
             _lay_over(layer_file(paths, name), tree / live.name)
     return packers

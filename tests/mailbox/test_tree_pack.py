@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from swarm.mailbox import tree_pack
+from swarm.mailbox import tree_pack, tree_unpack
 from swarm.mailbox.tree_pack import PackedEntry, PackedPart, TreePacker, TreeRefused
 from swarm.mailbox.tree_unpack import TreeUnpacker
 
@@ -251,3 +251,33 @@ def test_a_tree_that_is_reached_through_a_link_is_not_packed(tmp_path):
     (tmp_path / "link").symlink_to("/etc")
     with pytest.raises(OSError, match="link"):
         list(TreePacker(str(tmp_path.resolve() / "link")).pack())
+
+
+def test_a_layer_that_is_larger_than_allowed_is_refused_before_anything_goes(tmp_path):
+    tree, layer = tmp_path.resolve() / "tree", tmp_path.resolve() / "layer"
+    for folder in (tree, layer):
+        folder.mkdir()
+    (tree / "base").write_bytes(b"x" * 5000)
+    packer = TreePacker(str(tree), most_bytes=1000)
+    packer.take_as_base()
+    (tree / "small").write_bytes(b"x" * 500)
+    assert carry(packer, layer) == 1
+    with (tree / "huge").open("wb") as huge:
+        huge.truncate(9 << 30)
+    with pytest.raises(TreeRefused, match="larger than"):
+        carry(packer, layer)
+    assert sorted(os.listdir(layer)) == ["small"]
+    (tree / "huge").unlink()
+    assert carry(packer, layer) == 0
+
+
+def test_the_bounds_of_what_comes_count_for_each_round(tmp_path, monkeypatch):
+    monkeypatch.setattr(tree_unpack, "MAX_BYTES", 1000)
+    part = encode(PackedPart((PackedEntry("file", b"a", 0o644, size=600),), b"x" * 600))
+    with TreeUnpacker(str(tmp_path.resolve())) as unpacker:
+        for _ in range(3):
+            unpacker.take(part)
+            unpacker.end_round()
+        unpacker.take(part)
+        with pytest.raises(TreeRefused, match="larger than any"):
+            unpacker.take(part)

@@ -96,6 +96,7 @@ class DrivenNode:
         self._agents: dict[int, bytes] = {}  # identities by pid
         self._places: dict[str, str] = {}  # by the layer of an agent that went there: its folder
         self._layers: dict[str, TreeUnpacker] = {}
+        self._broken_layers: dict[str, str] = {}  # by layer: why it could not be stored
         self._newest_base: dict[int, str] = {}  # by root: the last one that went there
         self._growing: dict[str, TreePacker] = {}
         self.relay: NearRelay | None = None
@@ -181,12 +182,9 @@ class DrivenNode:
                     )
                 )  # fmt: skip
             case LayerPart():
-                try:
-                    await trio.to_thread.run_sync(self._write_layer, event)
-                except (OSError, TreeRefused) as error:
-                    await self._tell(Warned(message=f"a layer could not be stored: {error}"))
-            case LayersSent(agent_id=agent_id, problem=problem):
-                await self._tell(LayersStored(agent_id=agent_id, problem=problem))
+                await self._store_part(event)
+            case LayersSent():
+                await self._on_layers_sent(event)
             case NodeBeat():
                 await self._tell(
                     NodeUsage(
@@ -200,6 +198,24 @@ class DrivenNode:
                 await self._tell(Warned(message=f"{self.name}: {message}"))
             case NodeLeft():
                 self._left.set()
+
+    async def _store_part(self, event: LayerPart) -> None:
+        """Of a layer that could not be stored once, nothing more is."""
+        if event.tree in self._broken_layers:
+            return
+        try:
+            await trio.to_thread.run_sync(self._write_layer, event)
+        except (OSError, TreeRefused) as error:
+            self._broken_layers[event.tree] = str(error)
+
+    async def _on_layers_sent(self, event: LayersSent) -> None:
+        mine = f"agents/{event.agent_id}/"
+        for tree, unpacker in self._layers.items():
+            if tree.startswith(mine):
+                unpacker.end_round()
+        broken = [why for tree, why in self._broken_layers.items() if tree.startswith(mine)]
+        problem = event.problem or "; ".join(broken[:1])
+        await self._tell(LayersStored(agent_id=event.agent_id, problem=problem[:_MOST_CHARS]))
 
     async def _on_refused(self, event: StartRefused) -> None:
         self._dismiss(self._identities.pop(event.request, b""))

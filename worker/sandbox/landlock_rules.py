@@ -121,8 +121,17 @@ def _is_unlinked(path: str) -> bool:
         return False
 
 
+def _is_text(name: str) -> bool:
+    """False for bytes that are no UTF-8: no order to a launcher can name such a path."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _children(root: str, wanted: tuple[str, ...]) -> list[str]:
-    """Children that are not links.
+    """Children that are not links, and whose names are text; others stay closed.
 
     Those on the way to `wanted`, and outside crowded trees all others too.
     """
@@ -137,7 +146,7 @@ def _children(root: str, wanted: tuple[str, ...]) -> list[str]:
     try:
         with os.scandir(root) as entries:
             for _, entry in zip(range(_MOST_CHILDREN), entries, strict=False):
-                if entry.name not in names and not entry.is_symlink():
+                if entry.name not in names and not entry.is_symlink() and _is_text(entry.name):
                     found.append(entry.path)
     except OSError:
         return found

@@ -5,6 +5,7 @@ import stat
 import tempfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from swarm.mailbox.path_rules import PLACEHOLDER_MTIME_NS, PROTECTED_NAMES
@@ -187,6 +188,15 @@ def test_landlock_grants_only_the_neighbours_of_what_is_protected(tmp_path):
     (tmp_path / "way-out").symlink_to("/")
     found = writable(plan(tmp_path, stack="landlock"))
     assert found == {str(tmp_path / "src"), str(tmp_path / "docs")}
+
+
+def test_a_name_that_is_no_text_closes_itself_and_breaks_no_command(tmp_path):
+    for name in (b".git", b"src", b"\xff"):
+        (tmp_path / os.fsdecode(name)).mkdir()
+    rules = landlock_rules(plan(tmp_path, stack="landlock"))
+    assert msgspec.msgpack.encode(rules)  # as it goes to a launcher
+    found = {grant.path for grant in rules.grants if grant.access == WRITE}
+    assert found == {str(tmp_path / "src")}
 
 
 def test_landlock_grants_no_contents_of_hidden_folders(tmp_path):
