@@ -20,6 +20,7 @@ from .tree_pack import (
     MAX_ENTRIES,
     MAX_NAME_BYTES,
     PackedEntry,
+    PackedPart,
     TreeRefused,
     decode_part,
 )
@@ -32,22 +33,22 @@ class _ComingFile(NamedTuple):
     """A file whose contents still come. It gets its name once it is whole, where that can be."""
 
     fd: int
-    folder: int  # where it will be; open
+    folder: int  # where it gets its name once it is whole; open. -1: it has it
     name: str
     entry: PackedEntry
-    is_named: bool  # the file system has no files without a name
 
     def finish(self) -> None:
         """All contents are there: give it its mode, its time and its name. Raises OSError."""
         os.fchmod(self.fd, self.entry.mode & 0o777)
         os.utime(self.fd, ns=(self.entry.mtime_ns, self.entry.mtime_ns))
-        if not self.is_named:
+        if self.folder >= 0:
             _remove(self.folder, self.name)
             os.link(f"/proc/self/fd/{self.fd}", self.name, dst_dir_fd=self.folder)
 
     def close(self) -> None:
         os.close(self.fd)
-        os.close(self.folder)
+        if self.folder >= 0:
+            os.close(self.folder)
 
 
 def _open_coming(folder: int, name: str, entry: PackedEntry, *, is_new: bool) -> _ComingFile:
@@ -55,16 +56,16 @@ def _open_coming(folder: int, name: str, entry: PackedEntry, *, is_new: bool) ->
     if not is_new:
         try:
             fd = os.open(".", _NAMELESS, 0o600, dir_fd=folder)
-            return _ComingFile(fd, os.dup(folder), name, entry, is_named=False)
+            return _ComingFile(fd, os.dup(folder), name, entry)
         except OSError as error:
             if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR):
-                raise
+                raise  # else the file system has no files without a name
     try:
         fd = os.open(name, _CREATE, 0o600, dir_fd=folder)
     except FileExistsError:
         _remove(folder, name)
         fd = os.open(name, _CREATE, 0o600, dir_fd=folder)
-    return _ComingFile(fd, os.dup(folder), name, entry, is_named=True)
+    return _ComingFile(fd, -1, name, entry)
 
 
 class TreeUnpacker:
@@ -86,6 +87,7 @@ class TreeUnpacker:
         self._is_tree = is_tree
         self._coming: _ComingFile | None = None
         self._left = 0  # bytes of it that are missing
+        self._above: tuple[bytes, int] | None = None  # the folder of the last file; open
         self._entries = self._bytes = 0
 
     def __enter__(self) -> "TreeUnpacker":
@@ -110,6 +112,12 @@ class TreeUnpacker:
         self._bytes += len(part.contents)
         if self._entries > 2 * MAX_ENTRIES or self._bytes > MAX_BYTES:
             raise TreeRefused("the tree is larger than any that is sent")
+        try:
+            self._write(part)
+        finally:
+            self._leave_folder()
+
+    def _write(self, part: PackedPart) -> None:
         left = self._add(memoryview(part.contents))
         for entry in part.entries:
             if self._left:
@@ -125,11 +133,22 @@ class TreeUnpacker:
             os.fchmod(self._root, entry.mode & 0o777 | 0o700)
             return
         above, _, last = entry.name.rpartition(b"/")
-        folder = open_beneath(self._root, os.fsdecode(above) or ".", FOLDER_FLAGS)
-        try:
-            self._make_in(folder, os.fsdecode(last), entry)
-        finally:
-            os.close(folder)
+        self._make_in(self._enter_folder(above), os.fsdecode(last), entry)
+        if entry.kind != "file":
+            self._leave_folder()  # it may be another one by now
+
+    def _enter_folder(self, above: bytes) -> int:
+        """Files of one folder come one after the other."""
+        if self._above is None or self._above[0] != above:
+            self._leave_folder()
+            fd = open_beneath(self._root, os.fsdecode(above) or ".", FOLDER_FLAGS)
+            self._above = (above, fd)
+        return self._above[1]
+
+    def _leave_folder(self) -> None:
+        if self._above is not None:
+            os.close(self._above[1])
+            self._above = None
 
     def _make_in(self, folder: int, name: str, entry: PackedEntry) -> None:
         hides = self._is_tree and entry.opaque
