@@ -33,6 +33,7 @@ MODULES = {
     "extensions": "extensions_bench",
     "copies": "copy_bench",
     "hosts": "hosts_bench",
+    "link": "link_bench",
     "sizes": "size_bench",
     "memories": "memory_bench",
     "timeline": "spawn_timeline",
@@ -41,7 +42,8 @@ MODULES = {
 }
 BENCHES = (
     "spine", "crowd", "agents", "safety", "prefix", "tricks", "curves", "soak", "chat", "mcp",
-    "leases", "extensions", "copies", "hosts", "sizes", "memories", "timeline", "turn", "pages",
+    "leases", "extensions", "copies", "hosts", "link", "sizes", "memories", "timeline", "turn",
+    "pages",
 )  # fmt: skip
 ALL = tuple(one for one in BENCHES if one != "crowd")  # that is a part of `spine`
 

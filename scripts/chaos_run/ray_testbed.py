@@ -126,6 +126,16 @@ class Machine:
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
 
+    @contextmanager
+    def program(self, *words: str) -> Iterator[None]:
+        """Run a program in its network for the duration of the block."""
+        started = subprocess.Popen(["nsenter", "-t", str(self._holder.pid), "-n", *words])
+        try:
+            yield
+        finally:
+            started.kill()
+            started.wait()
+
     def processes(self, words: str) -> list[int]:
         """Pids of processes in this namespace whose command line holds these words."""
         mine = network_of(self._holder.pid)
