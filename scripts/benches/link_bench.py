@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "chaos_run"))  # scripts, not packages
+sys.path.insert(0, str(Path(__file__).parent.parent / "ray_net"))  # scripts, not packages
 sys.path.insert(0, str(Path(__file__).parent))
 
 import hosts_bench

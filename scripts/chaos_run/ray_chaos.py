@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).parent))  # scripts, not a package
+sys.path.insert(0, str(Path(__file__).parent.parent / "ray_net"))  # scripts, not packages
 
 from ray_testbed import (
     ADDRESS,
