@@ -40,19 +40,19 @@ def _prepare(scene: AttackTestbed) -> None:
     roles = scene.state / "agents"
     roles.mkdir()
     (roles / "copied.toml").write_text(_ROLE, "utf-8")
-    (scene.project / "sub").mkdir()
-    (scene.project / "sub/file").write_text("x\n", "utf-8")
-    (scene.project / "one").write_text("one\n", "utf-8")
-    scene.chown_files()
-    note_project(scene)
+    write_project(scene)
 
 
 def _options(_: AttackTestbed) -> Sequence[str]:
     return ("--role", "copied", "--reviewer", "nobody")
 
 
-def note_project(scene: AttackTestbed) -> None:
-    """Remember what the project is, for `project_changed`."""
+def write_project(scene: AttackTestbed) -> None:
+    """Files to change, and what the project is then, for `project_changed`."""
+    (scene.project / "sub").mkdir()
+    (scene.project / "sub/file").write_text("x\n", "utf-8")
+    (scene.project / "one").write_text("one\n", "utf-8")
+    scene.chown_files()
     (scene.folder / "before.json").write_text(json.dumps(_state(scene.project)), "utf-8")
 
 
@@ -154,11 +154,13 @@ def _merged_wrongly(scene: AttackTestbed) -> str:
     return "" if "cannot be read" in said or "merged;" in said else f"the merge said {said[-300:]}"
 
 
-def _works(scene: AttackTestbed) -> Sequence[Call]:
+def honest_work(_: AttackTestbed) -> Sequence[Call]:
+    """What an agent is there for."""
     return [command("echo two >> one; rm sub/file; echo n > n; git status -s; cat one")]
 
 
-def _works_not(scene: AttackTestbed) -> str:
+def not_merged(scene: AttackTestbed) -> str:
+    """Why `honest_work` is not in the project after a merge; "" if it is."""
     if words := project_changed(scene):
         return words
     said, code = scene.run_program(scene.swarm("merge", scene.run_id(), "--yes"))
@@ -221,5 +223,5 @@ PLAYS = (
         _by_tests,
         _tests_escaped,
     ),
-    _play("Its honest work is merged", _works, _works_not, must_work=True, fast=True),
+    _play("Its honest work is merged", honest_work, not_merged, must_work=True, fast=True),
 )

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from attack import BOTH, Attack, Call, Turn, command, commands_ran
 from attack_testbed import AttackTestbed
-from attacks_copies import note_project, project_changed
+from attacks_copies import honest_work, not_merged, project_changed, write_project
 
 from swarm.mailbox.process_tree import kill_descendants_once
 
@@ -54,14 +54,6 @@ def _machine(scene: AttackTestbed) -> Iterator[None]:
             kill_descendants_once(holder.pid)
             os.killpg(holder.pid, signal.SIGKILL)
             holder.wait()
-
-
-def _prepare(scene: AttackTestbed) -> None:
-    (scene.project / "sub").mkdir()
-    (scene.project / "sub/file").write_text("x\n", "utf-8")
-    (scene.project / "one").write_text("one\n", "utf-8")
-    scene.chown_files()
-    note_project(scene)
 
 
 def _calls(_: AttackTestbed) -> Sequence[Call]:
@@ -160,23 +152,9 @@ def _planted(scene: AttackTestbed) -> str:
     return "a file runs as its owner" if fine.exists() and fine.stat().st_mode & 0o6000 else ""
 
 
-def _works(_: AttackTestbed) -> list[Call]:
-    return [command("echo two >> one; rm sub/file; echo n > n; git status -s; cat one")]
-
-
-def _works_not(scene: AttackTestbed) -> str:
-    if words := project_changed(scene):
-        return words
-    said, code = scene.run_program(scene.swarm("merge", scene.run_id(), "--yes"))
-    one = (scene.project / "one").read_text("utf-8")
-    if code or one != "one\ntwo\n" or (scene.project / "sub/file").exists():
-        return f"the merge did not bring the change in: {said[-300:]}"
-    return ""
-
-
 def _play(
     name: str,
-    calls: Callable[[AttackTestbed], list[Call]],
+    calls: Callable[[AttackTestbed], Sequence[Call]],
     find_escape: Callable[[AttackTestbed], str] = project_changed,
     *,
     fast: bool = False,
@@ -186,7 +164,7 @@ def _play(
         return [{"agent": "/root/mallory", "calls": [one]} for one in calls(scene)]
 
     return Attack(
-        name=name, calls=_calls, others=others, find_escape=find_escape, prepare=_prepare,
+        name=name, calls=_calls, others=others, find_escape=find_escape, prepare=write_project,
         background=_machine, options=lambda _: _OPTIONS, tried=commands_ran, not_on=_WITHOUT,
         fast=fast, must_work=must_work, deadline_s=120.0,
     )  # fmt: skip
@@ -200,5 +178,5 @@ PLAYS = (
     ),
     _play("It ends the node, and knocks at the relay, the link and Ray", _by_processes, _got_in),
     _play("What it plants in its copy acts where it comes back", _by_plants, _planted),
-    _play("Its honest work comes back and is merged", _works, _works_not, must_work=True),
+    _play("Its honest work comes back and is merged", honest_work, not_merged, must_work=True),
 )
