@@ -79,6 +79,11 @@ def _requirements(key: str, file: Path, text: str) -> Iterator[tuple[str, str]]:
     """Names and versions, of swarm also by an address. Raises UsageError for one that is open."""
     for line in text.replace("\\\n", " ").splitlines():
         word = line.partition(" #")[0].strip()
+        if word.startswith(("-e ", "--editable", "-r ", "--requirement")):
+            raise UsageError(
+                f"{key}: {file} names a file or folder of this machine: `{word[:80]}`; "
+                "`uv export --no-emit-project` leaves the project itself out"
+            )
         if not word or word.startswith(("#", "-")):
             continue
         match = _PINNED.match(word)

@@ -46,6 +46,7 @@ def test_a_lock_by_the_standard_is_sent_as_it_is(tmp_path):
     ("name", "text", "words"),
     [
         ("lock.txt", "swarm-agents==0.9", "has swarm-agents 0.9, and this is 1.0"),
+        ("lock.txt", "swarm-agents==1.0\n-e .", "a file or folder of this machine: `-e .`"),
         ("lock.txt", "trio==0.3", "does not name swarm-agents"),
         ("lock.txt", "swarm-agents==1.0\ntrio>=0.3", "is no lock: `trio>=0.3` pins no version"),
         ("lock.txt", "swarm-agents @ git+https://a", "does not name swarm-agents"),
