@@ -264,7 +264,7 @@ class HubManager:
             with trio.move_on_after(2 * limit_s + MARGIN_S):
                 reply = await self._ask(number, order)
                 if isinstance(reply, McpTools):
-                    return reply
+                    return tools_of(reply, names)
             if self._failure:
                 why = self._failure
                 break
@@ -383,6 +383,15 @@ class HubManager:
 
     def _warn(self, message: str) -> None:
         self._run.note(Warned(message=message))
+
+
+def tools_of(found: McpTools, names: tuple[str, ...]) -> McpTools:
+    """What is said of these servers: a hub elsewhere speaks for its own, and for no other."""
+    return McpTools(
+        tools=tuple(one for one in found.tools if one.server in names),
+        failures=tuple(one for one in found.failures if one.server in names),
+        resources=tuple(one for one in found.resources if one in names),
+    )
 
 
 def _show_nothing(line: str) -> None:

@@ -95,15 +95,16 @@ class McpEndpoint:
     async def _list_tools(
         self, agent: Agent, names: tuple[str, ...], asked: ListMcpTools
     ) -> McpTools:
-        found: list[McpTools] = []
+        parts = self._hubs.split(agent, names)
+        found = [McpTools()] * len(parts)
 
-        async def list_of(hub: HubManager, names: tuple[str, ...]) -> None:
-            found.append(await hub.list_tools(agent.plan.agent_id, names, asked))
+        async def list_of(place: int, hub: HubManager, names: tuple[str, ...]) -> None:
+            found[place] = await hub.list_tools(agent.plan.agent_id, names, asked)
 
         async with trio.open_nursery() as nursery:
-            for hub, some in self._hubs.split(agent, names):
-                nursery.start_soon(list_of, hub, some)
-        return join_tools(found)
+            for place, (hub, some) in enumerate(parts):
+                nursery.start_soon(list_of, place, hub, some)
+        return join_tools(found, is_search=bool(asked.query))
 
     async def _ask_hubs(
         self, agent: Agent, names: tuple[str, ...], question: ListMcpResources | ReadMcpResource

@@ -111,8 +111,13 @@ class RunHubs:
         return await self._run.hosts.start_on(node, spec, "mcp hub", keys)
 
 
-def join_tools(found: list[McpTools]) -> McpTools:
-    """The tools of several hubs. Each has named its own: of two with one name the first counts."""
+def join_tools(found: list[McpTools], *, is_search: bool = False) -> McpTools:
+    """The tools of several hubs, in the order that `McpTools` has; of a search in the hubs' order.
+
+    Each hub has named its own: of two with one name the first counts.
+    """
+    if len(found) == 1:
+        return found[0]
     names: set[str] = set()
     kept: list[McpTool] = []
     failures = [one for part in found for one in part.failures]
@@ -123,6 +128,8 @@ def join_tools(found: list[McpTools]) -> McpTools:
             continue
         names.add(tool.name)
         kept.append(tool)
+    if not is_search:
+        kept.sort(key=lambda tool: (tool.server, tool.tool))
     resources = tuple(one for part in found for one in part.resources)
     return McpTools(tools=tuple(kept), failures=tuple(failures), resources=resources)
 

@@ -9,6 +9,7 @@ from support.node_facts import facts
 from swarm.mailbox.protocol.mcp import McpFailure, McpOutcome, McpServer, McpText, McpTool, McpTools
 from swarm.supervisor.hosts.known_nodes import Node
 from swarm.supervisor.hosts.remote_hosts import RemoteHosts
+from swarm.supervisor.mcp.hub_manager import tools_of
 from swarm.supervisor.mcp.run_hubs import RunHubs, join_outcomes, join_tools
 from swarm.supervisor.processes.process_types import SpawnError
 
@@ -85,6 +86,27 @@ def test_of_two_tools_with_one_name_the_first_counts_and_the_other_is_told():
     assert [(found.server, found.tool) for found in joined.tools] == [("s", "a"), ("t", "b")]
     assert [found.server for found in joined.failures] == ["x", "t"]
     assert joined.resources == ("s",)
+
+
+def test_whichever_hub_answers_first_the_order_of_a_list_is_the_same():
+    one, two = McpTools(tools=(tool("a", "s"), tool("z", "s"))), McpTools(tools=(tool("b", "r"),))
+    names = [
+        [found.tool for found in join_tools(parts).tools] for parts in ([one, two], [two, one])
+    ]
+    assert names == [["b", "a", "z"]] * 2
+    searched = join_tools([one, two], is_search=True).tools
+    assert [found.tool for found in searched] == ["a", "z", "b"]
+
+
+def test_a_hub_speaks_for_servers_that_it_was_asked_about_and_for_no_other():
+    said = McpTools(
+        tools=(tool("a", "s"), tool("b", "t")), resources=("s", "t"),
+        failures=(McpFailure("s", "x"), McpFailure("t", "y")),
+    )  # fmt: skip
+    kept = tools_of(said, ("t",))
+    assert [one.server for one in kept.tools] == ["t"]
+    assert [one.server for one in kept.failures] == ["t"]
+    assert kept.resources == ("t",)
 
 
 def outcome(**body):
