@@ -52,6 +52,7 @@ from .node_starter import Machine, NodeStarter, NodeUnavailable, StartedNode, ch
 HEARTBEAT_S, LOOK_S = 2.0, 5.0
 _END_GRACE_S, _END_LIMIT_S = 5.0, 20.0
 _RETRY_S, _MAX_STARTS = 5.0, 4  # of one machine's node, each after a longer wait
+_SLOW_START_S = 10.0  # of a node, then people are told
 _LONGEST_RETRY_S = 60.0  # of a cluster that cannot be reached
 
 OpenStarter = Callable[[HostTable], NodeStarter]
@@ -169,7 +170,7 @@ class HostsProcess:
             address=machine.address, driver_key=keys.public, cwd=self._spec.cwd,
             silence_s=NODE_SILENCE_S,
         )  # fmt: skip
-        started = await starter.start(machine, order)
+        started = await self._start_node(table, starter, machine, order)
         try:
             card = started.card
             check_card(card, self._spec.version)
@@ -184,6 +185,27 @@ class HostsProcess:
         finally:
             with trio.CancelScope(shield=True):
                 await started.stop()
+
+    async def _start_node(
+        self, table: HostTable, starter: NodeStarter, machine: Machine, order: NodeOrder
+    ) -> StartedNode:
+        """Start it, and tell people if that takes long. Raises NodeUnavailable."""
+        made: StartedNode | NodeUnavailable = NodeUnavailable("it was not started")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._say_if_slow, table, order.name)
+            try:
+                made = await starter.start(machine, order)
+            except NodeUnavailable as error:  # a nursery would wrap it
+                made = error
+            nursery.cancel_scope.cancel()
+        if isinstance(made, NodeUnavailable):
+            raise made
+        return made
+
+    async def _say_if_slow(self, table: HostTable, name: str) -> None:
+        await trio.sleep(_SLOW_START_S)
+        what = "its python_env is installed" if table.python_env else "it starts slowly"
+        await self._tell(Warned(message=f"{name}: {what}; agents wait for it"))
 
     async def _serve_node(self, node: DrivenNode, started: StartedNode, facts: NodeFacts) -> str:
         async with trio.open_nursery() as nursery:

@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from swarm.mailbox.pair import open_pair_server
+from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.hosts import (
     CopyShipped,
     DrainNode,
@@ -252,3 +253,14 @@ async def test_a_host_is_unusable_once_all_of_its_machines_are_given_up(
         said = await driven.hear(HostUnusable)
         assert said.reason == "none of its machines can be used: it has swarm 0.0.1"
         await driven.order(Shutdown(grace_s=1))
+
+
+async def test_a_node_that_takes_long_to_start_is_told_of(driven, nursery, monkeypatch):
+    monkeypatch.setattr(hosts_process, "_SLOW_START_S", 0.01)
+    nursery.start_soon(driven.process.run)
+    with trio.fail_after(LIMIT_S):
+        said = await driven.hear(Warned)
+        assert said.message == "lab/127.0.0.1-012345: it starts slowly; agents wait for it"
+        await driven.hear(NodeJoined)
+        await driven.order(Shutdown(grace_s=1))
+        await driven.hear(NodeLost)
