@@ -59,6 +59,7 @@ class NodeTrees:
     def __init__(self, paths: NodePaths) -> None:
         self._paths = paths
         self._coming: dict[str, TreeUnpacker] = {}
+        self._whole: set[str] = set()  # that have come once; more of git's objects may come later
         self._broken: dict[str, str] = {}  # by tree: why it is not whole
         self._packers: dict[str, dict[str, TreePacker]] = {}  # by agent, one for each layer
 
@@ -94,6 +95,7 @@ class NodeTrees:
             unpacker.take(part)
         if is_last:
             self._coming.pop(tree).__exit__()
+            self._whole.add(tree)
 
     def make_copy(self, spec: AgentSpec) -> None:
         """Make what an agent's copy consists of, for its first process here.
@@ -114,7 +116,8 @@ class NodeTrees:
         used = {one for mount in spec.copies for one in self._trees_of(mount)}
         used |= {tree for tree in self._broken if tree.startswith(f"agents/{spec.agent_id}/")}
         for tree in sorted(used):
-            if tree in self._coming or tree in self._broken:
+            is_part = tree in self._coming and tree not in self._whole
+            if is_part or tree in self._broken:
                 reason = self._broken.get(tree, "a part of it is missing")
                 raise TreeBroken(f"the project is not whole there: {reason}")
 

@@ -5,8 +5,8 @@ import os
 import pytest
 from msgspec.structs import replace
 
-from swarm.mailbox.protocol.spec import CopyMount
-from swarm.mailbox.shipped_tree import layer_tree
+from swarm.mailbox.protocol.spec import CopyMount, LiveFolder
+from swarm.mailbox.shipped_tree import layer_tree, shipped_tree
 from swarm.mailbox.tree_pack import TreePacker, TreeRefused
 from swarm.supervisor.node.node_paths import NodePaths
 from swarm.supervisor.node.node_trees import NodeTrees, TreeBroken
@@ -95,3 +95,23 @@ def test_what_could_not_be_written_stays_broken_and_so_does_what_follows_it(
             trees.take(SECOND, b"", is_last=False, after=FIRST)
         with pytest.raises(TreeBroken):
             trees.make_copy(spec_on(paths, SECOND, project))
+
+
+def test_agents_start_while_more_of_gits_objects_comes_for_another_one(paths, tmp_path):
+    write(tmp_path / "one", {"a": "a"})
+    write(tmp_path / "objects", {"aa/1": "1"})
+    trees, project = NodeTrees(paths), tmp_path / "project"
+    store = shipped_tree(f"{project}/.git/objects")
+    send(trees, FIRST, tmp_path / "one")
+    send(trees, store, tmp_path / "objects")
+    spec = spec_on(paths, FIRST, project)
+    live = LiveFolder(
+        name=".git/objects", lower=str(paths.tree(store)), upper=str(tmp_path / "u"),
+        work=str(tmp_path / "w"),
+    )  # fmt: skip
+    (mount,) = spec.copies
+    spec = replace(spec, copies=(replace(mount, live=(live,)),))
+    write(tmp_path / "objects", {"bb/2": "2"})
+    for part in TreePacker(str(tmp_path / "objects"), keeps_gone=True).pack():
+        trees.take(store, part, is_last=False)
+    trees.make_copy(spec)
