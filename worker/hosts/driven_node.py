@@ -105,7 +105,10 @@ class DrivenNode:
         self._round_trip_ms = 0.0
 
     async def run(self, endpoints: dict[bytes, str]) -> str:
-        """Serve the node until it leaves or is lost; returns why. All its agents are gone then."""
+        """Serve the node until it leaves or is lost; returns why.
+
+        All its agents are gone then, which `NodeLost` says of all of them at once.
+        """
         async with trio.open_nursery() as nursery:
             self.relay = relay = NearRelay(self._link.send, nursery, endpoints)
             self._ends.start(nursery, relay, self._take_echo)
@@ -113,8 +116,6 @@ class DrivenNode:
             nursery.start_soon(self._beat)
             reason = await self._wait_end()
             nursery.cancel_scope.cancel()
-        for pid in tuple(self._agents):
-            await self._tell(RemoteEnded(node=self.name, pid=pid, reason=reason))
         self._agents.clear()
         for unpacker in self._layers.values():
             unpacker.__exit__()
