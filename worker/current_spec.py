@@ -33,7 +33,7 @@ class CurrentSpec:
             summary=wanted.summary,
             verbosity=wanted.verbosity,
             limits=wanted.limits,
-            cwd=moved_path(wanted.cwd, spec.copy_of, spec.copy_tree) or spec.cwd,
+            cwd=moved_path(wanted.cwd or spec.cwd, spec.copy_of, spec.copy_tree),
             provider=wanted.provider,
             fallbacks_taken=wanted.fallbacks_taken,
         )

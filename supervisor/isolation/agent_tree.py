@@ -11,9 +11,8 @@ from pathlib import Path
 
 from swarm.mailbox.remove_tree import remove_tree
 
-from ..file_history.watched_tree import now_ns
 from .base_tree import make_tree
-from .tree_survey import Survey, survey_tree
+from .tree_survey import Survey
 
 
 def make_agent_tree(
@@ -23,8 +22,8 @@ def make_agent_tree(
     into: Path,
     *,
     go_on: Callable[[], None] = lambda: None,
-) -> Survey:
-    """Fill `into` with what the base holds; returns what it is then. Half of one is made anew.
+) -> None:
+    """Fill `into` with what the base holds. Half of one is made anew.
 
     Args:
         base: The tree that `survey` describes.
@@ -45,7 +44,6 @@ def make_agent_tree(
         make_tree(str(base), survey, into, None, go_on)
         for name, origin in shown.items():
             _show(origin, into / name)
-        return survey_tree(str(into), (), now_ns=now_ns())
     except BaseException:
         with suppress(OSError):
             remove_tree(into)  # half of a tree takes room, and nobody would use it

@@ -175,10 +175,11 @@ class ProjectCopies:
         """Raises CopyRefused, OSError."""
         source = self.folder.tree(base.number, 0)
         survey = self.folder.read_survey(base.number, 0)  # of what could be copied
-        start = make_agent_tree(
+        make_agent_tree(
             source, survey, shown_in_place(root.path, survey), tree,
             go_on=trio.from_thread.check_cancelled,
         )  # fmt: skip
+        start = survey_tree(str(tree), (), now_ns=now_ns())  # what differs later is its change
         self.folder.write_start(agent_id, start)
 
     def _check(self, plan: AgentPlan, roots: tuple[str, ...]) -> None:

@@ -17,7 +17,7 @@ from swarm.mailbox.tree_unpack import TreeUnpacker
 
 from ..processes.process_types import SpawnError
 from .node_paths import NodePaths
-from .tree_copy import keep_part, layer_file, make_tree_copy
+from .tree_copy import keep_part, layer_file, make_tree_copy, tool_folders
 
 
 def make_mount_point(path: str) -> None:
@@ -61,6 +61,7 @@ class NodeTrees:
         self._coming: dict[str, TreeUnpacker] = {}
         self._whole: set[str] = set()  # that have come once; more of git's objects may come later
         self._broken: dict[str, str] = {}  # by tree: why it is not whole
+        self._made: tuple[str, ...] | None = None  # of `tool_folders`, once it is looked for
         self._packers: dict[str, dict[str, TreePacker]] = {}  # by agent, one for each layer
 
     def take(self, tree: str, part: bytes, *, is_last: bool, after: str = "") -> None:
@@ -105,11 +106,17 @@ class NodeTrees:
         self._check_whole(spec)
         known = self._packers.get(spec.agent_id)  # it was here before, and all it has is here
         if not self._paths.has_overlays:
-            self._packers[spec.agent_id] = known or make_tree_copy(spec, self._paths)
+            self._packers[spec.agent_id] = known or self._make_tree(spec)
             return
         for mount in spec.copies:
             make_mount_point(mount.path)
         self._packers[spec.agent_id] = known or self._make_layers(spec)
+
+    def _make_tree(self, spec: AgentSpec) -> dict[str, TreePacker]:
+        """Commands have made what they make before the first agent starts here."""
+        if self._made is None:
+            self._made = tuple(tool_folders(self._paths.prepared_tree))
+        return make_tree_copy(spec, self._paths, self._made)
 
     def _check_whole(self, spec: AgentSpec) -> None:
         """Raises TreeBroken if something is missing of what the agent would see as the project."""

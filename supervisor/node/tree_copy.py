@@ -41,17 +41,26 @@ def in_folder(spec: AgentSpec, paths: NodePaths) -> AgentSpec:
     return CopyView(origin=origin, tree=tree, shows=shows).applied(spec)
 
 
-def make_tree_copy(spec: AgentSpec, paths: NodePaths) -> dict[str, TreePacker]:
+def make_tree_copy(
+    spec: AgentSpec, paths: NodePaths, made: Collection[str]
+) -> dict[str, TreePacker]:
     """Make the agent's folder: the base, and over it what the agent wrote elsewhere.
 
-    `spec` still has its mounts. Returns what packs its changes, by the names of layers.
+    Args:
+        spec: It still has its mounts.
+        paths: The node's.
+        made: What `tool_folders` found.
 
-    Raises OSError, CopyRefused, TreeRefused.
+    Returns:
+        What packs its changes, by the names of layers.
+
+    Raises:
+        OSError, CopyRefused, TreeRefused: it cannot be made.
     """
     (mount,) = spec.copies
     tree = paths.agent_tree(spec.agent_id)
     names = [live.name for live in mount.live]
-    fill_tree(mount.base, names, _shown_folders(mount, paths), tree)
+    fill_tree(mount.base, names, _shown_folders(mount, paths, made), tree)
     top = layer_packer(str(tree), left_out=names)
     top.take_as_base()
     packers = {layer_tree(spec.agent_id, 0): top}
@@ -79,16 +88,18 @@ def fill_tree(base: str, live: Collection[str], shown: Mapping[str, str], into: 
     make_agent_tree(Path(base), replace(survey, live=known), shown, into)
 
 
-def _shown_folders(mount: CopyMount, paths: NodePaths) -> dict[str, str]:
+def _shown_folders(mount: CopyMount, paths: NodePaths, made: Collection[str]) -> dict[str, str]:
     """Those that lie on this machine: at their places, as they were sent, as commands made them."""
     origins = {live.name: live.lower or f"{mount.path}/{live.name}" for live in mount.live}
     found = {name: origin for name, origin in origins.items() if Path(origin).is_dir()}
-    made = paths.prepared_tree
-    return found | {name: f"{made}/{name}" for name in _tool_folders(made)}
+    return found | {name: f"{paths.prepared_tree}/{name}" for name in made}
 
 
-def _tool_folders(tree: Path) -> Iterator[str]:
-    """Folders that tools have filled. Confined code wrote them: no link is followed."""
+def tool_folders(tree: Path) -> Iterator[str]:
+    """Folders in a tree that tools have filled; none in one that is not there. Raises OSError.
+
+    Confined code wrote them: no link is followed.
+    """
     waiting = [""] if tree.is_dir() else []
     while waiting:
         above = waiting.pop()

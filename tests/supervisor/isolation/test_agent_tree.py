@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from support.project_copy import CopiedProject, layer_of
 from swarm.supervisor.file_history.content_store import ContentStore
+from swarm.supervisor.file_history.watched_tree import now_ns
 from swarm.supervisor.isolation import layer_change
 from swarm.supervisor.isolation.agent_tree import make_agent_tree, shown_in_place
 from swarm.supervisor.isolation.copy_folder import AgentCopy, CopiedRoot
 from swarm.supervisor.isolation.layer_change import ChangeTooLarge, read_change
+from swarm.supervisor.isolation.tree_survey import survey_tree
 
 FILES = {"a.txt": "a\n", "sub/b.txt": "b\n", "sub/deep/c.txt": "c\n", "keep": "k"}
 
@@ -26,8 +28,8 @@ def add_tree(project: CopiedProject, name: str) -> Path:
     """An agent with a tree of its own; returns the tree."""
     root = CopiedRoot(path=str(project.root), mode=0o755)
     tree = project.folder.agent_tree(name)
-    start = make_agent_tree(project.folder.tree(1, 0), project.survey, places_of(project), tree)
-    project.folder.write_start(name, start)
+    make_agent_tree(project.folder.tree(1, 0), project.survey, places_of(project), tree)
+    project.folder.write_start(name, survey_tree(str(tree), (), now_ns=now_ns()))
     project.folder.add_agent(
         AgentCopy(agent_id=name, path=f"/root/{name}", base=1, roots=(root,),
                   cwd=str(project.root), tree=str(tree))
