@@ -6,6 +6,7 @@ that use it run on the real clock and under `trio.fail_after`.
 """
 
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -274,14 +275,31 @@ async def model_server(nursery: trio.Nursery) -> AsyncIterator[ModelServer]:
     yield server
 
 
-class LiveTogether(LoadScopeScheduling):
-    """Trees of real processes share few cores badly, and see each other's sockets: those tests go
-    one after the other, the others wherever there is time.
-    """
+# Test files that share a thing of which this machine has one: they run one after the other.
+_SHARED = {
+    "tests/live/test_hosts.py": "the Ray cluster",
+    "tests/live/test_hosts_elsewhere.py": "the Ray cluster",
+}
+
+
+class ByFile(LoadScopeScheduling):
+    """A file's tests run in one process, so that its fixtures are made once."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "live" if nodeid.startswith("tests/live/") else nodeid
+        file = nodeid.split("::", 1)[0]
+        return _SHARED.get(file, file)
 
 
 def pytest_xdist_make_scheduler(config, log) -> LoadScopeScheduling:
-    return LiveTogether(config, log)
+    return ByFile(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first: one that began last would have the other processes wait for it."""
+    counts = Counter(item.nodeid.split("::", 1)[0] for item in items)
+
+    def order(item: pytest.Item) -> tuple[bool, int, str]:
+        file = item.nodeid.split("::", 1)[0]
+        return (not file.startswith("tests/live/"), -counts[file], file)
+
+    items.sort(key=order)

@@ -84,7 +84,23 @@ def _check_platform(command: str) -> None:
 
 
 def run_cli(arguments: list[str]) -> int:
-    """Run one command line; return its exit code."""
+    """Run one command line; return its exit code, after all of its answer was written."""
+    code = _run_command(arguments)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_stdout()
+        return code or 1
+    except OSError as error:
+        _discard_stdout()
+        if code != 0:  # the command has said what went wrong
+            return code
+        words = f"standard output could not be written: {error.strerror}"
+        return _print_error(words, 1)
+    return code
+
+
+def _run_command(arguments: list[str]) -> int:
     try:
         outcome: object = cli.main(args=arguments, prog_name="swarm", standalone_mode=False)
         sys.stdout.flush()

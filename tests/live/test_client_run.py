@@ -86,10 +86,18 @@ async def test_example_2_answers_the_approval_that_its_run_asks_for(rig):
 
 
 async def test_example_3_attaches_asks_and_looks(rig):
-    provider = rig.script(command("sleep 2"), {"text": "first"}, {"text": "It was x.py."})
+    wait = command("until [ -e go ]; do sleep 0.05; done")
+    provider = rig.script(wait, {"text": "first"}, {"text": "It was x.py."})
     await rig.run(provider, "--reviewer", "nobody")
     await rig.wait_call()
-    told = await run_example(rig, 2, rig.run_id)
+
+    async def go_on_when_asked() -> None:
+        await rig.wait(lambda: "Name the file" in str(rig.records()))
+        (rig.work / "go").touch()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(go_on_when_asked)
+        told = await run_example(rig, 2, rig.run_id)
     assert told.splitlines()[0] in {"completed first", "completed It was x.py."}
     assert told.splitlines()[1].startswith("/root ")
 
@@ -150,7 +158,8 @@ async def test_words_and_images_reach_the_turn_that_runs(rig, loop):
 
 @pytest.mark.parametrize("loop", LOOPS)
 async def test_a_denial_is_read_by_the_model_and_the_first_answer_counts(rig, loop):
-    provider = rig.script(command("touch made"), {"text": "{last_output}"})
+    provider = rig.script(command("touch made"), command("touch two"), {"text": "{last_output}"})
+    asked: list[str] = []
 
     async def client() -> None:
         async with open_run("do it", provider=provider, cwd=rig.work, approval="untrusted",
@@ -160,14 +169,17 @@ async def test_a_denial_is_read_by_the_model_and_the_first_answer_counts(rig, lo
                     case Recorded(record=record) if isinstance(record.body, ApprovalRequested):
                         (pending,) = await run.approvals()
                         assert pending.approval_id == record.body.approval_id
+                        for answered in asked:
+                            with pytest.raises(ControlRequestRefused):
+                                await run.approve(answered)
+                        asked.append(pending.approval_id)
                         await run.deny(pending.approval_id, reason="not on a Monday")
-                        with pytest.raises(ControlRequestRefused):
-                            await run.approve(pending.approval_id)
                     case _:
                         pass
 
     await under(loop, client)
     assert "not on a Monday" in (rig.completed.result or "")
+    assert len(asked) == 2
     assert not (rig.work / "made").exists()
 
 

@@ -93,8 +93,13 @@ async def test_nothing_survives_the_launcher(launcher, cause):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(launcher_module, "ASK_AFTER_S", 0.1)
-    monkeypatch.setattr(launcher_module, "SILENCE_S", 0.5)
+    """What the launcher is allowed when it is called: a test calls it once the launcher works."""
+
+    def become_impatient() -> None:
+        monkeypatch.setattr(launcher_module, "ASK_AFTER_S", 0.1)
+        monkeypatch.setattr(launcher_module, "SILENCE_S", 0.5)
+
+    return become_impatient
 
 
 @pytest.mark.parametrize("verb", ["launch", "kill_tree", "check"])
@@ -103,6 +108,7 @@ async def test_a_stopped_launcher_holds_up_no_verb_and_is_killed(launcher, impat
     with trio.fail_after(20):
         async with open_launcher(link) as opened:
             command = await start_command(opened, request("sleep", "60"))
+            impatient()
             os.kill(link.pid, signal.SIGSTOP)
             with pytest.raises(LauncherGone):
                 match verb:
@@ -125,6 +131,7 @@ async def test_a_launcher_stopped_with_its_socket_full_is_given_up(launcher, imp
     with trio.fail_after(20):
         async with open_launcher(link) as opened:
             (await start_command(opened, request("true"))).close()
+            impatient()
             os.kill(link.pid, signal.SIGSTOP)
             asked = request("echo", "x" * 50_000)
             async with trio.open_nursery() as nursery:
@@ -143,6 +150,7 @@ async def test_a_busy_launcher_answers_and_keeps_its_life(launcher, impatient):
     with trio.fail_after(20):
         async with open_launcher(link) as opened:
             command = await start_command(opened, request("sleep", "60"))
+            impatient()
             for _ in range(3):
                 await opened.check_alive()
             await command.kill_tree()

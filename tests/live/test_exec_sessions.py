@@ -147,10 +147,14 @@ async def test_a_timeout_kills_and_says_so(tmp_path, stack):
 async def test_a_cancelled_command_is_killed(tmp_path, stack):
     async with open_command_testbed(tmp_path, stack=stack) as testbed:
         await testbed.sessions.load_environment()
-        with trio.move_on_after(0.5):
-            await testbed.run("touch began; sleep 60")
+        began = tmp_path / "work/began"
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(testbed.run, "touch began; sleep 60")
+                while not began.exists():
+                    await trio.sleep(0.01)
+                scope.cancel()
         assert testbed.sessions.live_count() == 0
-    assert (tmp_path / "work/began").exists()
     assert not left_alive(testbed.cwd)
 
 

@@ -13,14 +13,16 @@ from swarm.supervisor.runs.paths import find_user_paths
 from swarm.worker.gateway.weights import known_weights, sha256_of
 
 SWARM = [sys.executable, "-P", "-m", "swarm.supervisor.cli.entry"]
+ROOT = Path(__file__).parents[2]
 LIMIT_S = 300
 
 
 @pytest.fixture(scope="module")
 def models() -> Path:
-    """The person's own models folder, so that the 98 MB are fetched once a machine."""
-    folder = find_user_paths(dict(os.environ)).models
+    """A folder in the checkout's cache, so that the 98 MB are fetched once a checkout."""
     environment = {name: value for name, value in os.environ.items() if name != "SWARM_HOME"}
+    environment["XDG_CACHE_HOME"] = str(ROOT / ".cache")
+    folder = find_user_paths(environment).models
     done = subprocess.run(
         [*SWARM, "models", "pull", "smollm2"],
         env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False,

@@ -37,14 +37,13 @@ def names(samples):
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=names(SAMPLES))
-@pytest.mark.parametrize("before", BEFORE, ids=map(repr, BEFORE))
-def test_a_secret_of_every_rule_is_hidden_after_whatever_stands_before_it(sample, before):
-    cleaned = PLAIN.redact(f"before{before}{sample.text} after")
-    assert sample.secret not in cleaned
-    assert REDACTED in cleaned
-    assert cleaned.startswith("before")
-    if sample.rule != "private-key":
-        assert cleaned.endswith(" after")
+def test_a_secret_of_every_rule_is_hidden_after_whatever_stands_before_it(sample):
+    for before in BEFORE:
+        cleaned = PLAIN.redact(f"before{before}{sample.text} after")
+        assert sample.secret not in cleaned, repr(before)
+        assert REDACTED in cleaned, repr(before)
+        assert cleaned.startswith("before"), repr(before)
+        assert sample.rule == "private-key" or cleaned.endswith(" after"), repr(before)
 
 
 # As issuers write them: a rule that is lost or mistyped shows here.
