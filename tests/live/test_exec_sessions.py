@@ -147,13 +147,11 @@ async def test_a_timeout_kills_and_says_so(tmp_path, stack):
 async def test_a_cancelled_command_is_killed(tmp_path, stack):
     async with open_command_testbed(tmp_path, stack=stack) as testbed:
         await testbed.sessions.load_environment()
-        began = tmp_path / "work/began"
-        with trio.CancelScope() as scope:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(testbed.run, "touch began; sleep 60")
-                while not began.exists():
-                    await trio.sleep(0.01)
-                scope.cancel()
+        began = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(testbed.run, "echo; sleep 60", lambda *_: began.set())
+            await began.wait()
+            nursery.cancel_scope.cancel()
         assert testbed.sessions.live_count() == 0
     assert not left_alive(testbed.cwd)
 
