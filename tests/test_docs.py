@@ -111,12 +111,14 @@ def test_every_module_that_is_named_exists(name):
 def test_the_packages_are_the_folders_that_hold_code(setuptools_table):
     listed = setuptools_table["packages"]
     assert len(listed) == len(set(listed))
-    assert set(listed) == folders_with_code()
+    # The console script is also installed outside of `swarm`, which a stranger's package may hide.
+    assert set(listed) == {*folders_with_code(), "swarm_command"}
 
 
 def test_whatever_lies_beside_the_code_is_shipped_with_it(setuptools_table):
     for package in setuptools_table["packages"]:
-        folder = ROOT / package.removeprefix("swarm.").replace(".", "/")
+        mapped = setuptools_table["package-dir"].get(package)
+        folder = ROOT / (mapped or package.removeprefix("swarm.").replace(".", "/"))
         patterns = setuptools_table["package-data"].get(package, ())
         shipped = {path for pattern in patterns for path in folder.glob(pattern)}
         lying = {path for path in folder.iterdir() if path.suffix in {".md", ".toml", ".json"}}
@@ -124,7 +126,10 @@ def test_whatever_lies_beside_the_code_is_shipped_with_it(setuptools_table):
 
 
 def test_each_package_is_mapped_by_itself(setuptools_table):
-    assert setuptools_table["package-dir"] == {f"swarm.{package}": package for package in PACKAGES}
+    assert setuptools_table["package-dir"] == {
+        **{f"swarm.{package}": package for package in PACKAGES},
+        "swarm_command": "supervisor/launcher",
+    }
 
 
 def test_nothing_names_the_host_of_a_package_registry():

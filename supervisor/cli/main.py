@@ -118,10 +118,6 @@ def _run_command(arguments: list[str]) -> int:
     except UnicodeEncodeError:  # the text may be a secret
         hint = "a folder, file or word here is not valid UTF-8; name it in UTF-8"
         return _print_error(hint, UsageError.exit_code)
-    except ModuleNotFoundError as error:
-        if (message := explain_shadowed_package(error)) is None:
-            return _print_fault(error)
-        return _print_error(message, 1)
     except OSError as error:
         from .fault_report import describe_os_error
 
@@ -165,17 +161,3 @@ def _discard_stdout() -> None:
     """The reader is gone: prevent an error when the interpreter flushes stdout at exit."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def explain_shadowed_package(error: ModuleNotFoundError) -> str | None:
-    """A message if another package called `swarm` hides this one; else None."""
-    if not (error.name or "").startswith("swarm."):
-        return None
-    swarm = sys.modules.get("swarm")
-    culprit = getattr(swarm, "__file__", None)
-    if culprit is None:
-        return None
-    return (
-        f"another package called `swarm` ({culprit}) hides this one; uninstall it, or install "
-        "swarm-agents into an environment of its own"
-    )

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from swarm.mailbox.own_distribution import line_for_extra
 from swarm.mailbox.protocol.base import Value
 from swarm.roles.config.schema import Config, ProviderTable
 
@@ -95,7 +96,7 @@ def _configured(name: str, table: ProviderTable, environment: Mapping[str, str])
         return _program(title, table.auth.command)
     if table.keyring is not None:
         if find_spec("keyring") is None:
-            fix = "pip install 'swarm-agents[keyring]'"
+            fix = line_for_extra("keyring")
             return Check.fail(title, "keyring is not installed", fix=fix)
         return Check.ok(title, f"keyring entry {table.keyring.service}")
     if table.env_key is None:

@@ -1,9 +1,14 @@
 """What keeps agents from working on a machine, and how to mend it."""
 
+from swarm.mailbox.own_distribution import line_for_extra
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.hosts import MachineFound
 from swarm.mailbox.protocol.nodes import NodeCard
 
+_INSTALL_THERE = (
+    "install this version of swarm there: a lock of it in hosts.NAME.python_env is installed by "
+    "itself, or name a Python that has it in hosts.NAME.python (docs/machines.md)"
+)
 _MOST_CLOCK_S, _SLOW_MS, _SLOW_BYTES, _LOW_BYTES = 60.0, 200.0, 1 << 20, 1 << 30
 
 
@@ -32,7 +37,7 @@ def _serious_faults(found: MachineFound, card: NodeCard, version: str) -> list[M
         faults.append(
             MachineFault(
                 what=f"it has swarm {card.version}, and this is {version}",
-                fix=f"install swarm-agents=={version} for the Python of Ray's workers there",
+                fix=_INSTALL_THERE,
             )
         )
     if card.copies and card.sandbox == "none":
@@ -80,11 +85,9 @@ def _notes(found: MachineFound, card: NodeCard) -> list[MachineFault]:
 
 def _fix_for(problem: str) -> str:
     if "no Ray here" in problem:
-        return "pip install 'swarm-agents[ray]' on this machine"
+        return f"on this machine: {line_for_extra('ray')}"
     if "No module named 'swarm" in problem:
-        return (
-            "install swarm-agents for the Python of Ray's workers there, or set hosts.NAME.python"
-        )
+        return _INSTALL_THERE
     if "no Ray cluster" in problem:
         return "start it (`ray start --head`), or write its address into hosts.NAME.ray"
     return "look at the logs of Ray on that machine"

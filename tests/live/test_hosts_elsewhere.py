@@ -270,20 +270,21 @@ async def test_a_hub_elsewhere_goes_with_its_machine_and_the_next_one_gets_anoth
 
 def own_wheel(folder, version):
     """A package that is this very swarm, and leaves a mark: its file leads to what is installed."""
-    path = folder / f"swarm_agents-{version}-py3-none-any.whl"
-    info = f"swarm_agents-{version}.dist-info"
+    path = folder / f"swarm_supervisor-{version}-py3-none-any.whl"
+    info = f"swarm_supervisor-{version}.dist-info"
     places = site.getsitepackages()
     files = {
-        "swarm_agents.pth": f"import site; list(map(site.addsitedir, {places}))\n"
+        "swarm_supervisor.pth": f"import site; list(map(site.addsitedir, {places}))\n"
         "import os; os.environ['MADE_BY'] = 'the lock'\n",
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: swarm-agents\nVersion: {version}\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: swarm-supervisor\nVersion: {version}\n",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": "[console_scripts]\nswarm = swarm_command:main\n",
         f"{info}/RECORD": "",
     }
     with zipfile.ZipFile(path, "w") as wheel:
         for name, text in files.items():
             wheel.writestr(name, text)
-    return f"swarm-agents @ file://{path}"
+    return f"swarm-supervisor @ file://{path}"
 
 
 async def test_a_lock_is_installed_there_once_and_the_node_runs_in_its_environment(
@@ -311,7 +312,7 @@ def environments(cache):
 
 async def test_a_lock_that_cannot_be_installed_is_said_and_no_agent_starts_there(rig, project, lab):
     lock = rig.home / "lab.txt"
-    lock.write_text(f"swarm-agents @ file:///none/swarm_agents-{VERSION}-py3-none-any.whl")
+    lock.write_text(f"swarm-supervisor @ file:///none/swarm_supervisor-{VERSION}-py3-none-any.whl")
     write_host(rig, lab, python_env=f'"{lock}"')
     with trio.fail_after(LIMIT_S):
         said = await swarm(rig, "hosts", "doctor", "lab", code=1)
@@ -320,13 +321,13 @@ async def test_a_lock_that_cannot_be_installed_is_said_and_no_agent_starts_there
 
 async def test_a_lock_of_another_version_is_refused_before_anything_starts(rig, project):
     lock = rig.home / "lab.txt"
-    lock.write_text("swarm-agents==0.0.1")
+    lock.write_text("swarm-supervisor==0.0.1")
     write_host(rig, "127.0.0.1:1", python_env=f'"{lock}"')
     with trio.fail_after(LIMIT_S):
         started = await rig.run(rig.script({"agent": "/root", "text": "done"}), *HOSTS)
         ended = await started.wait_end()
     assert ended.code == 2
-    assert f"has swarm-agents 0.0.1, and this is {VERSION}" in ended.err
+    assert f"has swarm-supervisor 0.0.1, and this is {VERSION}" in ended.err
 
 
 def test_the_actor_needs_no_swarm_where_it_runs(tmp_path):

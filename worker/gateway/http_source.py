@@ -51,7 +51,7 @@ _MOST_COMPACTED_BYTES = 32 << 20
 _PATHS = {"responses": "/responses", "chat": "/chat/completions", "messages": "/messages"}
 _OWN_HEADERS = {"messages": {"anthropic-version": "2023-06-01"}}
 _KEY_HEADERS = {"messages": "x-api-key"}
-USER_AGENT = "swarm-agents"
+USER_AGENT = "swarm-supervisor"
 _HEADERS = {
     "accept": "text/event-stream",
     "content-type": "application/json",

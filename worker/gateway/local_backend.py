@@ -17,6 +17,7 @@ import httpcore
 import msgspec
 import trio
 
+from swarm.mailbox.own_distribution import line_for_extra
 from swarm.mailbox.protocol.gateway import Fetching
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import ProviderSpec
@@ -103,7 +104,7 @@ async def prepare_local(
         None if it can be loaded, else one sentence: why not, and what to do.
     """
     if importlib.util.find_spec("xllamacpp") is None:
-        return "the package xllamacpp is not installed; install `swarm-agents[local]`"
+        return f"the package xllamacpp is not installed; to install it: {line_for_extra('local')}"
     if find_weights(models_dir, slug, additions) is not None:
         return None
     entry = known_weights(slug, additions)

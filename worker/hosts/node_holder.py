@@ -22,6 +22,8 @@ _KEPT_S = 30 * 86_400.0  # an environment that no node used for so long is remov
 _NODE = ("-P", "-m", "swarm.supervisor.node.node_process")
 _TAIL = 300  # of what an installer wrote
 _DONE = "installed"
+_OWN_METADATA = "swarm_supervisor-*.dist-info/entry_points.txt"
+_OWN_COMMAND = "= swarm_command:"
 
 
 class NodeHolder:
@@ -91,6 +93,7 @@ def install_lock(files: dict[str, str], python: str) -> str:
         if not (made / _DONE).exists():
             shutil.rmtree(made, ignore_errors=True)
             _install(files, python, made, lock.fileno())
+            check_environment(made)
         (made / _DONE).touch()
         _remove_old(folder)
     return str(made / "bin" / "python")
@@ -127,6 +130,23 @@ def _install(files: dict[str, str], python: str, made: Path, lock: int) -> None:
                  str(source / name)],
                 lock,
             )  # fmt: skip
+
+
+def check_environment(made: Path) -> None:
+    """Raises RuntimeError if another package would be found as `swarm` there. Executes nothing."""
+    folders = list(made.glob("lib*/python*/site-packages"))
+    names = ("swarm/__init__.*", "swarm.py", "swarm.*so")
+    strangers = [found for one in folders for name in names for found in one.glob(name)]
+    if strangers:
+        raise RuntimeError(
+            f"its python_env has another package called `swarm` ({strangers[0]}), which hides this "
+            "one; lock an environment without it"
+        )
+    texts = [
+        path.read_text(errors="replace") for one in folders for path in one.glob(_OWN_METADATA)
+    ]
+    if not any(_OWN_COMMAND in text for text in texts):
+        raise RuntimeError("its python_env has no swarm, or a stranger's package under its name")
 
 
 def _run(command: list[str], lock: int, **more: str) -> None:

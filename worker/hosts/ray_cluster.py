@@ -18,6 +18,7 @@ from typing import Protocol, cast
 import msgspec
 import trio
 
+from swarm.mailbox.own_distribution import line_for_extra
 from swarm.mailbox.protocol.nodes import (
     HostTable,
     NodeCard,
@@ -32,7 +33,6 @@ from .node_starter import Machine, NodeUnavailable
 
 _CONNECT_LIMIT_S, _START_LIMIT_S, _PROBE_S = 5.0, 60.0, 2.0
 _MOST_CHARS = 400
-_NEEDED = "install swarm with the extra `ray`: pip install 'swarm-agents[ray]'"
 
 
 class _Method(Protocol):
@@ -136,7 +136,8 @@ class RayCluster:
         try:
             ray = cast("_Ray", import_module("ray"))
         except ImportError as error:
-            raise NodeUnavailable(f"there is no Ray here: {_NEEDED}") from error
+            line = line_for_extra("ray")
+            raise NodeUnavailable(f"there is no Ray here; to install it: {line}") from error
         self._check_reachable()
         try:
             ray.init(

@@ -89,7 +89,7 @@ def _command(name: str, table: ProviderTable) -> KeyCommand | None:
         )
     if (ring := table.keyring) is not None:
         argv = (sys.executable, "-P", "-m", "keyring", "get", ring.service, ring.user or name)
-        what = f"{place}.keyring"  # needs an extra: pip install 'swarm-agents[keyring]'
+        what = f"{place}.keyring"  # needs the extra `keyring`
         return KeyCommand(argv=argv, what=what, timeout_s=_KEYRING_S, refresh_s=0.0)
     return None
 

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.own_distribution import line_for_extra, warn_of_former_name
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import (
     DangerFullAccess,
@@ -207,6 +208,8 @@ def build_request(
     )
     if settings.task.front.fan_out is not None:
         request = with_fan_out(request, settings, run_lines)
+    if (former := warn_of_former_name()) is not None:
+        warnings.append(former)
     switched = resolve_features(
         config.features,
         pins=required.features,
@@ -234,9 +237,7 @@ def _narrow_sandbox(
         if isinstance(sandbox, DangerFullAccess):
             warnings.append("without a sandbox nothing holds commands to the network's list")
     if opens_tunnels(network) and find_spec("cryptography") is None:
-        raise UsageError(
-            "network.mitm needs the package `cryptography`: install swarm-agents[mitm]"
-        )
+        raise UsageError(f"network.mitm needs the package `cryptography`: {line_for_extra('mitm')}")
     if (why := writable_config_warning(settings.config_folder, sandbox, settings.cwd)) is not None:
         warnings.append(why)
     return sandbox

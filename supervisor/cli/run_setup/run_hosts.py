@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from msgspec.structs import replace
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.own_distribution import line_for_extra
 from swarm.mailbox.protocol.limits import DangerFullAccess
 from swarm.mailbox.protocol.nodes import HostTable
 from swarm.roles.config.host_settings import HostToml, host_tables
@@ -94,10 +95,7 @@ def _has_ray() -> bool:
 def _check(request: RunRequest) -> None:
     """Raises UsageError without Ray, and for what no other machine could hold agents to."""
     if not _has_ray():
-        raise UsageError(
-            "--hosts: Ray is not installed; install swarm with its extra: "
-            "pip install 'swarm-agents[ray]'"
-        )
+        raise UsageError(f"--hosts: Ray is not installed; to install it: {line_for_extra('ray')}")
     if isinstance(request.sandbox, DangerFullAccess):
         raise UsageError(
             "--hosts: without a sandbox nothing holds agents to copies of the project; use "

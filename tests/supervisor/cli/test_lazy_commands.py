@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from support.paths import ROOT
 from swarm.mailbox.errors import SwarmError
 from swarm.supervisor.cli.lazy_commands import LAZY_COMMANDS
-from swarm.supervisor.cli.main import cli, explain_shadowed_package, run_cli
+from swarm.supervisor.cli.main import cli, run_cli
 from swarm.supervisor.cli.run_execution import EXIT_CODES
 from swarm.supervisor.exception_groups import first_error
 
@@ -195,16 +195,6 @@ def test_a_reader_that_is_gone_is_no_noise(tmp_path):
         env={**os.environ, "SWARM_HOME": str(tmp_path)},
     )  # fmt: skip
     assert done.stderr == ""
-
-
-def test_a_foreign_package_called_swarm_is_explained(monkeypatch):
-    foreign = type(sys)("swarm")
-    foreign.__file__ = "/site/swarm/__init__.py"
-    monkeypatch.setitem(sys.modules, "swarm", foreign)
-    words = explain_shadowed_package(ModuleNotFoundError("no", name="swarm.worker"))
-    assert words is not None
-    assert "/site/swarm/__init__.py" in words
-    assert explain_shadowed_package(ModuleNotFoundError("no", name="yaml")) is None
 
 
 def test_the_exit_codes_are_those_of_the_contract():

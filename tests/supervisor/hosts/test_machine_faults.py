@@ -70,8 +70,11 @@ def test_a_missing_program_and_a_full_disk_are_notes():
 @pytest.mark.parametrize(
     ("problem", "fix"),
     [
-        ("there is no Ray here: install", "pip install 'swarm-agents[ray]'"),
-        ("10.0.0.1: ModuleNotFoundError: No module named 'swarm'", "install swarm-agents for"),
+        ("there is no Ray here: install", "on this machine: "),
+        (
+            "10.0.0.1: ModuleNotFoundError: No module named 'swarm'",
+            "install this version",
+        ),
         ("no Ray cluster at 10.0.0.1:1: refused", "start it"),
         ("something else", "look at the logs"),
     ],

@@ -7,9 +7,10 @@ from swarm.supervisor.cli.run_setup.python_lock import read_lock
 
 UV = """
 [[package]]
-name = "swarm-agents"
+name = "swarm-supervisor"
 version = "1.0"
 source = {{ {source} }}
+wheels = [{{ url = "https://a/b.whl", hash = "sha256:ab" }}]
 """
 
 
@@ -21,10 +22,9 @@ def read(tmp_path, name, text, version="1.0"):
 @pytest.mark.parametrize(
     "text",
     [
-        "swarm-agents==1.0",
-        "# made by uv\nSwarm_Agents[ray]==1.0 \\\n    --hash=sha256:aa\ntrio===0.3 ; x > '3'\n",
-        "--index-url https://a\nswarm.agents == 1.0 # via -r in\n",
-        "swarm-agents @ file:///wheels/swarm_agents-1.0-py3-none-any.whl",
+        "# made by uv\nSwarm_Supervisor[ray]==1.0 \\\n    --hash=sha256:aa\ntrio===0.3 ; x > '3'\n",
+        "--index-url https://a\nswarm.supervisor == 1.0 --hash sha256:ab # via -r in\n",
+        "swarm-supervisor @ file:///wheels/swarm_supervisor-1.0-py3-none-any.whl",
     ],
 )
 def test_a_lock_of_pip_is_sent_as_it_is(tmp_path, text):
@@ -38,21 +38,30 @@ def test_a_lock_of_uv_goes_with_its_project(tmp_path):
 
 
 def test_a_lock_by_the_standard_is_sent_as_it_is(tmp_path):
-    text = 'lock-version = "1.0"\n[[packages]]\nname = "swarm-agents"\nversion = "1.0"\n'
+    text = 'lock-version = "1.0"\n[[packages]]\nname = "swarm-supervisor"\nversion = "1.0"\n'
+    text += 'archive = { url = "https://a/b.whl", hashes = { sha256 = "ab" } }\n'
     assert read(tmp_path, "pylock.lab.toml", text) == {"pylock.toml": text}
 
 
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("lock.txt", "swarm-agents==0.9", "has swarm-agents 0.9, and this is 1.0"),
-        ("lock.txt", "swarm-agents==1.0\n-e .", "a file or folder of this machine: `-e .`"),
-        ("lock.txt", "trio==0.3", "does not name swarm-agents"),
-        ("lock.txt", "swarm-agents==1.0\ntrio>=0.3", "is no lock: `trio>=0.3` pins no version"),
-        ("lock.txt", "swarm-agents @ git+https://a", "does not name swarm-agents"),
+        ("lock.txt", "swarm-supervisor==0.9", "has swarm-supervisor 0.9, and this is 1.0"),
+        ("lock.txt", "swarm-supervisor==1.0\n-e .", "a file or folder of this machine: `-e .`"),
+        ("lock.txt", "swarm-supervisor==1.0", "without a hash or an address"),
+        ("lock.txt", "swarm-agents==1.0 --hash=sha256:aa", "somebody else's package"),
+        ("lock.txt", "Swarm_Agents @ file:///a.whl", "Lock swarm-supervisor instead"),
+        ("lock.txt", "trio==0.3", "does not name swarm-supervisor"),
+        ("lock.txt", "swarm-supervisor==1.0\ntrio>=0.3", "is no lock: `trio>=0.3` pins no version"),
+        ("lock.txt", "swarm-supervisor @ git+https://a", "does not name swarm-supervisor"),
         ("uv.lock", UV.format(source='editable = "."'), "is a folder of this machine"),
         ("uv.lock", UV.format(source='registry = "a"'), "pyproject.toml cannot be read"),
         ("uv.lock", "[", "cannot be read"),
+        (
+            "pylock.toml",
+            "[[packages]]\nname = 'swarm-supervisor'\nversion = '1.0'",
+            "without a hash or an address",
+        ),
         ("pylock.toml", "[[packages]]\nname = 'trio'\nversion = '1'", "does not name"),
     ],
 )
