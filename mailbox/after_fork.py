@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import NoReturn
 
+_PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _M_ARENA_MAX = -8
@@ -87,6 +88,11 @@ def disable_core_dumps() -> None:
     """Disable core files, and ptrace and /proc/<pid>/mem for this user's processes. Inherited."""
     _prctl(_PR_SET_DUMPABLE, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def die_with_parent() -> None:
+    """In a child, before its program: the kernel kills it with the thread that started it."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _prctl(option: int, value: int) -> None:

@@ -13,6 +13,7 @@ import trio
 from support.proxy_testbed import Page, local, open_proxy_testbed, serving
 from swarm.mailbox.protocol.limits import NetworkPolicy, WorkspaceWrite
 from swarm.mailbox.protocol.proxy import NetworkBlocked
+from swarm.worker.gateway.wheel_fetch import find_installers
 from swarm.worker.sandbox.sandbox_plan import SandboxUnavailable, plan_sandbox
 
 pytestmark = [
@@ -237,10 +238,31 @@ def wheel(folder):
     return path
 
 
-async def test_pip_downloads_from_an_allowed_index(tmp_path):
-    import pip
+def download(installer, index):
+    """A script that has the installer fetch tiny-thing, and lists what came."""
+    if installer.name == "pip":
+        import pip
 
+        shutil.copytree(Path(pip.__file__).parent, Path("site/pip"))
+        return (
+            "PYTHONPATH=$PWD/site PIP_CONFIG_FILE=/dev/null PIP_NO_CACHE_DIR=1 "
+            f"PIP_DISABLE_PIP_VERSION_CHECK=1 {PYTHON} -m pip download -q --no-deps "
+            f"--cert index_test.pem --index-url {index} tiny-thing 2>&1; ls *.whl"
+        )
+    shutil.copy(installer.command[0], "uv")  # wherever it is: a command has a /tmp of its own
+    return (
+        "UV_NO_CONFIG=1 UV_CACHE_DIR=$PWD/cache ./uv pip install -q --no-deps --target got "
+        f"--allow-insecure-host index.test --python {PYTHON} "  # its certificate is its own issuer
+        f"--default-index {index} tiny-thing 2>&1; ls got | grep py$"
+    )
+
+
+@pytest.mark.parametrize(
+    "installer", find_installers(os.environ, Path("/none")), ids=lambda one: one.name
+)
+async def test_an_installer_downloads_from_an_allowed_index(tmp_path, monkeypatch, installer):
     data = wheel(tmp_path).read_bytes()
+    name = "tiny_thing-1.0-py3-none-any.whl"
 
     class Index(Page):
         def do_GET(self):
@@ -250,7 +272,7 @@ async def test_pip_downloads_from_an_allowed_index(tmp_path):
                 self.page()
 
         def page(self):
-            body = b'<a href="/tiny_thing-1.0-py3-none-any.whl">tiny_thing-1.0-py3-none-any.whl</a>'
+            body = f'<a href="/{name}">{name}</a>'.encode()
             self.send_response(200)
             self.send_header("content-type", "text/html")
             self.send_header("content-length", str(len(body)))
@@ -261,15 +283,11 @@ async def test_pip_downloads_from_an_allowed_index(tmp_path):
         with serving(Index, tls=tls()) as server:
             testbed.names["index.test"] = ("127.0.0.1",)
             shutil.copy(PEM, testbed.home / "work")
-            shutil.copytree(Path(pip.__file__).parent, testbed.home / "work/site/pip")
+            monkeypatch.chdir(testbed.home / "work")
             index = f"https://index.test:{server.server_address[1]}/simple"
-            script = (
-                f"PYTHONPATH=$PWD/site PIP_CONFIG_FILE=/dev/null PIP_NO_CACHE_DIR=1 "
-                f"PIP_DISABLE_PIP_VERSION_CHECK=1 {PYTHON} -m pip download -q --no-deps "
-                f"--cert index_test.pem --index-url {index} tiny-thing 2>&1; ls *.whl"
-            )
+            script = download(installer, index)
             code, said, _ = await testbed.run(script, local("index.test"))
-            assert (code, said) == (0, "tiny_thing-1.0-py3-none-any.whl\n")
+            assert (code, said) == (0, f"{name if installer.name == 'pip' else 'tiny_thing.py'}\n")
 
 
 def test_without_namespaces_a_run_with_a_proxy_runs_no_command(tmp_path):

