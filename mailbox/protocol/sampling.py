@@ -227,6 +227,7 @@ class SampleFailed(Tagged):
     retry_after_s: float | None = None
     http_status: int | None = None
     window_tokens: int | None = None  # the window that the server named when it was exceeded
+    may_be_too_long: bool = False  # in words that nobody knows: a shorter history is tried once
 
 
 AnySampleEvent = (

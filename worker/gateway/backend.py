@@ -99,6 +99,8 @@ class Failure(Value):
     http_status: int | None = None
     window_tokens: int | None = None  # the window that the server named when it was exceeded
     scope: FailureScope = "final"
+    may_be_too_long: bool = False  # in unknown words; a shorter conversation is tried once
+    said: str = ""  # the texts of the error's body: what a refusal is read from
 
 
 class SampleError(SwarmError):

@@ -9,20 +9,18 @@ import traceback
 from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
+from time import time
 from typing import cast
 
 import msgspec
 
 from .backend import Failure, FailureScope
-from .rate_limit_headers import delay_in_prose_s
+from .failure_texts import TextReading, may_be_too_long, read_failure_text, texts_of_error
+from .rate_limit_headers import asked_delay_s, delay_in_prose_s
+from .rate_limit_state import MAX_WAIT_S
 
 MAX_QUOTED_CHARS = 1000
 
-_CONTEXT = re.compile(
-    r"context_length_exceeded|exceed_context_size|maximum context length|context window|"
-    r"exceeds? the (?:available )?context|prompt is too long|too many tokens in the prompt",
-    re.IGNORECASE,
-)
 # The window in `context size (16384 tokens)`, `context length is 8192`, `210000 tokens > 200000`.
 _WINDOW = re.compile(
     r"> ?(?P<above>[0-9][0-9,]{2,10})|context (?:length|size|window|limit)[^0-9]{0,24}"
@@ -34,19 +32,8 @@ _BAD_IMAGE = re.compile(
     r"image exceeds .{1,40} maximum|image dimensions exceed",
     re.IGNORECASE,
 )
-_NO_CREDIT = re.compile(r"credit balance is too low", re.IGNORECASE)
 _SCHEMA_FIELD = re.compile(r"response.?format|json.?schema|grammar|guided", re.IGNORECASE)
 _OLD_THINKING = re.compile(r"`?(?:redacted_)?thinking`? block", re.IGNORECASE)
-_QUOTA = frozenset(
-    {
-        "usage_limit_reached",
-        "insufficient_quota",
-        "usage_not_included",
-        "billing_hard_limit_reached",
-        "credit_balance_exhausted",
-        "billing_error",
-    }
-)
 _OVERLOADED = frozenset(
     {"server_is_overloaded", "slow_down", "overloaded_error", "overloaded", "rate_limit_error"}
 )
@@ -139,33 +126,52 @@ def classify_status(
         headers: With lower-case names.
         body: At most its first 64 KiB.
     """
-    error = read_error_body(body)
+    error, said = read_error_body(body), texts_of_error(body)
     quoted = f": {error.message[:MAX_QUOTED_CHARS]}" if error.message else ""
     text = f"{origin.provider} answered {status} {_phrase(status)}{quoted}{_trace(headers, origin)}"
-    kinds = {error.code, error.type}
-    if kinds & _QUOTA or _NO_CREDIT.search(error.message):
-        hint = "check the plan, credit and limits of that account, or choose another provider"
-        return Failure(kind="usage_limit_exceeded", message=f"{text}; {hint}", http_status=status)
-    if status < 500 and _CONTEXT.search(f"{error.code} {error.type} {error.message}"):
-        return Failure(
-            kind="context_window_exceeded",
-            message=text,
-            http_status=status,
-            window_tokens=named_window(error),
-        )
+    kinds = frozenset({error.code, error.type}) - {""}
+    delay_s = asked_delay_s(headers, said, time())
+    is_delayed = delay_s is not None and delay_s <= MAX_WAIT_S
+    reading = read_failure_text(said, kinds, is_delayed=is_delayed)
+    failure = _of_reading(reading, text, error) or _of_status(status, text, kinds)
+    if failure.kind == "unauthorized":
+        failure = _unauthorized(text, origin)
+    elif failure.kind == "bad_request":
+        if _BAD_IMAGE.search(said):
+            failure = Failure(kind="invalid_image", message=text)
+        else:
+            failure = Failure(
+                kind="bad_request",
+                message=text + _advice(status, headers),
+                may_be_too_long=may_be_too_long(status, said),
+            )
+    return msgspec.structs.replace(failure, http_status=status, said=said)
+
+
+def _of_reading(reading: TextReading | None, text: str, error: ErrorBody) -> Failure | None:
+    """What the words say; None if they are no known ones."""
+    match reading:
+        case TextReading(kind="usage_limit_exceeded"):
+            hint = "check the plan, credit and limits of that account, or choose another provider"
+            return Failure(kind="usage_limit_exceeded", message=f"{text}; {hint}")
+        case TextReading(kind="context_window_exceeded", window_tokens=window):
+            window = error.window_tokens or window or named_window(error)
+            return Failure(kind="context_window_exceeded", message=text, window_tokens=window)
+        case TextReading():
+            return Failure(kind="bad_request", message=text)
+        case None:
+            return None
+
+
+def _of_status(status: int, text: str, kinds: frozenset[str]) -> Failure:
+    """What the status says."""
     if status in {401, 403}:
-        return _unauthorized(status, text, origin)
+        return Failure(kind="unauthorized", message=text)
     if status in {429, 529} or (status == 503) or kinds & _OVERLOADED:
-        return Failure(
-            kind="overloaded", message=text, retryable=True, http_status=status, scope="everyone"
-        )
+        return Failure(kind="overloaded", message=text, retryable=True, scope="everyone")
     if status in {408, 409, 425} or status >= 500:
-        return Failure(
-            kind="other", message=text, retryable=True, http_status=status, scope="request"
-        )
-    if _BAD_IMAGE.search(error.message):
-        return Failure(kind="invalid_image", message=text, http_status=status)
-    return Failure(kind="bad_request", message=text + _advice(status, headers), http_status=status)
+        return Failure(kind="other", message=text, retryable=True, scope="request")
+    return Failure(kind="bad_request", message=text)
 
 
 def named_window(error: ErrorBody) -> int | None:
@@ -177,14 +183,14 @@ def named_window(error: ErrorBody) -> int | None:
     return int((found["above"] or found["named"]).replace(",", "")) or None
 
 
-def _unauthorized(status: int, text: str, origin: FailureOrigin) -> Failure:
+def _unauthorized(text: str, origin: FailureOrigin) -> Failure:
     if origin.key_from is None:
         hint = "this provider has no `env_key`; name the variable that holds its key in the config"
     else:
         hint = f"the key {origin.key_from} was not accepted; set a valid one and start again"
     if origin.env_key_instructions:
         hint = f"{hint} ({origin.env_key_instructions})"
-    return Failure(kind="unauthorized", message=f"{text}; {hint}", http_status=status)
+    return Failure(kind="unauthorized", message=f"{text}; {hint}")
 
 
 def _advice(status: int, headers: Mapping[str, str]) -> str:
@@ -200,12 +206,11 @@ def classify_stream_error(error: ErrorBody, *, provider: str) -> Failure:
     """Classify an error inside a stream: `response.failed`, or an `error` object in chat."""
     said = (error.message or error.code or "the response failed")[:MAX_QUOTED_CHARS]
     text = f"{provider}: {said}"
-    kinds = {error.code, error.type}
-    if "context_length_exceeded" in kinds or _CONTEXT.search(error.message):
-        window = named_window(error)
-        return Failure(kind="context_window_exceeded", message=text, window_tokens=window)
-    if kinds & _QUOTA:
-        return Failure(kind="usage_limit_exceeded", message=text)
+    kinds = frozenset({error.code, error.type}) - {""}
+    is_delayed = delay_in_prose_s(error.message) is not None
+    reading = read_failure_text(error.message, kinds, is_delayed=is_delayed)
+    if (known := _of_reading(reading, text, error)) is not None:
+        return known
     if kinds & _UNAUTHORIZED:
         return Failure(kind="unauthorized", message=text)
     if kinds & _BAD_REQUEST:

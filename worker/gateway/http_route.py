@@ -8,6 +8,7 @@ import base64
 import os
 import ssl
 from functools import lru_cache
+from ipaddress import IPv6Address, ip_address
 from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
@@ -16,7 +17,6 @@ from httpcore import URL
 
 from swarm.mailbox.proxy_environment import proxy_variables
 
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _PORTS = {"http": 80, "https": 443}
 _KEPT = "%/?:@!$&'()*+,;=~[]"  # not percent-encoded in a path or a query
 
@@ -63,13 +63,29 @@ class HttpProxy(NamedTuple):
     login: tuple[bytes, bytes] | None
 
 
+def is_this_machine(host: str) -> bool:
+    """True for the names and addresses of this machine alone; a proxy would take them for its own.
+
+    `0.0.0.0` and `::` are what people copy from a server's log: a connection to them stays here.
+    """
+    if host == "localhost" or host.rstrip(".").endswith(".localhost"):
+        return True
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    seen = mapped or address
+    return seen.is_loopback or seen.is_unspecified
+
+
 def find_proxy(base_url: str) -> HttpProxy | None:
     """The proxy that the environment names for this server; None: there is none.
 
     Raises ValueError for an invalid address, and for a proxy that uses neither HTTP nor HTTPS.
     """
     parts = urlsplit(base_url)
-    if parts.hostname in _LOOPBACK or not proxy_variables(os.environ):
+    if is_this_machine(parts.hostname or "") or not proxy_variables(os.environ):
         return None
     from urllib.request import getproxies_environment, proxy_bypass  # 5 ms
 

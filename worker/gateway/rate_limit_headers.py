@@ -14,11 +14,14 @@ from swarm.mailbox.protocol.gateway import LimitWindow
 
 MAX_PREVENTIVE_S = 60.0  # limit of a pause after a *success* that used up an allowance
 REFILL_SHARE = 0.1  # share of the time until an allowance is full: enough for some requests
+_UNITS = r"(?:ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?)"
+_SPANS = rf"\d+(?:\.\d+)?\s*{_UNITS}(?![a-z])"
 _IN_PROSE = re.compile(
     r"(?:try again|retry|available)\s+(?:in|after)\s+(?:about\s+)?"
-    r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?)\b",
+    rf"(?P<spans>(?:\d+(?:\.\d+)?\s*{_UNITS}(?=\d)\s*)*{_SPANS}(?:\s+(?:and\s+)?{_SPANS})*)",
     re.IGNORECASE,
 )
+_ONE_SPAN = re.compile(rf"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>{_UNITS})", re.IGNORECASE)
 _WINDOW = re.compile(r"x-([a-z0-9-]{1,40})-(primary|secondary)-used-percent\Z")
 _KINDS = ("requests", "tokens", "input-tokens", "output-tokens")
 _MOST = 8
@@ -79,13 +82,19 @@ def _until_moment(text: str, now_unix_s: float) -> float:
 
 
 def delay_in_prose_s(message: str) -> float | None:
-    """`… try again in 1.5s …` → 1.5. Units: ms, s, minutes."""
+    """`… try again in 7m12s …` → 432. Units: ms, s, minutes, hours."""
     found = _IN_PROSE.search(message)
     if found is None:
         return None
-    unit = found["unit"].lower()
-    scale = 0.001 if unit.startswith(("ms", "milli")) else 60.0 if unit[0] == "m" else 1.0
-    return float(found["number"]) * scale
+    spans = _ONE_SPAN.finditer(found["spans"])
+    return sum(float(one["number"]) * _scale(one["unit"].lower()) for one in spans)
+
+
+def _scale(unit: str) -> float:
+    """Seconds of a unit."""
+    if unit.startswith(("ms", "milli")):
+        return 0.001
+    return {"s": 1.0, "m": 60.0, "h": 3600.0}[unit[0]]
 
 
 def _until_date(text: str, now_unix_s: float) -> float | None:

@@ -141,6 +141,7 @@ class ResponseRelay:
                 retry_after_s=failure.retry_after_s,
                 http_status=failure.http_status,
                 window_tokens=failure.window_tokens,
+                may_be_too_long=failure.may_be_too_long,
             )
         )
 

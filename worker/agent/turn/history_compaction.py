@@ -119,20 +119,19 @@ class HistoryCompactor:
         elif self._is_due(model):
             await self._compact(turn_id, model, "limit")
 
-    async def handle_overflow(
-        self, turn: Turn, model: ModelInfo, *, named_tokens: int | None = None
-    ) -> bool:
+    async def handle_overflow(self, turn: Turn, model: ModelInfo, failed: SampleFailed) -> bool:
         """Shorten a history that a provider refused as too long. True if it is shorter now.
 
-        `named_tokens`: the window that the provider named. Raises SamplingError like
+        A refusal that only may mean this shortens it once. Raises SamplingError like
         `compact_if_needed`.
         """
         self._overflows += 1
-        tokens = self._state.meter.context_tokens
+        tokens, is_known = self._state.meter.context_tokens, not failed.may_be_too_long
         if self._overflows == 1:
-            self._learn_window(tokens, model, named_tokens)
+            if is_known:
+                self._learn_window(tokens, model, failed.window_tokens)
             return await self._compact(turn.turn_id, model, "overflow")
-        if self._overflows - 2 >= len(CUT_SHARES):
+        if self._overflows - 2 >= len(CUT_SHARES) or not is_known:
             return False
         await self._request_changes()
         room = int(tokens * CUT_SHARES[self._overflows - 2])

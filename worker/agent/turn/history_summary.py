@@ -40,6 +40,11 @@ PROVIDER_ERROR_KINDS = frozenset(
 )  # fmt: skip
 
 
+def is_overflow(failed: SampleFailed) -> bool:
+    """True if the conversation is too long for the model, or may be."""
+    return failed.kind == "context_window_exceeded" or failed.may_be_too_long
+
+
 class SummaryResult(Value):
     """The summary `text`, or why there is none."""
 

@@ -29,6 +29,7 @@ from ..provider_fallback import retries_here, with_fallbacks_tried
 from ..sampler import SampleParameters, SamplingError, plan_retry
 from .command_lines import run_command_lines
 from .history_compaction import HistoryCompactor
+from .history_summary import is_overflow
 from .inbox import TurnOpening
 from .next_step import FinishTurn, ResponseSummary, SampleAgain, next_step
 from .repetition import RepetitionVerdict
@@ -148,9 +149,7 @@ async def _sample_response(
             return attempt.response
         if failed.kind == "invalid_image" and state.remove_latest_images(turn):
             continue
-        if failed.kind == "context_window_exceeded" and await compactor.handle_overflow(
-            turn, model, named_tokens=failed.window_tokens
-        ):
+        if is_overflow(failed) and await compactor.handle_overflow(turn, model, failed):
             continue
         if failed.kind == "incomplete" and attempt.response.remark is not None:
             return msgspec.structs.replace(attempt.response, truncated=True)

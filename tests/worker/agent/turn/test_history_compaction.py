@@ -340,6 +340,29 @@ async def test_what_never_fits_ends_the_turn_with_a_clear_error(autojump_clock):
     assert asked < 10
 
 
+MAYBE = msgspec.structs.replace(failed("bad_request", message="length"), may_be_too_long=True)
+LONG = [(says("word " * 800), done(call(call_id=f"c{n}")), END) for n in range(6)]
+
+
+async def test_a_refusal_in_unknown_words_about_a_size_is_met_by_one_compaction(autojump_clock):
+    replies = [*LONG, (MAYBE,), (says("sum"), END), (says("ok"), END)]
+    async with play_with(replies, spec=FAKE_AGENT_SPEC) as play:
+        await play.supervisor.send_text("a task")
+        ending = await play.supervisor.wait_turns()
+        replaced = play.supervisor.events_of(ContextReplaced)
+    assert (type(ending), len(replaced)) == (TurnCompleted, 1)
+
+
+async def test_a_refusal_that_stays_is_not_taken_for_a_full_window_again(autojump_clock):
+    replies = [*LONG, (MAYBE,), (says("sum"), END), *[(MAYBE,)] * 20]
+    async with play_with(replies, spec=FAKE_AGENT_SPEC) as play:
+        await play.supervisor.send_text("a task")
+        ending = await play.supervisor.wait_turns()
+        asked = len(play.gateway.inputs)
+    assert (type(ending), ending.kind, ending.message) == (TurnFailed, "bad_request", "length")
+    assert asked == 6 + 3  # the refusal, a summary, the request once more
+
+
 async def test_a_person_has_an_idle_agents_history_compacted_and_takes_it_back(autojump_clock):
     replies = [(says("one"), END), (says("sum"), END), (says("two"), END)]
     async with play_with(replies, spec=FAKE_AGENT_SPEC) as play:
