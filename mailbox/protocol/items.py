@@ -36,11 +36,23 @@ class Message(Tagged):
     author: str | None = None  # path of the agent that sent it as mail; not sent to models
 
 
+class Origin(Value):
+    """Which model wrote an item, and the fields of it that only its provider understands.
+
+    They go back to that provider and model unchanged, and to no other one.
+    """
+
+    provider: str
+    model: str
+    fields: str = ""  # a JSON object; null stands for the item's own text
+
+
 class Reasoning(Tagged):
     summary: tuple[str, ...] = ()
     content: tuple[str, ...] = ()  # raw reasoning text, if the provider shows it
     encrypted_content: str | None = None
     id: str | None = None
+    origin: Origin | None = None
 
 
 class FunctionCall(Tagged):
@@ -48,6 +60,7 @@ class FunctionCall(Tagged):
     name: str
     arguments: str  # JSON as text, exactly as the model wrote it
     id: str | None = None
+    origin: Origin | None = None
 
 
 class CustomToolCall(Tagged):
@@ -55,6 +68,7 @@ class CustomToolCall(Tagged):
     name: str
     input: str
     id: str | None = None
+    origin: Origin | None = None
 
 
 class FunctionCallOutput(Tagged):

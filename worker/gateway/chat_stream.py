@@ -1,8 +1,9 @@
 """Decode the Chat Completions event stream: payloads in, response events out. No I/O.
 
 Items come in the order in which they began: reasoning, text, calls. A response is complete when a
-`finish_reason` came and the stream ended; an end without one counts as a lost connection. A chunk
-that cannot be read, or that does not fit the earlier chunks, cuts the stream (wire_stream.py).
+`finish_reason` came and the stream ended, or when `[DONE]` came and every call is whole; another
+end counts as a lost connection. A chunk that cannot be read, or that does not fit the earlier
+chunks, cuts the stream (wire_stream.py).
 """
 
 import msgspec
@@ -11,34 +12,30 @@ from swarm.mailbox.protocol.items import FunctionCall, Message, OutputText, Reas
 
 from .backend import NewId
 from .failures import ErrorFields
+from .fit.call_ids import is_portable_id
+from .leading_thought import LeadingThought, split_ended_thought
+from .opaque_fields import OpaqueFields
 from .sse import (
     DecodedEvent,
     ResponseSize,
     TextAccumulator,
     UnreadableEvent,
+    describe_decode_error,
     is_object,
 )
+from .streamed_calls import StreamedCalls
 from .text_tool_calls import extract_tool_calls
 from .token_usage import read_usage
 from .wire_stream import EVERY_TYPE, WireStream
 
+_EMPTY = frozenset({b"null", b'""'})
 _CUT = frozenset({"length", "content_filter"})  # the model was stopped; its output so far is kept
 _BROKEN_OFF = frozenset(  # the server failed; treated as if no reason came
     {"error", "network_error", "insufficient_system_resource", "abort", "aborted", "cancelled"}
 )
 
 
-class _FunctionDelta(msgspec.Struct):
-    name: str | None = None
-    arguments: msgspec.Raw = msgspec.Raw(b"null")
-
-
-class _CallDelta(msgspec.Struct):
-    """One entry of a chunk's `tool_calls`."""
-
-    index: int | None = None
-    id: str | None = None
-    function: _FunctionDelta | None = None
+_NOTHING = msgspec.Raw(b"null")
 
 
 class _Part(msgspec.Struct):
@@ -48,32 +45,43 @@ class _Part(msgspec.Struct):
     thinking: "tuple[_Part, ...] | None" = None
 
 
+class _FunctionCall(msgspec.Struct):
+    """The obsolete form of a call, before `tool_calls`."""
+
+    name: str | None = None
+    arguments: msgspec.Raw = msgspec.Raw(b"null")
+
+
 class _Delta(msgspec.Struct):
     content: str | tuple[_Part, ...] | None = None
     refusal: str | None = None
     reasoning: str | _Part | None = None
     reasoning_content: str | None = None  # the name that vLLM, DeepSeek and llama.cpp use
-    tool_calls: tuple[_CallDelta, ...] | None = None
-    function_call: msgspec.Raw = msgspec.Raw(b"null")  # the obsolete form before `tool_calls`
+    reasoning_text: str | None = None  # Copilot's
+    tool_calls: tuple[msgspec.Raw, ...] | None = None
+    function_call: _FunctionCall | None = None
 
 
 class _Choice(msgspec.Struct):
-    index: int | None = None
-    delta: _Delta | None = None
-    message: _Delta | None = None
+    index: int | str | None = None
+    delta: msgspec.Raw = _NOTHING
+    message: msgspec.Raw = _NOTHING
     finish_reason: str | None = None
 
 
 class _Chunk(msgspec.Struct):
-    id: str | None = None
-    model: msgspec.Raw = msgspec.Raw(b"null")  # not part of the answer: decoded separately
+    id: msgspec.Raw = _NOTHING  # not part of the answer, like the next two: decoded separately
+    model: msgspec.Raw = _NOTHING
+    usage: msgspec.Raw = _NOTHING
     choices: tuple[_Choice, ...] | None = None
-    usage: msgspec.Raw = msgspec.Raw(b"null")  # not part of the answer: decoded separately
     error: ErrorFields | str | None = None
 
 
 _decode = msgspec.json.Decoder(_Chunk).decode
-_decode_text = msgspec.json.Decoder(str).decode
+_decode_delta = msgspec.json.Decoder(_Delta | None).decode
+_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw] | None).decode
+_decode_id = msgspec.json.Decoder(str | int | None).decode
+_USED = frozenset(_Delta.__struct_fields__) - {"reasoning", "reasoning_content", "reasoning_text"}
 
 
 class ChatStream(WireStream[_Chunk]):
@@ -93,16 +101,19 @@ class ChatStream(WireStream[_Chunk]):
         super().__init__(_decode, handlers, provider=provider, new_id=new_id)
         self._offered, self._tolerant = offered, tolerant
         self._text, self._reasoning = TextAccumulator(self._size), TextAccumulator(self._size)
+        self._said = TextAccumulator(ResponseSize())  # the text as it came
         self._text_id = self._reasoning_id = ""
-        self._calls = _PendingCalls(self._size)
-        self._is_begun = False  # with deltas, so that no complete message may follow
+        self._leading, self._fields = LeadingThought(), OpaqueFields()
+        self._calls = StreamedCalls(self._size, offered)
+        self._is_begun = False  # with deltas: a whole message may only repeat them
+        self._is_marked = False  # an end mark came
         self._finish_reason: str | None = None
         self._usage: TokenUsage | None = None
         self._response_id = ""
 
     def _take_end_mark(self) -> None:
-        if self._finish_reason is not None:
-            self._end()
+        self._is_marked = True
+        self._end()
 
     def _take_chunk(self, read: DecodedEvent[_Chunk]) -> None:
         chunk = read.event
@@ -110,46 +121,67 @@ class ChatStream(WireStream[_Chunk]):
             error = chunk.error
             raise self._failed(ErrorFields(message=error) if isinstance(error, str) else error)
         self._usage = read_usage(chunk.usage) or self._usage
-        self._response_id = self._response_id or read.identifier(chunk.id or "")
+        self._response_id = self._response_id or read.identifier(_identifier(chunk.id))
         self._note_model(chunk.model)
         for choice in chunk.choices or ():
-            if choice.index:
+            if choice.index not in {None, 0, "0", ""}:
                 raise UnreadableEvent("it holds another answer than the one that was asked for")
             self._take_choice(choice, read)
 
     def _take_choice(self, choice: _Choice, read: DecodedEvent[_Chunk]) -> None:
-        delta = choice.delta
-        if delta is None and choice.message is not None:
-            if self._is_begun:
-                raise UnreadableEvent("a whole message follows pieces of one")
-            delta = choice.message
-        if delta is not None:
+        raw = choice.delta if bytes(choice.delta) != b"null" else choice.message
+        delta = _read_delta(raw)
+        if delta is not None and self._is_begun and raw is choice.message:
+            self._take_repeated(delta, raw, read)
+        elif delta is not None:
             count = self._size.chars, len(self._calls)
-            self._take_delta(delta, read)
+            self._take_delta(delta, raw, read)
             is_news = count != (self._size.chars, len(self._calls))
             if is_news and self._finish_reason is not None:
                 raise UnreadableEvent("a piece of the answer follows its `finish_reason`")
             self._is_begun = True
         self._finish_reason = read.identifier(choice.finish_reason or "") or self._finish_reason
 
-    def _take_delta(self, delta: _Delta, read: DecodedEvent[_Chunk]) -> None:
-        if bytes(delta.function_call) != b"null":
-            raise UnreadableEvent("it holds a call of a kind that was not offered")
+    def _take_repeated(self, message: _Delta, raw: msgspec.Raw, read: DecodedEvent[_Chunk]) -> None:
+        """A whole message after its pieces: it repeats them, or holds what they did not."""
+        text = read.text(_parts(message.content)[0])
+        said = self._said.peek()
+        if text and not text.startswith(said):
+            raise UnreadableEvent("a whole message follows pieces of another one")
+        calls = message.tool_calls if not len(self._calls) else None
+        rest = _Delta(content=text[len(said) :] or None, tool_calls=calls)
+        self._take_delta(rest, _NOTHING, read)
+
+    def _take_delta(self, delta: _Delta, raw: msgspec.Raw, read: DecodedEvent[_Chunk]) -> None:
         text, thought = _parts(delta.content)
-        thought = (delta.reasoning_content or _one_text(delta.reasoning)) + thought
-        if thought:
-            if not self._reasoning:
-                self._reasoning_id = f"rs_{self._new_id()}"
-                self._emit_started(self._reasoning_id, "reasoning")
-            self._emit_reasoning(self._reasoning_id, self._reasoning.add(read.text(thought)))
-        if text := text + (delta.refusal or ""):
-            self._take_text(read.text(text))
-        taken = [self._calls.take(slot, read) for slot in delta.tool_calls or ()]
-        for call in taken:
-            if call is not None:
-                self._emit_started(call.id, "function_call", call.name)
+        named = delta.reasoning_content or _one_text(delta.reasoning) or delta.reasoning_text or ""
+        self._take_thought(read.text(named + thought))
+        if raw is not _NOTHING:
+            self._fields.add(_read_fields(raw), read, known=_USED)
+        if text := read.text(text + (delta.refusal or "")):
+            self._said.add(text)
+            thought, text = self._leading.feed(text)
+            if thought.strip() or self._reasoning:
+                self._take_thought(thought)
+            self._take_text(text)
+        old = delta.function_call
+        if old is not None and (old.name or bytes(old.arguments) not in _EMPTY):
+            raise UnreadableEvent("it holds a call of a kind that was not offered")
+        calls = delta.tool_calls or ()
+        for call in self._calls.take(calls, read) if calls else ():
+            self._emit_started(call.id, "function_call", call.name)
+
+    def _take_thought(self, thought: str) -> None:
+        if not thought:
+            return
+        if not self._reasoning:
+            self._reasoning_id = f"rs_{self._new_id()}"
+            self._emit_started(self._reasoning_id, "reasoning")
+        self._emit_reasoning(self._reasoning_id, self._reasoning.add(thought))
 
     def _take_text(self, text: str) -> None:
+        if not text:
+            return
         if not self._text:
             self._text_id = f"msg_{self._new_id()}"
             self._emit_started(self._text_id, "message")
@@ -157,11 +189,14 @@ class ChatStream(WireStream[_Chunk]):
 
     def _end(self) -> None:
         reason = self._finish_reason
+        if reason is None and self._is_marked and self._is_whole():
+            reason = "stop"  # `[DONE]` says that nothing of the answer is missing
         if reason is None:
             raise self._cut_off("no `finish_reason` came")
         if reason in _BROKEN_OFF:
             raise self._cut_off(f"the server gave {reason!r} as the reason")
         truncated = reason in _CUT
+        self._take_held(truncated=truncated)
         self._emit_items(truncated=truncated)
         if truncated and not self._items_done:
             what = "stopped at its output limit" if reason == "length" else "held the answer back"
@@ -169,11 +204,24 @@ class ChatStream(WireStream[_Chunk]):
         end_turn = True if truncated else None
         self._emit_finished(self._response_id, self._usage, end_turn=end_turn, truncated=truncated)
 
+    def _is_whole(self) -> bool:
+        """True if something was said, and no call lacks a part."""
+        return bool(self._said or len(self._calls)) and self._calls.are_whole()
+
+    def _take_held(self, *, truncated: bool) -> None:
+        """A thought that has not ended is what the answer holds, unless it was cut off there."""
+        is_open = self._leading.is_open
+        _, text = self._leading.finish()
+        if is_open and not truncated:
+            self._reasoning = TextAccumulator(ResponseSize())
+        if not (is_open and truncated):
+            self._take_text(text)
+
     def _emit_items(self, *, truncated: bool) -> None:
-        if thought := self._reasoning.whole():
-            self._emit_item(Reasoning(content=(thought,), id=self._reasoning_id))
-        calls = self._structured_calls(truncated=truncated)
         text = self._text.whole()
+        ended, text = split_ended_thought(text) if not self._reasoning else ("", text)
+        self._emit_thoughts(self._reasoning.whole() or ended)
+        calls = self._structured_calls(truncated=truncated)
         if self._tolerant and not calls and text:
             reading = extract_tool_calls(text, self._offered, is_whole=not truncated)
             text = reading.text
@@ -187,107 +235,56 @@ class ChatStream(WireStream[_Chunk]):
         for call in calls:
             self._emit_item(call)
 
+    def _emit_thoughts(self, thought: str) -> None:
+        """The reasoning, and the fields of the message that only the server understands."""
+        for name in self._fields.names_of_texts():
+            self._fields.set_own_text(name, thought)
+        origin = self._origin_with(self._fields.json(), is_needed=bool(thought))
+        if thought or (origin is not None and origin.fields):
+            item_id = self._reasoning_id or f"rs_{self._new_id()}"
+            content = (thought,) if thought else ()
+            self._emit_item(Reasoning(content=content, id=item_id, origin=origin))
+
     def _structured_calls(self, *, truncated: bool) -> list[FunctionCall]:
         calls: list[FunctionCall] = []
-        for number, (call_id, name, arguments) in enumerate(self._calls.whole()):
+        for number, (call, arguments) in enumerate(self._calls.whole()):
             if truncated and not is_object(arguments):
                 continue  # a call that was cut off is dropped
-            own_id = call_id or f"call_{self._new_id()}_{number}"
-            calls.append(FunctionCall(call_id=own_id, name=name, arguments=arguments or "{}"))
+            own_id = call.id or f"call_{self._new_id()}_{number}"
+            call.fields.nest("function", call.function_fields)
+            fields = call.fields.json()
+            origin = self._origin_with(fields, is_needed=not is_portable_id(own_id))
+            calls.append(
+                FunctionCall(
+                    call_id=own_id, name=call.name, arguments=arguments or "{}", origin=origin
+                )
+            )
         return calls
 
 
-class _PendingCall:
-    """A call whose arguments still arrive."""
+def _read_delta(raw: msgspec.Raw) -> _Delta | None:
+    """Raises UnreadableEvent."""
+    try:
+        delta: _Delta | None = _decode_delta(raw)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UnreadableEvent(describe_decode_error(error)) from None
+    return delta
 
-    def __init__(self, size: ResponseSize) -> None:
-        self.id = ""
-        self.name = ""
-        self.arguments = TextAccumulator(size)
-        self.is_given = False  # its arguments came complete, as an object
+
+def _read_fields(raw: msgspec.Raw) -> dict[str, msgspec.Raw]:
+    try:
+        return _decode_fields(raw) or {}
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UnreadableEvent(describe_decode_error(error)) from None
 
 
-class _PendingCalls:
-    """All calls of one response, in the order in which they began."""
-
-    def __init__(self, size: ResponseSize) -> None:
-        self._size = size
-        self._calls: list[_PendingCall] = []
-        self._by_id: dict[str, _PendingCall] = {}
-        self._by_index: dict[int, _PendingCall] = {}
-        self._last_index: int | None = None  # of the call that began last
-
-    def __len__(self) -> int:
-        return len(self._calls)
-
-    def take(self, slot: _CallDelta, read: DecodedEvent[object]) -> "_PendingCall | None":
-        """Add a fragment. Returns the call if the fragment gave it its name.
-
-        Raises UnreadableEvent and ResponseTooLong.
-        """
-        function = slot.function or _FunctionDelta()
-        read.identifier(slot.id or "")
-        read.identifier(function.name or "")
-        call = self._find(slot) or self._begin(slot, function)
-        if call is None:
-            return None
-        if slot.id:
-            call.id = call.id or slot.id
-            self._by_id[slot.id] = call
-        if slot.index is not None:
-            self._by_index.setdefault(slot.index, call)
-        self._add(call, function.arguments, read)
-        if not function.name or function.name == call.name:
-            return None
-        if call.name:
-            raise UnreadableEvent("a call changes its name")
-        call.name = function.name
-        return call
-
-    def whole(self) -> list[tuple[str, str, str]]:
-        """Id, name and arguments of each call, after the last fragment. Raises UnreadableEvent."""
-        if any(not call.name for call in self._calls):
-            raise UnreadableEvent("a call has no name")
-        return [(call.id, call.name, call.arguments.whole()) for call in self._calls]
-
-    def _find(self, slot: _CallDelta) -> _PendingCall | None:
-        if slot.id and slot.id in self._by_id:
-            return self._by_id[slot.id]
-        by_index = None if slot.index is None else self._by_index.get(slot.index)
-        if by_index is not None and not (slot.id and by_index.id and slot.id != by_index.id):
-            return by_index
-        if slot.index is None and not slot.id and self._calls:
-            return self._calls[-1]
-        return None
-
-    def _begin(self, slot: _CallDelta, function: _FunctionDelta) -> _PendingCall | None:
-        """Begin a call at its id or its name; None for an empty entry."""
-        if not slot.id and not function.name:
-            if bytes(function.arguments) in {b"null", b'""'}:
-                return None
-            raise UnreadableEvent("arguments came for a call that has not begun")
-        if slot.index is not None:
-            last = slot.index if self._last_index is None else self._last_index
-            if not last <= slot.index <= last + 1:
-                raise UnreadableEvent("a call begins out of its order")
-            self._last_index = slot.index
-            self._by_index.pop(slot.index, None)  # some servers give every call the same index
-        self._calls.append(call := _PendingCall(self._size))
-        return call
-
-    def _add(self, call: _PendingCall, raw: msgspec.Raw, read: DecodedEvent[object]) -> None:
-        """Add a fragment of JSON text; some servers send the object itself, or null."""
-        data = bytes(raw)
-        if data == b"null":
-            return
-        is_text = data.startswith(b'"')
-        if not is_text and not data.startswith(b"{"):
-            raise UnreadableEvent("arguments are neither text nor an object")
-        piece = _decode_text(data) if is_text else data.decode()
-        if piece and call.arguments and (call.is_given or not is_text):
-            raise UnreadableEvent("arguments came again after they were whole")
-        call.arguments.add(read.text(piece))
-        call.is_given = call.is_given or not is_text
+def _identifier(raw: msgspec.Raw) -> str:
+    """The id of the response; an odd one is passed over."""
+    try:
+        found: str | int | None = _decode_id(raw)
+    except msgspec.DecodeError:
+        return ""
+    return "" if found is None else str(found)
 
 
 def _parts(content: str | tuple[_Part, ...] | None) -> tuple[str, str]:

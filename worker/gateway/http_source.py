@@ -6,11 +6,13 @@ text contains anything that could hold a key (headers, query).
 
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
+from functools import partial
 from time import time
 
 import msgspec
 import trio
 
+from swarm.mailbox.protocol.items import Origin
 from swarm.mailbox.protocol.sampling import ToolSpec
 from swarm.mailbox.protocol.spec import ProviderSpec
 from swarm.mailbox.trained_tool_names import TRAINED_TOOL_NAMES
@@ -38,12 +40,14 @@ from .failures import (
     refuses_schema,
     refuses_thinking,
 )
+from .fit.call_names import meant_name
 from .http_client import KEEPALIVE_IDLE_FACTOR, HttpClient, HttpReply, HttpRequest, TransportFailed
 from .provider_keys import KeyUnavailable, ProviderKeys
 from .providers import key_source
 from .rate_limit_headers import MAX_PREVENTIVE_S, asked_delay_s, read_rate_limits, spent_allowance_s
 from .responses_stream import ResponsesStream, read_compaction
-from .sse import EventTooLarge, SseSplitter
+from .sse import EventTooLarge, SseSplitter, UnreadableEvent
+from .whole_answers import MAX_WHOLE_BYTES, events_of_answer, is_whole_answer
 from .wire_stream import WireStream
 
 _DRAIN_S = 0.25
@@ -190,38 +194,62 @@ class HttpSource:
     async def _read(
         self, reply: HttpReply, request: RenderedRequest, begun: float
     ) -> ResponseEvents:
-        splitter, stream = SseSplitter(), self._open_stream(request)
-        first_byte_s: float | None = None
-        preview = b""
-        limit_s, said, said_at = KEEPALIVE_IDLE_FACTOR * self._urls.idle_s, 0, trio.current_time()
+        splitter, stream, first = SseSplitter(), self._open_stream(request), _FirstBytes(begun)
         try:
-            while chunk := await reply.read_some():
-                if first_byte_s is None:
-                    first_byte_s, preview = trio.current_time() - begun, chunk[:200]
-                for payload in splitter.feed(chunk):
-                    for event in stream.feed(payload):
-                        yield _timed(event, first_byte_s)
-                if stream.finished:
-                    await reply.drain(_DRAIN_S)
-                    return
-                if stream.progress > said:
-                    said, said_at = stream.progress, trio.current_time()
-                elif trio.current_time() - said_at > limit_s:
-                    raise SampleError(only_keepalives(limit_s, provider=self._origin.provider))
-            for payload in splitter.finish():
-                for event in stream.feed(payload):
-                    yield _timed(event, first_byte_s)
-            for event in stream.finish():
-                yield _timed(event, first_byte_s)
+            async with aclosing(self._read_events(reply, splitter, stream, first)) as events:
+                async for event in events:
+                    yield _timed(event, first.after_s)
         except EventTooLarge as error:
             text = f"{self._origin.provider}: {error}"
             raise SampleError(Failure(kind="bad_response", message=text)) from error
         except SampleError as error:
-            if error.failure.kind == "stream_disconnected" and not splitter.events_seen:
-                raise SampleError(self._no_stream(reply, preview)) from error
+            is_stream = splitter.events_seen or first.is_whole
+            if error.failure.kind == "stream_disconnected" and not is_stream:
+                raise SampleError(self._no_stream(reply, first.preview)) from error
             raise
         finally:
             self._answering.note(request.model.slug, stream.served_model)
+
+    async def _read_events(
+        self,
+        reply: HttpReply,
+        splitter: SseSplitter,
+        stream: WireStream[object],
+        first: "_FirstBytes",
+    ) -> ResponseEvents:
+        limit_s, said, said_at = KEEPALIVE_IDLE_FACTOR * self._urls.idle_s, 0, trio.current_time()
+        while chunk := await reply.read_some():
+            if first.note(chunk, reply.headers.get("content-type", "")):
+                for event in await self._read_whole(reply, chunk, stream):
+                    yield event
+                return
+            for payload in splitter.feed(chunk):
+                for event in stream.feed(payload):
+                    yield event
+            if stream.finished:
+                await reply.drain(_DRAIN_S)
+                return
+            if stream.progress > said:
+                said, said_at = stream.progress, trio.current_time()
+            elif trio.current_time() - said_at > limit_s:
+                raise SampleError(only_keepalives(limit_s, provider=self._origin.provider))
+        for payload in splitter.finish():
+            for event in stream.feed(payload):
+                yield event
+        for event in stream.finish():
+            yield event
+
+    async def _read_whole(
+        self, reply: HttpReply, beginning: bytes, stream: WireStream[object]
+    ) -> list[AnyResponseEvent]:
+        """The events of an answer that came as one JSON object instead of a stream."""
+        body = beginning + await reply.read_bounded(MAX_WHOLE_BYTES)
+        try:
+            payloads = events_of_answer(body, self._provider.wire_api)
+        except UnreadableEvent as error:
+            raise SampleError(self._no_stream(reply, beginning[:200])) from error
+        events = [event for payload in payloads for event in stream.feed(payload)]
+        return [*events, *stream.finish()]
 
     async def _read_compacted(
         self, reply: HttpReply, request: RenderedRequest, begun: float
@@ -232,6 +260,13 @@ class HttpSource:
             yield _timed(event, first_byte_s)
 
     def _open_stream(self, request: RenderedRequest) -> WireStream[object]:
+        stream = self._stream_of_wire(request)
+        offered = frozenset(tool.name for tool in request.tools)
+        stream.read_name = partial(meant_name, offered=offered)
+        stream.origin = Origin(provider=request.model.provider, model=request.model.slug)
+        return stream
+
+    def _stream_of_wire(self, request: RenderedRequest) -> WireStream[object]:
         name = self._origin.provider
         if self._provider.wire_api == "responses":
             return ResponsesStream(
@@ -286,6 +321,24 @@ class HttpSource:
             f"{_show(preview)}; check `base_url` and `wire_api`"
         )
         return Failure(kind="bad_response", message=text, retryable=True, http_status=200)
+
+
+class _FirstBytes:
+    """The beginning of a body, and when it came."""
+
+    def __init__(self, begun: float) -> None:
+        self._begun = begun
+        self.after_s: float | None = None
+        self.preview = b""
+        self.is_whole = False
+
+    def note(self, chunk: bytes, content_type: str) -> bool:
+        """True for the first piece of a whole JSON answer."""
+        if self.after_s is not None:
+            return False
+        self.after_s, self.preview = trio.current_time() - self._begun, chunk[:200]
+        self.is_whole = is_whole_answer(content_type, chunk)
+        return self.is_whole
 
 
 def _readable_names(tools: tuple[ToolSpec, ...]) -> frozenset[str]:

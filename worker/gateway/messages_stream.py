@@ -9,16 +9,20 @@ fit the earlier ones, cuts the stream (wire_stream.py).
 
 import msgspec
 
-from swarm.mailbox.protocol.items import AnyItem, FunctionCall, Message, OutputText
+from swarm.mailbox.protocol.items import AnyItem, FunctionCall, Message, OutputText, Reasoning
 
 from .backend import Failure, NewId, SampleError
 from .failures import ErrorFields
+from .fit.call_ids import is_portable_id
+from .leading_thought import LeadingThought, split_thought
+from .opaque_fields import OpaqueFields
 from .request_encoding import RedactedThinking, Thinking, seal_block
 from .sse import (
     DecodedEvent,
     ResponseSize,
     TextAccumulator,
     UnreadableEvent,
+    describe_decode_error,
     is_object,
 )
 from .token_usage import MessagesUsage
@@ -77,7 +81,7 @@ class _Event(msgspec.Struct):
     type: str = ""
     index: int | None = None
     message: _MessageStart | None = None
-    content_block: _ContentBlock | None = None
+    content_block: msgspec.Raw = msgspec.Raw(b"null")  # a _ContentBlock
     delta: _Delta | None = None
     usage: msgspec.Raw = msgspec.Raw(b"null")  # not part of the answer: decoded separately
     error: ErrorFields | None = None
@@ -92,9 +96,21 @@ class _OpenBlock:
         self.body = TextAccumulator(size)  # text, thinking, input JSON, or redacted data
         self.signature = TextAccumulator(size)
         self.given = ""  # input that came complete at the start of the block
+        self.leading, self.fields = LeadingThought(), OpaqueFields()
 
 
 _decode = msgspec.json.Decoder(_Event).decode
+_decode_block = msgspec.json.Decoder(_ContentBlock | None).decode
+_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def _read_block(raw: msgspec.Raw) -> _ContentBlock | None:
+    """Raises UnreadableEvent."""
+    try:
+        block: _ContentBlock | None = _decode_block(raw)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UnreadableEvent(describe_decode_error(error)) from None
+    return block
 
 
 class MessagesStream(WireStream[_Event]):
@@ -166,17 +182,19 @@ class MessagesStream(WireStream[_Event]):
 
     def _take_block_start(self, read: DecodedEvent[_Event]) -> None:
         index = self._block_index(read)
-        if index != self._begun:
+        if index < self._begun:  # some servers count blocks that they do not send
             text = f"block {index:,} came where block {self._begun:,} had to come"
             raise UnreadableEvent(text)
-        if (start := read.event.content_block) is None:
+        raw = read.event.content_block
+        if (start := _read_block(raw)) is None:
             raise UnreadableEvent("a block begins without saying as what")
-        self._begun += 1
+        self._begun = index + 1
         if (kind := _KINDS.get(start.type)) is None:
             self._open[index] = None  # the server's own tools, which are never offered
             return
         if kind == "function_call":
             block = self._begin_call(start, read)
+            block.fields.add(_decode_fields(raw), read, known=_ContentBlock.__struct_fields__)
         else:
             prefix = "msg" if kind == "message" else "rs"
             block = _OpenBlock(start.type, f"{prefix}_{self._new_id()}", self._size)
@@ -217,6 +235,8 @@ class MessagesStream(WireStream[_Event]):
     def _grow(self, block: _OpenBlock, piece: str) -> None:
         text = block.body.add(piece)
         if block.kind == "text":
+            thought, text = block.leading.feed(text)
+            self._emit_reasoning(block.item_id, thought)
             self._emit_text(block.item_id, text)
         elif block.kind != "tool_use":
             self._emit_reasoning(block.item_id, text)
@@ -225,6 +245,8 @@ class MessagesStream(WireStream[_Event]):
         block = self._open.pop(self._open_index(read))
         if block is None:
             return
+        if block.kind == "text" and not block.leading.is_open:
+            self._emit_text(block.item_id, block.leading.finish()[1])
         if block.kind == "tool_use" and not is_object(block.body.whole() or block.given or "{}"):
             self._unfinished_calls.append(block)
         elif (item := self._item(block)) is not None:
@@ -235,18 +257,32 @@ class MessagesStream(WireStream[_Event]):
         text, signature = block.body.whole(), block.signature.whole()
         match block.kind:
             case "text":
+                thought, text = split_thought(text)
+                if thought.strip():
+                    origin = self._origin_with("", is_needed=True)
+                    name = f"rs_{self._new_id()}"
+                    self._emit_item(Reasoning(content=(thought,), id=name, origin=origin))
                 part = (OutputText(text=text),)
                 return Message(role="assistant", content=part, id=block.item_id) if text else None
             case "thinking":
                 kept = Thinking(thinking=text, signature=signature)
                 has_any = bool(text or signature)
-                return seal_block(kept, slug=self._slug, item_id=block.item_id) if has_any else None
+                if not has_any:
+                    return None
+                item = seal_block(kept, slug=self._slug, item_id=block.item_id)
+                origin = self._origin_with("", is_needed=not signature)
+                return msgspec.structs.replace(item, origin=origin)
             case "redacted_thinking":
                 hidden = RedactedThinking(data=text)
                 return seal_block(hidden, slug=self._slug, item_id=block.item_id)
             case _:
                 arguments = text or block.given or "{}"
-                return FunctionCall(call_id=block.item_id, name=block.name, arguments=arguments)
+                origin = self._origin_with(
+                    block.fields.json(), is_needed=not is_portable_id(block.item_id)
+                )
+                return FunctionCall(
+                    call_id=block.item_id, name=block.name, arguments=arguments, origin=origin
+                )
 
     def _complete(self, reason: str | None) -> None:
         if self._open:

@@ -12,6 +12,7 @@ from swarm.mailbox.protocol.items import (
     CustomToolCall,
     FunctionCall,
     Message,
+    Origin,
     OutputText,
     Phase,
     ProviderItem,
@@ -27,6 +28,9 @@ from .backend import (
     SampleError,
 )
 from .failures import ErrorFields
+from .fit.call_ids import is_portable_id
+from .leading_thought import LeadingThought, split_thought
+from .opaque_fields import OpaqueFields
 from .responses_request import LOCAL_CALL
 from .sse import (
     DecodedEvent,
@@ -98,6 +102,7 @@ _decode_item = msgspec.json.Decoder(_Item | None).decode
 _decode_items = msgspec.json.Decoder(tuple[msgspec.Raw, ...] | None).decode
 _decode_compacted = msgspec.json.Decoder(_Compacted).decode
 _decode_text = msgspec.json.Decoder(str).decode
+_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _PHASES: dict[str, Phase] = {"commentary": "commentary", "final_answer": "final_answer"}
 _KEEPALIVES = frozenset({"response.in_progress", "response.queued", "keepalive", "ping"})
 _CALLS = frozenset({"function_call", "custom_tool_call"})
@@ -133,6 +138,7 @@ class ResponsesStream(WireStream[_Event]):
         self._provider_id = provider_id
         self._active = ""  # the item of deltas without an id
         self._shown: dict[str, TextAccumulator] = {}  # by item: the text of its deltas
+        self._leading: dict[str, LeadingThought] = {}  # by item, while its deltas arrive
         self._begun = self._outputs_completed = 0  # items of _OUTPUT_KINDS
 
     def _has_content(self, kind: str) -> bool:
@@ -141,8 +147,16 @@ class ResponsesStream(WireStream[_Event]):
     def _end(self) -> None:
         raise self._cut_off("no `response.completed` came")
 
+    def _take_end_mark(self) -> None:
+        """Where no event says that the response is complete, whole items and this mark do."""
+        if self._outputs_completed and self._begun <= self._outputs_completed:
+            self._emit_finished("", None)
+
     def _take_text(self, read: DecodedEvent[_Event]) -> None:
-        self._emit_text(*self._show(read))
+        item_id, text = self._show(read)
+        thought, text = self._leading.setdefault(item_id, LeadingThought()).feed(text)
+        self._emit_reasoning(item_id, thought)
+        self._emit_text(item_id, text)
 
     def _take_reasoning(self, read: DecodedEvent[_Event]) -> None:
         self._emit_reasoning(*self._show(read))
@@ -203,13 +217,30 @@ class ResponsesStream(WireStream[_Event]):
 
     def _complete_item(self, item: _Item, raw: msgspec.Raw) -> None:
         self._outputs_completed += item.type in _OUTPUT_KINDS
+        shown = self._leading.pop(item.id or self._active, None)
+        if shown is not None and not shown.is_open:
+            self._emit_text(item.id or self._active, shown.finish()[1])
         if item.type in _CALLS and item.status == "incomplete":
             return  # the model was stopped in the middle of the call
-        whole = self._whole(item) or self._provider_item(item, raw)
+        whole = self._whole(item, raw) or self._provider_item(item, raw)
+        if isinstance(whole, Message):
+            whole = self._without_thought(whole)
         if whole is not None:
             self._emit_item(whole)
 
-    def _whole(self, item: _Item) -> AnyItem | None:
+    def _without_thought(self, message: Message) -> Message:
+        """The message; a thought that it begins with is an item of its own."""
+        first = next((part.text for part in message.content if isinstance(part, OutputText)), "")
+        thought, text = split_thought(first)
+        if text == first:
+            return message
+        if thought.strip():
+            origin = self._origin_with("", is_needed=True)
+            self._emit_item(Reasoning(content=(thought,), id=f"rs_{self._new_id()}", origin=origin))
+        parts = (OutputText(text=text), *message.content[1:])
+        return msgspec.structs.replace(message, content=parts)
+
+    def _whole(self, item: _Item, raw: msgspec.Raw) -> AnyItem | None:
         """The item for the history; None for unknown kinds."""
         match item.type:
             case "message":
@@ -226,27 +257,35 @@ class ResponsesStream(WireStream[_Event]):
                     content=_texts(item.content),
                     encrypted_content=item.encrypted_content,
                     id=item.id,
+                    origin=self._origin_with(_more_fields(raw), is_needed=True),
                 )
             case "function_call":
+                call_id = item.call_id or f"call_{self._new_id()}"
                 return FunctionCall(
-                    call_id=item.call_id or f"call_{self._new_id()}",
+                    call_id=call_id,
                     name=_name(item),
                     arguments=_arguments(item.arguments),
                     id=item.id,
+                    origin=self._call_origin(call_id, raw),
                 )
             case "custom_tool_call":
                 if item.input is None:
                     raise UnreadableEvent("a call has no input")
+                call_id = item.call_id or f"call_{self._new_id()}"
                 return CustomToolCall(
-                    call_id=item.call_id or f"call_{self._new_id()}",
+                    call_id=call_id,
                     name=_name(item),
                     input=item.input,
                     id=item.id,
+                    origin=self._call_origin(call_id, raw),
                 )
             case kind if kind in _COMPACTIONS and item.encrypted_content:
                 return Compaction(encrypted_content=item.encrypted_content, id=item.id)
             case _:
                 return None
+
+    def _call_origin(self, call_id: str, raw: msgspec.Raw) -> Origin | None:
+        return self._origin_with(_more_fields(raw), is_needed=not is_portable_id(call_id))
 
     def _provider_item(self, item: _Item, raw: msgspec.Raw) -> ProviderItem | None:
         """An item of a kind that is not used here. None: it says nothing to the provider later, or
@@ -260,6 +299,13 @@ class ResponsesStream(WireStream[_Event]):
         return ProviderItem(
             kind=kind, provider=self._provider_id, json=data.decode(), id=item.id or None
         )
+
+
+def _more_fields(raw: msgspec.Raw) -> str:
+    """The fields of an item that are not used here, as a JSON object; "" if there are none."""
+    fields = OpaqueFields()
+    fields.add(_decode_fields(raw), DecodedEvent(raw), known=_Item.__struct_fields__)
+    return fields.json()
 
 
 def _texts(parts: tuple[_Part, ...] | None) -> tuple[str, ...]:

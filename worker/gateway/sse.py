@@ -276,6 +276,16 @@ class TextAccumulator:
         except UnicodeDecodeError:
             raise UnreadableEvent(_ALONE) from None
 
+    def ends_with(self, character: str) -> bool:
+        """True if the text so far ends with this character."""
+        return (
+            bool(self._pieces) and not self._half and self._pieces[-1].rstrip().endswith(character)
+        )
+
+    def peek(self) -> str:
+        """The text so far."""
+        return "".join(self._pieces)
+
     def whole(self) -> str:
         """The text, after the last fragment. Raises UnreadableEvent."""
         if self._half:

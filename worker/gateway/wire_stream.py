@@ -12,7 +12,13 @@ from typing import Generic
 
 import msgspec
 
-from swarm.mailbox.protocol.items import AnyItem, TokenUsage
+from swarm.mailbox.protocol.items import (
+    AnyItem,
+    CustomToolCall,
+    FunctionCall,
+    Origin,
+    TokenUsage,
+)
 
 from .backend import (
     AnyResponseEvent,
@@ -72,6 +78,8 @@ class WireStream(ABC, Generic[Event_co]):
         self._events: list[AnyResponseEvent] = []  # of the current call
         self._content_events = 0
         self._items_done = 0
+        self.read_name: Callable[[str], str] = str  # what a call's name means
+        self.origin: Origin | None = None  # of what is answered, where it is known
         self.served_model = ""  # the server's own name of the model that answers; "" if none came
         self.finished = False
 
@@ -141,7 +149,9 @@ class WireStream(ABC, Generic[Event_co]):
     # --- what handlers emit ------------------------------------------------------------------
 
     def _emit_started(self, item_id: str, kind: str, tool: str = "") -> None:
-        self._events.append(ResponseItemStarted(item_id=item_id, kind=kind, tool=tool))
+        self._events.append(
+            ResponseItemStarted(item_id=item_id, kind=kind, tool=tool and self.read_name(tool))
+        )
 
     def _emit_text(self, item_id: str, text: str) -> None:
         if text:
@@ -153,6 +163,8 @@ class WireStream(ABC, Generic[Event_co]):
 
     def _emit_item(self, item: AnyItem) -> None:
         self._items_done += 1
+        if isinstance(item, FunctionCall | CustomToolCall):
+            item = msgspec.structs.replace(item, name=self.read_name(item.name))
         self._events.append(ResponseItemDone(item=item))
 
     def _emit_finished(
@@ -169,6 +181,12 @@ class WireStream(ABC, Generic[Event_co]):
                 response_id=response_id, usage=usage, end_turn=end_turn, truncated=truncated
             )
         )
+
+    def _origin_with(self, fields: str, *, is_needed: bool = False) -> Origin | None:
+        """The origin of an item with such fields; None if nothing of it must be known later."""
+        if self.origin is None or not (fields or is_needed):
+            return None
+        return msgspec.structs.replace(self.origin, fields=fields)
 
     # --- how a response fails ----------------------------------------------------------------
 

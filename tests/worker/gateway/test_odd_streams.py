@@ -1,0 +1,301 @@
+"""Answers as odd servers stream them: each is read as its server meant it, and asked for once."""
+
+import json
+
+import pytest
+
+from swarm.mailbox.protocol.items import FunctionCall, Message, Origin, Reasoning, text_of
+from swarm.worker.gateway.backend import ResponseFinished, ResponseItemDone, SampleError
+from swarm.worker.gateway.chat_stream import ChatStream
+from swarm.worker.gateway.fit.call_names import meant_name, wire_name
+from swarm.worker.gateway.leading_thought import LeadingThought, split_thought
+from swarm.worker.gateway.messages_stream import MessagesStream
+from swarm.worker.gateway.responses_stream import ResponsesStream
+from swarm.worker.gateway.whole_answers import events_of_answer, is_whole_answer
+
+TOOLS = frozenset({"exec_command", "list_dir", "f"})
+HERE = Origin(provider="p", model="m")
+CMD = '{"cmd":"ls"}'
+
+
+def stream_of(wire):
+    ids = iter(range(100))
+    how = {"provider": "P", "new_id": lambda: str(next(ids))}
+    match wire:
+        case "chat":
+            stream = ChatStream(**how, offered=TOOLS, tolerant=False)
+        case "messages":
+            stream = MessagesStream(**how, slug="m")
+        case _:
+            stream = ResponsesStream(**how, provider_id="p")
+    stream.read_name = lambda name: meant_name(name, TOOLS)
+    stream.origin = HERE
+    return stream
+
+
+def read(wire, payloads):
+    stream = stream_of(wire)
+    events = []
+    for payload in payloads:
+        data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+        events += stream.feed(data)
+    events += stream.finish()
+    assert isinstance(events[-1], ResponseFinished)
+    return [event.item for event in events if isinstance(event, ResponseItemDone)]
+
+
+def chat(*deltas, end=True):
+    chunks = [{"choices": [{"delta": delta}]} for delta in deltas]
+    return [*chunks, {"choices": [{"delta": {}, "finish_reason": "stop"}]}] if end else chunks
+
+
+def entry(name=None, arguments=None, **fields):
+    return {**fields, "function": {"name": name, "arguments": arguments}}
+
+
+def calls(items):
+    return [(item.name, item.arguments) for item in items if isinstance(item, FunctionCall)]
+
+
+TWO = [("exec_command", CMD), ("exec_command", '{"cmd":"pwd"}')]
+OTHER = [("exec_command", CMD), ("list_dir", '{"path":"."}')]
+
+
+@pytest.mark.parametrize(
+    ("deltas", "made"),
+    [
+        ([[entry(*TWO[0]), entry(*TWO[1])]], TWO),
+        ([[entry(*TWO[0], index=0, id=""), entry(*TWO[1], index=0, id="")]], TWO),
+        ([[entry(*OTHER[0], index=0, id=""), entry(*OTHER[1], index=0, id="")]], OTHER),
+        ([[entry(*OTHER[0], index=0)], [entry(*OTHER[1], index=0)]], OTHER),
+        ([[entry(*TWO[0])], [entry(*TWO[1])]], TWO),
+        ([[entry("exec_command", ""), entry("list_dir", "")], [entry(None, CMD),
+          entry(None, '{"path":"."}')]], OTHER),
+        ([[entry(*OTHER[0], index=1, id="a")], [entry(*OTHER[1], index=3, id="b")]], OTHER),
+        ([[entry(*OTHER[0], index="0", id="a")], [entry(*OTHER[1], index="1", id="b")]], OTHER),
+        ([[entry("exec_command", "", index=5, id="a")], [entry(None, CMD, index=5)]], TWO[:1]),
+        ([[entry(*OTHER[0], index=0, id="x")], [entry(*OTHER[1], index=1, id="x")]], OTHER),
+        ([[entry(*TWO[0], index=0, id=7)], [entry(*TWO[1], index=1, id=8)]], TWO),
+        ([[entry("exec_", None, index=0, id="a")], [entry("command", None, index=0)],
+          [entry(None, CMD, index=0)]], TWO[:1]),
+        ([[entry("exec", None, index=0, id="a")], [entry("exec_command", CMD, index=0)]], TWO[:1]),
+        ([[entry("exec_command", '{"cmd"', index=0, id="a")],
+          [entry("exec_command", ':"ls"}', index=0, id="a")],
+          [entry("exec_command", "", index=0, id="a")]], TWO[:1]),
+        ([[entry(*TWO[0], index=0)], [entry("exec_command", "", index=0)]], TWO[:1]),
+        ([[entry("exec_command", "{}", index=0, id="a")], [entry(None, CMD, index=0)]], TWO[:1]),
+        ([[{"name": "exec_command", "arguments": {"cmd": "ls"}}]], [("exec_command", CMD)]),
+    ],
+)  # fmt: skip
+def test_the_calls_of_a_chat_are_those_that_the_server_meant(deltas, made):
+    items = read("chat", chat(*({"tool_calls": entries} for entries in deltas)))
+    found = [(name, json.loads(arguments)) for name, arguments in calls(items)]
+    assert found == [(name, json.loads(arguments)) for name, arguments in made]
+    ids = [item.call_id for item in items]
+    assert len(set(ids)) == len(ids)
+
+
+def test_a_done_mark_ends_an_answer_whose_calls_are_whole_without_a_finish_reason():
+    said = chat({"content": "so"}, {"tool_calls": [entry(*TWO[0], index=0)]}, end=False)
+    assert calls(read("chat", [*said, b"[DONE]"])) == TWO[:1]
+    for half in ([], chat({"tool_calls": [entry("f", '{"a', index=0)]}, end=False), said[:0]):
+        with pytest.raises(SampleError, match="no `finish_reason` came"):
+            read("chat", [*half, b"[DONE]"])
+    with pytest.raises(SampleError, match="no `finish_reason` came"):
+        read("chat", said)
+
+
+def test_a_done_mark_ends_a_response_whose_items_are_whole():
+    item = {"type": "message", "id": "a", "content": [{"type": "output_text", "text": "x"}]}
+    events = [{"type": f"response.output_item.{what}", "item": item} for what in ("added", "done")]
+    assert text_of(read("responses", [*events, b"[DONE]"])[0].content) == "x"
+    with pytest.raises(SampleError, match=r"no `response\.completed` came"):
+        read("responses", [events[0], b"[DONE]"])
+
+
+def test_what_is_no_part_of_an_answer_may_be_odd():
+    odd = {"function_call": {"name": "", "arguments": ""}, "content": "hi"}
+    chunks = [{**chunk, "id": 12, "created": "x"} for chunk in chat(odd)]
+    assert text_of(read("chat", chunks)[0].content) == "hi"
+
+
+def test_a_whole_message_at_the_end_repeats_what_was_said_and_adds_what_was_not():
+    last = {"message": {"content": "hello", "tool_calls": [entry(*TWO[0], id="a")]}}
+    chunks = [
+        *chat({"content": "hel"}, end=False),
+        {"choices": [{**last, "finish_reason": "stop"}]},
+    ]
+    said, call = read("chat", chunks)
+    assert (text_of(said.content), calls([call])) == ("hello", TWO[:1])
+    last["message"]["content"] = "other"
+    chunks[-1] = {"choices": [{**last, "finish_reason": "stop"}]}
+    with pytest.raises(SampleError):
+        read("chat", chunks)
+
+
+def text_answer(wire, text):
+    pieces = [text[at : at + 3] for at in range(0, len(text), 3)]
+    match wire:
+        case "chat":
+            return chat(*({"content": piece} for piece in pieces))
+        case "messages":
+            delta = "content_block_delta"
+            return [
+                {"type": "content_block_start", "index": 0, "content_block": {"type": "text"}},
+                *({"type": delta, "index": 0, "delta": {"type": "text_delta", "text": piece}}
+                  for piece in pieces),
+                {"type": "content_block_stop", "index": 0},
+                {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+                {"type": "message_stop"},
+            ]  # fmt: skip
+        case _:
+            item = {"type": "message", "id": "a"}
+            whole = {**item, "content": [{"type": "output_text", "text": text}]}
+            delta = "response.output_text.delta"
+            return [
+                {"type": "response.output_item.added", "item": item},
+                *({"type": delta, "item_id": "a", "delta": piece} for piece in pieces),
+                {"type": "response.output_item.done", "item": whole},
+                {"type": "response.completed", "response": {}},
+            ]
+
+
+@pytest.mark.parametrize("wire", ["chat", "messages", "responses"])
+@pytest.mark.parametrize(
+    ("text", "thought", "answer"),
+    [
+        ("<think>\nhm <b>\n</think>\n\nThe answer", "\nhm <b>\n", "The answer"),
+        ("\n<thinking>a</thinking>b", "a", "b"),
+        ("[THINK]a[/THINK]b", "a", "b"),
+        ("a is less\n</think>\nb", "a is less", "b"),
+        ("<think>\n\n</think>\n\nb", "", "b"),
+        ("<think>never ends", "", "<think>never ends"),
+        ("Write <think>x</think> so", "", "Write <think>x</think> so"),
+        ("Close it with `</think>` at the end", "", "Close it with `</think>` at the end"),
+        ("  blank first", "", "  blank first"),
+    ],
+)
+def test_a_leading_thought_is_reasoning_and_no_part_of_the_answer(wire, text, thought, answer):
+    items = read(wire, text_answer(wire, text))
+    assert "".join(item.content[0] for item in items if isinstance(item, Reasoning)) == thought
+    assert "".join(text_of(item.content) for item in items if isinstance(item, Message)) == answer
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 40])
+def test_a_thought_is_found_however_its_text_is_cut(size):
+    text = "<think>a < b</thin></think> c"
+    reading, thought, said = LeadingThought(), "", ""
+    for at in range(0, len(text), size):
+        more = reading.feed(text[at : at + size])
+        thought, said = thought + more[0], said + more[1]
+    assert (thought, said + reading.finish()[1]) == ("a < b</thin>", "c") == split_thought(text)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("functions.exec_command", "exec_command"),
+        ("exec_command<|channel|>commentary", "exec_command"),
+        ("functions.exec_command<|constrain|>json", "exec_command"),
+        ("functions.exec_command:0", "exec_command"),
+        ("assistant to=functions.list_dir", "list_dir"),
+        ("default_api.list_dir", "list_dir"),
+        (" list_dir()", "list_dir"),
+        ("tools/exec_command", "exec_command"),
+        ("functions.container.exec", "container.exec"),
+        ("container.exec", "container.exec"),
+        ("repo browser", "repo browser"),
+        ("exec_command or list_dir", "exec_command or list_dir"),
+        ("my_exec_command", "my_exec_command"),
+    ],
+)
+def test_a_name_with_a_prefix_or_a_suffix_means_the_tool_that_is_offered(written, meant):
+    assert meant_name(written, TOOLS) == meant
+    assert set(wire_name(written)) <= set(
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+    )
+
+
+WHOLE = {
+    "chat": {"object": "chat.completion", "choices": [{"index": 0, "finish_reason": "tool_calls",
+             "message": {"content": "hi", "tool_calls": [entry(*TWO[0], id="a")]}}]},
+    "responses": {"object": "response", "status": "completed", "error": None, "output": [
+        {"type": "message", "content": [{"type": "output_text", "text": "hi"}]},
+        {"type": "function_call", "name": "exec_command", "arguments": CMD, "call_id": "a"}]},
+    "messages": {"type": "message", "stop_reason": "tool_use", "content": [
+        {"type": "text", "text": "hi"},
+        {"type": "tool_use", "id": "a", "name": "exec_command", "input": {"cmd": "ls"}}]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wire", WHOLE)
+def test_a_server_that_answers_with_one_json_object_is_read_as_well(wire):
+    body = json.dumps(WHOLE[wire]).encode()
+    assert is_whole_answer("application/json; charset=utf-8", body)
+    said, call = read(wire, events_of_answer(body, wire))
+    assert text_of(said.content) == "hi"
+    assert (call.call_id, call.name, json.loads(call.arguments)) == ("a", TWO[0][0], {"cmd": "ls"})
+    failed = events_of_answer(b'{"error":{"message":"no luck"}}', wire)
+    with pytest.raises(SampleError, match="no luck"):
+        read(wire, failed)
+
+
+def test_blocks_of_messages_may_have_gaps_in_their_numbers():
+    events = text_answer("messages", "hi")
+    for event in events:
+        if "index" in event:
+            event["index"] = 2
+    assert text_of(read("messages", events)[0].content) == "hi"
+
+
+# --- fields that only the provider understands ----------------------------------------------------
+
+
+def fields_of(item):
+    return json.loads(item.origin.fields)
+
+
+def test_the_fields_of_a_call_that_only_its_provider_understands_are_kept_as_they_came():
+    signed = {"google": {"thought_signature": "c2ln"}}
+    one = {**entry(*TWO[0], index=0, id="a"), "extra_content": signed}
+    two = entry(*TWO[1], index=1, id="b")
+    two["function"]["thought_signature"] = "x"
+    first, second = read("chat", chat({"tool_calls": [one]}, {"tool_calls": [two]}))
+    assert (first.origin.provider, first.origin.model) == ("p", "m")
+    assert fields_of(first) == {"extra_content": signed}
+    assert fields_of(second) == {"function": {"thought_signature": "x"}}
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning", "reasoning_text"])
+def test_reasoning_is_kept_with_the_name_under_which_it_came(name):
+    thought, _ = read("chat", chat({name: "h", "role": "assistant"}, {name: "m"}, {"content": "x"}))
+    assert thought.content == ("hm",)
+    assert fields_of(thought) == {name: None}
+
+
+def test_details_of_reasoning_are_one_list_of_whole_entries():
+    one = {"type": "reasoning.text", "index": 0, "text": "a", "signature": None}
+    more = {"type": "reasoning.text", "index": 0, "text": "b", "signature": "s"}
+    sealed = {"type": "reasoning.encrypted", "index": 1, "data": "zz"}
+    deltas = [{"reasoning_details": [detail]} for detail in (one, more, sealed)]
+    thought, _ = read("chat", chat(*deltas, {"content": "x", "opaque_note": {"a": "b"}}))
+    assert fields_of(thought) == {
+        "reasoning_details": [{**one, "text": "ab", "signature": "s"}, sealed],
+        "opaque_note": {"a": "b"},
+    }
+
+
+def test_fields_of_items_and_blocks_are_kept_on_the_other_wires_too():
+    call = {"type": "function_call", "name": "f", "arguments": "{}", "call_id": "a", "seal": "q"}
+    events = [
+        {"type": "response.output_item.done", "item": call},
+        {"type": "response.completed", "response": {}},
+    ]
+    assert fields_of(read("responses", events)[0]) == {"seal": "q"}
+    block = {"type": "tool_use", "id": "a", "name": "f", "input": {}, "seal": "q"}
+    events = [
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}},
+    ]
+    assert fields_of(read("messages", events)[0]) == {"seal": "q"}

@@ -1,0 +1,1 @@
+"""Fit a request to who receives it: one place for all wires. Pure."""
