@@ -1,7 +1,8 @@
 """Patterns of secrets: the rules of `secret_rules.toml`, compiled on first use.
 
 The kinds of secrets are data, each with its source. `may_match` looks at encoded text; when it
-returns False, no rule matches the decoded text.
+returns False, no rule matches the decoded text. The time is linear in the text, whatever it holds:
+patterns are bounded in length, and what may be long is scanned once (`TextScan`).
 """
 
 import re
@@ -13,6 +14,8 @@ from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
+
+from .linear_scan import TextScan
 
 _FILE = Path(__file__).with_name("secret_rules.toml")
 _NAMES = "@NAMES@"
@@ -27,9 +30,11 @@ _MAX_RUN_CHARS = 256  # in a longer run of characters, a short prefix is chance
 _ESCAPE = re.compile(
     r"(?:\\[nrtbfv0]|\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}|%[0-9A-Fa-f]{2}|\[[0-9;]*m)\Z"
 )
-_KEY_NAME = r"(?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
+_PART = "A-Za-z0-9_-"
+_KEY_NAME = r"(?:[A-Z0-9]{1,32} ){0,8}PRIVATE KEY(?: BLOCK)?-----"
 _KEY_MATERIAL = (
-    r"""[\s\\nrt"'+,>|#*]{0,32}(?:(?=[a-z]{0,2}[A-Z0-9+/])[A-Za-z0-9+/=]{3}|[A-Z][A-Za-z-]+: )"""
+    r"""[\s\\nrt"'+,>|#*]{0,32}"""
+    r"(?:(?=[a-z]{0,2}[A-Z0-9+/])[A-Za-z0-9+/=]{3}|[A-Z][A-Za-z-]{1,64}: )"
 )
 KEY_HEADER = "-----BEGIN"
 KEY_FOOTER = re.compile(rf"-----END {_KEY_NAME}")
@@ -41,6 +46,13 @@ KEY_HEADER_LINE = re.compile(rf"{KEY_HEADER} {_KEY_NAME}")
 KEY_MATERIAL = re.compile(_KEY_MATERIAL)
 
 
+class TokenPart(NamedTuple):
+    """A part of a token: what it begins with, and how many characters follow at least."""
+
+    begins: str
+    least: int
+
+
 class TokenRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A secret recognized by its prefix. See the head of the data file."""
 
@@ -48,7 +60,7 @@ class TokenRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     begins: tuple[str, ...]
     body: str
     least: int
-    shape: str = ""
+    parts: tuple[TokenPart, ...] = ()
     digit: bool = False
 
     @property
@@ -58,10 +70,20 @@ class TokenRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         inside = re.compile(f"[{self.body}]")
         return tuple(kind for sign, kind in kinds.items() if inside.match(sign))
 
-    @property
-    def rest(self) -> str:
-        """A pattern for what follows the prefix."""
-        return self.shape or f"[{self.body}]{{{self.least},}}"
+    def find_end(self, scan: TextScan, at: int) -> int | None:
+        """The end of a token whose prefix ends at `at`; None if it is none."""
+        if not self.parts:
+            end = scan.run_end(self.body, at)
+            return end if end - at >= self.least else None
+        for part in self.parts:
+            if not scan.text.startswith(part.begins, at):
+                return None
+            at += len(part.begins)
+            end = scan.run_end(_PART, at)
+            if end - at < part.least:
+                return None
+            at = end
+        return at
 
 
 class MarkerRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -78,14 +100,29 @@ class MarkerRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     digit: bool = False
 
     @property
-    def pattern(self) -> str:
-        first = self.begins or f"[{self.value}]"
-        then = f"(?={self.between}{self.then})" if self.then else ""
-        return f"{self.marker}(?P<hidden>{first}[{self.value}]{{{self.least - 1},}}){then}"
+    def head(self) -> str:
+        """A pattern for the marker and the first character of the value."""
+        return f"{self.marker}(?P<hidden>{self.begins or f'[{self.value}]'})"
 
-    @property
-    def partial_pattern(self) -> str:
-        return rf"{self.marker}(?P<hidden>[{self.value}]*){self.between}\Z"
+    def find_end(self, scan: TextScan, start: int, first: int) -> int | None:
+        """The end of a value from `start`, whose first characters end at `first`."""
+        end, least = scan.run_end(self.value, first), first + self.least - 1
+        if end < least or (self.digit and not scan.holds_digit(start, end)):
+            return None
+        if not self.then:
+            return end
+        if self.between:
+            follows = _compiled(f"{self.between}{self.then}").match(scan.text, end)
+            return None if follows is None else end
+        last = scan.text.rfind(self.then, least, end + len(self.then))
+        return None if last < 0 else last
+
+    def reaches_end(self, scan: TextScan, start: int) -> bool:
+        """True if all from `start` on may be a value's beginning."""
+        end = scan.run_end(self.value, start)
+        if end == len(scan.text) or not self.between:
+            return end == len(scan.text)
+        return _compiled(rf"{self.between}\Z").match(scan.text, end) is not None
 
 
 class SecretRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -162,6 +199,15 @@ class SecretMatcher:
         for begin, rule in self._pairs:
             self._rules.setdefault(begin, []).append(rule)
         self.begins = tuple(sorted(self._rules, key=len)[::-1])
+        self._rules_of = {
+            begin: [
+                (one, rule)
+                for one in self.begins
+                if begin.startswith(one)
+                for rule in self._rules[one]
+            ]
+            for begin in self.begins
+        }
         words = (*self.begins, KEY_HEADER)
         self._first_letters = {word[:end] for word in words for end in range(1, len(word))}
         self._longest = max(map(len, self._first_letters))
@@ -191,7 +237,8 @@ class SecretMatcher:
 
     def find(self, text: str) -> Iterator[Span]:
         """All matches of all rules, unordered; they may overlap."""
-        yield from self._tokens(text)
+        scan = TextScan(text)
+        yield from self._tokens(scan)
         hints = self._hints.words_in(text)
         if not hints:
             return
@@ -200,7 +247,7 @@ class SecretMatcher:
                 yield Span(found.start(), found.end(), "private-key")
         for rule in self._marker_rules:
             if not hints.isdisjoint(rule.hints):
-                yield from _find_marked_values(rule, text)
+                yield from _find_marked_values(rule, scan)
 
     def find_prefix(self, text: str, at: int) -> int:
         """The first token prefix from `at` on; else the text's length."""
@@ -216,42 +263,44 @@ class SecretMatcher:
 
     def find_partial_values(self, text: str, at: int) -> Iterator[int]:
         """The starts of values that reach the text's end, so that more may follow."""
-        hints = self._hints.words_in(text)
+        scan, hints = TextScan(text), self._hints.words_in(text)
         for rule in self._marker_rules:
-            if not hints.isdisjoint(rule.hints):
-                found = _compiled(rule.partial_pattern).search(text, at)
-                if found is not None:
-                    yield found.start("hidden")
+            if hints.isdisjoint(rule.hints):
+                continue
+            for found in _compiled(rule.marker).finditer(text, at):
+                if rule.reaches_end(scan, found.end()):
+                    yield found.end()
+                    break
 
-    def _tokens(self, text: str) -> Iterator[Span]:
+    def _tokens(self, scan: TextScan) -> Iterator[Span]:
         runs = _compiled(self._run)
-        found = runs.findall(text)
+        found = runs.findall(scan.text)
         if not found or not _compiled(self._token).search("\n".join(found)):
             return
-        for run in runs.finditer(text):
+        for run in runs.finditer(scan.text):
             at = run.start()
-            while (begin := self._begin.search(text, at, run.end())) is not None:
-                span = self._token_at(text, begin.start(), run.span())
+            while (begin := self._begin.search(scan.text, at, run.end())) is not None:
+                span = self._token_at(scan, begin, run.span())
                 if span is not None:
                     yield span
                 at = begin.start() + 1 if span is None else span.end
 
-    def _token_at(self, text: str, start: int, run: tuple[int, int]) -> Span | None:
-        for begin in self.begins:
-            if not text.startswith(begin, start):
+    def _token_at(self, scan: TextScan, found: re.Match[str], run: tuple[int, int]) -> Span | None:
+        start = found.start()
+        for begin, rule in self._rules_of[found[0]]:
+            body = start + len(begin)
+            end = rule.find_end(scan, body)
+            if end is None:
                 continue
-            for rule in self._rules[begin]:
-                # Only a part is checked, so that many prefixes in a long run take linear time.
-                most = len(text) if rule.shape else start + _MAX_TOKEN_CHARS
-                found = _compiled(re.escape(begin) + rule.rest).match(text, start, most)
-                if found is None or (rule.digit and not _has_digit(found[0], len(begin))):
-                    continue
-                if (
-                    len(begin) >= _SHORT_PREFIX_CHARS
-                    or rule.shape
-                    or _is_likely_token(text, found, run, rule.kinds)
-                ):
-                    return Span(start, _end_of(rule, text, found.end()), rule.name)
+            checked = end if rule.parts else min(end, start + _MAX_TOKEN_CHARS)
+            if rule.digit and not scan.holds_digit(body, checked):
+                continue
+            if (
+                len(begin) >= _SHORT_PREFIX_CHARS
+                or rule.parts
+                or _is_likely_token(scan.text, (start, checked), run, rule.kinds)
+            ):
+                return Span(start, end, rule.name)
         return None
 
 
@@ -281,38 +330,26 @@ def is_word_start(text: str, at: int) -> bool:
 
 
 def _is_likely_token(
-    text: str, found: re.Match[str], run: tuple[int, int], kinds: tuple[str, ...]
+    text: str, token: tuple[int, int], run: tuple[int, int], kinds: tuple[str, ...]
 ) -> bool:
     """True if a match with a short prefix is more than a part of ordinary words."""
-    if is_word_start(text, found.start()):
+    start, end = token
+    if is_word_start(text, start):
         return True
-    is_mixed = all(_holds(found[0], kind) for kind in kinds)
-    return is_mixed and run[1] - run[0] <= _MAX_RUN_CHARS
+    is_short = run[1] - run[0] <= _MAX_RUN_CHARS
+    return is_short and all(_compiled(kind).search(text, start, end) for kind in kinds)
 
 
-def _end_of(rule: TokenRule, text: str, end: int) -> int:
-    """The end of a token whose first part ends at `end`."""
-    rest = None if rule.shape else _compiled(f"[{rule.body}]*").match(text, end)
-    return end if rest is None else rest.end()
-
-
-def _find_marked_values(rule: MarkerRule, text: str) -> Iterator[Span]:
-    at, pattern = 0, _compiled(rule.pattern)
-    while (found := pattern.search(text, at)) is not None:
-        start, end = found.span("hidden")
-        if rule.digit and not _has_digit(found["hidden"], 0):
-            at = start  # a rejected value may contain another marker
+def _find_marked_values(rule: MarkerRule, scan: TextScan) -> Iterator[Span]:
+    at, head = 0, _compiled(rule.head)
+    while (found := head.search(scan.text, at)) is not None:
+        start, first = found.span("hidden")
+        end = rule.find_end(scan, start, first)
+        if end is None:
+            at = found.start() + 1  # a rejected value may contain another marker
             continue
         yield Span(start, end, rule.name)
         at = end
-
-
-def _has_digit(text: str, at: int) -> bool:
-    return any(sign.isdigit() for sign in text[at:])
-
-
-def _holds(text: str, kind: str) -> bool:
-    return re.search(kind, text) is not None
 
 
 def _least_in_run(rule: TokenRule) -> int:

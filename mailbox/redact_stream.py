@@ -143,8 +143,9 @@ def _private_key_start(whole: str, at: int) -> int:
     """Where an unfinished private key begins. Text that only mentions one does not count."""
     if KEY_HEADER not in whole[at:]:
         return len(whole)
+    last_footer = max((one.start() for one in KEY_FOOTER.finditer(whole, at)), default=-1)
     for found in KEY_HEADER_LINE.finditer(whole, at):
-        if KEY_FOOTER.search(whole, found.end()) is not None:
+        if last_footer >= found.end():
             continue
         is_early = len(whole) - found.end() < _MATERIAL_CHARS
         if is_early or KEY_MATERIAL.match(whole, found.end()) is not None:

@@ -31,7 +31,7 @@ def token_samples():
             body = fill(rule.body, rule.least)
             if rule.name == "jwt":
                 body = f"{fill('A-Za-z0-9', 20)}.{begin}{fill('A-Za-z0-9', 20)}.{MIXED}"
-            elif rule.shape:
+            elif rule.parts:
                 body = f"{fill('A-Za-z0-9', 20)}.{fill('A-Za-z0-9', 40)}"
             yield Sample(rule.name, begin + body, begin + body, short=len(begin) < 5)
 
