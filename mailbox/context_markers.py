@@ -22,6 +22,8 @@ TEAM_START, TEAM_END = "<team>", "</team>"
 MEMORIES_START, MEMORIES_END = "<memories>", "</memories>"
 FINDINGS_START, FINDINGS_END = "<findings>", "</findings>"
 SKILLS_START, SKILLS_END = "<skills_instructions>", "</skills_instructions>"
+# The answers of a fan-out, and what stands between them and the task.
+ANSWERS_START, ANSWERS_END = "Answers, one for each item:\n\n", "\n\n---\n\n"
 OVERVIEW_START = "Files of the project in "  # what a small model is shown beside a task
 CONTEXT_STARTS = (
     ENVIRONMENT_START,
@@ -36,7 +38,26 @@ CONTEXT_STARTS = (
     PERMISSIONS_START,
 )
 
+_BESIDE_A_TASK = (*CONTEXT_STARTS, OVERVIEW_START, "Output ")
+_SHOWN_FILE = re.compile(r"\S+ holds:\n")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
+
 _UNLISTED = re.compile(r"- \((\d{1,9}) more are not listed, for lack of room\)")
+
+
+def task_in(text: str) -> str:
+    """The words of a person or of another agent in a user message; "" if it holds none of theirs.
+
+    The answers of a fan-out before a task, files and outputs beside it are no words of theirs.
+    """
+    if text.startswith(_BESIDE_A_TASK) or _SHOWN_FILE.match(text) is not None:
+        return ""
+    return text.rpartition(ANSWERS_END)[2] if text.startswith(ANSWERS_START) else text
+
+
+def split_sentences(text: str) -> list[str]:
+    """The sentences of a text, without blanks around them; a line end ends one, too."""
+    return [one for part in _SENTENCE_END.split(text) if (one := part.strip())]
 
 
 def is_harness_message(item: AnyItem) -> bool:

@@ -11,7 +11,14 @@ from functools import lru_cache
 
 import msgspec
 
-from .protocol.limits import Access, PathRule, ProfilePolicy
+from .protocol.limits import (
+    Access,
+    DangerFullAccess,
+    PathRule,
+    ProfilePolicy,
+    ReadOnly,
+    SandboxPolicy,
+)
 
 ACCESS_RANK: dict[Access, int] = {"deny": 0, "read": 1, "write": 2}
 _SHORT_GIT = re.compile(r"git~\d+", re.ASCII | re.IGNORECASE)  # of `.git`, on Windows
@@ -113,6 +120,24 @@ def read_only_profile(policy: ProfilePolicy) -> ProfilePolicy:
     """The profile without write access and without network."""
     rules = without_writes(policy.rules)
     return msgspec.structs.replace(policy, rules=rules, network_access=False)
+
+
+def is_writable(policy: SandboxPolicy) -> bool:
+    """True if commands may write anything beside their own /tmp."""
+    if isinstance(policy, ProfilePolicy):
+        return any(rule.access == "write" for rule in policy.rules)
+    return not isinstance(policy, ReadOnly)
+
+
+def without_writing(policy: SandboxPolicy) -> SandboxPolicy:
+    """The policy with nothing to write; reading and network stay as they are."""
+    match policy:
+        case ProfilePolicy():
+            return msgspec.structs.replace(policy, rules=without_writes(policy.rules))
+        case DangerFullAccess():
+            return ReadOnly(network_access=True)
+        case _:
+            return ReadOnly(network_access=policy.network_access)
 
 
 def intersect_profiles(one: ProfilePolicy, other: ProfilePolicy) -> ProfilePolicy:

@@ -9,17 +9,26 @@ _TEAM_TOOLS = (
     "close_agent", "spawn_agents_on_csv", "report_agent_job_result", "publish_finding",
     "recall_findings", "recall_memories", "report_stale_memory",
 )  # fmt: skip
+BEGIN_TASK = "begin_task"
 TOOL_NAMES = (
     "exec_command", "write_stdin", "update_plan", "request_user_input", "request_permissions",
-    "apply_patch", "edit_file", "list_dir", "view_image", *_TEAM_TOOLS,
+    "apply_patch", "edit_file", "list_dir", "view_image", BEGIN_TASK, *_TEAM_TOOLS,
 )  # fmt: skip
 # A call of one of these never starts a command.
 TOOLS_WITHOUT_COMMANDS = frozenset({
     *_TEAM_TOOLS, "list_changes", "merge_changes", "discard_changes",
-    "update_plan", "request_user_input", "request_permissions",
+    "update_plan", "request_user_input", "request_permissions", BEGIN_TASK,
 })  # fmt: skip
-# Only the worker of a job's item has it, and that item ends by nothing else: nobody takes it away.
-ALWAYS_KEPT = "report_agent_job_result"
+# What a model that may only read can call: each either reads, or runs in the read-only sandbox.
+READING_TOOLS = frozenset({
+    BEGIN_TASK, "exec_command", "write_stdin", "list_dir", "view_image", "update_plan",
+    "request_user_input", "wait_agent", "list_agents", "list_changes", "report_agent_job_result",
+    "recall_findings", "recall_memories", "tool_search", "list_mcp_resources",
+    "list_mcp_resource_templates", "read_mcp_result",
+})  # fmt: skip
+# Nobody takes these away: the item of a job ends by nothing but its report, and a small model
+# changes nothing before it has said what its task asks for.
+ALWAYS_KEPT = frozenset({"report_agent_job_result", BEGIN_TASK})
 
 
 def unknown_tool(names: Iterable[str]) -> str:

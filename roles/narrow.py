@@ -54,6 +54,7 @@ def narrow_limits(parent: Limits, role: Role) -> Limits:
         planning=parent.planning,
         mcp=narrow_role_servers(parent.mcp, role),
         isolation=narrow_isolation(parent.isolation, role.isolation, sandbox=sandbox),
+        only_merges=parent.only_merges and not role.merges,
     )
 
 

@@ -4,6 +4,7 @@ from swarm.mailbox.protocol.limits import Limits
 
 from .network.network_policy import with_rules
 from .run_context import RunContext
+from .run_request import RunRequest
 
 
 def run_limits(running: RunContext, *, for_fan_out: bool = False) -> Limits:
@@ -27,4 +28,15 @@ def run_limits(running: RunContext, *, for_fan_out: bool = False) -> Limits:
         unix_sockets=request.fan_unix_sockets if for_fan_out else request.unix_sockets,
         mcp=request.mcp.items if for_fan_out else request.mcp.root,
         isolation=request.fan_isolation if for_fan_out else request.root_isolation,
+        only_merges=not for_fan_out and _only_joins(request),
     )
+
+
+def _only_joins(request: RunRequest) -> bool:
+    """True for a root that joins the answers of agents in copies: it writes by merging them alone.
+
+    What they changed is not in the project yet; a change of the root's own would be a second one.
+    """
+    in_copies = request.fan_out is not None and request.fan_isolation == "copy"
+    role = request.roles.known.get(request.role.name)
+    return in_copies and not (role is not None and role.merges)

@@ -152,3 +152,4 @@ class Limits(Value):
     planning: bool = False  # plan mode: it only reads, until a person accepts its plan
     mcp: tuple[McpAccess, ...] = ()  # no other MCP server can be used
     isolation: Isolation = "shared"  # "copy": what it writes goes to a layer of its own
+    only_merges: bool = False  # it writes by merges of its agents' copies alone; else it reads

@@ -40,7 +40,7 @@ class ToolChoice(Value):
     def allows(self, name: str) -> bool:
         """True if the tool was not taken away."""
         chosen = self.only is None or name in self.only
-        return name == ALWAYS_KEPT or (chosen and name not in self.exclude)
+        return name in ALWAYS_KEPT or (chosen and name not in self.exclude)
 
     def narrowed(self, other: "ToolChoice") -> "ToolChoice":
         """The tools that both leave."""

@@ -11,6 +11,7 @@ from functools import partial
 import msgspec
 import trio
 
+from swarm.mailbox.context_markers import ANSWERS_END, ANSWERS_START
 from swarm.mailbox.ids import ROOT_PATH, child_path
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import Budget, Limits
@@ -279,7 +280,7 @@ def prompt_with_answers(body: str, answers: list[ItemAnswer], *, limit_bytes: in
         text = one.result if len(one.result) <= share else one.result[:share] + " […]"
         head = f"## {one.item}" if one.state == "completed" else f"## {one.item} ({one.state})"
         blocks.append(f"{head}\n{text.strip() or '(no answer)'}")
-    return "Answers, one for each item:\n\n" + "\n\n".join(blocks) + f"\n\n---\n\n{body.strip()}"
+    return "".join((ANSWERS_START, "\n\n".join(blocks), ANSWERS_END, body.strip()))
 
 
 UnreadInputs = dict[str, list[InputPosted]]  # an item's task → inputs for its next agent, in order

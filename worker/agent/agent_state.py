@@ -58,7 +58,7 @@ from .reporter import PendingEvent, Reporter
 from .sampler import OpenMailbox, Sampler
 from .turn.guidance_watch import GuidanceWatch
 from .turn.pause import PauseState
-from .turn.project_overview import ProjectOverview
+from .turn.project_overview import ProjectOverview, latest_task
 from .turn.turn_state import AbortReason, Turn
 
 Source = Literal["context", "user", "mail", "model", "tool", "note"]
@@ -174,6 +174,8 @@ class AgentState:
         for tool in self.tool_specs(model):
             head += len(tool.name) + len(tool.description) + len(tool.parameters)
         self.meter.head_tokens = estimate_tokens(head)
+        turn_id = self.turn.turn_id if self.turn is not None else ""
+        self.orchestrator.registry.note_model(turn_id, model)
         self.sampling_started.set()
 
     def interrupt(self, reason: AbortReason, *, keep_commands: bool = False) -> None:
@@ -301,6 +303,8 @@ class AgentState:
                 case UserInput():
                     self.record_input(turn, entry)
                 case Mail():
+                    if entry.kind in ("new_task", "followup"):
+                        self.orchestrator.registry.note_task(entry.content)
                     self._record_overview(turn, entry.content)
                     message = context_blocks.mail_message(
                         entry, known=self.team.was_result_shown(entry)
@@ -322,7 +326,9 @@ class AgentState:
         for skill in context_blocks.skill_messages(user_input.parts):
             self.record(turn.turn_id, skill, source="note")
         message = context_blocks.user_message(user_input.parts)
-        self._record_overview(turn, text_of(message.content))
+        task = text_of(message.content)
+        self.orchestrator.registry.note_task(task)
+        self._record_overview(turn, task)
         self.record(turn.turn_id, message, source="user", item_id=user_input.input_id)
         turn.note_commands(user_input)
 
@@ -376,6 +382,8 @@ class AgentState:
         self.known_context = find_known_context(items, cwd=self.spec.cwd)
         self.inbox.findings.note_history(items)
         self._guidance = GuidanceWatch(self._current, items)
+        if task := latest_task(items):
+            self.orchestrator.registry.note_task(task)
         kept = repaired.items[: len(repaired.items) - len(repaired.added)]
         history = ConversationHistory()
         for item in kept:

@@ -6,18 +6,22 @@ and others take a JSON schema as `response_format`) lets it write nothing else t
 the tool's form. The answer for the user is a call as well, of `finish`. So every response can be
 read. One short thought comes first: without it a small model calls before it has read the output.
 
-The answer is offered only after a call: a small model would answer what it has not looked up. Nor
-is it offered right after an edit that failed: a small model would give up at the first word of it.
+Where the agent offers `begin_task`, each task begins with it: the model says what the task asks
+for, and the agent lets it change nothing before. Then the answer is offered only after a call that
+looks: a small model would answer what it has not looked up; a greeting is answered at once. Nor is
+the answer offered right after an edit that failed: a small model would give up at the first word.
 Only the arguments that a tool requires are offered: each further one is a chance to be wrong.
 Commands, paths, texts and answers have a longest length, because a model that repeats itself would
 fill the whole response; what reaches it was cut, and is not used.
 """
 
 import re
+from collections.abc import Collection
 from typing import cast
 
 import msgspec
 
+from swarm.mailbox.context_markers import split_sentences, task_in
 from swarm.mailbox.protocol.items import (
     AnyItem,
     CustomToolCall,
@@ -31,6 +35,7 @@ from swarm.mailbox.protocol.items import (
     text_of,
 )
 from swarm.mailbox.protocol.sampling import ToolSpec
+from swarm.mailbox.tool_names import BEGIN_TASK
 
 from .chat_request import ChatStore
 from .chat_stream import ChatStream
@@ -43,11 +48,14 @@ _MOST_REPEATS = 2  # then the tool is not offered for one response
 _MOST_FAILED_EDITS = 2  # in a row, after which the answer is not offered
 _MOST_OUTPUTS = 20  # that are compared with a new one
 _THOUGHT_CHARS = 200
+_MOST_SENTENCES, _SENTENCE_CHARS = 8, 200  # of a task, that the model may quote
 _MOST_CHARS = {  # servers refuse grammars beyond 2,000
     "cmd": 1_000, "path": 300, "old_text": 2_000, "new_text": 2_000, "answer": 2_000
 }  # fmt: skip
 # Placeholders, because a small model copies a concrete example and works on files of its own.
 _PLACEHOLDERS = {
+    "asks_for": "<question, change or greeting>",
+    "words": "<words of the task>",
     "cmd": "<shell command>",
     "path": "<file>",
     "old_text": "<lines as they are>",
@@ -55,10 +63,12 @@ _PLACEHOLDERS = {
     "answer": "<one or two sentences>",
 }
 _ABOUTS = {  # shorter than for other models, and without what these cannot use
+    BEGIN_TASK: "The first call of each task: say what it asks for. question: it is to be "
+    "answered, and no file may change. change: its words ask to change, add or remove something. "
+    "greeting: there is nothing to look up.",
     "exec_command": "Run one shell command in the folder of the project: cat to read a file, "
-    "grep -rIn to search all files, find . -name '*.EXT' to list files, "
-    "grep -rIl OLD . | xargs sed -i 's/OLD/NEW/g' to replace a word "
-    "everywhere, a test, a program. You see its exit code and output.",
+    "grep -rIn to search all files, find . -name '*.EXT' to list files, a test, a program. You "
+    "see its exit code and output.",
     FINISH: "End the work with your final answer to the user.",
 }
 _SEEN_BEFORE = (
@@ -89,16 +99,21 @@ _decode_call = msgspec.json.Decoder(WrittenCall).decode
 
 
 def call_schema(
-    tools: tuple[ToolSpec, ...], answer_schema: bytes | None, *, without: str = ""
+    tools: tuple[ToolSpec, ...],
+    answer_schema: bytes | None,
+    *,
+    without: Collection[str] = (),
+    task: str = "",
 ) -> bytes:
     """The JSON schema of one response: a call of one of the tools, or of `finish`.
 
     Args:
         answer_schema: What the final answer must be; None: text.
-        without: A name that is not offered this time.
+        without: Names that are not offered this time.
+        task: The words of the task; `begin_task` names a sentence of it.
     """
-    forms = _forms(tools, answer_schema)
-    offered = [_call_form(*form) for form in forms if form[0] != without]
+    forms = _quoting(_forms(tools, answer_schema), task)
+    offered = [_call_form(*form) for form in forms if form[0] not in without]
     return _to_json({"anyOf": offered})
 
 
@@ -130,6 +145,25 @@ def _forms(
     ]
 
 
+def _quoting(forms: list[tuple[str, JsonObject]], task: str) -> list[tuple[str, JsonObject]]:
+    """The forms, in which `words` of `begin_task` is a sentence of the task: a small model that
+    shall copy words writes on and on.
+    """
+    sentences = [one for one in split_sentences(task) if len(one) <= _SENTENCE_CHARS]
+    half = _MOST_SENTENCES // 2
+    shown = sentences if len(sentences) <= 2 * half else sentences[:half] + sentences[-half:]
+    words: JsonObject = {"type": "string", "maxLength": _SENTENCE_CHARS}
+    if shown:
+        words = {"type": "string", "enum": list(dict.fromkeys(shown))}
+    found: list[tuple[str, JsonObject]] = []
+    for name, form in forms:
+        properties = cast("JsonObject", form["properties"])
+        if name == BEGIN_TASK and "words" in properties:
+            form = {**form, "properties": {**properties, "words": words}}
+        found.append((name, form))
+    return found
+
+
 def _required_only(schema: object) -> JsonObject:
     table = cast("JsonObject", schema) if isinstance(schema, dict) else {}
     properties = cast("JsonObject", table.get("properties") or {})
@@ -148,8 +182,8 @@ def _bounded(name: str, schema: object) -> object:
     if not isinstance(schema, dict):
         return schema
     table = cast("JsonObject", schema)
-    if table.get("type") != "string":
-        return table
+    if table.get("type") != "string" or "enum" in table:
+        return {key: table[key] for key in table if key != "description"}
     limit = _MOST_CHARS.get(name)
     return {"type": "string"} if limit is None else {"type": "string", "maxLength": limit}
 
@@ -230,7 +264,9 @@ class ConstrainedChatStore(ChatStore):
         self._thought = ""  # that came before the next call
         self._call = ""  # the latest one, whose output is awaited
         self._outputs: dict[str, str] = {}  # the latest output of each of the last calls
-        self._has_looked = False  # it has made a call since the latest task
+        self._has_looked = False  # it has made a call that looks since the latest task
+        self._task = ""  # the latest words of the person
+        self._claimed = ""  # what the latest task asks for, as the model has said
         self._failed_edits = 0  # in a row, the latest call among them
         self._repeats = 0  # of the latest call, in a row, each with the same output
 
@@ -240,10 +276,19 @@ class ConstrainedChatStore(ChatStore):
             self._thought = "\n".join(item.content)[:_THOUGHT_CHARS]
             return
         if isinstance(item, FunctionCall):
-            self._call, self._has_looked = f"{item.name} {item.arguments}", True
+            self._call = f"{item.name} {item.arguments}"
+            if item.name == BEGIN_TASK:
+                self._claimed = _claim_in(item.arguments)
+            else:
+                self._has_looked = True
+        elif isinstance(item, Message) and item.role == "user" and item.author is None:
+            if task := task_in(text_of(item.content)):
+                self._task, self._claimed = task, ""  # another task, or more of it
         elif isinstance(item, Message) and item.role == "assistant" and item.author is None:
             self._has_looked = False  # an answer: the next message is another task
         if isinstance(item, FunctionCallOutput):
+            if item.success is False and self._call.startswith(f"{BEGIN_TASK} "):
+                self._claimed = "question"  # a change that the task does not ask for
             is_failed_edit = item.success is False and self._call.startswith("edit_file ")
             self._failed_edits = self._failed_edits + 1 if is_failed_edit else 0
         text = as_text(item, thought=self._thought)
@@ -271,7 +316,8 @@ class ConstrainedChatStore(ChatStore):
         if not key.tools or key.compacts:
             return super().body(key, cache_key)
         listing = describe_calls(key.tools, key.output_schema)
-        schema = call_schema(key.tools, key.output_schema, without=self._closed_tool())
+        closed = self._closed_tools(key.tools)
+        schema = call_schema(key.tools, key.output_schema, without=closed, task=self._task)
         bound = msgspec.structs.replace(
             key,
             tools=(),
@@ -287,11 +333,20 @@ class ConstrainedChatStore(ChatStore):
         self._is_schema_refused = True
         return self.body(key, cache_key)
 
-    def _closed_tool(self) -> str:
-        """What is not offered: the answer before a call or after a failed edit, a repeated tool."""
-        if not self._has_looked or 0 < self._failed_edits <= _MOST_FAILED_EDITS:
-            return FINISH
-        return self._call.partition(" ")[0] if self._repeats >= _MOST_REPEATS else ""
+    def _closed_tools(self, tools: tuple[ToolSpec, ...]) -> set[str]:
+        """What is not offered: all but `begin_task` before it was called, the answer before a look
+        or after a failed edit, and a tool that is called again and again.
+        """
+        names = {tool.name for tool in tools}
+        if BEGIN_TASK in names and not self._claimed:
+            return {*names, FINISH} - {BEGIN_TASK}
+        closed = {BEGIN_TASK} if self._claimed == "change" else set[str]()
+        has_looked = self._has_looked or self._claimed == "greeting"
+        if not has_looked or 0 < self._failed_edits <= _MOST_FAILED_EDITS:
+            closed.add(FINISH)
+        elif self._repeats >= _MOST_REPEATS:
+            closed.add(self._call.partition(" ")[0])
+        return closed
 
     def with_partial(self, key: HeadKey, cache_key: str, text: str) -> tuple[bytes, ...]:
         return ()  # half a call is asked for again, from its beginning
@@ -340,6 +395,16 @@ class ConstrainedChatStream(ChatStream):
     def _emit_text_message(self, text: str) -> None:
         part = OutputText(text=text)
         self._emit_item(Message(role="assistant", content=(part,), id=f"msg_{self._new_id()}"))
+
+
+def _claim_in(arguments: str) -> str:
+    """What a call of `begin_task` says that the task asks for; a question where it says nothing."""
+    try:
+        table = msgspec.json.decode(arguments, type=dict[str, object])
+    except (msgspec.MsgspecError, UnicodeEncodeError):
+        return "question"
+    claimed = table.get("asks_for")
+    return claimed if isinstance(claimed, str) and claimed else "question"
 
 
 def _cut_argument(arguments: msgspec.Raw) -> str:

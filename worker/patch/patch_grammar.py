@@ -31,14 +31,14 @@ FUNCTION_DESCRIPTION = """\
 Edit files by a patch. `input` is the whole patch:
 
 *** Begin Patch
-*** Update File: src/app.py
-@@ def greet():
- def greet():
--    print("Hi")
-+    print("Hello")
-*** Add File: notes.txt
-+a line
-*** Delete File: old.txt
+*** Update File: <path>
+@@ <line of the class or function>
+ <unchanged line>
+-<line that goes>
++<line that comes>
+*** Add File: <path>
++<line>
+*** Delete File: <path>
 *** End Patch
 
 `Add File` is followed by `+` lines, and replaces a file that exists. `Delete File` stands alone. \

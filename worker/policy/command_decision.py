@@ -46,7 +46,7 @@ MUST_STAY_SANDBOXED = (
 )
 OUTSIDE_PROJECT = "writing outside of the project; rejected by user approval settings"
 READ_ONLY = "writing is blocked by read-only sandbox; rejected by user approval settings"
-FORCED_REMOVAL = "rm -f style commands are not permitted. Use a safer approach"
+FORCED_REMOVAL = "commands that remove by force are not permitted. Use a safer approach"
 
 
 class Run(Value):
@@ -156,7 +156,7 @@ def decide_patch(facts: PatchFacts) -> PolicyDecision:
     unbound = isinstance(facts.sandbox, DangerFullAccess)
     then = Run(sandboxed=not unbound and not facts.outside)
     if facts.is_locked and not unbound and (facts.outside or not facts.sandbox_available):
-        return Refuse(reason=f"patch rejected: {ROLE_LOCKED}")
+        return Refuse(reason=f"patch rejected: {facts.lock_reason or ROLE_LOCKED}")
     asking = Ask(
         subject="apply_patch to " + ", ".join(facts.outside or facts.paths),
         cause="patch",
@@ -181,7 +181,7 @@ def _check_escalation(facts: CommandFacts) -> Refuse | None:
     """Refuse an escalation request where no approval could be requested."""
     wants_more = facts.escalation.permissions != "use_default"
     if wants_more and facts.standing.is_locked:
-        return Refuse(reason=ROLE_LOCKED)
+        return Refuse(reason=facts.standing.lock_reason or ROLE_LOCKED)
     if facts.escalation.permissions == "require_escalated" and must_stay_sandboxed(facts):
         return Refuse(reason=MUST_STAY_SANDBOXED)
     if (

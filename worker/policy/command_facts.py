@@ -43,6 +43,7 @@ class AgentStanding(Value):
 
     held: ExtraPermissions = ExtraPermissions()  # granted before; added to every sandboxed command
     is_locked: bool = False  # its launcher enforces the role: nothing ever leaves the sandbox
+    lock_reason: str = ""  # for the model; set where it is locked
     rules_broken: str = ""  # why the rules cannot be read; "" = they can
     may_commit: bool = False  # the user approved in advance recording work in a repository
 
@@ -73,6 +74,7 @@ class PatchFacts(Value):
     granular: Granular | None = None
     sandbox: SandboxPolicy = ReadOnly()
     is_locked: bool = False
+    lock_reason: str = ""  # for the model; set where it is locked
     sandbox_available: bool = True  # this machine can hold writes to the policy
 
 

@@ -24,7 +24,7 @@ from ..patch.verify import PatchRejected, VerifiedPatch, verify_patch
 from ..policy.approval_offers import patch_keys
 from ..policy.command_decision import Ask, PolicyDecision, Refuse, Run, decide_patch
 from ..policy.command_facts import PatchFacts
-from .function_tool import FunctionTool, decode_arguments, described
+from .function_tool import FunctionTool, decode_arguments, described, is_placeholder
 from .tool_context import ToolContext
 from .tool_interface import (
     Invocation,
@@ -84,6 +84,8 @@ class PatchInvocation:
                 raise ToolFailed(message)
             case VerifiedPatch() as patch:
                 self._patch = patch
+        if named := next((p for p in self._patch.paths if is_placeholder(Path(p).name)), ""):
+            raise ToolFailed(f"patch rejected: {named} is a placeholder, no path of a file")
         # Where the writes would land now. An approval covers these, wherever a link leads later.
         paths = [one for path in patch.paths for one in _targets(context.cwd / path)]
         self._targets = tuple(dict.fromkeys(paths))
@@ -152,6 +154,7 @@ def judge_changes(context: ToolContext, paths: tuple[str, ...]) -> PolicyDecisio
             granular=context.limits.granular,
             sandbox=context.limits.sandbox,
             is_locked=context.is_locked,
+            lock_reason=context.lock_reason,
             sandbox_available=plan is not None,
         )
     )

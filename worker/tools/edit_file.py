@@ -23,7 +23,7 @@ from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 from ..patch.file_replacement import read_file
 from ..policy.command_decision import Run
 from .apply_patch import PatchInvocation
-from .function_tool import FunctionTool, decode_arguments, described
+from .function_tool import FunctionTool, decode_arguments, described, is_placeholder
 from .list_dir import list_files
 from .tool_context import ToolContext
 from .tool_interface import Invocation, OnOutput, ToolFailed, ToolResult
@@ -39,7 +39,6 @@ _IMPORTED = re.compile(r"^(?:from|import)\s+([\w.]+)", re.MULTILINE)
 _WORD = re.compile(r"\w+")
 _NAME = re.compile(r"[A-Za-z_]\w{2,60}")
 _MOST_SEARCHED, _MOST_SEARCHED_BYTES = 60, 64 * 1024  # files that are searched for an old name
-_PLACEHOLDER = re.compile(r"<[a-z]+(?: [a-z]+)+>|old_text|new_text")
 _DEFINED = re.compile(r"^(?:async\s+)?(?:def|class)\s+(\w+)", re.MULTILINE)
 
 
@@ -73,8 +72,7 @@ class EditFileTool(FunctionTool):
 
     async def prepare(self, call: AnyCall) -> Invocation:
         edit = decode_arguments(call, EditFileArguments)
-        if self._is_for_small_model:
-            _refuse_placeholders(edit)
+        _refuse_placeholders(edit)
         text, note = self._read(edit.path), ""
         if self._is_for_small_model and text is not None and _changes_test(text, edit):
             tested = self._tested_code(edit.path, text)
@@ -126,8 +124,9 @@ class EditFileTool(FunctionTool):
 
 def _refuse_placeholders(edit: EditFileArguments) -> None:
     """Raises ToolFailed for the words of the tool's form in place of a text."""
-    for name, text in (("old_text", edit.old_text), ("new_text", edit.new_text)):
-        if _PLACEHOLDER.fullmatch(text.strip()):
+    given = (("path", edit.path), ("old_text", edit.old_text), ("new_text", edit.new_text))
+    for name, text in given:
+        if is_placeholder(text):
             raise ToolFailed(
                 f"nothing was changed: {name} is only a placeholder. Edit a file if the task asks "
                 "for a change; to answer a question, call finish with the answer"

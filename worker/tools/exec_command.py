@@ -94,7 +94,7 @@ class ExecCommandArguments(Struct, frozen=True, kw_only=True):
     ] = None
     prefix_rule: Annotated[
         tuple[str, ...] | None,
-        described('First words to allow from now on: ["npm", "install"].'),
+        described('First words to allow from now on: ["<program>", "<word>"].'),
     ] = None
 
 

@@ -4,6 +4,7 @@ A tool's arguments are one struct. The schema is made from its fields: their typ
 `Annotated[..., described(...)]` says of them.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import cache
@@ -33,6 +34,7 @@ from .tool_interface import ABORTED_CALL, Invocation, OnOutput, ToolFailed, Tool
 Arguments = TypeVar("Arguments", bound=msgspec.Struct)
 Schema = dict[str, object]
 NUMBER: Schema = {"type": "number"}  # for integers that models may write as 1000.0
+_PLACEHOLDER = re.compile(r"<[A-Za-z][\w ,]{1,60}>|old_text|new_text")
 HIDDEN = Meta(extra={"hidden": True})  # accepted, but models are not told of it
 REQUIRED = {"required": True}  # for `Meta(extra=…)`: asked for, but its absence is accepted
 _NAMES: dict[object, str] = {
@@ -134,6 +136,11 @@ def placeholder(name: str, schema: object) -> object:
         case _:
             choices = cast("Sequence[str]", table.get("enum") or ())
             return choices[0] if choices else f"<{name}>"
+
+
+def is_placeholder(text: str) -> bool:
+    """True for the words of an example in place of a value: small models copy those."""
+    return _PLACEHOLDER.fullmatch(text.strip()) is not None
 
 
 def encode_schema(

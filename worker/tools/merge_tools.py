@@ -139,7 +139,8 @@ class MergeInvocation:
         return PatchCall(changes=self._planned.changes)
 
     def judge(self) -> PolicyDecision:
-        return judge_changes(self._context, self._files)
+        with self._context.gate.merging():
+            return judge_changes(self._context, self._files)
 
     def propose(self, ask: Ask) -> Proposal:
         action = PatchAction(

@@ -28,6 +28,7 @@ from ..agent.reporter import Reporter
 from ..hooks.tool_hooks import HookedCall, RewriteRefused, ToolHooks, rewritten_call
 from ..policy.command_decision import Ask, PolicyDecision, Run
 from .approval_requester import ApprovalRequester
+from .begin_task import ChangeGate
 from .small_tools import ALL_TOOLS, fitting_tools, shorten
 from .tool_interface import (
     FileChangingInvocation,
@@ -56,7 +57,7 @@ class ToolRegistry:
     tools than before, between two turns (prompt caches). `on_turn` is called with the turn id
     before each call is prepared, `on_offer` with the names of the tools that a model is offered.
     `load_again` returns None where nothing changed; `version` counts the changes. `choice`: the
-    role's; a tool that it takes away cannot be called.
+    role's; a tool that it takes away cannot be called. `gate`: what a small model may call now.
     """
 
     def __init__(
@@ -68,10 +69,11 @@ class ToolRegistry:
         load_again: Callable[[], Awaitable[tuple[Tool, ...] | None]] | None = None,
         on_offer: Callable[[frozenset[str]], None] | None = None,
         choice: ToolChoice = ALL_TOOLS,
+        gate: ChangeGate | None = None,
     ) -> None:
         self._tools = {tool.name: tool for tool in tools if choice.allows(tool.name)}
         self._on_turn, self._on_offer, self._choice = on_turn, on_offer, choice
-        self._load_more, self._load_again = load_more, load_again
+        self._load_more, self._load_again, self._gate = load_more, load_again, gate
         self._own, self.version = frozenset(self._tools), 0
 
     async def complete(self) -> None:
@@ -102,6 +104,16 @@ class ToolRegistry:
         if self._on_turn is not None:
             self._on_turn(turn_id)
 
+    def note_model(self, turn_id: str, model: ModelInfo) -> None:
+        """Note which model a turn is about to ask: a small one starts each turn read-only."""
+        if self._gate is not None:
+            self._gate.begin_turn(turn_id, model)
+
+    def note_task(self, text: str) -> None:
+        """Note words of the person, or of the agent that gave the task."""
+        if self._gate is not None:
+            self._gate.note_task(text)
+
     def find(self, name: str) -> Tool | None:
         """Return the tool that this name means, even if it was not offered to this model."""
         return self._tools.get(name) or self._tools.get(tool_behind(name))
@@ -122,6 +134,8 @@ class ToolRegistry:
             raise ToolFailed(f"{kind or 'unsupported call'}: {call.name}; the tools are {known}")
         if not tool.accepts(call):
             raise ToolFailed(f"tool {call.name} invoked with incompatible payload")
+        if self._gate is not None and (why := self._gate.refusal(tool.name)):
+            raise ToolFailed(why)
         return tool
 
     def specs(self, model: ModelInfo) -> tuple[ToolSpec, ...]:

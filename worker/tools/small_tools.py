@@ -10,11 +10,13 @@ import msgspec
 
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 from swarm.mailbox.protocol.settings import ToolChoice
+from swarm.mailbox.tool_names import BEGIN_TASK
 
 from .function_tool import placeholder
 
 ALL_TOOLS = ToolChoice()
-_CONSTRAINED = frozenset({"exec_command", "edit_file"})  # the server's grammar adds `finish`
+# The server's grammar adds `finish`.
+_CONSTRAINED = frozenset({BEGIN_TASK, "exec_command", "edit_file"})
 _SMALL = _CONSTRAINED | {"list_dir"}
 _MOST_CHARS = 300  # of a description
 _ABOUTS = {  # without what a small model is not offered

@@ -21,6 +21,7 @@ from ..agent.reporter import Reporter
 from ..current_spec import CurrentSpec
 from ..exec.command_plan import NOT_IN_COPY, is_in_copy
 from ..exec.exec_sessions import ExecSessions
+from ..policy.command_decision import ROLE_LOCKED
 from ..policy.command_facts import (
     AgentStanding,
     CommandFacts,
@@ -31,6 +32,7 @@ from ..policy.command_facts import (
 )
 from ..sandbox.sandbox_plan import SandboxPlan, SandboxUnavailable, Stack
 from ..sandbox.sandbox_probe import probe_sandbox
+from .begin_task import ChangeGate
 from .lease_client import LeaseClient
 from .permission_arguments import GrantedPermissions
 from .tool_interface import ToolFailed
@@ -62,6 +64,7 @@ class ToolContext:
         self._matcher: tuple[RuleSet, MatchRules] | None = None  # made for these rules
         self._turn_id = ""
         self._offered = frozenset(TOOL_NAMES)
+        self.gate = ChangeGate(lambda: current.spec.limits)
 
     @property
     def spec(self) -> AgentSpec:
@@ -70,7 +73,8 @@ class ToolContext:
 
     @property
     def limits(self) -> Limits:
-        return self.spec.limits
+        """What its calls are held to now: less than the agent's own limits while it only reads."""
+        return self.gate.limits
 
     @property
     def cwd(self) -> Path:
@@ -78,8 +82,13 @@ class ToolContext:
 
     @property
     def is_locked(self) -> bool:
-        """True: the launcher permanently uses one sandbox."""
-        return self.spec.role.locked
+        """True: nothing of it may get more than its sandbox gives; `lock_reason` says why."""
+        return self.spec.role.locked or self.gate.only_reads
+
+    @property
+    def lock_reason(self) -> str:
+        """Why nothing of it gets more than its sandbox gives; "" if something may."""
+        return ROLE_LOCKED if self.spec.role.locked else self.gate.reason
 
     @property
     def is_root(self) -> bool:
@@ -123,6 +132,7 @@ class ToolContext:
             standing=AgentStanding(
                 held=self.granted.now,
                 is_locked=self.is_locked,
+                lock_reason=self.lock_reason,
                 rules_broken=self.spec.rules.broken,
                 may_commit=self.spec.allow_commit,
             ),

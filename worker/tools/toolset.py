@@ -9,6 +9,7 @@ from ..exec.exec_sessions import EnvironmentSource, ExecSessions
 from ..hooks.hook_process import is_before_calls, run_hook
 from ..policy.shell_parser import plain_commands
 from .apply_patch import ApplyPatchTool
+from .begin_task import BeginTaskTool
 from .csv_job import ReportAgentJobResultTool, SpawnAgentsOnCsvTool
 from .edit_file import EditFileTool
 from .exec_command import ExecCommandTool
@@ -46,6 +47,7 @@ class Toolset:
     def make_registry(self, reporter: Reporter, team: TeamClient | None = None) -> ToolRegistry:
         context = ToolContext(self._current, self._commands, reporter)
         own: tuple[Tool, ...] = (
+            BeginTaskTool(context.gate),
             ExecCommandTool(context),
             WriteStdinTool(context),
             UpdatePlanTool(),
@@ -65,6 +67,7 @@ class Toolset:
             load_again=mcp.load_again,
             on_offer=context.note_offered,
             choice=self._current.spec.role.tools,
+            gate=context.gate,
         )
 
     @property

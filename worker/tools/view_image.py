@@ -16,7 +16,6 @@ from typing import Annotated, Literal, Protocol, cast
 import trio
 from msgspec import Struct
 
-from swarm.mailbox.own_distribution import line_for_extra
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.events import OtherCall
 from swarm.mailbox.protocol.items import AnyCall, InputImage
@@ -156,8 +155,8 @@ def _shrink(path: Path, data: bytes, kind: ImageKind) -> tuple[bytes, ImageKind]
     except ImportError as error:
         raise ToolFailed(
             f"{failed}: it is {size} and must be shrunk to {MAX_SIDE}x{MAX_SIDE}, which needs "
-            f"Pillow (to install it: {line_for_extra('images')}). A smaller copy, or detail "
-            "`original` where the model takes it, works without"
+            "Pillow (the extra `images`), and that is not installed here. A smaller copy, or "
+            "detail `original` where the model takes it, works without"
         ) from error
     try:
         picture = pillow.open(io.BytesIO(data))

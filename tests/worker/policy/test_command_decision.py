@@ -22,7 +22,7 @@ POLICIES = ("untrusted", "on-failure", "on-request", "never")
 ESCALATE = EscalationRequest(permissions="require_escalated", justification="May I?")
 MORE = EscalationRequest(permissions="with_additional_permissions", justification="May I?")
 GRANTED = EscalationRequest(permissions="with_additional_permissions", pre_approved=True)
-FORCED = "rm -f style commands are not permitted. Use a safer approach"
+FORCED = "commands that remove by force are not permitted. Use a safer approach"
 RUN, FREE = Run(), Run(sandboxed=False)
 
 WORKSPACE = WorkspaceWrite()

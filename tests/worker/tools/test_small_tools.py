@@ -53,7 +53,7 @@ def names(model, choice=None):
 def test_the_list_of_names_is_that_of_all_tools():
     found = registry_of()
     assert all(found.find(name) is not None for name in TOOL_NAMES)
-    of_others = {"edit_file", "publish_finding", "recall_findings"}
+    of_others = {"begin_task", "edit_file", "publish_finding", "recall_findings"}
     with_memories = {"recall_memories", "report_stale_memory"}
     assert {*names(LARGE)} | of_others | with_memories == set(TOOL_NAMES)
 
@@ -61,14 +61,17 @@ def test_the_list_of_names_is_that_of_all_tools():
 @pytest.mark.parametrize(
     ("model", "choice", "offered"),
     [
-        (SMALL, ToolChoice(), ["exec_command", "edit_file", "list_dir"]),
-        (SMALL, ToolChoice(exclude=("list_dir",)), ["exec_command", "edit_file"]),
-        (SMALL, ToolChoice(only=("apply_patch", "exec_command")), ["exec_command", "apply_patch"]),
+        (SMALL, ToolChoice(), ["begin_task", "exec_command", "edit_file", "list_dir"]),
+        (SMALL, ToolChoice(exclude=("list_dir",)), ["begin_task", "exec_command", "edit_file"]),
+        (
+            SMALL, ToolChoice(only=("apply_patch", "exec_command")),
+            ["begin_task", "exec_command", "apply_patch"],
+        ),
         (LARGE, ToolChoice(only=("list_dir", "edit_file")), ["edit_file", "list_dir"]),
         (LARGE, ToolChoice(only=()), []),
         (
             msgspec.structs.replace(LARGE, constrained_calls=True), ToolChoice(),
-            ["exec_command", "edit_file"],
+            ["begin_task", "exec_command", "edit_file"],
         ),
     ],
 )  # fmt: skip

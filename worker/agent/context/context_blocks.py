@@ -8,6 +8,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from swarm.mailbox.context_markers import (
     ABORTED_END,
     ABORTED_START,
@@ -26,7 +28,7 @@ from swarm.mailbox.context_markers import (
     unlisted_count,
 )
 from swarm.mailbox.ids import ROOT_PATH, AgentPath, parent_path
-from swarm.mailbox.path_rules import denies_reading
+from swarm.mailbox.path_rules import denies_reading, without_writing
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.items import (
     ContentPart,
@@ -141,7 +143,12 @@ def permissions_text(
     `copy`: the project and the copy of it in which the agent works, if that is another folder.
     `is_brief`: without what there is to know about approvals.
     """
+    if only_merges := limits.only_merges:
+        sandbox = without_writing(limits.sandbox)
+        limits, is_locked = msgspec.structs.replace(limits, sandbox=sandbox), True
     parts = [_sandbox_text(limits)]
+    if only_merges:
+        parts.append(_TEXTS["only_merges"])
     if not is_brief:
         parts.append(_approval_text(limits, is_locked=is_locked))
     if isinstance(limits.sandbox, ProfilePolicy):

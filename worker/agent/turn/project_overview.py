@@ -6,11 +6,12 @@ files, and the text of those that the task speaks of, save it the steps in which
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from swarm.mailbox.context_markers import OVERVIEW_START
+from swarm.mailbox.context_markers import OVERVIEW_START, task_in
 from swarm.mailbox.path_rules import may_read
+from swarm.mailbox.protocol.items import AnyItem, Message, text_of
 from swarm.mailbox.protocol.limits import ProfilePolicy
 
 from ...current_spec import CurrentSpec
@@ -78,6 +79,19 @@ class ProjectOverview:
             return read_file(root / name, self._may_read).decode()
         except (OSError, ValueError):
             return None
+
+
+def latest_task(items: Sequence[AnyItem]) -> str:
+    """The latest words of a person or of another agent in a history; "" if there are none."""
+    for item in reversed(items):
+        if not isinstance(item, Message):
+            continue
+        text = text_of(item.content)
+        if item.author is not None and text.startswith("Message Type: NEW_TASK"):
+            return text.partition("\nPayload:\n")[2]
+        if item.role == "user" and (task := task_in(text)):
+            return task
+    return ""
 
 
 def find_named_files(task: str, names: Iterable[str]) -> list[str]:
