@@ -7,9 +7,11 @@ from functools import lru_cache
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.hooks import Hook, HookEvent
 
-from .hook_output import HookOpinion
+from .hook_output import CALL_GATES, GATES, HookOpinion
 
 _MAX_NAME = 200  # characters of a name that a matcher looks at
+UNASKED = "a hook that guards this could not be asked: {}"
+_STOPS = frozenset({"Stop", "SubagentStop"})
 FAILED_CLOSED = 'a hook failed, and its table says on_failure = "deny": {}'
 
 
@@ -25,6 +27,7 @@ class HookVerdict(Value):
     feedback: tuple[str, ...] = ()
     contexts: tuple[str, ...] = ()
     continuations: tuple[tuple[str, str], ...] = ()  # (hook id, prompt)
+    unasked: tuple[tuple[str, str], ...] = ()  # (hook id, why): of turns that would end
 
 
 def matching_hooks(
@@ -53,8 +56,9 @@ def combine(opinions: Sequence[tuple[Hook, HookOpinion]]) -> HookVerdict:
     updated: dict[str, object] | None = None
     for hook, opinion in opinions:
         if opinion.status == "failed":
-            if hook.fails_closed and denied is None:
-                denied = FAILED_CLOSED.format(opinion.message)
+            denied = denied if denied is not None else _closed(hook, opinion)
+            if opinion.unasked and hook.event in CALL_GATES and asks is None:
+                asks = UNASKED.format(opinion.message)
             continue
         if opinion.decision == "deny" and denied is None:
             denied = opinion.reason
@@ -79,4 +83,18 @@ def combine(opinions: Sequence[tuple[Hook, HookOpinion]]) -> HookVerdict:
         continuations=tuple(
             (hook.hook_id, one.reason) for hook, one in fine if one.decision == "continue"
         ),
+        unasked=tuple(
+            (hook.hook_id, UNASKED.format(one.message))
+            for hook, one in opinions
+            if one.unasked and hook.event in _STOPS
+        ),
     )
+
+
+def _closed(hook: Hook, opinion: HookOpinion) -> str | None:
+    """Why a hook that failed denies what it guards; None: it does not."""
+    if hook.fails_closed:
+        return FAILED_CLOSED.format(opinion.message)
+    if opinion.unasked and hook.event in GATES - CALL_GATES:  # nobody could be asked instead
+        return UNASKED.format(opinion.message)
+    return None

@@ -26,6 +26,7 @@ from swarm.mailbox.protocol.hooks import (
 )
 
 from .hook_condition import is_condition
+from .hook_output import CALL_GATES
 
 Json = Mapping[str, object]
 TOOL_EVENTS = frozenset({"PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailure"})
@@ -71,7 +72,9 @@ def read_entry(
     """
     try:
         name, action, shown = _action(entry, kind, where)
+        condition = _condition(entry, kind, warn)
         hook = _hook(entry, kind, (name, action, shown), where)
+        hook = msgspec.structs.replace(hook, condition=condition)
     except _LeftOut as reason:
         warn(str(reason))
         return None
@@ -176,21 +179,23 @@ def _hook(entry: Json, kind: EntryKind, what: tuple[str, HookAction, str], where
         fails_closed=on_failure == "deny",
         once=_flag(entry, "once", where),
         background=background,
-        condition=_condition(entry, kind),
     )
 
 
-def _condition(entry: Json, kind: EntryKind) -> str:
+def _condition(entry: Json, kind: EntryKind, warn: Callable[[str], None]) -> str:
+    """The condition; one that cannot be read leaves out no guard: it runs for every call."""
     given = entry.get("if")
     if given is None or given == "":
         return ""
     if kind.event not in TOOL_EVENTS:
         raise _LeftOut(f"has a condition (`if`), and {kind.event} is about no tool; left out")
-    if not isinstance(given, str) or not is_condition(given):
-        raise _LeftOut(
-            f"has a condition that cannot be read (`if` = {str(given)[:80]!r}); left out"
-        )
-    return given
+    if isinstance(given, str) and is_condition(given):
+        return given
+    shown = f"a condition that cannot be read (`if` = {str(given)[:80]!r})"
+    if kind.event not in CALL_GATES:
+        raise _LeftOut(f"has {shown}; left out")
+    warn(f"has {shown}; it runs for every call")
+    return ""
 
 
 def _hook_id(hook: Hook, source: str) -> str:

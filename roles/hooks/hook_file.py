@@ -15,6 +15,7 @@ from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.hooks import Hook, HookEvent, HookForm
 
 from .hook_entry import EntryKind, read_entry
+from .hook_output import CALL_GATES
 
 EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
 OWN_NAMES: dict[str, HookEvent] = {"AgentSpawn": "SubagentStart", "AgentEnd": "SubagentStop"}
@@ -128,8 +129,12 @@ def _group(group: object, event: HookEvent, form: HookForm, place: _Place) -> It
     try:
         re.compile(pattern)
     except re.error as error:
-        place.warn(f"the matcher {matcher!r} is no regular expression ({error}); left out")
-        return
+        why = f"the matcher {matcher!r} is no regular expression ({error})"
+        if event not in CALL_GATES:
+            place.warn(f"{why}; left out")
+            return
+        place.warn(f"{why}; its hooks run for every call")
+        pattern = ""
     for where, entry in _items(group.get("hooks", []), f"{place.text}.hooks"):
         if not _is_object(entry):
             raise UsageError(f"{where}: must be a table with `type` and `command`")

@@ -1,36 +1,55 @@
 """What a hook's end means: its exit code and output become one opinion, by event. Pure.
 
-An end that cannot be understood is a failure. A failure leaves the action open, unless the hook
-says `on_failure = "deny"`.
+A clear no is a no, in whatever form it comes (`hook_objection`); a yes counts only in the exact
+form. A hook that ran and failed leaves the action open, unless it says `on_failure = "deny"`. A
+hook that could not be asked at all (`unasked`) never leaves a gate open: `hook_combination` decides
+what is asked or refused then.
 
 Source: Codex and Claude Code; where both differ, either form is understood.
 """
 
 from typing import TypeGuard
 
-import msgspec
-
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.hooks import HookDecision, HookEvent, HookForm, HookStatus
+
+from .hook_objection import (
+    FoundObjection,
+    begins_with_no,
+    find_objection,
+    is_json_like,
+    read_json,
+)
 
 SHOWN_OUTPUT = 200  # characters of output that cannot be read
 MAX_CONTEXT = 10_000  # characters of one hook's text for a model
 _TEXT_IS_CONTEXT = frozenset({"SessionStart", "SubagentStart", "UserPromptSubmit"})
 _CAN_STOP = frozenset(
-    {"SessionStart", "UserPromptSubmit", "PostToolUse", "Stop", "SubagentStop", "PreCompact"}
-)
+    {
+        "SessionStart", "SubagentStart", "UserPromptSubmit", "PreToolUse", "PermissionRequest",
+        "PostToolUse", "PostToolUseFailure", "Stop", "SubagentStop", "PreCompact",
+    }
+)  # fmt: skip
 # Events that only tell something: a hook may show people a message, and decides nothing.
 ANNOUNCED = frozenset(
     {"Notification", "ApprovalRequested", "Interrupt", "SessionEnd", "MergeConflict"}
 )
 _STOPS = frozenset({"Stop", "SubagentStop"})
-_GATES = frozenset({"PreToolUse", "PermissionRequest"})  # a hook that was replaced closes them
+CALL_GATES = frozenset({"PreToolUse", "PermissionRequest"})
+# What a hook of these guards stays closed while it cannot be asked.
+GATES = CALL_GATES | {"UserPromptSubmit", "PreCompact"}
 _EXIT_2: dict[str, HookDecision] = {
     "PreToolUse": "deny", "PermissionRequest": "deny", "PostToolUse": "feedback",
     "PostToolUseFailure": "feedback",
     "UserPromptSubmit": "deny", "Stop": "continue", "SubagentStop": "continue",
     "PreCompact": "deny",
 }  # fmt: skip
+_NO_REASON: dict[HookDecision, str] = {
+    "deny": "a hook denied it", "feedback": "a hook objects to it",
+    "continue": "a hook wants the turn to go on",
+}  # fmt: skip
+_NOT_FOUND = frozenset({126, 127})  # a shell's codes for what cannot be run, or is not there
+_SIGNALS = range(129, 193)  # a shell's codes for what a signal ended
 _TOP_KEYS = frozenset(
     "continue stopReason suppressOutput systemMessage decision reason hookSpecificOutput".split()  # noqa: SIM905
 )
@@ -55,38 +74,100 @@ class HookOpinion(Value):
     context: str = ""
     message: str = ""  # for people
     stops: bool = False  # `continue: false`
+    unasked: bool = False  # it failed before it could say anything, or its words cannot be read
     updated_input: dict[str, object] | None = None
 
 
 def read_opinion(event: HookEvent, end: HookEnd, form: HookForm = "codex") -> HookOpinion:
     """The opinion of a hook that ended like this; Claude's form allows unknown keys."""
-    if end.changed and event in _GATES:
+    if end.changed and event in GATES:
         return HookOpinion(status="blocked", decision="deny", reason=end.fault)
-    if end.fault:
-        return _failed(end.fault)
-    text = end.stdout.strip()
-    if end.exit_code == 2 and event in _EXIT_2:
-        reason = end.stderr.strip()
-        if not reason:
-            return _failed("hook exited with code 2 and wrote no reason to stderr")
-        return _block(event, _cut(reason))
-    if end.exit_code is None:
-        return _failed("hook exited without a status code")
+    found = _found(end) if event in _EXIT_2 else None
+    if found is not None and found.kind != "ask":
+        return _objection(event, found, end)
+    opinion = _read_end(event, end, form)
+    if found is not None and event in CALL_GATES and opinion.decision != "ask":
+        return HookOpinion(decision="ask", reason=_cut(found.reason), message=opinion.message)
+    return opinion
+
+
+def _found(end: HookEnd) -> FoundObjection | None:
+    """A no or a question in whatever form it came; also of a hook that failed afterwards."""
+    found = find_objection(end.stdout)
+    if end.exit_code != 2 or end.fault:  # in both products exit code 2 is a no
+        return found
+    said = found.reason if found is not None else end.stdout.strip()
+    is_stop = found is not None and found.kind == "stop"
+    return FoundObjection(kind="stop" if is_stop else "deny", reason=end.stderr.strip() or said)
+
+
+def _objection(event: HookEvent, found: FoundObjection, end: HookEnd) -> HookOpinion:
+    """A no, with what the hook says beside it."""
+    try:
+        value = read_json(end.stdout)
+    except ValueError:
+        value = None
+    inner = value.get("hookSpecificOutput") if _is_object(value) else None
+    context = inner.get("additionalContext") if _is_object(inner) else None
+    message = value.get("systemMessage") if _is_object(value) else None
+    stops = found.kind == "stop"
+    decision = _EXIT_2[event]
+    if stops and event not in CALL_GATES:
+        decision = ""
+    return HookOpinion(
+        status="stopped" if stops else "blocked" if decision == "deny" else "completed",
+        decision=decision,
+        reason=_cut(
+            found.reason or (end.stderr.strip() or _NO_REASON[decision] if decision else "")
+        ),
+        context=_cut(context) if isinstance(context, str) else "",
+        message=_cut(message) if isinstance(message, str) else "",
+        stops=stops,
+    )
+
+
+def _read_end(event: HookEvent, end: HookEnd, form: HookForm) -> HookOpinion:
+    """The opinion of a hook that says no no."""
+    if fault := end.fault or _why_unasked(end.exit_code):
+        return _failed(_with_words(fault, end), unasked=True)
     if end.exit_code != 0:
-        said = f": {_cut(end.stderr.strip(), SHOWN_OUTPUT)}" if end.stderr.strip() else ""
-        return _failed(f"hook exited with code {end.exit_code}{said}")
-    if not text:
-        return HookOpinion()
-    if text[0] not in "{[":
+        return _failed(_with_words(f"hook exited with code {end.exit_code}", end))
+    text = end.stdout.strip()
+    return _read_text(event, text, form) if text else HookOpinion()
+
+
+def _why_unasked(exit_code: int | None) -> str:
+    """Why a hook with this exit code has not run to an answer; "" if it has."""
+    if exit_code is None or exit_code < 0:
+        return "hook exited without a status code"
+    if exit_code in _NOT_FOUND:
+        why = "cannot be run" if exit_code == 126 else "was not found"
+        return f"hook exited with code {exit_code}: its program {why}"
+    if exit_code in _SIGNALS:
+        return f"hook exited with code {exit_code}: signal {exit_code - 128} ended it"
+    return ""
+
+
+def _with_words(fault: str, end: HookEnd) -> str:
+    said = _cut(end.stderr.strip(), SHOWN_OUTPUT)
+    return f"{fault}: {said}" if said else fault
+
+
+def _read_text(event: HookEvent, text: str, form: HookForm) -> HookOpinion:
+    """What a hook that succeeded printed."""
+    if not is_json_like(text):
         if event in _STOPS:
             return _failed(f"hook returned invalid stop hook JSON output: {text[:SHOWN_OUTPUT]}")
         if event in _TEXT_IS_CONTEXT:
             return HookOpinion(decision="context", context=_cut(text))
+        if event in CALL_GATES and begins_with_no(text):
+            return HookOpinion(decision="ask", reason=_cut(f"a hook says: {text}"))
         return HookOpinion()
     try:
-        value: object = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return _failed(f"hook printed JSON that cannot be read: {text[:SHOWN_OUTPUT]}")
+        value = read_json(text)
+    except ValueError:
+        fault = f"hook printed JSON that cannot be read: {text[:SHOWN_OUTPUT]}"
+        return _failed(fault, unasked=True)
     if not _is_object(value):
         return _failed(f"hook printed JSON that is no object: {text[:SHOWN_OUTPUT]}")
     if form == "codex" and (unknown := value.keys() - _TOP_KEYS):
@@ -107,7 +188,8 @@ def _read_object(event: HookEvent, value: dict[str, object]) -> HookOpinion:
         message = _cut(_text(value, "systemMessage"))
         stop_reason = _cut(_text(value, "stopReason"))
     except ValueError as error:
-        return _failed(f"hook printed output that cannot be used: {error}")
+        fault = f"hook printed output that cannot be used: {error}"
+        return _failed(fault, unasked=event in GATES)
     stops = not goes_on
     if stops and event not in _CAN_STOP:
         return _failed(f"`continue: false` means nothing for {event}")
@@ -136,18 +218,14 @@ def _decision(event: HookEvent, value: dict[str, object], inner: dict[str, objec
             return HookOpinion()
         case _:
             legacy = _text(value, "decision")
-            if legacy in ("", "approve"):
-                return HookOpinion()
-            if legacy != "block":
+            if legacy not in ("", "approve"):  # a no is read before
                 raise ValueError(f"decision is {legacy!r}")
-            return _block(event, _reason(value, "reason"))
+            return HookOpinion()
 
 
 def _tool_decision(value: dict[str, object], inner: dict[str, object]) -> HookOpinion:
     legacy = _text(value, "decision")
-    said = _text(inner, "permissionDecision") or {"block": "deny", "approve": "allow"}.get(
-        legacy, legacy
-    )
+    said = _text(inner, "permissionDecision") or {"approve": "allow"}.get(legacy, legacy)
     updated = inner.get("updatedInput")
     if updated is not None and not _is_object(updated):
         raise ValueError("updatedInput is no object")
@@ -156,13 +234,9 @@ def _tool_decision(value: dict[str, object], inner: dict[str, object]) -> HookOp
         case "":
             decision: HookDecision = "rewrite" if updated is not None else ""
             return HookOpinion(decision=decision, updated_input=updated)
-        case "deny":
-            if not reason.strip():
-                raise ValueError("a denial needs a reason")
-            return HookOpinion(status="blocked", decision="deny", reason=reason)
         case "allow":
             return HookOpinion(decision="allow", reason=reason, updated_input=updated)
-        case "ask":
+        case _ if said.strip().lower() == "ask":
             return HookOpinion(decision="ask", reason=reason, updated_input=updated)
         case _:
             raise ValueError(f"permissionDecision is {said!r}")
@@ -181,28 +255,12 @@ def _permission_decision(inner: dict[str, object]) -> HookOpinion:
     match given.get("behavior"):
         case "allow":
             return HookOpinion(decision="allow", reason=message)
-        case "deny":
-            text = message or "a hook denied the permission"
-            return HookOpinion(status="blocked", decision="deny", reason=text)
         case other:
             raise ValueError(f"decision.behavior is {other!r}")
 
 
-def _block(event: HookEvent, reason: str) -> HookOpinion:
-    decision = _EXIT_2[event]
-    status: HookStatus = "blocked" if decision == "deny" else "completed"
-    return HookOpinion(status=status, decision=decision, reason=reason)
-
-
-def _failed(fault: str) -> HookOpinion:
-    return HookOpinion(status="failed", message=_cut(fault, 2_000))
-
-
-def _reason(value: dict[str, object], key: str) -> str:
-    text = _cut(_text(value, key))
-    if not text.strip():
-        raise ValueError("a block needs a reason")
-    return text
+def _failed(fault: str, *, unasked: bool = False) -> HookOpinion:
+    return HookOpinion(status="failed", message=_cut(fault, 2_000), unasked=unasked)
 
 
 def _text(value: dict[str, object], key: str) -> str:

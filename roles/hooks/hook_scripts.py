@@ -38,6 +38,24 @@ def hook_scripts(hook: Hook, folder: str) -> tuple[str, ...]:
     return named_scripts(hook.line, folder)
 
 
+def missing_script(hook: Hook, folder: str) -> str:
+    """The first file that the hook's command starts and that is not there; "" if all are.
+
+    An interpreter says in its own way, often with exit code 1, that it found no script.
+    """
+    if not isinstance(hook.action, CommandHook):
+        return ""
+    command = hook.line
+    for name, value in hook_variables(hook, folder).items():
+        command = command.replace(f"${{{name}}}", value).replace(f"${name}", value)
+    for word in _programs(command):
+        if "/" in word and not set("$`*?") & set(word):
+            path = os.path.join(folder, os.path.expanduser(word))  # noqa: PTH111, PTH118 - text only
+            if not os.path.lexists(path):
+                return path
+    return ""
+
+
 def named_scripts(command: str, folder: str) -> tuple[str, ...]:
     """Absolute paths inside `folder` that the command starts, at most 20; they may not exist."""
     for name in PROJECT_VARIABLES:

@@ -11,6 +11,7 @@ from support.hook_files import LIMIT_S, call, outputs, ran, run_trusted, trust, 
 
 pytestmark = pytest.mark.live
 DONE = {"text": "done"}
+NOBODY = ("--reviewer", "nobody")
 NAME = ".swarm/hooks.json"
 
 
@@ -19,8 +20,8 @@ NAME = ".swarm/hooks.json"
     [
         # Forks, leaves its session, and keeps its output open.
         ("setsid sh -c 'sleep 600 & sleep 600' & exit 0", "completed", ""),
-        ("setsid sh -c 'trap \"\" TERM HUP INT; while :; do sleep 1; done' & exit 2", "failed",
-         "wrote no reason"),
+        ("setsid sh -c 'trap \"\" TERM HUP INT; while :; do sleep 1; done' & exit 2", "blocked",
+         ""),
         ("head -c 100000000 /dev/zero", "failed", "printed more than 1 MiB"),
         ("head -c 100000000 /dev/zero >&2; echo no >&2; exit 2", "blocked", ""),
         ("exec < /dev/null; exit 0", "completed", ""),
@@ -30,15 +31,17 @@ NAME = ".swarm/hooks.json"
 )  # fmt: skip
 async def test_a_hook_that_misbehaves_is_named_and_leaves_nothing(rig, command, status, said):
     write_groups(rig, NAME, {"PreToolUse": [("Bash", {"command": command, "timeout": 20})]})
-    ended = await run_trusted(rig, {"calls": [call("x=" + "y" * 100_000 + "; echo fine")]}, DONE)
+    ended = await run_trusted(
+        rig, {"calls": [call("x=" + "y" * 100_000 + "; echo fine")]}, DONE, words=NOBODY
+    )
     assert ended.code == 0, ended.err
     (one,) = ran(rig)
     assert one.status == status
     assert said in one.text
     if status == "failed":
         assert said in ended.err
-    if status != "blocked":
-        assert "fine" in outputs(rig)[0]
+        assert "could not be asked" in ended.err
+    assert ("fine\n" in outputs(rig)[0]) is (status == "completed")
     with trio.fail_after(LIMIT_S):
         await rig.wait_gone()
 
@@ -53,7 +56,7 @@ async def test_hooks_of_the_future_are_named_and_the_others_run(rig):
     ]
     events = {"PreToolUse": [{"matcher": "Bash", "hooks": hooks, "whim": 1}], "Tomorrow": [{}]}
     path.write_text(json.dumps({"version": 99, "hooks": events}))
-    ended = await run_trusted(rig, {"calls": [call("echo fine")]}, DONE)
+    ended = await run_trusted(rig, {"calls": [call("echo fine")]}, DONE, words=NOBODY)
     assert ended.code == 0, ended.err
     assert (rig.work / "ran").exists()
     for word in ("'version'", "telepathy", "'mood'", "hooks.Tomorrow"):
@@ -89,7 +92,7 @@ async def test_a_hook_that_ran_does_not_run_again_after_a_kill(rig, victim):
 
 async def test_a_broken_hook_is_seen_in_the_list_the_log_and_on_the_console(rig):
     write_groups(rig, NAME, {"PreToolUse": [("Bash", {"command": "exit 7"})]})
-    ended = await run_trusted(rig, {"calls": [call("echo fine")]}, DONE)
+    ended = await run_trusted(rig, {"calls": [call("echo fine")]}, DONE, words=NOBODY)
     assert "code 7" in ended.err
     with trio.fail_after(LIMIT_S):
         listed = await (await rig.start("hooks", "list")).wait_end()

@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+import msgspec
 import trio
 
 from swarm.mailbox.protocol.events import HookRan, Warned
 from swarm.mailbox.protocol.hooks import Hook, HookEvent
 from swarm.roles.hooks.hook_combination import HookVerdict, combine, matching_hooks
 from swarm.roles.hooks.hook_input import HookSession, encode_input
-from swarm.roles.hooks.hook_output import HookOpinion, read_opinion
+from swarm.roles.hooks.hook_output import HookEnd, HookOpinion, read_opinion
+from swarm.roles.hooks.hook_scripts import missing_script
 
 from ..agent.reporter import Reporter
 from ..current_spec import CurrentSpec
@@ -27,6 +29,16 @@ _SHOWN_CHARS = 2_000
 _COMMAND_CHARS = 200
 _SIDE_BY_SIDE = 8
 _SHOW_AFTER_S = 0.5
+
+# What happens instead while a hook of these events cannot be asked.
+_GUARDS: Mapping[HookEvent, str] = {
+    "PreToolUse": "Until it can be, each call that it guards is asked about",
+    "PermissionRequest": "Until it can be, no other hook allows what it guards",
+    "UserPromptSubmit": "Until it can be, no input reaches the model",
+    "PreCompact": "Until it can be, the history is compacted only when the provider refuses it",
+    "Stop": "The agent is told that this check did not run",
+    "SubagentStop": "The agent is told that this check did not run",
+}
 
 
 class _Moment(NamedTuple):
@@ -50,6 +62,7 @@ class HookDispatcher:
         self._current, self._reporter, self._run, self.note = current, reporter, run, note
         self._background = background
         self._ran_once: set[str] = set()
+        self._warned: set[str] = set()
 
     @property
     def cwd(self) -> str:
@@ -83,10 +96,28 @@ class HookDispatcher:
                 self._start_in_background(hook, inputs, moment)
         if not waited:
             return NO_VERDICT
-        verdict = combine(await self._run_all(waited, inputs, moment))
+        opinions = await self._run_all(waited, inputs, moment)
+        self._warn_of_unasked(opinions)
+        verdict = combine(opinions)
         for context in verdict.contexts:
             self.note(context)
         return verdict
+
+    def _warn_of_unasked(self, opinions: Sequence[tuple[Hook, HookOpinion]]) -> None:
+        """Say aloud, once for each hook, that what it guards is not guarded by it."""
+        for hook, opinion in opinions:
+            if not opinion.unasked:
+                continue
+            self._ran_once.discard(hook.hook_id)
+            if hook.hook_id in self._warned or hook.event not in _GUARDS:
+                continue
+            self._warned.add(hook.hook_id)
+            why = f"{hook.line[:_COMMAND_CHARS]}: {opinion.message[:_SHOWN_CHARS]}"
+            text = (
+                f"the {hook.event} hook {hook.hook_id} could not be asked ({why}). "
+                f"{_GUARDS[hook.event]}; mend it, or `swarm hooks disable {hook.hook_id}`"
+            )
+            self._reporter.emit(Warned(message=text))
 
     def announce(
         self, event: HookEvent, names: Sequence[str], fields: Fields, *, turn_id: str = ""
@@ -135,6 +166,7 @@ class HookDispatcher:
         payload = encode_input(hook.event, self._session(), moment.turn_id, given)
         started = trio.current_time()
         end = await self._run(hook, payload)
+        end = self._checked(hook, end)
         opinion = read_opinion(hook.event, end, hook.form)
         text = opinion.reason or opinion.context
         if opinion.status == "failed":
@@ -156,6 +188,14 @@ class HookDispatcher:
             )
         )
         return opinion
+
+    def _checked(self, hook: Hook, end: HookEnd) -> HookEnd:
+        """The end; of an interpreter that found no script it is one of a hook that did not run."""
+        if end.fault or end.exit_code in (0, 2, None):
+            return end
+        missing = missing_script(hook, hook.folder or self.cwd)
+        fault = f"hook did not start: there is no file {missing}" if missing else ""
+        return msgspec.structs.replace(end, fault=fault)
 
     def _session(self) -> HookSession:
         spec = self._current.spec

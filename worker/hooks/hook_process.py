@@ -8,10 +8,11 @@ import errno
 import os
 from contextlib import suppress
 
+import msgspec
 import trio
 
 from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.protocol.hooks import CommandHook, Hook
+from swarm.mailbox.protocol.hooks import CommandHook, Hook, HttpHook
 from swarm.mailbox.safe_open import READ_FLAGS, open_canonical, read_start
 from swarm.roles.hooks.hook_output import HookEnd
 
@@ -50,6 +51,8 @@ async def run_hook(commands: ExecSessions, hook: Hook, payload: bytes) -> HookEn
     finally:
         await _closed(stderr)
         await _end_tree(started.command)
+    if isinstance(hook.action, HttpHook) and end.exit_code and not end.fault:
+        end = msgspec.structs.replace(end, fault=f"there was no answer: {end.stderr.strip()}")
     if hook.event in _IN_SERIES and _runs_script(hook):
         await commands.prewarm_hook(hook, after_s=_NEXT_AFTER_S)
     return end

@@ -61,6 +61,6 @@ def _end_of(outcome: McpOutcome) -> HookEnd:
     if outcome.state != "completed":
         return HookEnd(fault=f"the MCP tool failed: {outcome.message}")
     text = "\n".join(mcp_answer(part.text) for part in outcome.parts if isinstance(part, McpText))
-    if outcome.is_error:
-        return HookEnd(fault=f"the MCP tool failed: {text[:500]}")
+    if outcome.is_error:  # it was asked, and failed
+        return HookEnd(exit_code=1, stdout=text[:_MAX_RESULT_CHARS], stderr="the MCP tool failed")
     return HookEnd(exit_code=0, stdout=text[:_MAX_RESULT_CHARS])

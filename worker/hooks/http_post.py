@@ -22,7 +22,11 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))", re.ASCII)
 
 
 class NoAnswer(Exception):
-    """There is no usable answer; the text says why."""
+    """There is no usable answer; the text says why. `body`: what came beside an error."""
+
+    def __init__(self, text: str, body: bytes = b"") -> None:
+        super().__init__(text)
+        self.body = body
 
 
 def post(url: str, headers: dict[str, str], body: bytes, timeout_s: float) -> bytes:
@@ -49,7 +53,8 @@ def post(url: str, headers: dict[str, str], body: bytes, timeout_s: float) -> by
     finally:
         connection.close()
     if not 200 <= answer.status < 300:
-        raise NoAnswer(f"the address answered with status {answer.status}")
+        why = f"the address answered with status {answer.status}"
+        raise NoAnswer(why, data[:MAX_ANSWER_BYTES])
     if len(data) > MAX_ANSWER_BYTES:
         raise NoAnswer("the answer is larger than 1 MiB")
     return data
@@ -125,6 +130,8 @@ def main(config: str) -> int:
         answer = post(given["url"], headers, sys.stdin.buffer.read(), given["timeout_s"])
     except (NoAnswer, OSError, http.client.HTTPException, ValueError) as error:
         sys.stderr.write(f"{error}\n")
+        if isinstance(error, NoAnswer):
+            sys.stdout.buffer.write(error.body)  # a no in it counts
         return 1
     sys.stdout.buffer.write(answer)
     return 0

@@ -12,6 +12,7 @@ from .hook_dispatch import NO_VERDICT, HookDispatcher
 
 CompactionTrigger = Literal["manual", "auto"]
 MAX_CONTINUATIONS = 20  # of one turn by Stop hooks
+_UNCHECKED = "{}. Say in your answer that this check did not run."
 _CONTINUE = '<hook_prompt hook_run_id="{id}">{text}</hook_prompt>'
 
 
@@ -74,6 +75,11 @@ class SessionHooks:
         if verdict.stopped is not None:
             return StopVerdict(asked=asked)
         prompts = [_CONTINUE.format(id=one, text=text) for one, text in verdict.continuations]
+        if not continued:  # once: the answer shall not look checked
+            prompts += [
+                _CONTINUE.format(id=one, text=_UNCHECKED.format(why))
+                for one, why in verdict.unasked
+            ]
         if verdict.denied is not None:  # a hook failed that closes: it could not say what is left
             prompts.append(verdict.denied)
         return StopVerdict(prompts=tuple(prompts), asked=asked)

@@ -62,7 +62,8 @@ class ApprovalRequester:
         if self._hooks is not None and not allowed_by:
             said = await self._hooks.on_permission(call, verdict.reason or "")
             if said.denied is not None:
-                return ToolResult(content=said.denied, status="declined")
+                ends = said.stopped is not None
+                return ToolResult(content=said.denied, status="declined", ends_turn=ends)
             allowed_by = said.allowed_by
         if self._hooks is not None:
             self._hooks.on_request(call, verdict.reason or "")

@@ -202,7 +202,8 @@ class Orchestrator:
         try:
             if gate.denied is not None:
                 self._reporter.emit(ready.begun)
-                done = ToolResult(content=gate.denied, status="declined")
+                ends = gate.stopped is not None
+                done = ToolResult(content=gate.denied, status="declined", ends_turn=ends)
             else:
                 done = await self._begin_and_run(ready, gate)
                 done = await self._after(ready, done)

@@ -63,7 +63,7 @@ def test_matchers_are_searched_and_claudes_plain_names_are_whole(form, matcher, 
         ("PreToolUse", {"type": "prompt", "prompt": "ok?", "async": True}, "`async`"),
         ("PreToolUse", {"asyncRewake": True}, "`asyncRewake`"),
         ("PreToolUse", {"shell": "powershell"}, "powershell"),
-        ("PreToolUse", {"if": "Bash(git"}, "condition that cannot be read"),
+        ("PostToolUse", {"if": "Bash(git"}, "condition that cannot be read"),
         ("Stop", {"if": "Bash(git *)"}, "Stop is about no tool"),
         ("PreToolUse", {"command": " "}, "no command"),
         ("WorktreeCreate", {}, "hooks.WorktreeCreate is not run here"),
@@ -120,8 +120,17 @@ def test_an_unknown_key_is_said_and_the_hook_runs():
     assert "'futureKey' is not known here" in read.warnings[0]
 
 
+@pytest.mark.parametrize("event", ["PreToolUse", "PermissionRequest"])
+def test_a_guard_with_a_matcher_or_condition_that_cannot_be_read_guards_every_call(event):
+    read = read_hook_json(file_of(event, "(", **{"if": "Bash("}), "f", form="codex")
+    (hook,) = read.hooks
+    assert (hook.matcher, hook.condition) == ("", "")
+    assert "no regular expression" in read.warnings[0]
+    assert "condition that cannot be read" in read.warnings[1]
+
+
 def test_an_invalid_matcher_leaves_out_its_group_alone():
-    read = read_hook_json(file_of(matcher="("), "f", form="codex")
+    read = read_hook_json(file_of(event="PostToolUse", matcher="("), "f", form="codex")
     assert read.hooks == ()
     assert "no regular expression" in read.warnings[0]
 
