@@ -1,10 +1,8 @@
-"""Dotted configuration keys: parsing, formatting and checking. Pure.
+"""Which configuration keys there are: checks a key and names the nearest. Pure.
 
 The valid keys follow from the structs of `schema.py` only.
 """
 
-import json
-import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 
@@ -13,50 +11,14 @@ from msgspec import inspect
 
 from swarm.mailbox.errors import UsageError
 
+from .dotted_key import format_key
 from .schema import CODEX_INNER_KEYS, CODEX_KEYS, AgentsTable, Config, RoleTable
 
-MAX_STEPS = 16
-_BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
-_STEP = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s."'\[\]=]+))\s*(\.|\Z)""")
 # Tables with fixed keys and with names that a person chooses: the struct of the fixed keys, and
 # that of a chosen name's table.
 TABLES_WITH_CHOSEN_NAMES: dict[str, tuple[type[msgspec.Struct], type[msgspec.Struct]]] = {
     "agents": (AgentsTable, RoleTable)
 }
-
-
-def parse_key(text: str) -> tuple[str, ...]:
-    """Split `projects."/a.b".trust_level` into its steps; a step may be quoted as in TOML.
-
-    Raises UsageError for text that is no key.
-    """
-    steps: list[str] = []
-    place = 0
-    while found := _STEP.match(text, place):
-        double, single, bare, dot = found.groups()
-        steps.append(_unescape(double, text) if double is not None else single or bare or "")
-        if not dot:
-            break
-        place = found.end()
-    if not text.strip():
-        raise UsageError("the key must not be empty")
-    if found is None or not all(steps) or len(steps) > MAX_STEPS:
-        raise UsageError(
-            f'{text!r} is no key; write model, agents.max_depth or projects."/a.b".trust_level'
-        )
-    return tuple(steps)
-
-
-def _unescape(quoted: str, text: str) -> str:
-    try:
-        return str(json.loads(f'"{quoted}"'))
-    except json.JSONDecodeError as error:
-        raise UsageError(f"{text!r} is no key: {error.msg}") from error
-
-
-def format_key(steps: Sequence[str]) -> str:
-    """The steps as a dotted TOML key."""
-    return ".".join(s if _BARE.match(s) else json.dumps(s, ensure_ascii=False) for s in steps)
 
 
 def check_key(steps: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ import msgspec
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.tool_names import unknown_tool
 
+from .dotted_key import format_key
 from .key_positions import ANY_KEY, KeyPath, TextPosition, find_key_positions, find_position
 from .mcp_table import McpServerTable, McpToolTable, table_problems
 from .merge import Layer, as_table, is_table
@@ -137,7 +138,7 @@ def error_at(layer: Layer, key: str | KeyPath, problem: str) -> UsageError:
 def describe_place(layer: Layer, key: str | KeyPath) -> str:
     """`FILE, line N, KEY`, as far as known."""
     path = tuple(key.split(".")) if isinstance(key, str) else key
-    shown = ".".join(path)
+    shown = ".".join(step if step == ANY_KEY else format_key((step,)) for step in path)
     if not layer.source:
         return f"{layer.name}, {shown}" if shown else layer.name
     place = find_key_position(layer, path)

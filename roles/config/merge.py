@@ -8,10 +8,10 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from typing import TypeGuard
 
-from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 
 from ..plugins.plugin_parts import PluginParts
+from .dotted_key import parse_assignment
 from .key_positions import KeyPath
 from .schema import Toml
 
@@ -122,15 +122,10 @@ def get_value(table: Toml, key: str | KeyPath) -> object:
 def parse_override(raw: str) -> Toml:
     """`-c key=value` as a table. The value is TOML; any other text is a string.
 
-    Raises UsageError for a missing `=` or an empty key. Source: Codex `config_override.rs`; a key
-    that contains a dot needs an inline table.
+    Raises UsageError for a missing `=` or for what is no key. Source: Codex `config_override.rs`;
+    differs in that a step of the key may be quoted as in TOML.
     """
-    key, equals, text = raw.partition("=")
-    steps = [step.strip() for step in key.split(".")]
-    if not equals:
-        raise UsageError(f"Invalid override (missing '='): {raw}")
-    if not all(steps):
-        raise UsageError(f"Empty key in override: {raw}")
+    steps, text = parse_assignment(raw)
     value: object
     try:
         table = tomllib.loads(f"value = {text.strip()}")

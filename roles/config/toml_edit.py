@@ -15,7 +15,7 @@ import msgspec
 from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.protocol.base import Value
 
-from .key_path import format_key
+from .dotted_key import format_key
 from .merge import as_table, is_table, merge_tables
 from .schema import Toml
 

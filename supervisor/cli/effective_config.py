@@ -9,6 +9,7 @@ import msgspec
 
 from swarm.mailbox.protocol.base import Value
 from swarm.roles.config.config_loader import LoadedConfig
+from swarm.roles.config.dotted_key import format_key
 from swarm.roles.config.key_positions import KeyPath
 from swarm.roles.config.layer_check import find_key_position
 from swarm.roles.config.merge import as_table, get_value, leaves
@@ -47,7 +48,7 @@ def effective_rows(loaded: LoadedConfig) -> list[ConfigRow]:
     defaults: dict[str, object] = {}
     _fill_defaults(defaults, type(loaded.config))
     built_in = [
-        ConfigRow(key=".".join(path), value=get_value(defaults, path))
+        ConfigRow(key=format_key(path), value=get_value(defaults, path))
         for path in _default_paths(defaults, list(merged.origins))
     ]
     return sorted([*configured, *built_in], key=lambda row: row.key)
@@ -67,7 +68,7 @@ def _configured_row(loaded: LoadedConfig, path: KeyPath) -> ConfigRow:
     merged = loaded.merged
     value = "(hidden)" if _is_secret(path) else get_value(merged.values, path)
     origin = merged.origins.get(path)
-    row = ConfigRow(key=".".join(path), value=value)
+    row = ConfigRow(key=format_key(path), value=value)
     if origin is None:
         return row
     line = origin.line

@@ -73,7 +73,7 @@ class McpToolQuestions:
         fits = len(action.tool) <= _MAX_NAME and action.tool.isprintable() and bool(action.digest)
         if not own or not fits:
             return ""
-        from swarm.roles.config.key_path import format_key  # seldom needed
+        from swarm.roles.config.dotted_key import format_key  # seldom needed
 
         return f'{format_key(setting_path(action))} = "approve"'
 

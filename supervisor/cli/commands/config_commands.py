@@ -5,7 +5,8 @@ import msgspec
 
 from swarm.mailbox.errors import UsageError
 from swarm.roles.config.config_loader import LoadedConfig
-from swarm.roles.config.key_path import check_key, parse_key
+from swarm.roles.config.dotted_key import format_key, parse_key
+from swarm.roles.config.key_path import check_key
 
 from ..effective_config import ConfigRow, effective_rows, requirement_files
 from ..lazy_commands import ColorCommand
@@ -73,11 +74,13 @@ def get_config(key: str, overrides: tuple[str, ...], profile: str | None, *, as_
       swarm config get sandbox_mode
     """
     loaded = load_config_here(overrides, profile=profile, lenient=True)
+    steps = parse_key(key)
+    key = format_key(steps)
     rows = [
         row for row in effective_rows(loaded) if row.key == key or row.key.startswith(f"{key}.")
     ]
     if not rows:
-        check_key(parse_key(key))
+        check_key(steps)
         raise UsageError(f"{key} has no value")
     if len(rows) == 1 and rows[0].key == key:
         value = rows[0].value

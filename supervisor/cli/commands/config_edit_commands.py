@@ -12,7 +12,8 @@ import msgspec
 from swarm.mailbox.errors import UsageError
 from swarm.roles.config.config_loader import load_config
 from swarm.roles.config.config_writer import read_values, write_edit
-from swarm.roles.config.key_path import check_key, format_key, parse_key
+from swarm.roles.config.dotted_key import format_key, parse_key
+from swarm.roles.config.key_path import check_key
 from swarm.roles.config.layer_paths import absolute_paths
 from swarm.roles.config.merge import Layer, is_table, leaves
 from swarm.roles.config.no_effect import keys_without_effect

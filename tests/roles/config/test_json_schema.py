@@ -9,8 +9,9 @@ import jsonschema_rs
 import msgspec
 import pytest
 
+from swarm.roles.config.dotted_key import parse_key
 from swarm.roles.config.json_schema import config_schema, render_schema
-from swarm.roles.config.key_path import check_key, parse_key
+from swarm.roles.config.key_path import check_key
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = ROOT / "roles" / "data" / "config.schema.json"

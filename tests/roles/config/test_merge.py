@@ -78,15 +78,36 @@ def test_the_origin_of_a_leaf_is_the_highest_layer_that_said_it():
         ("url=http://x/?a=b", {"url": "http://x/?a=b"}),
         ('projects={"/a.b"={trust_level="trusted"}}',
          {"projects": {"/a.b": {"trust_level": "trusted"}}}),
+        ('projects."/p/x.y".trust_level=untrusted',
+         {"projects": {"/p/x.y": {"trust_level": "untrusted"}}}),
+        ("projects.'/p/x.y' . trust_level = \"untrusted\"",
+         {"projects": {"/p/x.y": {"trust_level": "untrusted"}}}),
+        ('network.domains."*.x"="allow"', {"network": {"domains": {"*.x": "allow"}}}),
+        ('a."b=c\\"d".e==1', {"a": {'b=c"d': {"e": "=1"}}}),
+        ("projects./p/x.trust_level=trusted", {"projects": {"/p/x": {"trust_level": "trusted"}}}),
     ],
 )  # fmt: skip
 def test_an_override_is_toml_or_else_text(raw, table):
     assert parse_override(raw) == table
 
 
-@pytest.mark.parametrize("raw", ["model", "=x", "a..b=1", ".a=1"])
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "model",
+        "=x",
+        "a..b=1",
+        ".a=1",
+        'a."b=1',
+        'a."b"c=1',
+        'a."b=1"',
+        "a b=1",
+        'a."\\q"=1',
+        "[a]=1",
+    ],
+)
 def test_a_malformed_override_is_refused(raw):
-    with pytest.raises(UsageError, match="override"):
+    with pytest.raises(UsageError, match=r"override|is no key"):
         parse_override(raw)
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from swarm.mailbox.errors import UsageError
 from swarm.roles.config.config_writer import ConfigNotWritten, VersionConflict, write_edit
-from swarm.roles.config.key_path import check_key, format_key, parse_key
+from swarm.roles.config.dotted_key import format_key, parse_key
+from swarm.roles.config.key_path import check_key
 from swarm.roles.config.toml_edit import (
     ConfigEdit,
     UneditableConfig,
