@@ -21,6 +21,7 @@ from swarm.mailbox.protocol.server_sampling import SamplingAction, SamplingAnswe
 
 from ..exec.launcher_client import LauncherLink, fork_launcher, open_launcher
 from .call_questions import PersonReply
+from .handshake import Handshakes
 from .hub_process import server_opener, with_names
 from .login_flow import log_in, log_out
 from .server_logs import ServerLogs
@@ -65,7 +66,9 @@ def _declined(action: ElicitationAction, why: str) -> PersonReply:
 async def _serve(order: HubOrder, link: LauncherLink) -> McpTools | McpOutcome | LoginDone:
     async with open_launcher(link) as launcher, trio.open_nursery() as nursery:
         answers = GivenAnswers(order.answers)
-        context = SessionContext(order.spec, order.credentials, launcher, ServerLogs(), answers)
+        context = SessionContext(
+            order.spec, order.credentials, launcher, ServerLogs(), answers, Handshakes()
+        )
         if order.login is not None:
             return await log_in(context, order.spec.servers[0], order.login)
         if order.logout:

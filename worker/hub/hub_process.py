@@ -41,6 +41,7 @@ from swarm.mailbox.protocol.spec import HubSpec
 from ..exec.launcher_client import LauncherLink, open_launcher
 from ..process.lifeline import watch_lifeline
 from .call_progress import ProgressLimit
+from .handshake import Handshakes
 from .mcp_tool_names import ToolIdentity, name_tools
 from .person_questions import PersonQuestions
 from .server_logs import ServerLogs
@@ -90,7 +91,9 @@ async def _run(
             open_launcher(link) as launcher,
         ):
             logs, questions = ServerLogs(), PersonQuestions(supervisor)
-            opener = server_opener(SessionContext(spec, credentials, launcher, logs, questions))
+            opener = server_opener(
+                SessionContext(spec, credentials, launcher, logs, questions, Handshakes())
+            )
             await HubProcess(spec, supervisor, opener, logs, questions).run()
         nursery.cancel_scope.cancel()
     return 0

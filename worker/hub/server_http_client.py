@@ -1,5 +1,7 @@
 """The HTTP client of one MCP server: address, headers, login; why the server refused, in words."""
 
+import re
+
 import httpx2
 from mcp.shared.exceptions import MCPError
 
@@ -9,6 +11,13 @@ from .guarded_http import GuardedTransport
 from .token_login import TokenLogin
 
 _HTTP_TIMEOUT_S = 30.0
+_SESSION_HEADER = "mcp-session-id"
+# What servers say of a session that they do not know, beside the 404 that the protocol asks for.
+_UNKNOWN_SESSION = re.compile(
+    r"session[^.]{0,60}?(?:not found|not exist|unknown|invalid|expired|terminated|no longer)"
+    r"|(?:unknown|invalid|expired|no valid|no such|missing)[^.]{0,20}? session",
+    re.IGNORECASE,
+)
 _UNTOLD = "Server returned an error response"  # the SDK's words for a status of its transport
 
 
@@ -25,6 +34,7 @@ class HttpAccess:
     ) -> None:
         self._server, self._login = server, login
         self._status = 0
+        self._status_in_session = 0  # of the last request that named a session
         timeout = httpx2.Timeout(_HTTP_TIMEOUT_S, read=server.tool_timeout_s + _HTTP_TIMEOUT_S)
         self.client = httpx2.AsyncClient(
             headers=headers,
@@ -37,6 +47,16 @@ class HttpAccess:
 
     async def _note_status(self, response: httpx2.Response) -> None:
         self._status = response.status_code
+        if _SESSION_HEADER in response.request.headers:
+            self._status_in_session = response.status_code
+
+    def has_forgotten(self, error: Exception) -> bool:
+        """Whether the error says that the server does not know the session any more."""
+        if not isinstance(error, MCPError) or self._status != self._status_in_session:
+            return False
+        if self._status in {404, 410}:
+            return True
+        return self._status in {400, 401} and bool(_UNKNOWN_SESSION.search(error.message[:500]))
 
     def explain(self, error: Exception) -> str:
         """What is behind an error of the SDK; "" if it says enough."""

@@ -4,10 +4,11 @@ A server that has ended starts again with its next use, after a growing pause. A
 its server ended is interrupted; it is repeated once if the tool says that this does no harm.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from functools import partial
 from itertools import count
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
 import trio
 
@@ -16,12 +17,13 @@ from swarm.mailbox.protocol.mcp import McpOutcome, McpQuestion, McpServer, McpTo
 
 from .call_progress import OnProgress
 from .running_call import RunningCall
-from .server_session import CallInterrupted, LiveServer, ServerFailed
+from .server_session import CallInterrupted, LiveServer, ServerFailed, SessionForgotten
 
 MAX_FAILURES = 5  # in a row; then it is not started again for a while
 _FIRST_PAUSE_S, _PAUSE_GROWTH, _MAX_PAUSE_S = 0.2, 3.0, 30.0
 _LOOK_AGAIN_S = 60.0
 
+_Answer = TypeVar("_Answer")
 OpenServer = Callable[[McpServer, str], AbstractAsyncContextManager[LiveServer]]
 """Connects to a server; the text names this connection. Raises SwarmError."""
 
@@ -179,8 +181,7 @@ class ServerPool:
 
     async def list_tools(self, name: str, agent: str) -> tuple[McpTool, ...]:
         """The enabled tools of a server. Raises ServerFailed."""
-        async with self._used(name, agent) as (_, live):
-            return await live.current_tools()
+        return await self._in_session(name, agent, _list_tools)
 
     async def known_tools(self, name: str, agent: str) -> tuple[McpTool, ...]:
         """The tools as they were last listed; starts nothing that was tried before.
@@ -200,11 +201,7 @@ class ServerPool:
         server = self._servers.get(name)
         limit_s = 0.0 if server is None else server.tool_timeout_s
         try:
-            async with self._used(name, agent) as (pooled, live):
-                with trio.fail_after(limit_s):
-                    outcome = await live.ask(question)
-                pooled.note_success()
-                return outcome
+            return await self._in_session(name, agent, partial(_ask, question, limit_s))
         except trio.TooSlowError:
             text = f"no answer within {limit_s:g} s (tool_timeout_sec)"
             return McpOutcome(state="timed_out", message=text)
@@ -252,8 +249,25 @@ class ServerPool:
                 "you repeat it"
             )
             return McpOutcome(state="interrupted", message=text), repeats
+        except SessionForgotten as error:  # so the call was not run
+            if used is not None:
+                pooled, live = used
+                pooled.abandon(live, str(error))
+            return McpOutcome(state="failed", message=str(error)), True
         except ServerFailed as error:
             return McpOutcome(state="failed", message=str(error)), False
+
+    async def _in_session(
+        self, name: str, agent: str, ask: Callable[[PooledServer, LiveServer], Awaitable[_Answer]]
+    ) -> _Answer:
+        """What the server answers; asked once more, in a new session, if it forgot this one."""
+        async with self._used(name, agent) as (pooled, live):
+            try:
+                return await ask(pooled, live)
+            except SessionForgotten as error:
+                pooled.abandon(live, str(error))
+        async with self._used(name, agent) as (pooled, live):
+            return await ask(pooled, live)
 
     def _key(self, name: str, agent: str) -> tuple[str, str]:
         server = self._servers.get(name)
@@ -271,6 +285,19 @@ class ServerPool:
             pooled = self._pooled[key] = PooledServer(server, label, self._open)
         with pooled.in_use():
             yield pooled, await pooled.connect(self._nursery)
+
+
+async def _ask(
+    question: McpQuestion, limit_s: float, pooled: PooledServer, live: LiveServer
+) -> McpOutcome:
+    with trio.fail_after(limit_s):
+        outcome = await live.ask(question)
+    pooled.note_success()
+    return outcome
+
+
+async def _list_tools(_: PooledServer, live: LiveServer) -> tuple[McpTool, ...]:
+    return await live.current_tools()
 
 
 def as_server_failure(error: BaseException) -> ServerFailed:

@@ -5,7 +5,7 @@ in the process that all servers share.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
@@ -17,7 +17,7 @@ import trio
 from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from pydantic import FileUrl
+from pydantic import FileUrl, ValidationError
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.mcp import (
@@ -34,7 +34,10 @@ from .call_progress import OnProgress, clean_line, describe_progress
 from .call_questions import AnswersServers, CallQuestions
 from .call_result import convert_result, redact_outcome
 from .call_rounds import CallRounds, PageRequired
+from .fitted_stream import FittedStream
+from .handshake import Handshakes, is_closed, negotiate
 from .prompt_arguments import PromptMisused
+from .result_fitting import describe_validation
 from .running_call import RunningCall
 from .server_content import answer_question
 from .server_http_client import HttpAccess
@@ -48,8 +51,8 @@ from .tool_schema import clean_text
 MAX_TOOLS = 500  # of one server
 _MAX_PAGES = 50
 _END_LIMIT_S = 0.5
-_CONNECTION_CLOSED = mcp_types.CONNECTION_CLOSED
 _Answer = TypeVar("_Answer")
+_FORGOTTEN = "the server has forgotten this session"
 _PAGE_DONE = "what a person was asked to do on a web page is done"
 _CLIENT = mcp_types.Implementation(name="swarm-mcp-client", version="1")
 
@@ -62,6 +65,10 @@ class CallInterrupted(ServerFailed):
     """The connection ended while the call ran."""
 
 
+class SessionForgotten(ServerFailed):
+    """The server knows this session no longer: it did nothing, and a new session may be begun."""
+
+
 class SessionContext(NamedTuple):
     """What the sessions of a hub share."""
 
@@ -70,6 +77,7 @@ class SessionContext(NamedTuple):
     launcher: LauncherClient
     logs: ServerLogs
     answers: AnswersServers
+    handshakes: Handshakes
 
 
 class _Session(ClientSession):
@@ -88,7 +96,7 @@ class _Session(ClientSession):
         self._listeners: list[OnProgress] = []  # of the calls that run
         self.questions = CallQuestions(server, context.answers)
         super().__init__(
-            streams.reader,
+            FittedStream(streams.reader, lambda: self.protocol_version or "", self._note_odd),
             streams.writer,
             client_info=_CLIENT,
             logging_callback=self._keep_log,
@@ -97,6 +105,9 @@ class _Session(ClientSession):
             elicitation_callback=self._elicit,
             sampling_callback=None if server.sampling == "off" else self._sample,
         )
+
+    def _note_odd(self, line: str) -> None:
+        self._logs.add(self._server.name, f"[notice] {clean_line(self.redact(line))}\n".encode())
 
     async def _give_roots(self, context: object) -> mcp_types.ListRootsResult:
         """The folder of a stdio server; one on another machine has no use for it."""
@@ -178,22 +189,19 @@ class ServerSession:
         self.ended = trio.Event()
         self.fault = ""
 
-    async def connect(self) -> None:
-        """Negotiate the protocol, then list the tools. Raises ServerFailed."""
+    async def connect(self, *, probe: bool) -> bool:
+        """Negotiate the protocol, then list the tools; True if its revision is one of the newer.
+
+        Raises ServerFailed. `probe`: it may be asked for the newer revisions.
+        """
         try:
-            await self._negotiate()
+            is_newer = await negotiate(self._session, probe=probe)
             able = self._session.server_capabilities
             self.has_resources = able is not None and able.resources is not None
             self.tools = await self._first_tools(can_list=able is None or able.tools is not None)
         except (MCPError, RuntimeError, ValueError, httpx2.HTTPError) as error:
             raise ServerFailed(self._why(error)) from error
-
-    async def _negotiate(self) -> None:
-        """The newest revision first; servers of older ones refuse that question."""
-        try:
-            await self._session.discover()
-        except (MCPError, RuntimeError, ValueError):
-            await self._session.initialize()
+        return is_newer
 
     async def _first_tools(self, *, can_list: bool) -> tuple[McpTool, ...]:
         """A server that says that it has no tools is asked all the same: some forget to say it."""
@@ -212,6 +220,9 @@ class ServerSession:
                     with trio.fail_after(self._server.startup_timeout_s):
                         self.tools = await self._list_tools()
                 except (MCPError, RuntimeError, ValueError, httpx2.HTTPError) as error:
+                    self._session.is_list_stale = True
+                    if self._access is not None and self._access.has_forgotten(error):
+                        raise SessionForgotten(_FORGOTTEN) from error
                     raise ServerFailed(
                         f"its changed tools cannot be listed: {self._why(error)}"
                     ) from error
@@ -254,7 +265,7 @@ class ServerSession:
         send = partial(
             session.call_tool,
             call.tool,
-            dict(arguments) or None,
+            dict(arguments),  # also where it is empty: older servers refuse a call without any
             progress_callback=note,
             allow_input_required=True,
         )
@@ -275,12 +286,15 @@ class ServerSession:
         try:
             return await send()
         except MCPError as error:
-            if error.code == _CONNECTION_CLOSED:
+            if is_closed(error):
                 with trio.move_on_after(_END_LIMIT_S):  # its reason is known a moment later
                     await self.ended.wait()
                 if self.fault:
                     raise CallInterrupted(f"the server ended ({self.fault})") from error
                 raise CallInterrupted("the connection to the server ended") from error
+            if self._access is not None and self._access.has_forgotten(error):
+                self.end(_FORGOTTEN)
+                raise SessionForgotten(_FORGOTTEN) from error
             raise ServerFailed(self._why(error)) from error
         except httpx2.HTTPError as error:
             self.end(str(error))
@@ -305,7 +319,29 @@ class ServerSession:
 async def open_stdio_session(
     context: SessionContext, server: McpServer, *, label: str
 ) -> AsyncIterator[ServerSession]:
-    """Start the server and connect. Raises ServerNotStarted, ServerFailed."""
+    """Start the server and connect. Raises ServerNotStarted, ServerFailed.
+
+    A server that ends when it is asked for a newer revision is started once more without that.
+    """
+    handshakes = context.handshakes
+    probe = handshakes.may_probe(server.name)
+    async with AsyncExitStack() as stack:
+        try:
+            opened = _open_stdio_once(context, server, label, probe=probe)
+            live = await stack.enter_async_context(opened)
+        except (ServerFailed, BaseExceptionGroup):
+            if not probe or handshakes.may_probe(server.name):
+                raise
+            handshakes.forget(server.name)  # kept again below if the older way works
+            opened = _open_stdio_once(context, server, label, probe=False)
+            live = await stack.enter_async_context(opened)
+        yield live
+
+
+@asynccontextmanager
+async def _open_stdio_once(
+    context: SessionContext, server: McpServer, label: str, *, probe: bool
+) -> AsyncIterator[ServerSession]:
     environment = server_environment(server, context.spec.environment, context.credentials)
     async with open_server_process(
         context.launcher,
@@ -330,11 +366,14 @@ async def open_stdio_session(
 
             nursery.start_soon(watch)
             try:
-                await live.connect()
+                is_newer = await live.connect(probe=probe)
             except ServerFailed as error:
                 if transport.ended.is_set():
+                    context.handshakes.note_older(server.name)
                     raise ServerFailed(await live.wait_ended()) from error
                 raise
+            if not is_newer:
+                context.handshakes.note_older(server.name)
             yield live
             nursery.cancel_scope.cancel()
 
@@ -358,7 +397,8 @@ async def open_http_session(
         _Session(Streams(reader, writer), server, context, access.redact) as session,
     ):
         live = ServerSession(session, server, access)
-        await live.connect()
+        if not await live.connect(probe=context.handshakes.may_probe(server.name)):
+            context.handshakes.note_older(server.name)
         yield live
 
 
@@ -386,4 +426,6 @@ def _why(error: Exception) -> str:
         return (
             f"the server answered with error {error.code}: {clean_text(error.message, limit=500)}"
         )
+    if isinstance(error, ValidationError):
+        return clean_text(describe_validation(error), limit=500)
     return clean_text(f"{type(error).__name__}: {error}", limit=500)
