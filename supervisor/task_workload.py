@@ -214,8 +214,8 @@ class TaskWorkload:
         enter_review(self._run)
         root = Agent(plan)
         await self._agents.spawn(root, memory=AgentMemory() if agent_past else None)
-        if self._agents.run_end.has_begun:  # the run was interrupted during its start
-            self._agents.end_work(root, "interrupted", "it was interrupted")
+        if self._agents.run_end.has_begun:  # during its start
+            self._agents.end_work(root, "interrupted", "the run ended before its work began")
         else:
             await self._agents.send_input(root, await self._first_input(body))
 

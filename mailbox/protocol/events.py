@@ -82,7 +82,7 @@ class TurnFailed(Tagged):
 
 class TurnAborted(Tagged):
     turn_id: str
-    reason: Literal["interrupted", "replaced", "budget", "deadline"] = "interrupted"
+    reason: Literal["interrupted", "replaced", "budget", "deadline", "run_ended"] = "interrupted"
     duration_s: float = 0.0
     usage: TokenUsage = TokenUsage()
 

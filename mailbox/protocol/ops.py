@@ -141,6 +141,7 @@ class Shutdown(Tagged):
     """End in order: abort the turn, end commands, flush the mailbox, exit."""
 
     grace_s: float = 5.0
+    run_ended: bool = False  # nobody stopped the turn: the run ends
 
 
 class AskModel(Tagged):

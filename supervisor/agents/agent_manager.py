@@ -293,7 +293,9 @@ class AgentManager:
 
     async def _ask_to_stop(self, agent: Agent, grace_s: float) -> None:
         try:
-            await self._run.send(agent, Shutdown(grace_s=grace_s))
+            await self._run.send(
+                agent, Shutdown(grace_s=grace_s, run_ended=self.run_end.is_closing)
+            )
         except PeerGone:
             return
 
@@ -338,7 +340,9 @@ class AgentManager:
         """An agent whose end was requested, or that said Goodbye, gets no other process."""
         if agent.wanted_end is None and not agent.process.said_goodbye:
             return False
-        self._remove_agent(agent, agent.wanted_end or "completed", "")
+        state = agent.wanted_end or "completed"
+        is_cut_off = self.run_end.is_closing and state == "interrupted"
+        self._remove_agent(agent, state, "the run ended first" if is_cut_off else "")
         return True
 
     def _record_process_end(self, agent: Agent, ended: ProcessEnd) -> None:

@@ -70,6 +70,8 @@ def end_state_of(end: TurnEnd) -> tuple[EndState, str]:
             return "budget", "the budget was used up"
         case TurnAborted(reason="deadline"):
             return "deadline", "the deadline was reached"
+        case TurnAborted(reason="run_ended"):
+            return "interrupted", "the run ended first"
         case TurnAborted():
             return "interrupted", "it was interrupted"
 

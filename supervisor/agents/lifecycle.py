@@ -23,7 +23,7 @@ from .agent_manager import AgentManager
 from .agent_phases import AgentEvent, Effect
 from .agent_record import Agent
 from .agent_start import SlotWait, read_agent_memory
-from .end_states import last_end_state
+from .end_states import end_state_of, last_end_state
 from .process_record import SuspendedTurn
 from .slots import SlotsClosed
 
@@ -190,10 +190,12 @@ class AgentLifecycle:
             return False
         agent.take_suspended()
         self._write_output(agent, suspended, ABORTED, success=False)
-        aborted = TurnAborted(turn_id=suspended.turn_id)
+        closing = self._agents.run_end.is_closing
+        reason: Literal["run_ended", "interrupted"] = "run_ended" if closing else "interrupted"
+        aborted = TurnAborted(turn_id=suspended.turn_id, reason=reason)
         self._run.note(aborted, agent=agent.path, file=agent.plan.agent_id)
         agent.note_turn_end(aborted)
-        self._agents.end_work(agent, "interrupted", "it was interrupted")
+        self._agents.end_work(agent, *end_state_of(aborted))
         return True
 
     def _close_calls(self, agent: Agent, memory: AgentMemory) -> None:

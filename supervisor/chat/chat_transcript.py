@@ -218,7 +218,7 @@ def _turn(body: TurnCompleted | TurnFailed | TurnAborted) -> Iterator[Transcript
         case TurnFailed():
             yield _line(f"  the turn failed: {body.message}", BAD)
         case TurnAborted():
-            words = {"interrupted": "stopped", "replaced": "replaced"}.get(body.reason, body.reason)
+            words = {"interrupted": "stopped", "run_ended": "cut off"}.get(body.reason, body.reason)
             yield _line(f"  — {words} after {spent}; say how to go on —", WARN)
 
 

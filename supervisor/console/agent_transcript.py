@@ -150,7 +150,8 @@ class AgentTranscript:
             case TurnFailed():
                 yield _line(f"turn failed after {spent}: {body.message}", BAD)
             case TurnAborted():
-                yield Text(f"turn aborted after {spent}: {body.reason}", style=WARN)
+                why = body.reason.replace("_", " ")
+                yield Text(f"turn aborted after {spent}: {why}", style=WARN)
 
     def _item(self, body: ItemRecorded) -> Iterator[Text]:
         match body.item:

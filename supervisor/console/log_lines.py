@@ -255,7 +255,8 @@ def _turn_text(body: TurnStarted | TurnCompleted | TurnFailed | TurnAborted) -> 
         case TurnFailed():
             return f"{body.kind} after {render_span(body.duration_s)}: {body.message}"
         case TurnAborted():
-            return f"{body.reason} after {render_span(body.duration_s)}"
+            why = body.reason.replace("_", " ")
+            return f"{why} after {render_span(body.duration_s)}"
 
 
 def _run_text(

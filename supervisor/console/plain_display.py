@@ -159,6 +159,8 @@ class PlainLines:
                 return [f"turn completed after {_turn_cost(body)}"]
             case TurnFailed() as body:
                 return [f"turn failed after {_turn_cost(body)}: {clean_line(body.message)}"]
+            case TurnAborted(reason="run_ended") as body:
+                return [f"turn cut off after {_turn_cost(body)}: the run ended"]
             case TurnAborted() as body:
                 return [f"turn aborted after {_turn_cost(body)}: {body.reason}"]
             case ItemRecorded(source="model", item=Message(role="assistant") as message):
@@ -239,7 +241,8 @@ def _turn_cost(body: TurnCompleted | TurnFailed | TurnAborted) -> str:
 
 
 def _ended(body: AgentEnded) -> str:
-    text = f"agent {body.state}, {render_count(body.usage.total_tokens)} tokens"
+    state = "cut off" if body.cut_off and body.state == "interrupted" else body.state
+    text = f"agent {state}, {render_count(body.usage.total_tokens)} tokens"
     return f"{text}: {line}" if (line := first_line(body.message)) else text
 
 

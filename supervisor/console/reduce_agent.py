@@ -223,7 +223,7 @@ def _turn(
         case TurnFailed(message=message):
             return replace(view, state=_resting(view), note=clean_line(message))
         case TurnAborted(reason=reason):
-            return replace(view, state=_resting(view), note=reason)
+            return replace(view, state=_resting(view), note=reason.replace("_", " "))
 
 
 def _in_turn(

@@ -66,7 +66,7 @@ class CodexLines:
                 return {"type": "item.completed", "item": note}
             case TurnCompletedLine(total_usage=total):
                 return {"type": "turn.completed", "usage": _usage(total)}
-            case TurnFailedLine(reason="interrupted" | "replaced"):
+            case TurnFailedLine(reason="interrupted" | "replaced" | "run_ended"):
                 return None  # only the exit code tells
             case TurnFailedLine(error=error):
                 return {"type": "turn.failed", "error": {"message": error.message}}

@@ -164,7 +164,8 @@ class JsonAgent:
                 )
                 return [done]
             case TurnAborted(reason=reason):
-                kind, message = str(reason), f"the turn was ended early: {reason}"
+                why = reason.replace("_", " ")
+                kind, message = str(reason), f"the turn was ended early: {why}"
             case TurnFailed(message=message):
                 kind = str(body.kind)
                 if self._path == ROOT_PATH:

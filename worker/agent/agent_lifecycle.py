@@ -117,7 +117,7 @@ async def run_agent_lifecycle(
         nursery.start_soon(_serve_questions, session, questions, hooks, background)
         shutdown = await session.serve_ops(post)
         with trio.move_on_after(_END_COMMANDS_S):
-            await session.close()
+            await session.close("run_ended" if shutdown.run_ended else "interrupted")
             await _end_hooks(state, background)
             await tools.end_commands()
         reporter.emit(Goodbye())

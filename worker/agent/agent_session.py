@@ -199,12 +199,12 @@ class AgentSession:
         state.known_context = find_known_context(items, cwd=state.spec.cwd)
         state.meter.start_over(sum(map(measure_item, items)))
 
-    async def close(self) -> None:
+    async def close(self, reason: AbortReason) -> None:
         """Abort the turn, start no other and return when none runs; the caller sets the deadline.
 
         The caller ends the commands.
         """
         self._closing = True
-        self.state.abort_turn("interrupted", commands_ended=True)
+        self.state.abort_turn(reason, commands_ended=True)
         self._compactor.interrupt()
         await self._idle.wait()

@@ -14,6 +14,7 @@ from swarm.mailbox.protocol.events import (
     PatchCall,
     PlanCall,
     PlanStep,
+    TurnAborted,
     TurnCompleted,
     TurnFailed,
     TurnStarted,
@@ -198,3 +199,22 @@ def test_an_answer_that_the_stream_cannot_spell_is_still_printed():
     completed = RunCompleted(status="completed", result="naïve")
     print_final_answer(completed, stdout=stdout, stderr=io.StringIO())
     assert raw.getvalue() == b"na?ve\n"
+
+
+def test_what_the_end_of_the_run_cut_off_was_not_interrupted():
+    run = PlainRun()
+    run.record(SCOUT, TurnAborted(turn_id="t", reason="run_ended"))
+    run.record(
+        SCOUT,
+        AgentEnded(agent_id="a", state="interrupted", message="the run ended first", cut_off=True),
+    )
+    run.record(SCOUT, TurnAborted(turn_id="t"))
+    run.record(SCOUT, AgentEnded(agent_id="a", state="interrupted", message="it was interrupted"))
+    told = run.finish()
+    lines = [line.partition(f"{SCOUT} ")[2] for line in told if SCOUT in line]
+    assert lines == [
+        "turn cut off after 0.0 s, 0 tokens: the run ended",
+        "agent cut off, 0 tokens: the run ended first",
+        "turn aborted after 0.0 s, 0 tokens: interrupted",
+        "agent interrupted, 0 tokens: it was interrupted",
+    ]

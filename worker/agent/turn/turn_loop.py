@@ -63,7 +63,7 @@ async def run_turn(state: AgentState, compactor: HistoryCompactor, opening: Turn
         ending = _abort(state, turn)
     state.turn, state.output_schema = None, turn.output_schema
     state.reporter.emit(ending)
-    if isinstance(ending, TurnAborted) and ending.reason == "interrupted":
+    if isinstance(ending, TurnAborted) and ending.reason in {"interrupted", "run_ended"}:
         state.hooks.on_interrupt(turn.turn_id)
 
 

@@ -22,7 +22,7 @@ from .repetition import CallRecord, RepetitionDetector, RepetitionVerdict
 from .unreadable_calls import UnreadableCall
 
 StartedBy = Literal["user", "mail", "resume"]
-AbortReason = Literal["interrupted", "replaced", "budget", "deadline"]
+AbortReason = Literal["interrupted", "replaced", "budget", "deadline", "run_ended"]
 
 
 class PendingCall:
