@@ -8,15 +8,24 @@ import click
 import msgspec
 
 from swarm.mailbox.errors import UsageError
-from swarm.mailbox.ids import short_id
+from swarm.mailbox.ids import RunId, short_id
 
 from ...console.number_format import render_age, render_bytes, render_count, render_usd
-from ...isolation.held_work import describe_held_work
-from ...runs.paths import RunPaths, find_run, find_user_paths, paths_of_run
-from ...runs.run_list import RunFilter, RunSummary, choose_runs_to_prune, list_runs, remove_run
+from ...console.safe_text import clean_line
+from ...runs.paths import RunPaths, UserPaths, find_run, find_user_paths, paths_of_run
+from ...runs.run_list import (
+    RunFilter,
+    RunSummary,
+    choose_runs_to_prune,
+    list_runs,
+    remove_run,
+    summarize,
+)
 from ...runs.run_metadata import check_run_name, read_label, read_metadata, write_label
+from ..confirmation import can_ask, confirm
 from ..lazy_commands import ColorCommand
 from ..printing import print_columns, print_json
+from ..removal_reasons import Removal, plan_removal
 
 
 @click.command("ps", cls=ColorCommand)
@@ -80,35 +89,61 @@ def _describe_task(run: RunSummary) -> str:
     return f"{run.name}: {text}" if run.name else text
 
 
+_yes = click.option("--yes", "-y", is_flag=True, help="Ask nothing.")
+_dry_run = click.option("--dry-run", is_flag=True, help="Say what would go; delete nothing.")
+_force = click.option("--force", is_flag=True, help="Also with unmerged work of agents.")
+
+
 @click.command("rm", cls=ColorCommand)
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option("--force", is_flag=True, help="Also with unmerged work of agents.")
-def rm(runs: tuple[str, ...], *, force: bool) -> None:
+@_force
+@_yes
+@_dry_run
+def rm(runs: tuple[str, ...], *, force: bool, yes: bool, dry_run: bool) -> None:
     """Delete runs that have ended.
 
-    A run with work of agents in copies that is not merged is left, and the command fails.
+    What `swarm undo` needs of them goes, too. On a terminal it shows the list and asks. One with a
+    name or an unanswered question goes only by its id. One with work of agents in copies that is
+    not merged is left, and the command fails.
 
     \b
     Example:
       swarm rm 4f21c0aa
     """
     places = find_user_paths(dict(os.environ))
-    for run_id in [find_run(places, wanted, broken=True) for wanted in runs]:
-        if not force and (held := describe_held_work(paths_of_run(places, run_id))):
-            raise UsageError(f"{held}; --force deletes it all the same")
-        remove_run(places, run_id)
-        click.echo(f"deleted {short_id(run_id)}")
+    chosen: dict[RunId, Removal] = {}
+    for wanted in runs:
+        run_id = find_run(places, wanted, broken=True)
+        here = paths_of_run(places, run_id)
+        removal = plan_removal(summarize(here, with_size=True), here)
+        if not force and removal.unmerged:
+            raise UsageError(f"{removal.unmerged}; --force deletes it all the same")
+        if removal.reasons and wanted not in {run_id, short_id(run_id)}:
+            short = short_id(run_id)
+            raise UsageError(
+                f"{wanted!r} is the run {short}, and {removal.reasons[0]}; to delete it all the "
+                f"same, give its id: swarm rm {short}"
+            )
+        chosen[run_id] = removal
+    if can_ask() and not dry_run:
+        _confirm(list(chosen.values()), yes=yes)
+    for run_id in chosen:
+        if not dry_run:
+            remove_run(places, run_id)
+        click.echo(f"{'would delete' if dry_run else 'deleted'} {short_id(run_id)}")
 
 
 @click.command("prune", cls=ColorCommand)
 @click.option("--older", metavar="SPAN", help="Only runs that ended longer ago, e.g. 30d.")
 @click.option("--keep", type=click.IntRange(min=0), default=20, show_default=True, metavar="N")
-@click.option("--dry-run", is_flag=True, help="Say what would go; delete nothing.")
-@click.option("--force", is_flag=True, help="Also with unmerged work of agents.")
-def prune(older: str | None, keep: int, dry_run: bool, *, force: bool) -> None:
+@_dry_run
+@_force
+@_yes
+def prune(older: str | None, keep: int, *, dry_run: bool, force: bool, yes: bool) -> None:
     """Delete old runs and keep the newest.
 
-    A run with work of agents in copies that is not merged is left and named.
+    It shows the list and asks; scripts say --yes. A run that has a name, an unanswered question or
+    work of agents in copies that is not merged is left and named: `swarm rm ID` deletes it.
 
     \b
     Example:
@@ -118,21 +153,48 @@ def prune(older: str | None, keep: int, dry_run: bool, *, force: bool) -> None:
 
     places = find_user_paths(dict(os.environ))
     older_s = None if older is None else parse_duration(older)
-    chosen = choose_runs_to_prune(list_runs(places), older_s=older_s, keep=keep)
-    freed = 0
-    for run in chosen:
-        if not force and (held := describe_held_work(paths_of_run(places, run.run_id))):
-            click.echo(f"swarm: {held}; --force deletes it all the same", err=True)
-            continue
-        if not dry_run:
-            try:
-                remove_run(places, run.run_id)
-            except UsageError as error:  # it was resumed in the meantime
-                click.echo(f"swarm: {error}", err=True)
-                continue
-        freed += run.size_bytes
-        click.echo(f"{'would delete' if dry_run else 'deleted'} {short_id(run.run_id)}")
-    click.echo(f"{len(chosen)} runs, {render_bytes(freed)}", err=True)
+    old = choose_runs_to_prune(list_runs(places), older_s=older_s, keep=keep)
+    planned = [plan_removal(run, paths_of_run(places, run.run_id)) for run in old]
+    chosen = [one for one in planned if not _is_kept(one, force=force)]
+    if chosen and not dry_run:
+        _confirm(chosen, yes=yes)
+    freed = [_prune_run(places, one.run, dry_run=dry_run) for one in chosen]
+    done = [size for size in freed if size is not None]
+    click.echo(f"{len(done)} runs, {render_bytes(sum(done))}", err=True)
+
+
+def _is_kept(removal: Removal, *, force: bool) -> bool:
+    """True for a run that `prune` leaves; says why."""
+    short = short_id(removal.run.run_id)
+    if removal.reasons:
+        why = f"run {short} stays: {' and '.join(removal.reasons)}; swarm rm {short} deletes it"
+    elif removal.unmerged and not force:
+        why = f"{removal.unmerged}; --force deletes it all the same"
+    else:
+        return False
+    click.echo(f"swarm: {clean_line(why)}", err=True)
+    return True
+
+
+def _confirm(chosen: list[Removal], *, yes: bool) -> None:
+    """Show the list and ask. Raises NotConfirmed or UsageError."""
+    size = render_bytes(sum(one.run.size_bytes for one in chosen))
+    what = "this run" if len(chosen) == 1 else f"these {len(chosen)} runs"
+    question = f"Delete {what} ({size}) and what `swarm undo` needs of them?"
+    now = time.time()
+    confirm(question, yes=yes, details=[one.describe(now) for one in chosen])
+
+
+def _prune_run(places: UserPaths, run: RunSummary, *, dry_run: bool) -> int | None:
+    """The bytes that it frees; None if it stays after all."""
+    if not dry_run:
+        try:
+            remove_run(places, run.run_id)
+        except UsageError as error:  # it was resumed in the meantime
+            click.echo(f"swarm: {error}", err=True)
+            return None
+    click.echo(f"{'would delete' if dry_run else 'deleted'} {short_id(run.run_id)}")
+    return run.size_bytes
 
 
 @click.command("name", cls=ColorCommand)

@@ -1,13 +1,26 @@
 """Listing, deleting and configuring: nothing alive is deleted, nothing outside the runs' folder."""
 
+import contextlib
 import json
 import os
+import pty
+import subprocess
+import sys
 
 import pytest
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.approvals import ApprovalRequest, CommandAction
 from swarm.mailbox.protocol.base import SCHEMA_VERSION
+from swarm.mailbox.protocol.records import (
+    ApprovalRequested,
+    ApprovalResolved,
+    Record,
+    RunStarted,
+    encode_record,
+)
 from swarm.supervisor.cli.main import run_cli
+from swarm.supervisor.cli.removal_reasons import has_open_question
 from swarm.supervisor.runs.paths import find_user_paths, make_private_folder, paths_of_run
 from swarm.supervisor.runs.run_list import (
     RunSummary,
@@ -17,7 +30,13 @@ from swarm.supervisor.runs.run_list import (
     list_runs,
     remove_run,
 )
-from swarm.supervisor.runs.run_metadata import RunMetadata, lock_run, write_metadata
+from swarm.supervisor.runs.run_metadata import (
+    RunLabel,
+    RunMetadata,
+    lock_run,
+    write_label,
+    write_metadata,
+)
 
 
 @pytest.fixture
@@ -119,8 +138,113 @@ def test_prune_says_what_it_would_do(home, capfd):
     add_run(home, "02-bbbbbbbb")
     assert run_cli(["prune", "--keep", "1", "--dry-run"]) == 0
     assert capfd.readouterr().out == "would delete aaaaaaaa\n"
-    assert run_cli(["prune", "--keep", "1"]) == 0
+    assert run_cli(["prune", "--keep", "1"]) == 2
+    assert "--yes" in capfd.readouterr().err
+    assert len(list_runs(home)) == 2
+    assert run_cli(["prune", "--keep", "1", "--yes"]) == 0
     assert [run.run_id for run in list_runs(home)] == ["02-bbbbbbbb"]
+    assert run_cli(["prune", "--keep", "1"]) == 0  # there is nothing to ask
+
+
+def ask_for_approval(here, *resolutions):
+    """Write the journal of a run that has asked for something."""
+    asked = ApprovalRequested(
+        approval_id="1",
+        request=ApprovalRequest(action=CommandAction(argv=("make",), cwd="/"), cause="rule"),
+        reviewer="person",
+    )
+    here.journal.mkdir(exist_ok=True)
+    lines = [
+        encode_record(Record(seq=seq, ts=1.0, agent="/root", body=body)).decode()
+        for seq, body in enumerate((asked, *resolutions), 1)
+    ]
+    (here.journal / "run.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def resolved(by, outcome):
+    return ApprovalResolved(approval_id="1", by=by, outcome=outcome)
+
+
+def test_prune_leaves_what_has_a_name_or_an_unanswered_question_and_names_it(home, capfd):
+    add_run(home, "01-aaaaaaaa")
+    write_label(add_run(home, "02-bbbbbbbb"), RunLabel(name="parser"))
+    ask_for_approval(add_run(home, "03-cccccccc"))
+    ask_for_approval(add_run(home, "04-dddddddd"), resolved("nobody", "aborted"))
+    ask_for_approval(add_run(home, "05-eeeeeeee"), resolved("person", "denied"))
+    words = ["prune", "--keep", "0", "--yes", "--force"]
+    assert run_cli([*words, "--dry-run"]) == 0
+    assert len(list_runs(home)) == 5
+    capfd.readouterr()
+    assert run_cli(words) == 0
+    said = capfd.readouterr()
+    assert said.out.split() == ["deleted", "eeeeeeee", "deleted", "aaaaaaaa"]
+    assert "run bbbbbbbb stays: it has the name 'parser'; swarm rm bbbbbbbb deletes" in said.err
+    assert "run cccccccc stays: it has a question that nobody has answered" in said.err
+    assert "run dddddddd stays" in said.err
+    assert "2 runs" in said.err
+
+
+def test_a_resumed_run_has_no_question_of_its_earlier_part(home):
+    here = add_run(home, "01-aaaaaaaa")
+    ask_for_approval(here, resolved("nobody", "aborted"))
+    assert has_open_question(here)
+    again = RunStarted(run_id="r", task="t", title="T", cwd="/", version="1")
+    ask_for_approval(here, resolved("nobody", "aborted"), again)
+    assert not has_open_question(here)
+
+
+@pytest.mark.parametrize("wanted", ["bbbb", "parser"])
+def test_rm_takes_a_run_with_a_name_only_by_its_id(home, capfd, wanted):
+    here = add_run(home, "02-bbbbbbbb")
+    write_label(here, RunLabel(name="parser"))
+    assert run_cli(["rm", wanted, "--yes"]) == 2
+    assert "give its id: swarm rm bbbbbbbb" in capfd.readouterr().err
+    assert run_cli(["rm", "bbbbbbbb", "--dry-run"]) == 0
+    assert here.folder.exists()
+    assert run_cli(["rm", "bbbbbbbb"]) == 0
+    assert not here.folder.exists()
+
+
+def test_nothing_is_deleted_if_one_of_several_must_stay(home):
+    first = add_run(home, "01-aaaaaaaa")
+    write_label(add_run(home, "02-bbbbbbbb"), RunLabel(name="parser"))
+    assert run_cli(["rm", "aaaaaaaa", "parser"]) == 2
+    assert first.folder.exists()
+
+
+@pytest.mark.parametrize("words", [["rm", "aaaaaaaa"], ["prune", "--keep", "0"]])
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1), ("", 1)])
+def test_a_terminal_is_shown_the_list_and_asked(home, words, answer, code):
+    add_run(home, "01-aaaaaaaa")
+    said, ended = on_terminal(words, f"{answer}\n")
+    assert "aaaaaaaa completed" in said
+    assert "title of 01-aaaaaaaa" in said
+    assert "Delete this run" in said
+    assert ended == code
+    assert len(list_runs(home)) == code
+    if code:
+        assert "nothing was changed" in said
+        assert on_terminal([*words, "--yes"], "")[1] == 0
+        assert list_runs(home) == ()
+
+
+def on_terminal(words, typed):
+    """Run the command on a pseudo-terminal: what it says there, and its exit code."""
+    ours, theirs = pty.openpty()
+    program = "from swarm.supervisor.cli.entry import main; main()"
+    environment = {name: value for name, value in os.environ.items() if name != "CI"}
+    child = subprocess.Popen(
+        [sys.executable, "-P", "-c", program, *words], stdin=theirs, stdout=theirs, stderr=theirs,
+        env=environment,
+    )  # fmt: skip
+    os.close(theirs)
+    os.write(ours, typed.encode())
+    said = b""
+    with contextlib.suppress(OSError):  # the end of a pseudo-terminal
+        while piece := os.read(ours, 1 << 16):
+            said += piece
+    os.close(ours)
+    return said.decode(), child.wait(30)
 
 
 def test_a_dead_run_says_what_to_do_instead(home, capfd):
