@@ -3,8 +3,9 @@
 A file is handled as lines that keep their line ends, so that line endings survive and the diff
 follows from the edits alone: nothing is compared twice, whatever the size of the file.
 
-Source: Codex's apply_patch (four passes, cursor, end-of-file anchor). Two differences: a blank last
-line of the file survives, and a chunk never matches text before the chunk above it.
+Source: Codex's apply_patch (four passes, cursor, end-of-file anchor). Differences: a blank last
+line of the file survives, a chunk never matches text before the chunk above it, and what a chunk
+only names as context keeps the file's own bytes.
 """
 
 from collections.abc import Callable, Sequence
@@ -88,7 +89,7 @@ class LineIndex:
 def locate_edits(text: str, chunks: Sequence[Chunk], path: str) -> tuple[LineEdit, ...]:
     """Locate every chunk in order; return minimal edits, sorted, none overlapping.
 
-    A file whose last line had no newline gains one.
+    A file whose last line had no newline gains one, unless a chunk says otherwise.
 
     Raises:
         ChunkNotFound: names `path` and the text that was not found.
@@ -101,6 +102,8 @@ def locate_edits(text: str, chunks: Sequence[Chunk], path: str) -> tuple[LineEdi
     for chunk in chunks:
         start, cursor, body = _locate_chunk(chunk, index, cursor, path)
         edits.extend(_minimal_edits(body, start, lines, ends))
+    if any(chunk.no_newline for chunk in chunks):
+        return _in_order(_without_final_newline(edits, lines), path)
     return _in_order(_with_final_newline(edits, lines), path)
 
 
@@ -170,7 +173,7 @@ class _LineEnds:
 def _minimal_edits(
     body: Sequence[str], start: int, lines: Sequence[str], ends: _LineEnds
 ) -> list[LineEdit]:
-    """Turn a chunk into edits, without the context lines that the file contains exactly."""
+    """Turn a chunk into edits; its context lines stay as the file has them."""
     edits: list[LineEdit] = []
     at = edit_start = start
     added: list[str] = []
@@ -186,13 +189,8 @@ def _minimal_edits(
             added.append(text + ends.near(at - 1 if at > start else at))
             continue
         if kind == " ":
-            kept = text + ends.near(at)
-            if kept == lines[at]:
-                close()
-                at += 1
-                edit_start = at
-                continue
-            added.append(kept)
+            close()
+            edit_start = at + 1
         at += 1
     close()
     return edits
@@ -206,6 +204,18 @@ def _with_final_newline(edits: list[LineEdit], lines: Sequence[str]) -> list[Lin
         return edits
     ended = LineEdit(last, 1, (lines[-1] + _LineEnds(lines).near(last),))
     return [*edits, ended]
+
+
+def _without_final_newline(edits: list[LineEdit], lines: Sequence[str]) -> list[LineEdit]:
+    """The edit that reaches the end of the file leaves it without a newline."""
+    found: list[LineEdit] = []
+    for edit in edits:
+        if edit.added and edit.start + edit.removed == len(lines):
+            last = edit.added[-1].removesuffix("\n").removesuffix("\r")
+            edit = edit._replace(added=(*edit.added[:-1], *([last] if last else [])))
+        found.append(edit)
+    ended = [edit for edit in found if edit.start == len(lines) and not edit.removed]
+    return _with_final_newline(found, lines) if ended else found
 
 
 def _in_order(edits: list[LineEdit], path: str) -> tuple[LineEdit, ...]:

@@ -2,17 +2,30 @@
 
 The path is resolved first, and the caller's `may_write` judges the resolved path. Then every folder
 of it is opened by descriptor without following links. A link that appears in between makes the
-write fail instead of landing elsewhere. Contents change by rename: a reader sees the old file or
-the new one.
+write fail instead of landing elsewhere. Contents change by an exchange of names: a reader sees the
+old file or the new one, and what came out is looked at. A file with several names, one that is a
+mount, and one in a folder that is closed are written in place (`mailbox.file_exchange`).
 """
 
 import contextlib
+import errno
 import os
 import secrets
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from swarm.mailbox.file_exchange import (
+    ChangedMeanwhile,
+    Place,
+    has_other_names,
+    is_bound,
+    keep_attributes,
+    put_away,
+    put_new,
+    put_over,
+    write_in_place,
+)
 from swarm.mailbox.safe_open import (
     PATH_FLAGS,
     READ_FLAGS,
@@ -26,6 +39,8 @@ from .verify import FileConflict, PatchFailed, describe_os_error, digest_of
 
 MayWrite = Callable[[Path], bool]  # called with every symlink resolved
 MAX_FILE_BYTES = 32 * 1024 * 1024
+_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_CLOSED_FOLDER = (errno.EACCES, errno.EPERM, errno.EROFS)  # the file itself may be written
 
 
 def read_file(path: Path, may_read: IsAllowed = lambda real: True) -> bytes:
@@ -51,10 +66,13 @@ def replace_file(path: Path, content: bytes, *, before: str | None, may_write: M
         real = path.resolve()
         _check_allowed(may_write, real)
         with _open_folder(real.parent, create=True) as folder:
-            old = _check_unchanged(folder, real.name, before, str(path))
-            if old is not None and not os.access(real.name, os.W_OK, dir_fd=folder):
-                raise PermissionError(13, "Permission denied")  # a rename would succeed
-            _replace_by_rename(folder, real.name, content, old)
+            target = Place(folder, real.name)
+            with _conflicts_as(str(path)):
+                if before is None:
+                    with _staged(target, content, None) as fresh:
+                        put_new(fresh, target)
+                else:
+                    _replace(target, content, _has_digest(before, str(path)))
 
 
 def remove_file(path: Path, *, before: str | None, may_write: MayWrite, failure: str) -> None:
@@ -68,7 +86,14 @@ def remove_file(path: Path, *, before: str | None, may_write: MayWrite, failure:
         if before is not None and digest_of(read_file(path)) != before:
             raise FileConflict(str(path))
         with _open_folder(real.parent, create=False) as folder:
-            os.unlink(real.name, dir_fd=folder)
+            target = Place(folder, real.name)
+            if before is None or _is_link(target):
+                os.unlink(target.name, dir_fd=folder)
+                return
+            gone = Place(folder, _temporary_name())
+            with _conflicts_as(str(path)):
+                put_away(target, gone, _has_digest(before, str(path)))
+            os.unlink(gone.name, dir_fd=folder)
 
 
 def _check_allowed(may_write: MayWrite, real: Path) -> None:
@@ -117,38 +142,78 @@ def _make_folders(path: Path) -> int:
     return folder
 
 
-def _check_unchanged(
-    folder: int, name: str, before: str | None, shown: str
-) -> os.stat_result | None:
-    """The status of the present file, which must be as when the patch was verified."""
+def _has_digest(before: str, shown: str) -> Callable[[Place], None]:
+    """A check that the file is as when the patch was verified."""
+
+    def check(place: Place) -> None:
+        try:
+            handle = open_beneath(place.folder, place.name, READ_FLAGS)
+        except FileNotFoundError as error:
+            raise ChangedMeanwhile from error
+        if digest_of(_read_whole(handle, shown)) != before:
+            raise ChangedMeanwhile
+
+    return check
+
+
+def _replace(target: Place, content: bytes, check: Callable[[Place], None]) -> None:
+    check(target)
+    if not os.access(target.name, os.W_OK, dir_fd=target.folder):
+        raise PermissionError(errno.EACCES, "Permission denied")  # a rename would succeed
+    old = os.stat(target.name, dir_fd=target.folder, follow_symlinks=False)
+    mode = stat.S_IMODE(old.st_mode)
     try:
-        handle = open_beneath(folder, name, READ_FLAGS)
-    except FileNotFoundError:
-        if before is None:
-            return None
-        raise FileConflict(shown) from None
-    status = os.fstat(handle)
-    if digest_of(_read_whole(handle, shown)) != before:
-        raise FileConflict(shown)
-    return status
+        if has_other_names(target):
+            raise OSError(errno.EBUSY, "it has several names")
+        with _staged(target, content, mode) as fresh:
+            put_over(fresh, target, check)
+    except OSError as error:
+        if not (is_bound(error) or error.errno in _CLOSED_FOLDER):
+            raise
+        with _in_memory(content) as source:
+            write_in_place(target, source, mode, check)
 
 
-def _replace_by_rename(folder: int, name: str, content: bytes, old: os.stat_result | None) -> None:
-    temporary = f".swarm-patch-{secrets.token_hex(8)}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    handle = os.open(temporary, flags, 0o666, dir_fd=folder)
+@contextlib.contextmanager
+def _conflicts_as(shown: str) -> Iterator[None]:
+    try:
+        yield
+    except ChangedMeanwhile as error:
+        raise FileConflict(shown) from error
+
+
+@contextlib.contextmanager
+def _staged(target: Place, content: bytes, mode: int | None) -> Iterator[Place]:
+    """The content beside `target`, with its mode and owner; None: as a new file."""
+    fresh = Place(target.folder, _temporary_name())
+    handle = os.open(fresh.name, _CREATE_FLAGS, 0o666, dir_fd=fresh.folder)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
-            if old is not None:
-                with contextlib.suppress(PermissionError):
-                    os.fchown(file.fileno(), old.st_uid, old.st_gid)
-                os.fchmod(file.fileno(), stat.S_IMODE(old.st_mode))
-        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary, dir_fd=folder)
-        raise
+            file.flush()
+            if mode is not None:
+                keep_attributes(target, file.fileno(), mode)
+        yield fresh
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(fresh.name, dir_fd=fresh.folder)
+
+
+@contextlib.contextmanager
+def _in_memory(content: bytes) -> Iterator[int]:
+    fd = os.memfd_create("patch", os.MFD_CLOEXEC)
+    with os.fdopen(fd, "wb") as file:
+        file.write(content)
+        file.flush()
+        yield fd
+
+
+def _temporary_name() -> str:
+    return f".swarm-patch-{secrets.token_hex(8)}"
+
+
+def _is_link(target: Place) -> bool:
+    return stat.S_ISLNK(os.stat(target.name, dir_fd=target.folder, follow_symlinks=False).st_mode)
 
 
 def _read_whole(handle: int, shown: str) -> bytes:

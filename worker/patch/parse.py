@@ -1,7 +1,8 @@
-"""Parses the text of a patch into hunks; any other text raises PatchSyntaxError. Pure.
+r"""Parses the text of a patch into hunks; any other text raises PatchSyntaxError. Pure.
 
 Source: Codex's apply_patch envelope. Lenient as there: padding around headers, a heredoc around the
-whole patch, a first chunk without `@@`, a bare empty line for an empty context line.
+whole patch, a first chunk without `@@`, a bare empty line for an empty context line. Beyond it, as
+in a unified diff: `\ No newline at end of file` after the last line that the file is to have.
 """
 
 from swarm.mailbox.errors import SwarmError
@@ -14,6 +15,7 @@ DELETE = "*** Delete File: "
 UPDATE = "*** Update File: "
 MOVE = "*** Move to: "
 END_OF_FILE = "*** End of File"
+NO_NEWLINE = "\\ No newline at end of file"
 HEREDOC_STARTS = ("<<EOF", "<<'EOF'", '<<"EOF"')
 VALID_HEADERS = "'*** Add File: {path}', '*** Delete File: {path}', '*** Update File: {path}'"
 
@@ -44,6 +46,7 @@ class Chunk(Value):
     lines: tuple[str, ...]
     context: str | None = None  # the text after `@@ `
     end_of_file: bool = False
+    no_newline: bool = False  # the file is to end without one, if this chunk reaches its end
 
     @property
     def old_lines(self) -> list[str]:
@@ -53,7 +56,7 @@ class Chunk(Value):
 
 class AddFile(Tagged):
     path: str
-    content: str  # empty, or ends with a newline
+    content: str
 
 
 class DeleteFile(Tagged):
@@ -79,17 +82,26 @@ def parse_patch(text: str) -> Patch:
     Raises:
         PatchSyntaxError: with the line number counted from `*** Begin Patch` as line 1.
     """
-    lines = _inside_envelope(_split(text.strip()))
+    given = text.strip().split("\n")
+    plain = [line.removesuffix("\r") for line in given]
+    lines = _inside_envelope(plain)
+    if len(lines) < len(plain):  # a heredoc was around it
+        given = given[1:-1]
+    if given[0].endswith("\r"):  # the whole patch has such line ends: they are not the files' own
+        given = lines
     hunks: list[Hunk] = []
     at = 1
     while at < len(lines) - 1:
-        hunk, at = _parse_hunk(lines[:-1], at)
+        hunk, at = _parse_hunk(lines[:-1], given[:-1], at)
         hunks.append(hunk)
     return Patch(hunks=tuple(hunks))
 
 
-def _split(text: str) -> list[str]:
-    return [line.removesuffix("\r") for line in text.split("\n")]
+def render_add(path: str, content: str) -> str:
+    """The hunk that makes a file with exactly this content."""
+    *lines, last = content.split("\n")
+    ended = "".join(f"+{line}\n" for line in lines)
+    return f"{ADD}{path}\n{ended}" + (f"+{last}\n{NO_NEWLINE}\n" if last else "")
 
 
 def _inside_envelope(lines: list[str]) -> list[str]:
@@ -113,14 +125,19 @@ def _envelope_fault(lines: list[str]) -> str | None:
     return None
 
 
-def _parse_hunk(lines: list[str], at: int) -> tuple[Hunk, int]:
-    """Parse the hunk that starts at index `at`; return it and the index after it."""
+def _parse_hunk(lines: list[str], given: list[str], at: int) -> tuple[Hunk, int]:
+    """Parse the hunk that starts at index `at`; return it and the index after it.
+
+    `given`: the lines with the carriage returns that a new file is to have.
+    """
     header = lines[at].strip()
     if header.startswith(ADD):
         end = at + 1
         while end < len(lines) and lines[end].startswith("+"):
             end += 1
-        content = "".join(line[1:] + "\n" for line in lines[at + 1 : end])
+        content = "".join(line[1:] + "\n" for line in given[at + 1 : end])
+        if end < len(lines) and lines[end] == NO_NEWLINE:
+            content, end = content.removesuffix("\n"), end + 1
         return AddFile(path=header.removeprefix(ADD), content=content), end
     if header.startswith(DELETE):
         return DeleteFile(path=header.removeprefix(DELETE)), at + 1
@@ -159,7 +176,7 @@ def _parse_chunk(lines: list[str], start: int, *, is_first: bool) -> tuple[Chunk
             f"Expected update hunk to start with a @@ context marker, got: '{lines[start]}'",
             line=start + 1,
         )
-    body_start, end_of_file = at, False
+    body_start, end_of_file, no_newline = at, False, False
     body: list[str] = []
     while at < len(lines):
         line = lines[at]
@@ -167,13 +184,20 @@ def _parse_chunk(lines: list[str], start: int, *, is_first: bool) -> tuple[Chunk
             end_of_file = bool(body)
             at += end_of_file
             break
+        if line == NO_NEWLINE and body:
+            no_newline = body[-1][0] != "-"
+            at += 1
+            continue
         if line and line[0] not in " +-":
             break
         body.append(line or " ")
         at += 1
     if not body:
         raise _no_lines(lines, body_start, started_at=start)
-    return Chunk(lines=tuple(body), context=context, end_of_file=end_of_file), at
+    chunk = Chunk(
+        lines=tuple(body), context=context, end_of_file=end_of_file, no_newline=no_newline
+    )
+    return chunk, at
 
 
 def _no_lines(lines: list[str], at: int, *, started_at: int) -> PatchSyntaxError:

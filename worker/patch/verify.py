@@ -9,6 +9,8 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.events import FileChange
@@ -18,6 +20,7 @@ from .parse import AddFile, DeleteFile, Hunk, PatchSyntaxError, UpdateFile, pars
 from .patch_summary import HunkResult, render_diff, replace_all
 
 Read = Callable[[Path], bytes]  # raises OSError as open() does
+_MARK = "\ufeff"
 VERIFICATION_FAILED = "apply_patch verification failed: "
 
 
@@ -175,8 +178,8 @@ def _plan_delete(hunk: DeleteFile, path: Path, read: Read) -> PlannedHunk:
 def _plan_update(hunk: UpdateFile, cwd: Path, read: Read) -> PlannedHunk:
     path = _absolute(cwd, hunk.path)
     old = _read_to_update(path, read)
-    text = old.decode()
-    edits = _locate(text, hunk, path)
+    mark, text = _split_mark(old.decode())
+    edits = _locate(text, _without_mark(hunk) if mark else hunk, path)
     target = None if hunk.move_path is None else _absolute(cwd, hunk.move_path)
     if target == path:
         target = None
@@ -187,10 +190,25 @@ def _plan_update(hunk: UpdateFile, cwd: Path, read: Read) -> PlannedHunk:
         outcome=HunkResult(letter="M", path=shown),
         change=_change(path, "update", render_diff(text, edits), moved_to),
         before=digest_of(old),
-        content=apply_edits(text, edits).encode(),
+        content=(mark + apply_edits(text, edits)).encode(),
         moved_to=moved_to,
         moved_to_before=None if there is None else digest_of(there),
     )
+
+
+def _split_mark(text: str) -> tuple[str, str]:
+    """The byte order mark of a file, which no model sees, and the text behind it."""
+    return (_MARK, text[1:]) if text.startswith(_MARK) else ("", text)
+
+
+def _without_mark(hunk: UpdateFile) -> UpdateFile:
+    """The hunk for a file whose mark stays: a model may have copied the mark, or not."""
+
+    def plain(line: str) -> str:
+        return line[0] + line[1:].removeprefix(_MARK)
+
+    chunks = [replace(chunk, lines=tuple(map(plain, chunk.lines))) for chunk in hunk.chunks]
+    return replace(hunk, chunks=tuple(chunks))
 
 
 def _change(path: Path, kind: str, diff: str, move_path: str | None = None) -> FileChange:

@@ -21,6 +21,7 @@ from swarm.mailbox.protocol.items import AnyCall
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 
 from ..patch.file_replacement import read_file
+from ..patch.parse import BEGIN, END, END_OF_FILE, NO_NEWLINE, UPDATE, render_add
 from ..policy.command_decision import Run
 from .apply_patch import PatchInvocation
 from .function_tool import FunctionTool, decode_arguments, described, is_placeholder
@@ -219,10 +220,8 @@ def write_patch(text: str | None, edit: EditFileArguments) -> str:
     With an empty old text the new text is added at the end; one that repeats most of the file is
     meant as the whole file and replaces it.
     """
-    head = "*** Begin Patch\n"
     if not edit.old_text.strip() and not (text or "").strip():
-        added = "".join(f"+{line}\n" for line in edit.new_text.splitlines())
-        return f"{head}*** Add File: {edit.path}\n{added}*** End Patch"
+        return f"{BEGIN}\n{render_add(edit.path, edit.new_text)}{END}"
     if text is None:
         raise ToolFailed(f"there is no file {edit.path}; to write it, leave old_text empty")
     if not edit.old_text.strip():
@@ -232,7 +231,16 @@ def write_patch(text: str | None, edit: EditFileArguments) -> str:
         raise ToolFailed("old_text and new_text are the same: nothing would change")
     removed = "".join(f"-{line}\n" for line in old)
     added = "".join(f"+{line}\n" for line in new)
-    return f"{head}*** Update File: {edit.path}\n@@\n{removed}{added}*** End Patch"
+    return _update(edit.path, f"{removed}{added}{_end_of(text)}")
+
+
+def _update(path: str, body: str) -> str:
+    return f"{BEGIN}\n{UPDATE}{path}\n@@\n{body}{END}"
+
+
+def _end_of(text: str) -> str:
+    """What a chunk ends with so that a file without a last newline gets none."""
+    return "" if text.endswith("\n") else f"{NO_NEWLINE}\n"
 
 
 def _repeats_most(text: str, new_text: str) -> bool:
@@ -249,8 +257,7 @@ def _rewrite(text: str, edit: EditFileArguments) -> str:
         raise ToolFailed(f"{edit.path} holds exactly this already: nothing would change")
     removed = "".join(f"-{line}\n" for line in old)
     added = "".join(f"+{line}\n" for line in new)
-    head = "*** Begin Patch\n"
-    return f"{head}*** Update File: {edit.path}\n@@\n{removed}{added}*** End Patch"
+    return _update(edit.path, f"{removed}{added}{_end_of(text)}")
 
 
 def _append(text: str, edit: EditFileArguments) -> str:
@@ -265,8 +272,7 @@ def _append(text: str, edit: EditFileArguments) -> str:
     gap = [""] * 2 if _DEFINED.search(edit.new_text) else []
     added = [*gap, *edit.new_text.strip("\n").split("\n")]
     body = "".join(f"+{line}\n" for line in added)
-    head = "*** Begin Patch\n"
-    return f"{head}*** Update File: {edit.path}\n@@\n {kept}\n{body}*** End of File\n*** End Patch"
+    return _update(edit.path, f" {kept}\n{body}{_end_of(text)}{END_OF_FILE}\n")
 
 
 def _whole_lines(text: str, edit: EditFileArguments) -> tuple[list[str], list[str]]:

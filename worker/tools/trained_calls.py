@@ -22,6 +22,7 @@ from swarm.mailbox.trained_tool_names import (
     WRITE,
 )
 
+from ..patch.parse import BEGIN, END, render_add
 from .tool_interface import ToolFailed
 
 _MAX_LINE = 10_000_000  # a range without an end
@@ -104,12 +105,8 @@ def _list(fields: Fields) -> tuple[str, Fields]:
 
 
 def _write(fields: Fields) -> tuple[str, Fields]:
-    content = _text(fields, _CONTENT)
-    lines = "".join(f"+{line}\n" for line in content.splitlines())
-    path = _one_line(_path(fields))
-    return "apply_patch", {
-        "input": f"*** Begin Patch\n*** Add File: {path}\n{lines}*** End Patch",
-    }
+    hunk = render_add(_one_line(_path(fields)), _text(fields, _CONTENT))
+    return "apply_patch", {"input": f"{BEGIN}\n{hunk}{END}"}
 
 
 def _edit(fields: Fields) -> tuple[str, Fields]:

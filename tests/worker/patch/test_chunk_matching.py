@@ -82,7 +82,7 @@ def test_an_exact_match_further_down_wins_over_a_loose_one_above():
         ("a\r\nb\n", [chunk("-a", "+z"), chunk("-b", "+y")], "z\r\ny\n"),
         ("a\r\nb", [chunk("-b", "+z")], "a\r\nz\r\n"),
         ("a\r\n", [chunk("+z")], "a\r\nz\r\n"),
-        ("a \nb\n", [chunk(" a", "-b", "+z")], "a\nz\n"),
+        ("a \nb\n", [chunk(" a", "-b", "+z")], "a \nz\n"),
     ],
 )
 def test_a_change_lands_where_it_belongs_and_keeps_line_ends(text, chunks, expected):

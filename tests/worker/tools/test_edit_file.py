@@ -93,7 +93,7 @@ def test_an_empty_old_text_writes_a_new_file(text):
 def test_an_empty_old_text_adds_at_the_end_of_a_file_that_exists(text):
     assert edited(text, "", "def mul(a, b):\n    return a * b") == (
         text.rstrip("\n") + "\n" * max(1, len(text) - len(text.rstrip("\n")))
-        + "\n\ndef mul(a, b):\n    return a * b\n"
+        + "\n\ndef mul(a, b):\n    return a * b" + "\n" * text.endswith("\n")
     )  # fmt: skip
 
 

@@ -62,7 +62,8 @@ def test_a_written_file_is_a_patch_and_an_edit_is_an_edit():
     assert written.name == "apply_patch"
     assert isinstance(written, FunctionCall)
     assert msgspec.json.decode(written.arguments)["input"] == (
-        "*** Begin Patch\n*** Add File: a.py\n+x\n+\n+y\n*** End Patch"
+        "*** Begin Patch\n*** Add File: a.py\n+x\n+\n+y\n\\ No newline at end of file\n"
+        "*** End Patch"
     )
     fields = {"command": "str_replace", "path": "a.py", "old_str": "x", "new_str": "y"}
     edited = meant_call(call("str_replace_based_edit_tool", fields))
