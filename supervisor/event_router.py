@@ -349,6 +349,7 @@ class EventRouter:
         """Record the files while the begin is being written; reply when both are done."""
         request = WatchFiles(turn_id=begun.turn_id, call_id=begun.call_id, paths=watch.paths)
         reply = await self.file_history.change_watcher.call_starting(agent, request)
+        await self.file_history.patch_locks.take(agent, begun.call_id, watch.paths)
         await journaled.wait()
         await self._reply(agent, watch.request_id, reply)
 
@@ -366,6 +367,7 @@ class EventRouter:
             reply = await self.file_history.take_snapshot(agent, request)
         elif isinstance(request, WatchFiles):
             reply = await self.file_history.change_watcher.call_starting(agent, request)
+            await self.file_history.patch_locks.take(agent, request.call_id, request.paths)
         elif isinstance(request, PlanMerge | MergeCopies):
             reply = await serve_merge_request(self._run, self.file_history, agent, request)
         elif isinstance(request, SaveFiles):

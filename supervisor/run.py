@@ -333,6 +333,8 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
             router.file_history.change_watcher.scan_baseline(running.request)
             await proxy.wait_ready()
             nursery.start_soon(running.copies.make_ahead, running.request)
+            if past.started is not None:
+                await router.file_history.clear_cut_off_undos()
             await finish_cut_off_merges(running, router.file_history)
             workload = locked.make_workload(running, agents, team_service, gateway, shutdown, past)
             completed = await _run_workload(hubs.home, workload)

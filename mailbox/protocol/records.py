@@ -278,6 +278,7 @@ class Undone(Tagged):
     restored: int
     left: tuple[str, ...] = ()  # not restored: others changed them since
     kept_as: str = ""
+    failed: tuple[str, ...] = ()  # could not be written: still to be undone
 
 
 class GatewayEnded(Tagged):

@@ -10,7 +10,7 @@ import msgspec
 import trio
 
 from swarm.mailbox.control_channel import NoControlReply, send_control_request
-from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.errors import MailboxError, SwarmError
 from swarm.mailbox.ids import short_id
 from swarm.mailbox.protocol.control import (
     AnyControl,
@@ -31,6 +31,7 @@ from ..runs.run_metadata import is_run_alive
 
 REPLY_TIMEOUT_S = 10.0
 _FIGURES_LIMIT_S = 1.0
+_ALIVE_CHECK_INTERVAL_S = 0.5
 
 
 def resolve_live_run(wanted: str | None) -> RunPaths:
@@ -55,9 +56,7 @@ async def send_request(
     Raises RunNotAlive, ControlRequestRefused, or SwarmError if there is no answer in time.
     """
     try:
-        body = await send_control_request(
-            here.control_endpoint, encode_control(request), timeout_s=timeout_s
-        )
+        body = await _send_while_alive(here, encode_control(request), timeout_s)
         reply: AnyControlReply = decode_control_reply(body)
     except NoControlReply as error:
         if not is_run_alive(here):
@@ -70,6 +69,34 @@ async def send_request(
     if isinstance(reply, Refused):
         raise ControlRequestRefused(reply)
     return reply
+
+
+async def _send_while_alive(here: RunPaths, request: bytes, timeout_s: float) -> bytes:
+    """Give up once the run has no supervisor any more: one that was killed says nothing.
+
+    Raises RunNotAlive, MailboxError.
+    """
+    answered: bytes | SwarmError = RunNotAlive(here.folder.name)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_cancel_when_gone, here, nursery.cancel_scope)
+        try:
+            answered = await send_control_request(
+                here.control_endpoint, request, timeout_s=timeout_s
+            )
+        except MailboxError as error:
+            answered = error  # not from here, since the nursery would wrap it in a group
+        nursery.cancel_scope.cancel()
+    if isinstance(answered, bytes):
+        return answered
+    raise answered
+
+
+async def _cancel_when_gone(here: RunPaths, waiting: trio.CancelScope) -> None:
+    while True:
+        await trio.sleep(_ALIVE_CHECK_INTERVAL_S)
+        if not is_run_alive(here):
+            waiting.cancel()
+            return
 
 
 def send_request_for_message(

@@ -18,7 +18,8 @@ def main() -> None:
             from .main import run_cli
 
             code = run_cli(arguments)
-    except KeyboardInterrupt:  # before the command began
+    except KeyboardInterrupt:  # before the command began, or in its last moment
+        sys.stderr.write("swarm: interrupted\n")
         code = 130
     sys.exit(code)
 

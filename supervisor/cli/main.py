@@ -7,6 +7,7 @@ goes to stdout.
 import os
 import sys
 from contextlib import suppress
+from typing import cast
 
 import click
 
@@ -104,30 +105,49 @@ def _run_command(arguments: list[str]) -> int:
     try:
         outcome: object = cli.main(args=arguments, prog_name="swarm", standalone_mode=False)
         sys.stdout.flush()
-    except SwarmError as error:
-        return _print_error(str(error), error.exit_code)
-    except click.exceptions.Exit as leaving:
-        return leaving.exit_code
-    except click.ClickException as error:
-        return _print_error(_click_message(error), UsageError.exit_code)
-    except (KeyboardInterrupt, click.Abort):
-        return 130
-    except BrokenPipeError:
-        _discard_stdout()
-        return 1
-    except UnicodeEncodeError:  # the text may be a secret
-        hint = "a folder, file or word here is not valid UTF-8; name it in UTF-8"
-        return _print_error(hint, UsageError.exit_code)
-    except OSError as error:
-        from .fault_report import describe_os_error
-
-        if (words := describe_os_error(error)) is None:
-            return _print_fault(error)
-        _discard_stdout()
-        return _print_error(words, 1)
-    except Exception as error:
-        return _print_fault(error)
+    except (Exception, KeyboardInterrupt, BaseExceptionGroup) as error:
+        return _report(_without_group(error))
     return outcome if isinstance(outcome, int) else 0
+
+
+def _without_group(error: BaseException) -> BaseException:
+    """What Trio has wrapped in a group: an interrupt, or the first error that people can act on."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    from ..exception_groups import first_error
+
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    if group.subgroup(KeyboardInterrupt) is not None:
+        return KeyboardInterrupt()
+    return first_error(group, (SwarmError, OSError)) or error
+
+
+def _report(error: BaseException) -> int:
+    """Say on stderr what went wrong; the exit code."""
+    match error:
+        case SwarmError():
+            return _print_error(str(error), error.exit_code)
+        case click.exceptions.Exit():
+            return error.exit_code
+        case click.ClickException():
+            return _print_error(_click_message(error), UsageError.exit_code)
+        case KeyboardInterrupt() | click.Abort():
+            return _print_error("interrupted", 130)
+        case BrokenPipeError():
+            _discard_stdout()
+            return 1
+        case UnicodeEncodeError():  # the text may be a secret
+            hint = "a folder, file or word here is not valid UTF-8; name it in UTF-8"
+            return _print_error(hint, UsageError.exit_code)
+        case OSError():
+            from .fault_report import describe_os_error
+
+            if (words := describe_os_error(error)) is not None:
+                _discard_stdout()
+                return _print_error(words, 1)
+        case _:
+            pass
+    return _print_fault(error)
 
 
 def _click_message(error: click.ClickException) -> str:
@@ -148,7 +168,7 @@ def _print_error(text: str, code: int) -> int:
     return code
 
 
-def _print_fault(error: Exception) -> int:
+def _print_fault(error: BaseException) -> int:
     """A fault of swarm itself: one line, and a file with the traceback."""
     from ..runs.paths import find_user_paths
     from .fault_report import report_fault

@@ -9,19 +9,27 @@ import hashlib
 import os
 import stat
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from swarm.mailbox.file_exchange import Place
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.requests import MAX_KEPT_BYTES, MAX_KEPT_FILES
-from swarm.mailbox.safe_open import READ_FLAGS, open_canonical, scan_folder, stat_no_follow
+from swarm.mailbox.safe_open import (
+    NOFOLLOW_FLAGS,
+    READ_FLAGS,
+    open_beneath,
+    open_canonical,
+    scan_folder,
+    stat_no_follow,
+)
+from swarm.mailbox.sparse_copy import write_sparse
 
 UNKNOWN = "unknown"  # in place of a sha256: there was a file, but no copy of it was made
 _CHUNK_BYTES = 1024 * 1024
-_ZEROS = bytes(_CHUNK_BYTES)
 _SKIPPED = frozenset({".git"})  # commands cannot write it; git keeps its own history
 
 Kind = Literal["file", "folder", "link", "absent"]
@@ -174,20 +182,17 @@ class ContentStore:
             os.close(source)
 
     def _copy_open(self, source: int, room_bytes: int) -> tuple[str, int]:
-        """Copy by chunks; a chunk of zeros becomes a hole in the file."""
+        """Copy by chunks; long runs of zeros become holes in the file."""
         fresh = self.make_folder() / f"new-{os.getpid()}-{source}"
         hasher, size = hashlib.sha256(), 0
         try:
-            with fresh.open("wb") as file:
+            with fresh.open("wb", buffering=0) as file:
                 while chunk := os.read(source, _CHUNK_BYTES):
                     size += len(chunk)
                     if size > room_bytes:
                         raise OSError("it grew beyond the bound")
                     hasher.update(chunk)
-                    if chunk == _ZEROS:
-                        file.seek(size)
-                    else:
-                        file.write(chunk)
+                    write_sparse(file.fileno(), chunk)
                 file.truncate(size)
             digest = hasher.hexdigest()
             self._move_into_place(fresh, digest)
@@ -233,7 +238,7 @@ def read_entry(path: str, *, like: FileEntry | None = None) -> FileEntry:
         return seen
     if like is not None and (like.size, like.mtime_ns) == (seen.size, seen.mtime_ns):
         return msgspec.structs.replace(seen, sha256=like.sha256)
-    return msgspec.structs.replace(seen, sha256=_digest(path))
+    return msgspec.structs.replace(seen, sha256=_digest(lambda: open_canonical(path, READ_FLAGS)))
 
 
 def _printable(path: str) -> str:
@@ -247,9 +252,28 @@ def read_kind(path: str) -> Kind | None:
     return None if seen is None else seen.kind
 
 
-def _digest(path: str) -> str:
+def read_entry_at(place: Place, path: str) -> FileEntry:
+    """The state of what stands at this place now, as if it stood at `path`."""
     try:
-        source = open_canonical(path, READ_FLAGS)
+        fd = open_beneath(place.folder, place.name, NOFOLLOW_FLAGS)
+    except FileNotFoundError:
+        return FileEntry(path=path, kind="absent")
+    try:
+        facts = os.fstat(fd)
+        target = os.readlink("", dir_fd=fd) if stat.S_ISLNK(facts.st_mode) else ""
+    finally:
+        os.close(fd)
+    seen = _entry_of(path, facts, target) or FileEntry(path=path, kind="absent", target="other")
+    if seen.kind != "file":
+        return seen
+    return msgspec.structs.replace(
+        seen, sha256=_digest(lambda: open_beneath(place.folder, place.name, READ_FLAGS))
+    )
+
+
+def _digest(open_file: Callable[[], int]) -> str:
+    try:
+        source = open_file()
     except OSError:
         return "unreadable"
     with os.fdopen(source, "rb") as file:
@@ -262,20 +286,25 @@ def _stat_entry(path: str) -> FileEntry | None:
     """The entry without its contents' hash; None if it is no file, folder or link."""
     try:
         found, target = stat_no_follow(path)
-        kind: Kind
-        if stat.S_ISREG(found.st_mode):
-            kind = "file"
-        elif stat.S_ISDIR(found.st_mode):
-            kind = "folder"
-        elif stat.S_ISLNK(found.st_mode):
-            kind = "link"
-        else:
-            return None
-        if not is_text(path) or not is_text(target):
-            return None
     except FileNotFoundError:
         return FileEntry(path=path, kind="absent")
     except OSError:
+        return None
+    return _entry_of(path, found, target)
+
+
+def _entry_of(path: str, found: os.stat_result, target: str) -> FileEntry | None:
+    """None if it is no file, folder or link, or its name is no text."""
+    kind: Kind
+    if stat.S_ISREG(found.st_mode):
+        kind = "file"
+    elif stat.S_ISDIR(found.st_mode):
+        kind = "folder"
+    elif stat.S_ISLNK(found.st_mode):
+        kind = "link"
+    else:
+        return None
+    if not is_text(path) or not is_text(target):
         return None
     return FileEntry(
         path=path,

@@ -4,11 +4,14 @@ A snapshot is stored and journaled before the agent is told that it may continue
 """
 
 import os
+from functools import partial
 
 import trio
 
+from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.protocol.control import Done, Refused, UndoFiles
+from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.records import SnapshotSettled, SnapshotTaken
 from swarm.mailbox.protocol.requests import ChangesReply, FilesKept, KeepFiles, RequestRefused
 
@@ -18,8 +21,17 @@ from ..run_context import RunContext
 from .change_watcher import MAX_PATHS, ChangeWatcher
 from .changed_files import list_changed_files
 from .content_store import ContentStore, SnapshotResult
-from .file_undo import SnapshotRecord, UndoReport, describe_report, new_snapshot_id, undo_changes
-from .snapshots import choose_snapshots, fold_snapshots
+from .file_undo import (
+    STORE_FAILED,
+    SnapshotRecord,
+    UndoReport,
+    clear_cut_off_undos,
+    describe_report,
+    new_snapshot_id,
+    undo_locked,
+)
+from .patch_locks import PatchLocks
+from .snapshots import choose_snapshots, fold_files, fold_snapshots
 
 _EXCLUDED_FOLDERS = ("/proc", "/sys", "/dev")
 
@@ -33,6 +45,7 @@ class FileHistory:
         self._open: dict[str, tuple[str, str, Agent]] = {}  # call id → snapshot, manifest
         self.lock = trio.Lock()  # held while files are compared, or written by the run itself
         self.change_watcher = ChangeWatcher(running, self.store, self.lock)
+        self.patch_locks = PatchLocks(running.paths.project_locks, nursery)
         nursery.start_soon(self.change_watcher.run)
 
     async def take_snapshot(self, agent: Agent, request: KeepFiles) -> FilesKept | RequestRefused:
@@ -82,6 +95,7 @@ class FileHistory:
 
     def call_ended(self, call_id: str, *, detached: bool) -> None:
         """Record what the call left, in the background. Never waits."""
+        self.patch_locks.release(call_id)
         self.change_watcher.call_ended(call_id, detached=detached)
         found = self._open.pop(call_id, None)
         if found is not None:
@@ -97,10 +111,10 @@ class FileHistory:
             )
             if not chosen:
                 return None
-            report = undo_changes(
+            report = undo_locked(
                 chosen,
-                self.store,
-                self._note_from_thread,
+                self._run.paths,
+                self._commit_from_thread,
                 force=request.force,
                 keep=request.keep,
             )
@@ -112,11 +126,28 @@ class FileHistory:
         try:
             async with self.lock:
                 report = await trio.to_thread.run_sync(work)
+        except SwarmError as error:
+            return Refused(message=str(error), exit_code=error.exit_code)
         except (OSError, ValueError) as error:
-            return Refused(message=f"the run's store cannot be read: {error}")
+            return Refused(message=f"{STORE_FAILED}: {error}")
         if report is None:
             return Refused(message="there is nothing to undo; `swarm undo RUN --list` shows it")
-        return Done(message=describe_report(report, self._run.run_id))
+        text = describe_report(report, self._run.run_id)
+        return Refused(message=text) if report.failed else Done(message=text)
+
+    async def clear_cut_off_undos(self) -> None:
+        """Remove what undos of an earlier part of the run left beside files."""
+
+        def work() -> list[str]:
+            past = fold_files(read_records(self._run.paths, file="run"))
+            return clear_cut_off_undos(past, self._run.paths)
+
+        try:
+            left = await trio.to_thread.run_sync(work)
+        except (SwarmError, OSError, ValueError) as error:
+            left = [f"{STORE_FAILED}: {error}"]
+        if left:
+            self._run.note(Warned(message=f"left by an undo that was cut off: {', '.join(left)}"))
 
     async def _record_after(self, name: str, manifest: str, agent: Agent) -> None:
         def look() -> str:
@@ -128,11 +159,8 @@ class FileHistory:
             return  # an undo then restores only what is missing
         self._run.note(SnapshotSettled(snapshot_id=name, manifest=after), agent=agent.path)
 
-    def _note_from_thread(self, body: SnapshotRecord, agent: str) -> None:
-        def note() -> None:
-            self._run.note(body, agent=agent)
-
-        trio.from_thread.run_sync(note)
+    def _commit_from_thread(self, body: SnapshotRecord, agent: str) -> None:
+        trio.from_thread.run(partial(self._run.commit, body, agent=agent))
 
     def _may_copy(self, path: str) -> bool:
         """False for the kernel's files and the run's own files: the store would copy itself."""

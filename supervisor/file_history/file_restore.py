@@ -1,24 +1,18 @@
 """Restores files from snapshots.
 
-Without `force`, only files that are still as the agents' call left them are touched. Every path
-component is opened without following links, so a link in the way cannot redirect a write. Blocks:
-call it in a thread.
+Without `force`, only files that are still as the agents' call left them are touched. What is there
+when the plan is made is compared again in the moment of the write. Blocks: call it in a thread.
 """
 
-import errno
-import os
-import stat
-from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.safe_open import FOLDER_FLAGS, open_beneath, open_canonical
 
 from .content_store import UNKNOWN, ContentStore, FileEntry, read_entry, read_kind
 from .net_changes import NetChange, others_of
+from .staged_writes import Failures, StagedWrites, in_order
 
-_CHUNK_BYTES = 1024 * 1024
 _FOLDER_MODE = 0o755
 
 
@@ -26,6 +20,7 @@ class UndoPlan(Value):
     """What an undo will do. `left`: changed since by somebody else; `lost`: there is no copy."""
 
     restore: tuple[FileEntry, ...] = ()
+    present: tuple[FileEntry, ...] = ()  # what is there now, of each of these
     left: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()  # with agents whose work is not undone
     lost: tuple[str, ...] = ()
@@ -50,11 +45,12 @@ def plan_changes(
     """
     kept: list[str] = []
     restore: list[FileEntry] = []
+    present: dict[str, FileEntry] = {}
     left: list[str] = []
     shared: list[str] = []
     lost: list[str] = []
     for edit in edits:
-        now = read_entry(edit.path)
+        now = present[edit.path] = read_entry(edit.path)
         if edit.has_copy and now.is_same_as(edit.before):
             continue
         if edit.path in keep:
@@ -71,8 +67,10 @@ def plan_changes(
             left.append(edit.path)
     if force:
         restore += _folders_in_the_way(restore)
+    ordered = in_order(restore)
     return UndoPlan(
-        restore=in_order(restore),
+        restore=ordered,
+        present=tuple(present.get(one.path) or read_entry(one.path) for one in ordered),
         left=tuple(left),
         shared=tuple(shared),
         lost=tuple(lost),
@@ -108,145 +106,27 @@ def _is_unchanged(now: FileEntry, after: FileEntry | None) -> bool:
     return now.is_same_as(after)
 
 
-def in_order(entries: Iterable[FileEntry]) -> tuple[FileEntry, ...]:
-    """Removals first, deepest first; then additions, folders before their contents."""
-    there = sorted((one for one in entries if one.kind != "absent"), key=lambda one: one.path)
-    gone = sorted((one for one in entries if one.kind == "absent"), key=lambda one: one.path)
-    return (*reversed(gone), *there)
+def restore_files(plan: UndoPlan, store: ContentStore, name: str = "undo") -> tuple[int, Failures]:
+    """Carry out the plan; returns how many files were restored, and which failed and why.
 
-
-def restore_files(plan: UndoPlan, store: ContentStore) -> tuple[int, tuple[str, ...]]:
-    """Carry out the plan; returns how many files were restored, and which failed and why."""
-    done = 0
-    failed: list[str] = []
-    for entry in plan.restore:
-        was_file = read_kind(entry.path) != "folder"
-        try:
-            restore_entry(entry, store)
-            done += entry.kind != "folder" and not (entry.kind == "absent" and not was_file)
-        except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else str(error)
-            failed.append(f"{entry.path}: {why}")
-    return done, tuple(failed)
-
-
-def _no_check() -> None:
-    pass
-
-
-def restore_entry(
-    entry: FileEntry, store: ContentStore, check: Callable[[], None] = _no_check
-) -> None:
-    """Give the path this state. `check` is called right before the path is touched.
-
-    Raises OSError; ValueError if others changed the place. Also what `check` raises: then the path
-    is as it was.
+    `name` is part of temporary names, which `staged_writes.recover` finds after a kill.
     """
-    where = Path(entry.path)
-    folder = _open_folder(where.parent)
-
-    def make_file(name: str) -> None:
-        if entry.kind == "link":
-            _make_link(folder, name, entry)
-        else:
-            _make_file(folder, name, entry, store)
-        check()
-
-    try:
-        match entry.kind:
-            case "folder":
-                check()
-                _make_folder(folder, where.name, entry.mode)
-            case "link" | "file":
-                _replace(folder, where.name, make_file)
-            case "absent":
-                check()
-                _remove(folder, where.name)
-    finally:
-        os.close(folder)
+    pairs = list(zip(plan.present, plan.restore, strict=True))
+    writes = StagedWrites(name, pairs, store)
+    failed = writes.stage()
+    failed += writes.carry_out(whole=False)
+    not_restored = {path for path, _ in failed}
+    done = sum(
+        entry.path not in not_restored
+        and entry.kind != "folder"
+        and (entry.kind, now.kind) != ("absent", "folder")
+        for now, entry in pairs
+    )
+    return done, [*failed, *writes.clear()]
 
 
-def _remove(folder: int, name: str) -> None:
-    """Remove a file, a link or an empty folder."""
-    with suppress(FileNotFoundError):
-        try:
-            os.unlink(name, dir_fd=folder)
-        except IsADirectoryError:
-            try:
-                os.rmdir(name, dir_fd=folder)
-            except OSError as error:
-                if error.errno == errno.ENOTEMPTY:
-                    raise ValueError("it holds files of somebody else") from error
-                raise
-
-
-def _make_folder(folder: int, name: str, mode: int) -> None:
-    """Create a folder; a link or file in its place is removed (the undo's snapshot has a copy)."""
-    with suppress(FileNotFoundError):
-        if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-            return
-        os.unlink(name, dir_fd=folder)
-    os.mkdir(name, mode, dir_fd=folder)
-
-
-def _open_folder(path: Path) -> int:
-    """Open a folder by its canonical path, creating missing parts; a link on the way is refused."""
-    with suppress(FileNotFoundError, NotADirectoryError):
-        try:
-            return open_canonical(str(path), FOLDER_FLAGS)
-        except OSError as error:
-            if error.errno != errno.ELOOP:
-                raise
-    here = os.open("/", FOLDER_FLAGS)
-    for step in path.parts[1:]:
-        try:
-            with suppress(FileExistsError):
-                os.mkdir(step, _FOLDER_MODE, dir_fd=here)
-            below = open_beneath(here, step, FOLDER_FLAGS)
-        except OSError as error:
-            if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                raise ValueError(f"{step} on the way is no folder any more") from error
-            raise
-        finally:
-            os.close(here)
-        here = below
-    return here
-
-
-def _replace(folder: int, name: str, make: Callable[[str], None]) -> None:
-    """Create it under a temporary name, then rename it into place."""
-    fresh = f".{name[:200]}.swarm-undo-{os.getpid()}"
-    with suppress(FileNotFoundError):
-        os.unlink(fresh, dir_fd=folder)
-    try:
-        make(fresh)
-        with suppress(FileNotFoundError):
-            if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-                _remove(folder, name)  # a file cannot be renamed over a folder
-        os.rename(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(fresh, dir_fd=folder)
-        raise
-
-
-def _make_link(folder: int, name: str, entry: FileEntry) -> None:
-    os.symlink(entry.target, name, dir_fd=folder)
-
-
-def _make_file(folder: int, name: str, entry: FileEntry, store: ContentStore) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    source = store.open(entry.sha256)
-    try:
-        target = os.open(name, flags, 0o600, dir_fd=folder)
-        try:
-            while chunk := os.read(source, _CHUNK_BYTES):
-                view = memoryview(chunk)
-                while view:
-                    view = view[os.write(target, view) :]
-            os.fchmod(target, entry.mode)
-            os.utime(target, ns=(entry.mtime_ns, entry.mtime_ns))
-        finally:
-            os.close(target)
-    finally:
-        os.close(source)
+def describe_failures(failed: Iterable[tuple[str, OSError | ValueError]]) -> tuple[str, ...]:
+    """A line for each: the path, and why."""
+    return tuple(
+        f"{path}: {(isinstance(why, OSError) and why.strerror) or why}" for path, why in failed
+    )

@@ -31,6 +31,7 @@ class FilesPast(msgspec.Struct):
 
     snapshots: dict[str, FileSnapshot] = {}
     watched: WatchBegan | None = None  # the last recorded extent of the watching
+    open_undos: dict[str, FileSnapshot] = {}  # of undos that began, and did not end
 
 
 def fold_snapshots(records: Iterable[Record]) -> dict[str, FileSnapshot]:
@@ -46,14 +47,18 @@ def fold_files(records: Iterable[Record]) -> FilesPast:
         match record.body:
             case SnapshotTaken(snapshot_id=name) as taken:
                 found[name] = FileSnapshot(taken=taken, agent=record.agent, ts=record.ts)
+                if not taken.call_id:
+                    past.open_undos[name] = found[name]
             case SnapshotSettled(snapshot_id=name, manifest=manifest) if name in found:
                 found[name].after = manifest
             case FilesChanged(change_id=name) as changed:
                 found[name] = _snapshot_of_change(changed, record)
             case WatchBegan() as watched:
                 past.watched = watched
-            case Undone(snapshot_id=name, left=left) if name in found:
-                found[name].undone = not left  # what was left alone can still be undone
+            case Undone(snapshot_id=name, left=left, failed=failed, kept_as=kept):
+                past.open_undos.pop(kept, None)
+                if name in found:  # what was left alone, or failed, can still be undone
+                    found[name].undone = not left and not failed
             case _:
                 pass
     return past

@@ -7,8 +7,7 @@ import trio
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.control import MergeChanges
-from swarm.mailbox.protocol.merge_records import ChangeDiscarded, MergeBegan, MergeEnded
-from swarm.mailbox.protocol.records import FilesChanged
+from swarm.mailbox.protocol.records import AnyRecordBody
 
 from ..journal.journal import Journal, open_journal
 from ..runs.paths import RunPaths
@@ -28,23 +27,23 @@ def merge_ended_run(here: RunPaths, request: MergeChanges) -> MergeReport:
             return MergeReport(changes=work.discard(request.agents, write))
         return work.merge(request.agents, write, tested=request.tested)
 
-    with lock_run(here):
+    with lock_run(here, "merge"):
         return trio.run(_in_journal, here, act)
 
 
 async def _in_journal(here: RunPaths, work: Callable[[WriteRecord], MergeReport]) -> MergeReport:
     """Do the work in a thread, with the run's journal."""
     async with open_journal(here) as journal:
+        write = partial(write_from_thread, journal, trio.lowlevel.current_trio_token())
         try:
-            return await trio.to_thread.run_sync(work, partial(_write, journal))
+            return await trio.to_thread.run_sync(work, write)
         except SwarmError as error:
             refused = error
     raise refused  # here, since the journal's own tasks would wrap it in a group
 
 
-def _write(
-    journal: Journal,
-    body: MergeBegan | MergeEnded | FilesChanged | ChangeDiscarded,
-    agent: str,
+def write_from_thread(
+    journal: Journal, token: trio.lowlevel.TrioToken, body: AnyRecordBody, agent: str
 ) -> None:
-    trio.from_thread.run(partial(journal.commit, body, agent=agent))
+    """Return when the record is on disk. Ctrl-C does not end it: files were changed by then."""
+    trio.from_thread.run(partial(journal.commit, body, agent=agent), trio_token=token)

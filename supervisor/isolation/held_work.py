@@ -1,4 +1,4 @@
-"""Says what of a run would be lost with it: work of agents in copies that is not merged. Blocks."""
+"""Says what of a run would be lost with it: unmerged work, and merges that were cut off. Blocks."""
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.ids import short_id
@@ -9,13 +9,16 @@ _MAX_NAMED = 8
 
 
 def describe_held_work(run_paths: RunPaths) -> str:
-    """Which agents' work is not merged; "" for none. What cannot be read counts as work."""
+    """Which work is not merged, or not wholly; "" for none. What cannot be read counts as work."""
     if not run_paths.copies.is_dir():
         return ""
-    from .merge_service import CopiedWork  # few runs have copies
+    from .cut_off_merges import describe_cut_off  # few runs have copies
+    from .merge_service import CopiedWork
 
     name = short_id(run_paths.folder.name)
     try:
+        if cut_off := "\n".join(describe_cut_off(run_paths)):
+            return f"run {name} has the only copies of a person's files: {cut_off}"
         found = CopiedWork(run_paths).unmerged()
     except (SwarmError, OSError, ValueError) as error:
         return f"run {name} has work of agents that cannot be read ({error})"

@@ -20,7 +20,7 @@ from swarm.mailbox.protocol.records import FilesChanged
 from ..file_history.file_history import FileHistory
 from ..run_context import RunContext
 from .merge_apply import MergeStale
-from .merge_service import MERGE_TRIES, AcceptPlan, CopiedWork, MergeReport
+from .merge_service import AcceptPlan, CopiedWork, MergeReport
 from .merge_summary import describe_left, describe_report
 
 _T = TypeVar("_T")
@@ -69,27 +69,24 @@ async def merge_ended_work(
     work, write = CopiedWork(running.paths), partial(_write, running)
     finish = partial(work.finish_cut_off, write)
     finished = await _with_files(running, history, finish)
-    for tries_left in reversed(range(MERGE_TRIES)):
-        ends = _count_ends(running, request.agents)
-        plan = partial(work.check, request.agents, resolved=request.resolved)
-        report = msgspec.structs.replace(await trio.to_thread.run_sync(plan), finished=finished)
-        if report.plan.conflicts or not report.changes:
-            return report
+    ends = _count_ends(running, request.agents)
+    plan = partial(work.check, request.agents, resolved=request.resolved)
+    report = msgspec.structs.replace(await trio.to_thread.run_sync(plan), finished=finished)
+    if report.plan.conflicts or not report.changes:
+        return report
 
-        def act(
-            planned: MergeReport = report, then: Mapping[str, int | None] = ends
-        ) -> MergeReport:
-            trio.from_thread.run_sync(_check_ended, running, then)
-            done = work.apply(planned, write, tested=request.tested, accept=accept)
-            history.change_watcher.tree.refresh(_touched(done))
-            return done
-
+    def act() -> MergeReport:
+        trio.from_thread.run_sync(_check_ended, running, ends)
         try:
-            return await _with_files(running, history, act)
-        except MergeStale:
-            if not tries_left:
-                raise
-    raise AssertionError("the last try returns or raises")
+            done = work.apply(report, write, tested=request.tested, accept=accept)
+        except MergeStale:  # planned again, while nobody writes
+            done = work.merge_again(
+                report, write, tested=request.tested, resolved=request.resolved, accept=accept
+            )
+        history.change_watcher.tree.refresh(_touched(done))
+        return done
+
+    return await _with_files(running, history, act)
 
 
 def _discard(running: RunContext, work: CopiedWork, chosen: tuple[str, ...]) -> tuple[str, ...]:

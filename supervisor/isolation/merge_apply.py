@@ -1,15 +1,16 @@
 """Carries out a planned merge: all of it or nothing, journaled before and after, and undoable.
 
 Before the first file is written, all contents and the states before and after are in the run's
-store, and the journal says that the merge began. A merge that was cut off is carried out from there
-(`finish_merge`). Files are written through no link and put in place by a rename. Blocks.
+store, and the journal says that the merge began. Then all new contents are written beside the old
+ones, and only then anything is replaced or removed. The end is journaled if it is true: all of it
+is done, or nothing is. Else the merge stays one that was cut off, and is carried out by a later
+look (`finish_merge`). The caller holds the project's lock. Blocks.
 """
 
 import os
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -20,15 +21,15 @@ from swarm.mailbox.protocol.merge_records import MergeBegan, MergedChange, Merge
 from swarm.mailbox.protocol.records import FilesChanged
 
 from ..file_history.content_store import ContentStore, FileEntry, read_entry
-from ..file_history.file_restore import in_order, restore_entry
+from ..file_history.file_restore import describe_failures
 from ..file_history.file_undo import new_snapshot_id
-from ..file_history.net_changes import RecordedChange, compose_changes
+from ..file_history.net_changes import NetChange, RecordedChange, compose_changes
+from ..file_history.staged_writes import Pair, StagedWrites, recover
 from .merge_plan import MergePlan, MergeStep, is_shut
 
 _SPARE_BYTES = 16 << 20
+_MOST_TOLD = 3  # files in one message
 MergeRecord = MergeBegan | MergeEnded | FilesChanged
-Steps = Sequence[tuple[FileEntry, FileEntry]]  # before and after
-Failures = list[tuple[str, OSError | ValueError]]
 WriteMergeRecord = Callable[[MergeRecord, str], None]  # returns when it is on disk
 
 
@@ -37,7 +38,7 @@ class MergeStale(SwarmError):
 
 
 class MergeFailed(SwarmError):
-    """The merge could not be written; nothing of it is done."""
+    """The merge could not be written; nothing of it is done, or it was cut off: the text says."""
 
 
 class MergeDone(msgspec.Struct, frozen=True):
@@ -58,14 +59,24 @@ def apply_merge(plan: MergePlan, store: ContentStore, write: WriteMergeRecord) -
     merge_id = f"merge-{secrets.token_hex(4)}"
     changes = tuple(_merged_change(step, store) for step in plan.steps)
     write(MergeBegan(merge_id=merge_id, changes=changes), "")
-    failed = _write_files(totals, store)
+    writes = StagedWrites(merge_id, _as_new(totals), store)
+    failed = writes.stage() or writes.carry_out(whole=True)
     if failed:
-        stuck = _take_back(totals, store)
-        reason = "; ".join((*_described(failed), *_described(stuck)))
+        if stuck := writes.take_back():
+            raise MergeFailed(_cut_off_text(merge_id, describe_failures([*failed, *stuck])))
+        reason = "; ".join(describe_failures([*failed, *writes.clear()])[:_MOST_TOLD])
         write(MergeEnded(merge_id=merge_id, applied=False, reason=reason), "")
         raise MergeFailed(f"the merge could not be written, and nothing of it is done: {reason}")
-    _write_end(merge_id, changes, (), write)
-    return MergeDone(merge_id, tuple(after.path for _, after in totals))
+    left = tuple(path for path, _ in writes.clear())
+    _write_end(merge_id, changes, left, write)
+    return MergeDone(merge_id, tuple(after.path for _, after in totals), left)
+
+
+def _cut_off_text(merge_id: str, why: Sequence[str]) -> str:
+    return (
+        f"{merge_id} could be neither written nor taken back, and is cut off: "
+        f"{'; '.join(why[:_MOST_TOLD])}; mend that, and merge again: it is carried out first"
+    )
 
 
 def finish_merge(
@@ -78,32 +89,48 @@ def finish_merge(
     Raises MergeFailed if a file cannot be written: it stays cut off. OSError or ValueError if the
     store cannot be read.
     """
+    edits = recorded_edits(began, store)
+    pairs = [(edit.before, edit.after) for edit in edits if edit.after is not None]
+    left = recover(began.merge_id, pairs)
+    wanted: list[Pair] = []
+    protected = find_protected_places(roots)
+    for before, after in pairs:
+        now = _present(after.path)
+        if now.is_same_as(after):
+            continue
+        if now.is_same_as(before) and not is_shut(after, protected):
+            wanted.append((before, after))
+        else:
+            left.append(after.path)
+    writes = StagedWrites(began.merge_id, _as_new(wanted), store)
+    failed = [*writes.stage(), *writes.carry_out(whole=False), *writes.clear()]
+    if broken := [one for one in failed if isinstance(one[1], OSError)]:
+        raise MergeFailed(
+            f"{began.merge_id} was cut off and cannot be finished: "
+            f"{'; '.join(describe_failures(broken)[:_MOST_TOLD])}; mend that, and merge again"
+        )
+    left += [path for path, _ in failed]
+    _write_end(began.merge_id, began.changes, tuple(left), write)
+    return MergeDone(began.merge_id, tuple(after.path for _, after in wanted), tuple(left))
+
+
+def recorded_edits(began: MergeBegan, store: ContentStore) -> list[NetChange]:
+    """What the merge does to each path. Raises OSError or ValueError if the store is damaged."""
     steps = [
         RecordedChange(one.agent, store.read_manifest(one.before), store.read_manifest(one.after))
         for one in began.changes
         if one.before
     ]
-    wanted: list[tuple[FileEntry, FileEntry]] = []
-    left: list[str] = []
-    protected = find_protected_places(roots)
-    for edit in compose_changes(steps):
-        assert edit.after is not None
-        now = _present(edit.path)
-        if now.is_same_as(edit.after):
-            continue
-        if now.is_same_as(edit.before) and not is_shut(edit.after, protected):
-            wanted.append((edit.before, edit.after))
-        else:
-            left.append(edit.path)
-    failed = _write_files(wanted, store)
-    if broken := [one for one in failed if isinstance(one[1], OSError)]:
-        raise MergeFailed(
-            f"{began.merge_id} was cut off and cannot be finished: "
-            f"{'; '.join(_described(broken))}; mend that, and merge again"
-        )
-    left += [path for path, _ in failed]
-    _write_end(began.merge_id, began.changes, tuple(left), write)
-    return MergeDone(began.merge_id, tuple(after.path for _, after in wanted), tuple(left))
+    return compose_changes(steps)
+
+
+def find_unfinished(began: MergeBegan, store: ContentStore) -> tuple[str, ...]:
+    """The paths that are not as the merge leaves them. Raises as `recorded_edits`."""
+    return tuple(
+        edit.path
+        for edit in recorded_edits(began, store)
+        if edit.after is not None and not _present(edit.path).is_same_as(edit.after)
+    )
 
 
 def _merged_change(step: MergeStep, store: ContentStore) -> MergedChange:
@@ -169,50 +196,7 @@ def _check_room(after: Sequence[FileEntry]) -> None:
             raise MergeFailed(f"the disk of {places[device]} has too little room for the merge")
 
 
-def _write_files(steps: Steps, store: ContentStore) -> Failures:
-    """Returns what could not be written, and why. Tools see the files as new."""
+def _as_new(pairs: Sequence[Pair]) -> list[Pair]:
+    """With the present time: tools see the files as new."""
     now_ns = time.time_ns()
-    before = {old.path: old for old, _ in steps}
-    fresh = [msgspec.structs.replace(after, mtime_ns=now_ns) for _, after in steps]
-
-    def check(path: str) -> None:
-        if not _present(path).is_same_as(before[path]):
-            raise ValueError("it was changed meanwhile")
-
-    return _restore_all(fresh, store, check)
-
-
-def _take_back(steps: Steps, store: ContentStore) -> Failures:
-    """Undo what was written. What somebody changed since is theirs, and stays."""
-    by_path = {before.path: (before, after) for before, after in steps}
-
-    def is_ours(path: str) -> bool:
-        before, after = by_path[path]
-        now = _present(path)
-        # what a folder takes the place of, or is replaced by, is removed first
-        is_between = now.kind == "absent" and "folder" in (before.kind, after.kind)
-        return not now.is_same_as(before) and (is_between or now.is_same_as(after))
-
-    def check(path: str) -> None:
-        if not is_ours(path):
-            raise ValueError("it was changed meanwhile")
-
-    return _restore_all([before for before, _ in steps if is_ours(before.path)], store, check)
-
-
-def _restore_all(
-    entries: Sequence[FileEntry], store: ContentStore, check: Callable[[str], None]
-) -> Failures:
-    failed: Failures = []
-    for entry in in_order(entries):
-        try:
-            restore_entry(entry, store, partial(check, entry.path))
-        except (OSError, ValueError) as error:
-            failed.append((entry.path, error))
-    return failed
-
-
-def _described(failed: Failures) -> list[str]:
-    return [
-        f"{path}: {(isinstance(why, OSError) and why.strerror) or why}" for path, why in failed[:3]
-    ]
+    return [(before, msgspec.structs.replace(after, mtime_ns=now_ns)) for before, after in pairs]

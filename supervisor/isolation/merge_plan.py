@@ -20,6 +20,7 @@ from swarm.mailbox.safe_open import scan_folder
 
 from ..file_history.content_store import UNKNOWN, ContentStore, FileEntry
 from ..file_history.net_changes import NetChange
+from ..interruption import let_interrupts_in
 from .layer_change import LayerChange
 from .text_merge import MAX_TEXT_BYTES, TextMerge, is_mergeable, merge_texts
 
@@ -228,6 +229,7 @@ class _Planner:
     ) -> FileEntry | Conflict:
         """What the path becomes, if a merge may touch it."""
         assert edit.after is not None
+        let_interrupts_in()
         if time.monotonic() > self._ends_at:
             raise MergeImpossible(
                 f"the merge took over {PLAN_LIMIT_S:g} s to plan; merge fewer agents at once"

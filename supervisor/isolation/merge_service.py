@@ -1,11 +1,13 @@
 """What can be merged in a run, and the merge: for a live run as for one that has ended.
 
 The caller sees to it that only one merge of the run happens at a time: it holds the run's lock, or
-is the run's supervisor. Blocks: call it in a thread.
+is the run's supervisor. Writers of other runs are kept out here, by the project's lock. Blocks:
+call it in a thread.
 """
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 
 import msgspec
@@ -15,12 +17,21 @@ from swarm.mailbox.protocol.merge_records import ChangeDiscarded, MergeBegan, Me
 from swarm.mailbox.protocol.records import AgentEnded, FilesChanged
 
 from ..file_history.content_store import ContentStore
+from ..file_history.project_lock import hold_project
 from ..file_history.snapshots import FilesPast, fold_files
 from ..journal.journal_reader import run_records
 from ..runs.paths import RunPaths
+from ..runs.unfinished_merge import clear_mark, mark_merge
 from .copy_folder import AgentCopy, CopyFolder
 from .layer_change import ChangeTooLarge, LayerChange, read_change
-from .merge_apply import MergeDone, MergeStale, apply_merge, finish_merge
+from .merge_apply import (
+    MergeDone,
+    MergeFailed,
+    MergeStale,
+    apply_merge,
+    find_unfinished,
+    finish_merge,
+)
 from .merge_history import MergePast, fold_merges
 from .merge_plan import PLAN_LIMIT_S, MergeImpossible, MergePlan, plan_merge
 
@@ -166,16 +177,40 @@ class CopiedWork:
         """
         finished = self.finish_cut_off(write)
         names = tuple(agents)
-        for tries_left in reversed(range(MERGE_TRIES)):
-            report = self.check(names, resolved=resolved)
-            report = msgspec.structs.replace(report, finished=finished)
-            if report.plan.conflicts or not report.changes:
-                return report
-            try:
-                return self.apply(report, write, tested=tested, accept=accept)
-            except MergeStale:
-                if not tries_left:
-                    raise
+        report = self.check(names, resolved=resolved)
+        report = msgspec.structs.replace(report, finished=finished)
+        if report.plan.conflicts or not report.changes:
+            return report
+        try:
+            return self.apply(report, write, tested=tested, accept=accept)
+        except MergeStale:
+            return self.merge_again(report, write, tested=tested, resolved=resolved, accept=accept)
+
+    def merge_again(
+        self,
+        stale: MergeReport,
+        write: WriteRecord,
+        *,
+        tested: str = "",
+        resolved: Mapping[str, str] = {},
+        accept: AcceptPlan = lambda _plan: None,
+    ) -> MergeReport:
+        """`merge` after others wrote the project: nobody else of swarm does from the plan on.
+
+        Raises SwarmError; MergeStale if somebody changes the project all the same.
+        """
+        names = tuple(change.agent for change in stale.changes)
+        with self._held(root for change in stale.changes for root in change.roots):
+            for tries_left in reversed(range(MERGE_TRIES)):
+                report = self.check(names, resolved=resolved)
+                report = msgspec.structs.replace(report, finished=stale.finished)
+                if report.plan.conflicts or not report.changes:
+                    return report
+                try:
+                    return self._apply_held(report, write, tested=tested, accept=accept)
+                except MergeStale:
+                    if not tries_left:
+                        raise
         raise AssertionError("the last try returns or raises")
 
     def apply(
@@ -190,11 +225,21 @@ class CopiedWork:
 
         Raises MergeStale if the project has changed since, and SwarmError; nothing is merged then.
         """
+        with self._held(report.plan.roots):
+            return self._apply_held(report, write, tested=tested, accept=accept)
+
+    def _apply_held(
+        self, report: MergeReport, write: WriteRecord, *, tested: str, accept: AcceptPlan
+    ) -> MergeReport:
         if tested and report.plan.digest != tested:
             raise SwarmError(CHANGED_SINCE)
         accept(report.plan)
         try:
-            done = apply_merge(report.plan, self.store, write)
+            marked = self._marked(write, tuple(new.path for _, new in report.plan.totals))
+            done = apply_merge(report.plan, self.store, marked)
+        except MergeFailed:
+            self._mark_unfinished()
+            raise
         except (OSError, ValueError) as error:
             raise SwarmError(f"the merge cannot be written: {error}") from error
         number = self._past()[0].merges[done.merge_id].number
@@ -206,12 +251,45 @@ class CopiedWork:
             return ()
         try:
             cut_off = fold_merges(run_records(self._paths)).cut_off
-            roots = {root.path: None for copy in self.agents() for root in copy.roots}
-            return tuple(
-                finish_merge(one.began, self.store, write, roots=tuple(roots)) for one in cut_off
-            )
+            if not cut_off:
+                clear_mark(self._paths)
+                return ()
+            roots = tuple({root.path: None for copy in self.agents() for root in copy.roots})
+            marked = self._marked(write, ())
+            with self._held(roots):
+                return tuple(
+                    finish_merge(one.began, self.store, marked, roots=roots) for one in cut_off
+                )
+        except MergeFailed:
+            self._mark_unfinished()
+            raise
         except (OSError, ValueError) as error:
             raise SwarmError(f"a merge that was cut off cannot be finished: {error}") from error
+
+    def _held(self, roots: Iterable[str]) -> AbstractContextManager[None]:
+        """Nobody else of swarm writes below these folders. Raises ProjectBusy."""
+        return hold_project(self._paths.project_locks, [f"{one}/" for one in roots])
+
+    def _marked(self, write: WriteRecord, paths: Sequence[str]) -> WriteRecord:
+        """`write`, with a mark in the run's folder from a merge's begin to its end."""
+
+        def write_marked(
+            body: MergeBegan | MergeEnded | FilesChanged | ChangeDiscarded, agent: str
+        ) -> None:
+            if isinstance(body, MergeBegan):
+                mark_merge(self._paths, body.merge_id, paths)
+            write(body, agent)
+            if isinstance(body, MergeEnded):
+                clear_mark(self._paths)
+
+        return write_marked
+
+    def _mark_unfinished(self) -> None:
+        """Have the mark name what is left to do; as far as that can be written now."""
+        with suppress(SwarmError, OSError, ValueError):
+            for one in fold_merges(run_records(self._paths)).cut_off:
+                paths = find_unfinished(one.began, self.store)
+                mark_merge(self._paths, one.began.merge_id, paths)
 
     def discard(self, agents: Iterable[str], write: WriteRecord) -> tuple[LayerChange, ...]:
         """Give up the changes of these agents, as they are now. Raises SwarmError."""

@@ -23,8 +23,8 @@ from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.remove_tree import remove_tree
 
-from ..file_history.content_store import ContentStore, FileEntry
-from ..file_history.file_restore import in_order, restore_entry
+from ..file_history.content_store import ContentStore, FileEntry, read_entry
+from ..file_history.staged_writes import StagedWrites
 from ..processes.machine_sandbox import SandboxMissing
 from ..runs.paths import RunPaths
 from .agent_tree import make_agent_tree, shown_in_place
@@ -129,8 +129,11 @@ def _prepare_tree(
 def _write_merged(places: Mapping[str, str], plan: MergePlan, store: ContentStore) -> None:
     """`places`: where the copy of each root is written. Raises OSError, ValueError."""
     merged = [_in_copy(after, places) for _, after in plan.totals]
-    for entry in in_order(merged):
-        restore_entry(entry, store)
+    pairs = [(read_entry(one.path), one) for one in merged]
+    writes = StagedWrites("trial", pairs, store, parts_names=True)  # of files of earlier bases
+    failed = writes.stage() or [*writes.carry_out(whole=True), *writes.clear()]
+    if failed:
+        raise failed[0][1]
 
 
 def _in_copy(entry: FileEntry, places: Mapping[str, str]) -> FileEntry:

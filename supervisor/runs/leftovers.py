@@ -23,7 +23,7 @@ from swarm.mailbox.protocol.base import Value
 
 from .folder_watch import RunOwner, is_lock_gone, process_start_ticks, read_owner
 from .paths import RunPaths, UserPaths
-from .run_metadata import is_run_alive
+from .run_metadata import is_run_locked
 
 _TITLE = re.compile(
     r"swarm: (?:(?:launcher of )?(?:/root\S* \[[^\]]*\]|spare)|gateway|fork-server)"
@@ -225,7 +225,7 @@ def _run_folders(user_paths: UserPaths) -> list[Path]:
 
 
 def _is_locked(folder: Path) -> bool:
-    return is_run_alive(RunPaths(folder=folder, sockets=folder))
+    return is_run_locked(RunPaths(folder=folder, sockets=folder))
 
 
 def _is_our_user(pid: int) -> bool:

@@ -13,6 +13,7 @@ from swarm.mailbox.ids import RunId, short_id
 SYSTEM_FOLDERS = (Path("/etc/swarm"),)
 _CA_FOLDER = "proxy"  # in the state folder, beside the runs
 _LOGINS_FOLDER = "mcp-logins"  # likewise
+_LOCKS_FOLDER = "locks"  # likewise
 
 
 class UserPaths(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,9 +51,14 @@ class UserPaths(msgspec.Struct, frozen=True, kw_only=True):
         return self.state / _LOGINS_FOLDER
 
     @property
+    def locks(self) -> Path:
+        """Locks of projects: no command ever sees them, so none can hold one."""
+        return self.state / _LOCKS_FOLDER
+
+    @property
     def hidden(self) -> tuple[str, ...]:
-        """What no command ever sees: sockets and journals of all runs, keys, logins, memories."""
-        files = (self.runtime, self.runs, self.ca_key, self.logins, self.memories)
+        """What no command ever sees: sockets, journals, keys, logins, memories, locks."""
+        files = (self.runtime, self.runs, self.ca_key, self.logins, self.memories, self.locks)
         return tuple(map(str, files))
 
 
@@ -97,6 +103,16 @@ class RunPaths(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def lock(self) -> Path:
         return self.folder / "lock"
+
+    @property
+    def project_locks(self) -> Path:
+        """The file of all projects' locks, shared by all runs."""
+        return self.folder.parent.parent / _LOCKS_FOLDER / "projects"
+
+    @property
+    def unfinished_merge(self) -> Path:
+        """There while a merge writes, and after one that was cut off."""
+        return self.folder / "unfinished-merge.json"
 
     @property
     def metadata(self) -> Path:

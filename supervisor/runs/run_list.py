@@ -12,6 +12,8 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
+import msgspec
+
 from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.ids import short_id
 from swarm.mailbox.protocol.base import Value
@@ -19,7 +21,15 @@ from swarm.mailbox.remove_tree import remove_tree
 from swarm.mailbox.safe_open import FOLDER_FLAGS, open_beneath, open_canonical
 
 from .paths import RunPaths, UserPaths, paths_of_run
-from .run_metadata import RunLabel, RunMetadata, is_run_alive, read_label, read_metadata
+from .run_metadata import (
+    RunLabel,
+    RunMetadata,
+    describe_work,
+    is_run_alive,
+    read_label,
+    read_metadata,
+)
+from .unfinished_merge import UnfinishedMerge, read_mark
 
 
 class RunSummary(Value):
@@ -44,6 +54,7 @@ class RunSummary(Value):
     name: str = ""
     archived: bool = False
     forked_from: str = ""
+    unfinished_merge: UnfinishedMerge | None = None  # that writes now, or was cut off
 
 
 class RunFilter(Value):
@@ -98,7 +109,9 @@ def summarize(
         state = "running" if is_run_alive(run_paths) else "unreadable"
         return RunSummary(run_id=run_id, state=state, size_bytes=size, note=str(error))
     label = read_label(run_paths) if label is None else label
-    return _summary_of(about, run_state(about, run_paths), size, label)
+    found = _summary_of(about, run_state(about, run_paths), size, label)
+    mark = read_mark(run_paths)
+    return found if mark is None else msgspec.structs.replace(found, unfinished_merge=mark)
 
 
 def run_state(about: RunMetadata, run_paths: RunPaths) -> str:
@@ -193,6 +206,8 @@ def remove_run(user_paths: UserPaths, run_id: str) -> None:
     if is_run_alive(run_paths):
         short = short_id(run_id)
         raise UsageError(f"run {short} is alive; end it first: swarm kill {short}")
+    if work := describe_work(run_paths):
+        raise UsageError(work)
     try:
         if run_paths.copy_trees.is_dir():
             remove_tree(run_paths.copy_trees)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -19,6 +20,12 @@ from .paths import RunPaths, make_private_folder
 
 MAX_NAME_CHARS = 80
 _NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p"}
+RunWork = Literal["run", "merge", "undo", "rollback"]
+_WORK_WORDS = {
+    "merge": "changes of agents are merged from",
+    "undo": "files are put back from",
+    "rollback": "turns are taken back in",
+}  # of commands that change an ended run
 _MOUNT_ESCAPE = re.compile(r"\\([0-7]{3})")  # escaped space, tab, newline or backslash
 
 
@@ -103,10 +110,10 @@ def check_run_name(name: str) -> str:
 
 
 @contextmanager
-def lock_run(run_paths: RunPaths) -> Iterator[int]:
+def lock_run(run_paths: RunPaths, work: RunWork = "run") -> Iterator[int]:
     """Lock the run's folder; a second owner is refused. The kernel unlocks it when we die.
 
-    The value is the lock's descriptor.
+    `work`: what for; only "run" makes the run alive. The value is the lock's descriptor.
     """
     make_private_folder(run_paths.folder)
     try:
@@ -117,14 +124,10 @@ def lock_run(run_paths: RunPaths) -> Iterator[int]:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            owner = os.pread(fd, 32, 0).decode(errors="replace").strip() or "another process"
-            raise UsageError(
-                f"run {short_id(run_paths.folder.name)} is already being run by process {owner}; "
-                f"watch it with `swarm watch {short_id(run_paths.folder.name)}`"
-            ) from error
+            raise UsageError(_describe_owner(run_paths, _read_owner(fd))) from error
         try:
             os.ftruncate(fd, 0)
-            os.pwrite(fd, str(os.getpid()).encode(), 0)
+            os.pwrite(fd, str(os.getpid()).encode() if work == "run" else _note(work), 0)
         except OSError as error:
             with suppress(OSError):  # an otherwise empty folder would be listed as a run
                 if [*run_paths.folder.iterdir()] == [run_paths.lock]:
@@ -132,22 +135,59 @@ def lock_run(run_paths: RunPaths) -> Iterator[int]:
                     run_paths.folder.rmdir()
             raise _write_error(run_paths.lock, error) from error
         yield fd
+        if work != "run":
+            with suppress(OSError):
+                os.ftruncate(fd, 0)
     finally:
         os.close(fd)
 
 
+def _note(work: RunWork) -> bytes:
+    return f"{os.getpid()} {work}".encode()
+
+
+def _read_owner(fd: int) -> tuple[str, str]:
+    """The owner's process, and its work."""
+    pid, _, work = os.pread(fd, 32, 0).decode(errors="replace").strip().partition(" ")
+    return pid or "?", work or "run"
+
+
+def _describe_owner(run_paths: RunPaths, owner: tuple[str, str]) -> str:
+    short, (pid, work) = short_id(run_paths.folder.name), owner
+    if (doing := _WORK_WORDS.get(work)) is not None:
+        return f"{doing} run {short} at this moment (process {pid}); try again when that is done"
+    return f"run {short} is already being run by process {pid}; watch it with `swarm watch {short}`"
+
+
+def describe_work(run_paths: RunPaths) -> str:
+    """What a command does with an ended run at this moment; "" for nothing."""
+    owner = _find_owner(run_paths)
+    return "" if owner is None or owner[1] == "run" else _describe_owner(run_paths, owner)
+
+
 def is_run_alive(run_paths: RunPaths) -> bool:
     """True if a supervisor holds the run's lock right now."""
+    owner = _find_owner(run_paths)
+    return owner is not None and owner[1] not in _WORK_WORDS
+
+
+def is_run_locked(run_paths: RunPaths) -> bool:
+    """True if a supervisor, or a command that changes an ended run, holds the lock right now."""
+    return _find_owner(run_paths) is not None
+
+
+def _find_owner(run_paths: RunPaths) -> tuple[str, str] | None:
+    """Who holds the run's lock right now."""
     try:
         fd = os.open(run_paths.lock, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return False
+        return None
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return True
+        return _read_owner(fd)
     else:
-        return False
+        return None
     finally:
         os.close(fd)
 

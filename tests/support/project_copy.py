@@ -15,10 +15,11 @@ from swarm.supervisor.runs.paths import RunPaths
 class CopiedProject:
     """`root` is the project; agents get layers by `add_agent`, on the base of `freeze`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, run: str = "run") -> None:
+        """`run`: its folder's name; several runs may share the project."""
         self.root = folder.resolve() / "project"
-        self.root.mkdir()
-        self.paths = RunPaths(folder=folder.resolve() / "state/runs/run", sockets=folder / "s")
+        self.root.mkdir(exist_ok=True)
+        self.paths = RunPaths(folder=folder.resolve() / f"state/runs/{run}", sockets=folder / "s")
         self.paths.copies.mkdir(parents=True)
         self.folder = CopyFolder(self.paths.copies, self.paths.copy_trees)
 

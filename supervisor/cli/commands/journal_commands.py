@@ -16,7 +16,7 @@ from swarm.mailbox.ids import ROOT_PATH, short_id
 from swarm.mailbox.protocol.records import Record, encode_record
 
 from ...console.log_lines import LogFilter, log_line, matches_filter
-from ...console.safe_text import clean_block
+from ...console.safe_text import clean_block, clean_line
 from ...console.terminal import ColorChoice
 from ...journal.journal_reader import read_records, run_records
 from ...journal.replay import RunPast, fold_run
@@ -57,9 +57,12 @@ def show(
     if context:
         _show_context(here, agent or ROOT_PATH, color, as_json=as_json)
         return
+    from ...isolation.cut_off_merges import describe_cut_off
     from .watch_command import load_run_view, print_tree
 
     if agent is None:
+        for text in describe_cut_off(here):
+            click.echo(f"swarm: {clean_line(text)}", err=True)
         view = load_run_view(here)
         print_json(view) if as_json else print_tree(view, color)
         return

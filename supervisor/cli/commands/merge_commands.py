@@ -12,11 +12,13 @@ from swarm.mailbox.protocol.control import MergeChanges
 
 from ...console.safe_text import clean_block, clean_line
 from ...isolation.change_branch import make_branch
+from ...isolation.cut_off_merges import describe_cut_off
 from ...isolation.ended_merges import merge_ended_run
 from ...isolation.merge_plan import PLAN_LIMIT_S
 from ...isolation.merge_service import CopiedWork, MergeReport
 from ...isolation.merge_summary import describe_changes, describe_report
 from ...isolation.sandboxed_git import BranchFailed
+from ...runs.client_errors import RunNotAlive
 from ...runs.paths import RunPaths, find_user_paths
 from ...runs.run_metadata import is_run_alive, read_metadata
 from ..control_client import send_request_for_message
@@ -93,8 +95,9 @@ def merge(
     names = tuple(_find(here, name) for name in agents)
     tested = ""
     if wanted.check or wanted.command is not None:
+        cut_off = _tell_cut_off(here)
         report = CopiedWork(here).check(names)
-        if (code := _report(report, here)) or not report.changes:
+        if (code := _report(report, here) or cut_off) or not report.changes:
             return code
         _act_on_plan(here, report, wanted)
         if wanted.check:
@@ -102,6 +105,14 @@ def merge(
         names, tested = tuple(change.agent for change in report.changes), report.plan.digest
     request = MergeChanges(agents=names, discard=discard, tested=tested)
     return _merge_live(here, request) if is_run_alive(here) else _merge_ended(here, request)
+
+
+def _tell_cut_off(here: RunPaths, *, err: bool = False) -> int:
+    """Name merges that have not come to their end; the exit code: 1 if there are any."""
+    lines = list(describe_cut_off(here))
+    for line in lines:
+        click.echo(clean_line(line), err=err)
+    return int(bool(lines))
 
 
 def _act_on_plan(here: RunPaths, report: MergeReport, wanted: MergeWanted) -> None:
@@ -114,7 +125,11 @@ def _act_on_plan(here: RunPaths, report: MergeReport, wanted: MergeWanted) -> No
 
 def _merge_ended(here: RunPaths, request: MergeChanges) -> int:
     """Do it here: the run has no supervisor."""
-    report = merge_ended_run(here, request)
+    try:
+        report = merge_ended_run(here, request)
+    except BaseException:  # interrupted, or it could not be written: what is left to do is named
+        _tell_cut_off(here, err=True)
+        raise
     if request.discard:
         for change in report.changes:
             click.echo(f"given up: {clean_line(change.agent)}", err=True)
@@ -126,6 +141,8 @@ def _merge_live(here: RunPaths, request: MergeChanges) -> int:
     """Have the run's supervisor do it: only one merge happens at a time. Raises SwarmError."""
     try:
         said = send_request_for_message(here.folder.name, request, timeout_s=_REPLY_LIMIT_S)
+    except RunNotAlive:
+        raise
     except SwarmError:
         if not request.discard:
             _tell_hooks(CopiedWork(here).check(request.agents), here)

@@ -29,7 +29,7 @@ from ..run_choice import (
 )
 from ..undo_questions import ask_about_person_edits, load_file_history
 from .journal_commands import find_agent
-from .undo_commands import undo_in_ended_run
+from .undo_commands import UNDO_LIMIT_S, undo_in_ended_run
 
 _MAX_HINTS = 5
 
@@ -46,7 +46,7 @@ _MAX_HINTS = 5
 @yes_option
 def rollback(
     run: str | None, agent: str | None, *, turns: int, files: bool, **given: OptionValue
-) -> None:
+) -> int:
     """Make an agent forget its last turns.
 
     Without AGENT: the root. Its history becomes what it was before them; the tokens stay spent. It
@@ -72,14 +72,14 @@ def rollback(
     else:
         click.echo(_roll_back_ended(here, (path, agent_id), turns), err=True)
     if not found.dropped:
-        return
+        return 0
     if files:
-        _restore_files(here, path, found.dropped, yes=wanted.yes)
-        return
+        return _restore_files(here, path, found.dropped, yes=wanted.yes)
     click.echo("files stay as they are; of each turn they can be put back:", err=True)
     for turn in reversed(found.dropped[-_MAX_HINTS:]):
         short = short_id(here.folder.name)
         click.echo(f"  swarm undo {short} {path} --turn {short_id(turn)}", err=True)
+    return 0
 
 
 def _find_rollback(here: RunPaths, agent_id: str, turns: int) -> RolledBackHistory:
@@ -91,7 +91,7 @@ def _find_rollback(here: RunPaths, agent_id: str, turns: int) -> RolledBackHisto
 
 def _roll_back_ended(here: RunPaths, who: tuple[str, str], turns: int) -> str:
     """Roll back an ended run, which has no supervisor: write its journal here, under its lock."""
-    with lock_run(here):
+    with lock_run(here, "rollback"):
         found = _find_rollback(here, who[1], turns)
         trio.run(partial(_write, here, who, found))
     return describe_rollback(who[0], found)
@@ -103,16 +103,18 @@ async def _write(here: RunPaths, who: tuple[str, str], found: RolledBackHistory)
         await journal.commit(body, agent=who[0], file=who[1])
 
 
-def _restore_files(here: RunPaths, path: str, turns: tuple[str, ...], *, yes: bool) -> None:
+def _restore_files(here: RunPaths, path: str, turns: tuple[str, ...], *, yes: bool) -> int:
     def pick() -> list[FileSnapshot]:
         return choose_snapshots(load_file_history(here).snapshots, agent=path, turns=turns)
 
     if not pick():
         click.echo("these turns changed no files", err=True)
-        return
+        return 0
     keep = ask_about_person_edits(here, pick(), yes=yes)
     if is_run_alive(here):
         request = UndoFiles(agent=path, turns=turns, keep=keep)
-        click.echo(send_request_for_message(here.folder.name, request), err=True)
-    else:
-        click.echo(undo_in_ended_run(here, pick, force=False, keep=keep), err=True)
+        click.echo(
+            send_request_for_message(here.folder.name, request, timeout_s=UNDO_LIMIT_S), err=True
+        )
+        return 0
+    return undo_in_ended_run(here, pick, force=False, keep=keep)

@@ -27,6 +27,8 @@ from ..lazy_commands import ColorCommand
 from ..printing import print_columns, print_json
 from ..removal_reasons import Removal, plan_removal
 
+_MOST_NAMED = 3  # files of a merge, in one row
+
 
 @click.command("ps", cls=ColorCommand)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a run.")
@@ -66,6 +68,8 @@ def ps(as_json: bool, *, with_archived: bool, limit: int | None, before: str | N
 def run_fields(run: RunSummary) -> dict[str, object]:
     """All fields, including those with default values: scripts read them."""
     fields: dict[str, object] = {name: getattr(run, name) for name in run.__struct_fields__}
+    if run.unfinished_merge is None:
+        del fields["unfinished_merge"]
     return {**fields, "short_id": short_id(run.run_id)}
 
 
@@ -84,6 +88,11 @@ def _row(run: RunSummary, now: float) -> tuple[str, ...]:
 
 def _describe_task(run: RunSummary) -> str:
     text = run.title or run.task or run.note
+    if (merge := run.unfinished_merge) is not None:
+        files = "1 file" if merge.count == 1 else f"{merge.count} files"
+        names = [path.removeprefix(f"{run.cwd}/") for path in merge.paths[:_MOST_NAMED]]
+        some = ", ".join((*names, *["…"] * (merge.count > _MOST_NAMED)))
+        text = f"(a merge has not come to its end: {files}, {some}) {text}"
     if run.forked_from:
         text = f"(fork of {short_id(run.forked_from)}) {text}"
     return f"{run.name}: {text}" if run.name else text

@@ -16,15 +16,18 @@ from swarm.mailbox.protocol.control import UndoFiles
 from ...console.safe_text import clean_block, clean_line
 from ...file_history.content_store import ContentStore
 from ...file_history.file_undo import (
-    SnapshotRecord,
+    STORE_FAILED,
     UndoReport,
+    clear_cut_off_undos,
     describe_report,
     recorded_changes,
-    undo_changes,
+    undo_locked,
 )
 from ...file_history.net_changes import NetChange, compose_changes, others_of
 from ...file_history.snapshots import FileSnapshot, FilesPast, choose_snapshots
 from ...file_history.unified_diff import count_diff, diff_lines
+from ...isolation.cut_off_merges import describe_cut_off
+from ...isolation.ended_merges import write_from_thread
 from ...isolation.layer_change import LayerChange
 from ...isolation.merge_history import fold_merges
 from ...isolation.merge_service import CopiedWork
@@ -46,6 +49,7 @@ from ..run_choice import (
 from ..undo_questions import ask_about_person_edits, confirm_undo, load_file_history
 
 _TURN_HELP = "Only this turn: its number (1, 2, … or -1), its id, or `last`."
+UNDO_LIMIT_S = 120.0  # of a live run's answer: it may wait for another writer first
 _NOTHING = "there is nothing to undo; `swarm undo RUN --list` shows what there is"
 
 
@@ -71,12 +75,13 @@ def undo(
     force: bool,
     as_json: bool,
     **given: OptionValue,
-) -> None:
+) -> int:
     """Put files back as they were before an agent's turns.
 
     Without AGENT: all that any agent of the run changed. Without --turn: of all its turns. What was
     changed since by others is left alone and listed. A file that you may have changed yourself
-    while a command of an agent ran is taken back only after a yes. An undo can be undone too.
+    while a command of an agent ran is taken back only after a yes. An undo can be undone too. If a
+    file cannot be put back the exit code is 1, and the same undo puts it back later.
 
     \b
     Example:
@@ -92,22 +97,26 @@ def undo(
         turns = (_find_merge(here, merge_wanted),)
     if only_list:
         _list(load_file_history(here), path, turns, as_json=as_json)
-        return
+        return 0
 
     def pick() -> list[FileSnapshot]:
         return choose_snapshots(
             load_file_history(here).snapshots, agent=path, snapshot_id=snapshot_id, turns=turns
         )
 
+    for line in describe_cut_off(here):
+        click.echo(f"swarm: {clean_line(line)}", err=True)
     confirm_undo(here, wanted, pick())
     keep = () if force else ask_about_person_edits(here, pick(), yes=wanted.yes)
     if is_run_alive(here):
         request = UndoFiles(
             agent=path, snapshot_id=snapshot_id, force=force, turns=turns, keep=keep
         )
-        click.echo(send_request_for_message(here.folder.name, request), err=True)
-        return
-    click.echo(undo_in_ended_run(here, pick, force=force, keep=keep), err=True)
+        click.echo(
+            send_request_for_message(here.folder.name, request, timeout_s=UNDO_LIMIT_S), err=True
+        )
+        return 0
+    return undo_in_ended_run(here, pick, force=force, keep=keep)
 
 
 @click.command("diff", cls=ColorCommand)
@@ -254,27 +263,34 @@ def undo_in_ended_run(
     *,
     force: bool,
     keep: Collection[str] = (),
-) -> str:
-    """Undo in an ended run: write its journal here, under its lock, since it has no supervisor."""
-    with lock_run(here):
-        chosen = pick()
-        if not chosen:
-            raise UsageError(_NOTHING)
+) -> int:
+    """Undo in an ended run: write its journal here, under its lock, since it has no supervisor.
+
+    Prints what was done; returns the exit code: 1 if a file could not be put back.
+    """
+    with lock_run(here, "undo"):
         try:
+            left = clear_cut_off_undos(load_file_history(here), here)
+            chosen = pick()
+            if not chosen:
+                raise UsageError(_NOTHING)
             report = trio.run(partial(_put_back, here, chosen, force=force, keep=keep))
         except (OSError, ValueError) as error:
-            raise SwarmError(f"the run's store cannot be read: {error}") from error
-        return describe_report(report, here.folder.name)
+            raise SwarmError(f"{STORE_FAILED}: {error}") from error
+    for path in left:
+        click.echo(f"swarm: left by an undo that was cut off: {clean_line(path)}", err=True)
+    click.echo(describe_report(report, here.folder.name), err=True)
+    return int(bool(report.failed))
 
 
 async def _put_back(
     here: RunPaths, chosen: Sequence[FileSnapshot], *, force: bool, keep: Collection[str]
 ) -> UndoReport:
     async with open_journal(here) as journal:
-
-        def note(body: SnapshotRecord, path: str) -> None:
-            trio.from_thread.run_sync(partial(journal.write, body, agent=path))
-
-        store = ContentStore(here.file_copies)
-        work = partial(undo_changes, chosen, store, note, force=force, keep=keep)
-        return await trio.to_thread.run_sync(work)
+        note = partial(write_from_thread, journal, trio.lowlevel.current_trio_token())
+        work = partial(undo_locked, chosen, here, note, force=force, keep=keep)
+        try:
+            return await trio.to_thread.run_sync(work)
+        except (SwarmError, OSError, ValueError) as error:
+            refused = error
+    raise refused  # here, since the journal's own tasks would wrap it in a group

@@ -4,13 +4,22 @@ import pytest
 
 from swarm.supervisor.file_history.attribution import CallWindow, attribute_changes
 from swarm.supervisor.file_history.content_store import UNKNOWN, ContentStore, FileEntry, read_entry
-from swarm.supervisor.file_history.file_restore import plan_changes, restore_files
+from swarm.supervisor.file_history.file_restore import (
+    describe_failures,
+    plan_changes,
+    restore_files,
+)
 from swarm.supervisor.file_history.net_changes import RecordedChange, compose_changes, others_of
 from swarm.supervisor.file_history.unified_diff import count_diff, diff_lines
 from swarm.supervisor.file_history.watched_tree import PathChange
 
 S = 1_000_000_000  # a second
 ABSENT, ONE, TWO, THREE = "absent", "1" * 64, "2" * 64, "3" * 64
+
+
+def put_back(plan, store):
+    done, failed = restore_files(plan, store)
+    return done, describe_failures(failed)
 
 
 def entry(path: str, what: str) -> FileEntry:
@@ -166,7 +175,7 @@ def test_shared_changed_and_copyless_files_are_left_and_the_rest_is_put_back(dis
     ]  # fmt: skip
     assert disk.names(disk.plan(*steps, agents=("a", "b")).restore) == ["mine", "mode", "shared"]
     assert disk.names(disk.plan(*steps, force=True).restore) == ["mine", "mode", "shared", "since"]
-    restore_files(plan, disk.store)
+    put_back(plan, disk.store)
     assert read_entry(str(disk.top / "mode")).mode == 0o644
     assert disk.plan(*steps).restore == ()
 
@@ -179,7 +188,7 @@ def test_a_new_folder_goes_only_when_nothing_of_others_is_in_it(disk):
     before = [FileEntry(path=path, kind="absent") for path in paths]
     (disk.top / "new" / "theirs").write_text("y")
     plan = disk.plan(RecordedChange(agent="a", before=before, after=after))
-    done, failed = restore_files(plan, disk.store)
+    done, failed = put_back(plan, disk.store)
     assert done == 1
     assert [line.rpartition("/")[2] for line in failed] == ["new: it holds files of somebody else"]
     assert sorted(one.name for one in (disk.top / "new").iterdir()) == ["theirs"]

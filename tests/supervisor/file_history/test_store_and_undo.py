@@ -9,10 +9,19 @@ import pytest
 
 from swarm.mailbox.protocol.records import Record, SnapshotSettled, SnapshotTaken, Undone
 from swarm.supervisor.file_history.content_store import ContentStore
-from swarm.supervisor.file_history.file_restore import plan_changes, restore_files
+from swarm.supervisor.file_history.file_restore import (
+    describe_failures,
+    plan_changes,
+    restore_files,
+)
 from swarm.supervisor.file_history.file_undo import SnapshotRecord, undo_changes
 from swarm.supervisor.file_history.net_changes import RecordedChange, compose_changes
 from swarm.supervisor.file_history.snapshots import choose_snapshots, fold_snapshots
+
+
+def put_back(plan, store):
+    done, failed = restore_files(plan, store)
+    return done, describe_failures(failed)
 
 
 def plan_undo(before, after, *, force):
@@ -65,7 +74,7 @@ def test_a_removed_tree_comes_back_with_contents_modes_links_and_empty_folders(
     taken = store.take_snapshot([str(tree / "build")])
     _destroy(tree / "build")
     entries = store.read_manifest(taken.manifest)
-    done, failed = restore_files(plan_undo(entries, (), force=False), store)
+    done, failed = put_back(plan_undo(entries, (), force=False), store)
     assert (done, failed) == (3, ())
     assert _shape(tree) == before
 
@@ -82,7 +91,7 @@ def test_what_others_wrote_since_is_left_alone_unless_forced(
     plan = plan_undo(entries, after, force=False)
     assert plan.restore == ()
     assert plan.left == (str(file),)
-    restore_files(plan_undo(entries, after, force=True), store)
+    put_back(plan_undo(entries, after, force=True), store)
     assert file.read_bytes() == b"\x00object"
 
 
@@ -91,7 +100,7 @@ def test_what_is_as_the_call_left_it_is_put_back(store: ContentStore, tree: Path
     entries = store.read_manifest(store.take_snapshot([str(file)]).manifest)
     file.write_bytes(b"the call")
     after = store.read_manifest(store.write_current_manifest(entries))
-    restore_files(plan_undo(entries, after, force=False), store)
+    put_back(plan_undo(entries, after, force=False), store)
     assert file.read_bytes() == b"\x00object"
 
 
@@ -103,7 +112,7 @@ def test_a_link_put_in_the_way_does_not_lead_the_undo_elsewhere(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (tree / "build").symlink_to(elsewhere)
-    _, failed = restore_files(plan_undo(entries, (), force=False), store)
+    _, failed = put_back(plan_undo(entries, (), force=False), store)
     assert failed
     assert list(elsewhere.iterdir()) == []
 
@@ -137,7 +146,7 @@ def test_a_file_of_200_mib_comes_back_and_what_is_empty_in_it_takes_no_room(
     copy = store._path(entry.sha256).stat()
     assert (copy.st_size, copy.st_blocks * 512 < 8 * 1024 * 1024) == (200 * 1024 * 1024, True)
     large.unlink()
-    _, failed = restore_files(plan_undo((entry,), (), force=False), store)
+    _, failed = put_back(plan_undo((entry,), (), force=False), store)
     assert failed == ()
     assert large.stat().st_size == 200 * 1024 * 1024
     with large.open("rb") as file:

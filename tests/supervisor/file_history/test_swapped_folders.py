@@ -8,12 +8,21 @@ import pytest
 from swarm.mailbox.protocol.records import Record, SnapshotTaken
 from swarm.supervisor.file_history import tree_walk
 from swarm.supervisor.file_history.content_store import ContentStore
-from swarm.supervisor.file_history.file_restore import plan_changes, restore_files
+from swarm.supervisor.file_history.file_restore import (
+    describe_failures,
+    plan_changes,
+    restore_files,
+)
 from swarm.supervisor.file_history.file_undo import SnapshotRecord, undo_changes
 from swarm.supervisor.file_history.net_changes import RecordedChange, compose_changes
 from swarm.supervisor.file_history.snapshots import choose_snapshots, fold_snapshots
 from swarm.supervisor.file_history.watched_tree import WatchedTree
 from swarm.supervisor.file_history.working_copies import WorkingCopies
+
+
+def put_back(plan, store):
+    done, failed = restore_files(plan, store)
+    return done, describe_failures(failed)
 
 
 def plan_undo(before, after, *, force):
@@ -56,7 +65,7 @@ def test_a_forced_undo_restores_below_a_swapped_folder_and_writes_nothing_throug
     entries = store.read_manifest(store.take_snapshot([str(top / "d" / "x")]).manifest)
     swap(top)
     plan = plan_undo(entries, (), force=True)
-    done, failed = restore_files(plan, store)
+    done, failed = put_back(plan, store)
     assert (done, failed) == (1, ())
     assert ((top / "d").is_symlink(), (top / "d" / "x").read_text()) == (False, "mine")
     assert (top.parent / "out" / "x").read_text() == "secret"
@@ -67,7 +76,7 @@ def test_without_force_the_link_stays_and_the_file_is_said_not_to_be_restored(
 ) -> None:
     entries = store.read_manifest(store.take_snapshot([str(top / "d" / "x")]).manifest)
     swap(top)
-    done, failed = restore_files(plan_undo(entries, (), force=False), store)
+    done, failed = put_back(plan_undo(entries, (), force=False), store)
     assert (done, failed) == (0, (f"{top / 'd' / 'x'}: d on the way is no folder any more",))
     assert ((top / "d").is_symlink(), (top.parent / "out" / "x").read_text()) == (True, "secret")
 
@@ -106,7 +115,7 @@ def test_a_swapped_folder_is_seen_as_what_it_became_and_comes_back(
     names = {os.path.relpath(one.after.path, top): one.after.kind for one in changes}
     assert names == {"d": "link", "d.real": "folder", "d.real/x": "file", "d/x": "absent"}
     before, after = [one.before for one in changes], [one.after for one in changes]
-    done, failed = restore_files(plan_undo(before, after, force=False), store)
+    done, failed = put_back(plan_undo(before, after, force=False), store)
     assert failed == () and done >= 2
     assert (top / "d" / "x").read_text() == "mine"
     assert sorted(os.listdir(top)) == ["d"]
@@ -153,6 +162,6 @@ def test_a_file_in_a_folders_place_and_a_folder_in_a_files_place_go_back(
     (top / "f").unlink()
     (top / "f").mkdir()
     after = store.read_manifest(store.write_current_manifest(before))
-    _, failed = restore_files(plan_undo(before, after, force=False), store)
+    _, failed = put_back(plan_undo(before, after, force=False), store)
     assert failed == ()
     assert ((top / "d" / "x").read_text(), (top / "f").read_text()) == ("mine", "file")

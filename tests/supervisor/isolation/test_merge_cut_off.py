@@ -1,24 +1,25 @@
 """A merge that is killed at any write is carried out by the next look, and can be undone."""
 
-import itertools
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from support.project_copy import CopiedProject, fill, whiteout
+from support.staged_faults import Killed, before_step, fault_at, full_disk
 from swarm.mailbox.protocol.merge_records import MergeBegan, MergeEnded
 from swarm.mailbox.protocol.records import Record
 from swarm.supervisor.file_history.content_store import ContentStore
 from swarm.supervisor.file_history.file_undo import undo_changes
 from swarm.supervisor.file_history.snapshots import choose_snapshots, fold_files
-from swarm.supervisor.isolation import merge_apply
-from swarm.supervisor.isolation.merge_apply import MergeFailed, apply_merge, finish_merge
+from swarm.supervisor.isolation.merge_apply import (
+    MergeFailed,
+    apply_merge,
+    find_unfinished,
+    finish_merge,
+)
 from swarm.supervisor.isolation.merge_history import fold_merges
 from swarm.supervisor.isolation.merge_plan import plan_merge
-
-
-class Killed(BaseException):
-    """Stands for SIGKILL: nothing below catches it."""
 
 
 class Desk:
@@ -66,17 +67,10 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-def kill_at(monkeypatch, number: int) -> None:
-    """The process dies just before the restore of the entry with this number."""
-    counter = itertools.count()
-    real = merge_apply.restore_entry
-
-    def restore(entry, store, check):
-        if next(counter) == number:
-            raise Killed
-        real(entry, store, check)
-
-    monkeypatch.setattr(merge_apply, "restore_entry", restore)
+def kill_at(desk: Desk, number: int, *, after: bool = False) -> None:
+    """The merge begins, and its process dies at the step with this number."""
+    with pytest.raises(Killed), fault_at(number, after=after):
+        apply_merge(desk.plan(), desk.store, desk.write)
 
 
 def test_a_whole_merge_and_its_undo(desk):
@@ -87,12 +81,10 @@ def test_a_whole_merge_and_its_undo(desk):
     assert (desk.project.root / "swap").is_dir()
 
 
-@pytest.mark.parametrize("number", range(8))
-def test_killed_at_any_file_a_merge_is_carried_out_by_the_next_look(desk, monkeypatch, number):
-    kill_at(monkeypatch, number)
-    with pytest.raises(Killed):
-        apply_merge(desk.plan(), desk.store, desk.write)
-    monkeypatch.undo()
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("number", range(18))
+def test_killed_at_any_step_a_merge_is_carried_out_by_the_next_look(desk, number, after):
+    kill_at(desk, number, after=after)
     assert isinstance(desk.records[-1].body, MergeBegan)
     desk.resume()
     assert desk.tree() == desk.after
@@ -101,20 +93,11 @@ def test_killed_at_any_file_a_merge_is_carried_out_by_the_next_look(desk, monkey
     assert desk.tree() == desk.before
 
 
-@pytest.mark.parametrize("number", range(8))
-def test_killed_again_while_it_is_carried_out_it_is_carried_out_all_the_same(
-    desk, monkeypatch, number
-):
-    for place in (3, number):
-        kill_at(monkeypatch, place)
-        try:
-            if desk.records:
-                desk.resume()
-            else:
-                apply_merge(desk.plan(), desk.store, desk.write)
-        except Killed:
-            pass
-        monkeypatch.undo()
+@pytest.mark.parametrize("number", range(20))
+def test_killed_again_while_it_is_carried_out_it_is_carried_out_all_the_same(desk, number):
+    kill_at(desk, 6)
+    with suppress(Killed), fault_at(number):
+        desk.resume()
     desk.resume()
     assert desk.tree() == desk.after
 
@@ -133,11 +116,8 @@ def test_killed_before_the_last_records_it_is_recorded_by_the_next_look(desk):
     assert desk.tree() == desk.before
 
 
-def test_what_a_person_changed_between_kill_and_next_look_is_left_alone(desk, monkeypatch):
-    kill_at(monkeypatch, 4)
-    with pytest.raises(Killed):
-        apply_merge(desk.plan(), desk.store, desk.write)
-    monkeypatch.undo()
+def test_what_a_person_changed_between_kill_and_next_look_is_left_alone(desk):
+    kill_at(desk, 4)
     (desk.project.root / "edited").write_text("mine\n")
     desk.resume()
     assert desk.tree() == {**desk.after, "edited": "mine\n"}
@@ -146,77 +126,73 @@ def test_what_a_person_changed_between_kill_and_next_look_is_left_alone(desk, mo
     assert ended.left == (f"{desk.project.root}/edited",)
 
 
-@pytest.mark.parametrize("number", range(8))
-def test_a_disk_that_fills_at_any_file_leaves_nothing_of_the_merge(desk, monkeypatch, number):
-    counter = itertools.count()
-    real = merge_apply.restore_entry
-
-    def restore(entry, store, check):
-        if next(counter) == number:
-            raise OSError(28, "No space left on device")
-        real(entry, store, check)
-
-    monkeypatch.setattr(merge_apply, "restore_entry", restore)
-    with pytest.raises(MergeFailed, match="nothing of it is done"):
+@pytest.mark.parametrize("number", range(15))
+def test_a_disk_that_fills_at_any_step_leaves_nothing_of_the_merge(desk, number):
+    with pytest.raises(MergeFailed, match="nothing of it is done"), fault_at(number, full_disk):
         apply_merge(desk.plan(), desk.store, desk.write)
     assert desk.tree() == desk.before
     assert fold_merges(desk.records).cut_off == ()
 
 
-def test_a_disk_that_is_full_leaves_a_merge_that_was_cut_off_to_the_next_look(desk, monkeypatch):
-    kill_at(monkeypatch, 2)
-    with pytest.raises(Killed):
+def test_what_cannot_be_taken_back_stays_a_merge_that_was_cut_off(desk):
+    def fail(_: str) -> None:
+        raise full_disk()
+
+    with (
+        pytest.raises(MergeFailed, match=r"is cut off: .*merge again"),
+        fault_at(14, full_disk),
+        before_step("_restore_folder", fail),
+    ):
         apply_merge(desk.plan(), desk.store, desk.write)
-    monkeypatch.undo()
+    (cut_off,) = fold_merges(desk.records).cut_off
+    assert f"{desk.project.root}/edited" in find_unfinished(cut_off.began, desk.store)
+    desk.resume()
+    assert desk.tree() == desk.after
+    desk.undo()
+    assert desk.tree() == desk.before
 
-    def restore(entry, store, check):
-        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(merge_apply, "restore_entry", restore)
-    with pytest.raises(MergeFailed, match=r"cannot be finished: .*: No space left on device"):
+def test_a_disk_that_is_full_leaves_a_merge_that_was_cut_off_to_the_next_look(desk):
+    kill_at(desk, 9)
+
+    def fail(_: str) -> None:
+        raise full_disk()
+
+    with (
+        pytest.raises(MergeFailed, match=r"cannot be finished: .*: No space left on device"),
+        before_step("copy_sparse", fail),
+    ):
         desk.resume()
     assert isinstance(desk.records[-1].body, MergeBegan)
-    monkeypatch.undo()
     desk.resume()
     assert desk.tree() == desk.after
 
 
-def test_a_file_that_somebody_writes_during_the_merge_stays_theirs_and_nothing_is_merged(
-    desk, monkeypatch
-):
-    real = merge_apply.restore_entry
+def test_a_file_that_somebody_writes_during_the_merge_stays_theirs_and_nothing_is_merged(desk):
+    def write(_: str) -> None:  # the check of all files is over by now
+        (desk.project.root / "edited").write_text("mine\n")
 
-    def restore(entry, store, check):
-        if entry.path.endswith("/gone"):  # the check of all files is over by now
+    with (
+        pytest.raises(MergeFailed, match="edited: it was changed meanwhile"),
+        before_step("_remove_folder", write),
+    ):
+        apply_merge(desk.plan(), desk.store, desk.write)
+    assert desk.tree() == {**desk.before, "edited": "mine\n"}
+
+
+def test_what_somebody_wrote_over_a_merge_that_failed_is_not_taken_back(desk):
+    def write(name: str) -> None:
+        if (desk.project.root / "new/deep").exists():  # `edited` is merged by now
             (desk.project.root / "edited").write_text("mine\n")
-        real(entry, store, check)
+            raise full_disk()
 
-    monkeypatch.setattr(merge_apply, "restore_entry", restore)
-    with pytest.raises(MergeFailed, match="edited: it was changed meanwhile"):
+    with pytest.raises(MergeFailed), before_step("put_new", write):
         apply_merge(desk.plan(), desk.store, desk.write)
     assert desk.tree() == {**desk.before, "edited": "mine\n"}
 
 
-def test_what_somebody_wrote_over_a_merge_that_failed_is_not_taken_back(desk, monkeypatch):
-    real = merge_apply.restore_entry
-
-    def restore(entry, store, check):
-        if entry.path.endswith("/swap") and entry.kind == "file":
-            (desk.project.root / "edited").write_text("mine\n")  # it is merged by now
-            raise OSError(28, "No space left on device")
-        real(entry, store, check)
-
-    monkeypatch.setattr(merge_apply, "restore_entry", restore)
-    with pytest.raises(MergeFailed):
-        apply_merge(desk.plan(), desk.store, desk.write)
-    assert desk.tree() == {**desk.before, "edited": "mine\n"}
-
-
-def test_a_merge_that_was_cut_off_writes_nothing_behind_a_protected_link(desk, monkeypatch):
-    kill_at(monkeypatch, 0)
-    with pytest.raises(Killed):
-        apply_merge(desk.plan(), desk.store, desk.write)
-    monkeypatch.undo()
+def test_a_merge_that_was_cut_off_writes_nothing_behind_a_protected_link(desk):
+    kill_at(desk, 0)
     (desk.project.root / ".claude").symlink_to("new")
     desk.resume()
     assert not (desk.project.root / "new").exists()

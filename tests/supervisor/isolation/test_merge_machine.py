@@ -5,7 +5,6 @@ is there, a merge is in as a whole or not at all (one that was cut off is carrie
 look, but for files that the person changed in between), and what agents wrote is in their layers.
 """
 
-import itertools
 import shutil
 import tempfile
 from pathlib import Path
@@ -15,11 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from support.project_copy import CopiedProject, whiteout
+from support.staged_faults import Killed, fault_at
 from swarm.mailbox.protocol.records import Record
 from swarm.supervisor.file_history.content_store import ContentStore
 from swarm.supervisor.file_history.file_undo import undo_changes
 from swarm.supervisor.file_history.snapshots import choose_snapshots, fold_files
-from swarm.supervisor.isolation import merge_apply
 from swarm.supervisor.isolation.merge_apply import apply_merge, finish_merge
 from swarm.supervisor.isolation.merge_history import fold_merges
 from swarm.supervisor.isolation.merge_plan import plan_merge
@@ -28,11 +27,7 @@ AGENTS = ("one", "two", "three")
 NAMES = ("a", "b", "folder/c", "folder/d", "new", "other/deep/e")
 TEXTS = st.sampled_from(("", "1\n", "2\n", "3\n", "1\n2\n3\n4\n5\n6\n7\n8\n"))
 START = {"a": "1\n2\n3\n4\n5\n6\n7\n8\n", "b": "1\n", "folder/c": "2\n", "folder/d": "3\n"}
-KILLS = st.one_of(st.none(), st.integers(0, 5))
-
-
-class Killed(BaseException):
-    """Stands for SIGKILL: nothing below catches it."""
+KILLS = st.one_of(st.none(), st.integers(0, 20))
 
 
 class MergeMachine(RuleBasedStateMachine):
@@ -103,7 +98,7 @@ class MergeMachine(RuleBasedStateMachine):
         }
         before = dict(self.wanted)
         try:
-            with kill_at(kill):
+            with fault_at(kill):
                 apply_merge(plan, self.store, self._write)
         except Killed:
             if fold_merges(self.records).cut_off:
@@ -119,7 +114,7 @@ class MergeMachine(RuleBasedStateMachine):
         assert self.cut_off is not None
         (one,) = fold_merges(self.records).cut_off
         try:
-            with kill_at(kill):
+            with fault_at(kill):
                 finish_merge(one.began, self.store, self._write, roots=(str(self.project.root),))
         except Killed:
             return
@@ -185,26 +180,6 @@ class MergeMachine(RuleBasedStateMachine):
     def _write(self, body, agent: str) -> None:
         seq = len(self.records) + 1
         self.records.append(Record(seq=seq, ts=float(seq), agent=agent, body=body))
-
-
-class kill_at:
-    """The process dies just before the restore of the entry with this number; None: it lives."""
-
-    def __init__(self, number: int | None) -> None:
-        self._number = number
-
-    def __enter__(self) -> None:
-        self._real, counter = merge_apply.restore_entry, itertools.count()
-
-        def restore(entry, store, check):
-            if next(counter) == self._number:
-                raise Killed
-            self._real(entry, store, check)
-
-        merge_apply.restore_entry = restore
-
-    def __exit__(self, *_: object) -> None:
-        merge_apply.restore_entry = self._real
 
 
 TestMerges = MergeMachine.TestCase
