@@ -127,8 +127,8 @@ class ControlService:
                 return await self._kill(request.agent)
             case EndRun():
                 return self._end_run()
-            case ListApprovals():
-                return Approvals(entries=self._approval_answers.entries())
+            case ListApprovals(approval_id=wanted):
+                return Approvals(entries=self._approval_answers.entries(wanted))
             case ResolveApproval():
                 return await self._approval_answers.resolve(request)
             case DrainHost(node=name):

@@ -64,6 +64,7 @@ class CommandAction(Tagged, tag="command"):
     sandboxed: bool = True  # False: it would run without any sandbox
     commits_in: str = ""  # the repository whose data it would write
     parsed_cmd: tuple[ParsedCommand, ...] = ()  # as in CommandCall
+    resolved_cwd: str = ""  # where links in `cwd` lead; "" if there are none
 
 
 class PatchAction(Tagged, tag="patch"):
@@ -185,3 +186,5 @@ class PendingApproval(Value):
     asked_at: float = 0.0  # unix seconds
     # Not empty: a reviewer recently denied it; approving it now grants exactly this action.
     denied: str = ""
+    # Some text of the request is shortened here: nothing may be approved before the whole was seen.
+    is_short: bool = False

@@ -13,6 +13,7 @@ class FileChange(Value):
     kind: Literal["add", "delete", "update"]
     unified_diff: str = ""
     move_path: str | None = None
+    left_out: int = 0  # characters in the middle of the diff that are not there
 
 
 SHOWN_DIFF_CHARS = 100_000  # of one file, to people and the journal
@@ -27,11 +28,22 @@ def bounded_changes(changes: Iterable[FileChange]) -> tuple[FileChange, ...]:
         limit = min(SHOWN_DIFF_CHARS, left)
         diff = change.unified_diff
         if len(diff) > limit:
-            diff = f"{diff[:limit]}\n… {len(diff) - limit} characters more\n"
-            change = msgspec.structs.replace(change, unified_diff=diff)
-        left = max(0, left - len(diff))
+            change = shorten_change(change, limit)
+        left = max(0, left - min(len(diff), limit))
         kept.append(change)
     return tuple(kept)
+
+
+def shorten_change(change: FileChange, limit: int) -> FileChange:
+    """At most `limit` characters of the diff, its head and its tail, with a mark between them."""
+    diff = change.unified_diff
+    left_out = len(diff) - limit
+    if left_out <= 0:
+        return change
+    tail = limit // 3
+    end = diff[len(diff) - tail :]
+    shown = f"{diff[: limit - tail]}\n… {left_out} characters are left out here …\n{end}"
+    return msgspec.structs.replace(change, unified_diff=shown, left_out=change.left_out + left_out)
 
 
 class CompactionInfo(Value):

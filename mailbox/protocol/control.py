@@ -175,7 +175,12 @@ class EndRun(Tagged):
 
 
 class ListApprovals(Tagged):
-    """List pending approvals, and those that a reviewer recently denied."""
+    """List pending approvals, and those that a reviewer recently denied.
+
+    With an id only that one, and all of it. A list shortens what does not fit (`is_short`).
+    """
+
+    approval_id: str = ""
 
 
 class ResolveApproval(Tagged):

@@ -18,6 +18,9 @@ from swarm.mailbox.protocol.events import (
 )
 from swarm.mailbox.protocol.parsed_command import ListFiles, ReadFile, Search
 
+from ..console.diff_lines import diff_lines
+from ..console.safe_text import clean_line
+
 _TITLE_CHARS = 200
 _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)")
 
@@ -99,10 +102,10 @@ def change_diffs(changes: tuple[FileChange, ...]) -> list[FileEditToolCallConten
 def _side(diff: str, sign: str) -> str:
     """One side of a diff's hunks, with the lines around them."""
     kept: list[str] = []
-    for line in diff.splitlines():
-        if line.startswith("@@"):
+    for kind, line in diff_lines(diff):
+        if kind == "hunk":
             kept += ["…"] if kept else []
-        elif not line.startswith(("---", "+++", "\\")) and line[:1] in {" ", sign}:
+        elif kind in ("context", "removed" if sign == "-" else "added"):
             kept.append(line[1:])
     return "\n".join(kept) + ("\n" if kept else "")
 
@@ -120,8 +123,7 @@ def call_input(body: CallBegan) -> dict[str, str]:
 
 
 def one_line(text: str) -> str:
-    words = " ".join(text.split())
-    return words if len(words) <= _TITLE_CHARS else words[: _TITLE_CHARS - 1] + "…"
+    return clean_line(text, limit=_TITLE_CHARS)
 
 
 def fenced_text(text: str) -> str:

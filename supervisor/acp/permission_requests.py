@@ -1,5 +1,6 @@
 """Approvals as `session/request_permission`: the question, the answers, what each covers. Pure."""
 
+import msgspec
 from acp.helpers import text_block, tool_content
 from acp.schema import (
     AcceptElicitationResponse,
@@ -20,6 +21,8 @@ from ..console.approval_description import (
     describe_action,
     describe_cause,
 )
+from ..console.safe_text import exact_head, exact_line, exact_lines
+from .call_description import fenced_text
 
 SKIPPED = "skip"
 _KINDS = {"command": "execute", "patch": "edit", "network": "fetch"}  # by the action's tag
@@ -32,19 +35,22 @@ def permission_options(request: ApprovalRequest) -> list[PermissionOption]:
         name = "Yes, and the same again without a question, for this agent in this session"
         options.append(PermissionOption(option_id="session", name=name, kind="allow_always"))
     if request.proposed_prefix:
-        name = f"Yes, and always commands that begin with: {' '.join(request.proposed_prefix)}"
-        options.append(PermissionOption(option_id="always", name=name[:300], kind="allow_always"))
+        rule = exact_head(" ".join(request.proposed_prefix))
+        name = f"Yes, and always commands that begin with: {rule}"
+        options.append(PermissionOption(option_id="always", name=name, kind="allow_always"))
     if isinstance(request.action, McpToolAction) and request.action.always:
-        name = f"Yes, and always: saves {request.action.always}"
-        options.append(PermissionOption(option_id="always", name=name[:300], kind="allow_always"))
+        name = f"Yes, and always: saves {exact_head(request.action.always)}"
+        options.append(PermissionOption(option_id="always", name=name, kind="allow_always"))
     options.append(PermissionOption(option_id="deny", name="No, go on without", kind="reject_once"))
     options.append(PermissionOption(option_id="abort", name="No, and stop", kind="reject_once"))
     return options
 
 
 def permission_call(agent: str, request: ApprovalRequest, approval_id: str) -> ToolCallUpdate:
-    """What is asked: the action in a line; cause, details and what would be lost below it."""
-    who = "" if agent == "/root" else f"{agent}: "
+    """What is asked: the action in a line; below it all of it, as a text that Markdown cannot
+    change; what would run stands in `rawInput` too.
+    """
+    who = "" if agent == "/root" else f"{exact_line(agent)}: "
     lines = [describe_cause(request), *approval_detail_lines(request)]
     action = request.action
     return ToolCallUpdate.model_validate(
@@ -53,9 +59,16 @@ def permission_call(agent: str, request: ApprovalRequest, approval_id: str) -> T
             "title": who + describe_action(action),
             "kind": _KINDS.get(str(action.__struct_config__.tag), "other"),
             "status": "pending",
-            "content": [tool_content(text_block("\n".join(filter(None, lines))))],
+            "content": [tool_content(text_block(fenced_text("\n".join(lines))))],
+            "raw_input": _raw_input(request),
         }
     )
+
+
+def _raw_input(request: ApprovalRequest) -> dict[str, object]:
+    """The action itself, whole, as data."""
+    action: dict[str, object] = msgspec.to_builtins(request.action)
+    return action
 
 
 def approval_answer(approval_id: str, option_id: str | None) -> ResolveApproval:
@@ -76,7 +89,7 @@ def approval_answer(approval_id: str, option_id: str | None) -> ResolveApproval:
 def question_options(question: PersonQuestion) -> list[PermissionOption]:
     """The answers to one question of a model."""
     return [
-        PermissionOption(option_id=f"{number}", name=option.label, kind="allow_once")
+        PermissionOption(option_id=f"{number}", name=exact_line(option.label), kind="allow_once")
         for number, option in enumerate(question.options)
     ]
 
@@ -94,7 +107,7 @@ def field_options(question: PersonQuestion, *, can_skip: bool) -> list[Permissio
 
 def page_options(action: ElicitationAction) -> list[PermissionOption]:
     """The answers to a server that wants a page opened, or only a yes."""
-    yes = f"Yes, I open {action.host} myself" if action.url else "Yes"
+    yes = f"Yes, I open {exact_line(action.host)} myself" if action.url else "Yes"
     return [
         PermissionOption(option_id="once", name=yes, kind="allow_once"),
         PermissionOption(option_id="deny", name="Decline", kind="reject_once"),
@@ -124,11 +137,14 @@ def filled_form(
 
 
 def question_call(question: PersonQuestion, approval_id: str) -> ToolCallUpdate:
-    lines = [question.question, *(f"- {one.label}: {one.description}" for one in question.options)]
+    lines = list(exact_lines(question.question))
+    lines += [
+        f"- {exact_line(one.label)}: {exact_line(one.description)}" for one in question.options
+    ]
     return ToolCallUpdate.model_validate(
         {
             "tool_call_id": f"{approval_id}-{question.id}",
-            "title": question.header or question.question[:200],
+            "title": exact_head(question.header or question.question),
             "kind": "other",
             "status": "pending",
             "content": [tool_content(text_block("\n".join(lines)))],

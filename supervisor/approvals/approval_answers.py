@@ -6,6 +6,7 @@ the approval then stays open.
 
 from typing import Protocol
 
+import msgspec
 from msgspec.structs import replace
 
 from swarm.mailbox.errors import SwarmError
@@ -20,7 +21,7 @@ from swarm.mailbox.protocol.control import AnyControlReply, Done, Refused, Resol
 from swarm.mailbox.protocol.elicitation import ElicitationAction
 from swarm.mailbox.protocol.requests import Decided
 
-from ..console.reduce_run import shrink_request
+from ..console.reduce_run import shrink_pending, without_grant_keys
 from .approval_grants import granted_permissions, make_exact_grant, make_grant
 from .approval_limits import cut_text
 from .approval_types import ClosedApproval, OpenApproval
@@ -28,6 +29,7 @@ from .broker import Broker
 from .refusal_texts import aborted_text, denied_text
 
 _MAX_REASON = 2_000
+_LISTED_BYTES = 512 << 10  # of whole requests in one list
 _MAX_ANSWER = 8_000
 _MAX_CHOSEN = 100
 
@@ -54,11 +56,20 @@ class ApprovalAnswers:
     def __init__(self, broker: Broker, effects: AnswerEffects) -> None:
         self._broker, self._effects = broker, effects
 
-    def entries(self) -> tuple[PendingApproval, ...]:
-        """The open approvals, oldest first; then what a reviewer denied recently."""
-        waiting = [entry.pending for entry in self._broker.open]
-        denied = [_denied_entry(one) for one in self._broker.denied]
-        return tuple(replace(one, request=shrink_request(one.request)) for one in waiting + denied)
+    def entries(self, wanted: str = "") -> tuple[PendingApproval, ...]:
+        """The open approvals, oldest first; then what a reviewer denied recently.
+
+        Whole while they fit a message, shortened after that; `wanted` is the id of a single one.
+        """
+        found = [entry.pending for entry in self._broker.open]
+        found += [_denied_entry(one) for one in self._broker.denied]
+        found = [one for one in found if wanted in ("", one.approval_id)]
+        room, kept = _LISTED_BYTES, list[PendingApproval]()
+        for one in found:
+            bare = replace(one, request=without_grant_keys(one.request))
+            room -= len(msgspec.msgpack.encode(bare))
+            kept.append(bare if room >= 0 or one.approval_id == wanted else shrink_pending(one))
+        return tuple(kept)
 
     async def resolve(self, answer: ResolveApproval) -> AnyControlReply:
         """Carry out one answer. Returns when it is journaled."""

@@ -1,6 +1,7 @@
 """Limits on how much of an approval request is kept, journaled and shown. Pure.
 
-Shortened text says how much is missing, so that nobody takes the head for the whole.
+Shortened text keeps its head and its tail and says how much is missing between them. Where that is
+part of what an approval covers, nobody is asked: no yes counts for what could not be seen.
 """
 
 from msgspec.structs import replace
@@ -19,13 +20,14 @@ from swarm.mailbox.protocol.approvals import (
     QuestionOption,
     QuestionsAction,
 )
+from swarm.mailbox.protocol.changes import SHOWN_DIFF_CHARS, shorten_change
 from swarm.mailbox.protocol.elicitation import ElicitationAction, FormChoice, FormField
 from swarm.mailbox.protocol.server_sampling import SamplingAction
 
 MAX_OPEN = 64  # requests of one agent at once
 MAX_OPEN_IN_RUN = 256  # the run's snapshot holds them all and is limited in size
 _COMMAND = 64 << 10  # characters of a script or of a whole argv
-_DIFF = 64 << 10  # characters of all diffs together
+_DIFF = 128 << 10  # characters of all diffs together
 _REASON = 4_000
 _WORDS = 400
 _MAX_FILES = 500
@@ -36,10 +38,55 @@ _MAX_TURNS = 40  # of a conversation that a server wants continued
 
 
 def cut_text(text: str, limit: int) -> str:
-    """At most `limit` characters, plus a mark that says how many are missing."""
+    """At most `limit` characters, plus a mark that says how many are missing in the middle."""
     if len(text) <= limit:
         return text
-    return f"{text[:limit]}… [{len(text) - limit} more characters]"
+    tail = limit // 3
+    mark = f"… [{len(text) - limit} more characters] …"
+    return f"{text[: limit - tail]}{mark}{text[len(text) - tail :]}"
+
+
+def why_not_shown(request: ApprovalRequest) -> str:
+    """What of an action is too long to be shown to who must approve it; "" if all of it fits.
+
+    Texts about it (reasons, descriptions, schemas) may be cut: an approval does not cover them.
+    """
+    action = request.action
+    match action:
+        case CommandAction(script=script, argv=argv):
+            size = max(len(script), sum(len(word) + 1 for word in argv))
+            what = f"a command of {size:,} characters, over the {_COMMAND:,}"
+        case McpToolAction(arguments=arguments):
+            what = f"arguments of {len(arguments):,} characters, over the {_COMMAND:,}"
+        case PatchAction(changes=changes):
+            size = sum(len(one.unified_diff) + one.left_out for one in changes)
+            what = f"a change of {len(action.files):,} files and {size:,} characters of diff, over "
+            what += f"the {_MAX_FILES} files, {SHOWN_DIFF_CHARS:,} characters of one, {_DIFF:,}"
+            if any(one.left_out for one in changes):
+                return _unshowable(what)
+        case QuestionsAction() | ElicitationAction():
+            return ""  # a person's own words are the answer
+        case _:
+            what = "more texts, or longer ones,"
+    return "" if _covered(_cut_action(action)) == _covered(action) else _unshowable(what)
+
+
+def _unshowable(what: str) -> str:
+    return (
+        f"it is {what} that can be shown whole to who would have to approve it; ask for it in "
+        "smaller parts"
+    )
+
+
+def _covered(action: AnyAction) -> AnyAction:
+    """The action without the texts that only speak about it."""
+    match action:
+        case McpToolAction():
+            return replace(action, description="", schema="", changed=())
+        case NetworkAction():
+            return replace(action, trigger="")
+        case _:
+            return action
 
 
 def cut_request(request: ApprovalRequest) -> ApprovalRequest:
@@ -50,7 +97,7 @@ def cut_request(request: ApprovalRequest) -> ApprovalRequest:
         reason=cut_text(request.reason, _REASON),
         retry_reason=cut_text(request.retry_reason, _REASON),
         keys=tuple(cut_text(key, _COMMAND) for key in request.keys[:_MAX_FILES]),
-        proposed_prefix=tuple(cut_text(word, _WORDS) for word in request.proposed_prefix[:64]),
+        proposed_prefix=_whole_prefix(request.proposed_prefix),
         preview=None if request.preview is None else _cut_preview(request.preview),
     )
 
@@ -92,6 +139,12 @@ def _cut_action(action: AnyAction) -> AnyAction:
             return cut_sampling(action, _COMMAND)
 
 
+def _whole_prefix(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The words of a rule; () if they are too many to be shown, for then no rule is offered."""
+    fits = len(words) <= 64 and all(len(word) <= _WORDS for word in words)
+    return words if fits else ()
+
+
 def _cut_words(argv: tuple[str, ...]) -> tuple[str, ...]:
     kept: list[str] = []
     room = _COMMAND
@@ -108,8 +161,7 @@ def _cut_patch(action: PatchAction) -> PatchAction:
     room = _DIFF
     changes = list(action.changes[:_MAX_FILES])
     for index, change in enumerate(changes):
-        diff = cut_text(change.unified_diff, max(room, 0))
-        changes[index] = replace(change, unified_diff=diff)
+        changes[index] = shorten_change(change, max(room, 0))
         room -= len(change.unified_diff)
     files = action.files[:_MAX_FILES]
     if len(action.files) > len(files):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import trio
+from msgspec.structs import replace
 
 from swarm.mailbox.protocol.approvals import (
     ApprovalGrant,
@@ -33,7 +34,7 @@ from swarm.mailbox.protocol.requests import Decided
 
 from ..mcp.tool_approvals import McpToolQuestions
 from .approval_grants import ApprovalGrants, ApprovalsPast, granted_permissions
-from .approval_limits import MAX_OPEN, MAX_OPEN_IN_RUN, cut_request, cut_text
+from .approval_limits import MAX_OPEN, MAX_OPEN_IN_RUN, cut_request, cut_text, why_not_shown
 from .approval_route import ApprovalRoute, NoReviewer, ReviewerKind, choose_route
 from .approval_types import (
     AutoReviewer,
@@ -140,6 +141,8 @@ class Broker:
         limits = self._limits_of(agent)
         if limits is None:
             return NoReviewer(why="this agent is not known")
+        if why := why_not_shown(request):
+            return NoReviewer(why=why)
         if sum(one.agent == agent for one in self._open.values()) >= MAX_OPEN:
             return NoReviewer(why=f"{MAX_OPEN} questions of this agent wait already")
         if len(self._open) >= MAX_OPEN_IN_RUN:
@@ -184,6 +187,7 @@ class Broker:
         if self._settings.tools is not None:
             request = self._settings.tools.complete(request)
         shown = cut_request(request)
+        request = replace(request, proposed_prefix=shown.proposed_prefix)
         pending = PendingApproval(
             approval_id=f"a{self._number}", agent=agent, request=shown, reviewer=route
         )

@@ -7,7 +7,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import msgspec
-from rich.style import Style
 from rich.text import Text
 
 from swarm.mailbox.errors import UsageError
@@ -25,8 +24,9 @@ from swarm.mailbox.protocol.limits import AskForApproval
 from swarm.mailbox.protocol.settings import SandboxMode
 
 from ..client.live_run import LiveRun
+from ..console.diff_lines import diff_lines
 from ..console.safe_text import clean_line
-from ..console.theme import BAD, BUSY, DIM, GOOD, HEAD, PLAIN
+from ..console.theme import BAD, BUSY, DIFF_STYLES, DIM, HEAD, PLAIN
 from ..journal.journal_reader import read_records
 from ..prompt_call import PromptCall
 from ..runs.client_errors import ControlRequestRefused
@@ -268,10 +268,10 @@ def swarm_output_parts(
 ) -> list[TranscriptPart]:
     """What such a command printed."""
     parts: list[TranscriptPart] = [Text(), Text(f"swarm {' '.join(arguments)}", style=DIM)]
-    parts += [
-        Text(line, style=_diff_style(line) if diff else PLAIN)
-        for line in (done.text.split("\n") if done.text else ())
-    ]
+    if diff:
+        parts += [Text(line, style=DIFF_STYLES[kind]) for kind, line in diff_lines(done.text)]
+    else:
+        parts += [Text(line, style=PLAIN) for line in done.text.split("\n") if done.text]
     words = BAD if done.exit_code else DIM
     parts += [Text(f"  {line}", style=words) for line in done.words.split("\n") if line]
     if not done.text and not done.words:
@@ -344,9 +344,3 @@ def rights_change(call: SlashCall, agent: str) -> ChangeSettings:
             known = ", ".join((*_SANDBOXES, *_APPROVALS))
             raise UsageError(f"{word!r} is no sandbox and no approval policy; there are {known}")
     return ChangeSettings(agent=agent, sandbox=sandbox, approval=approval)
-
-
-def _diff_style(line: str) -> Style:
-    if line.startswith("+"):
-        return GOOD
-    return BAD if line.startswith("-") else (BUSY if line.startswith("@@") else PLAIN)

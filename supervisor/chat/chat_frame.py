@@ -34,7 +34,7 @@ class FrameFacts(NamedTuple):
     own: tuple[OwnCommand, ...] = ()
 
 
-def live_content(current: CurrentRun, facts: FrameFacts, *, width: int) -> LiveContent:
+def live_content(current: CurrentRun, facts: FrameFacts, *, width: int, height: int) -> LiveContent:
     """What stands above the input line."""
     live = current.live
     if live is None or current.starting:
@@ -47,7 +47,9 @@ def live_content(current: CurrentRun, facts: FrameFacts, *, width: int) -> LiveC
         )
     panel, foot = facts.panel, facts.panel_foot
     if not panel:
-        panel, foot = current.question.lines(has_text=facts.has_text, width=width)
+        panel, foot = current.question.lines(
+            has_text=facts.has_text, width=width, height=height - 1
+        )
     waits_for_yes = is_waiting_with_plan(current.agent) and not panel
     return LiveContent(
         view=live.view(),

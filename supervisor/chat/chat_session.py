@@ -260,8 +260,10 @@ class ChatSession:
         if (live := self._current.live) is not None:
             waiting = live.view().approvals
             self._current.question.update(waiting, selected=self._current.selected)
+            if missing := self._current.question.missing_whole():
+                self._begin(self._current.fetch_question(missing))
         facts = self._facts()
-        content = live_content(self._current, facts, width=width)
+        content = live_content(self._current, facts, width=width, height=height)
         region = render_live_region(content, width=width, height=height, now=time.time())
         parts, self._parts = self._parts, []
         self._screen.show(

@@ -42,6 +42,7 @@ from swarm.mailbox.protocol.records import (
 )
 
 from ..console.approval_description import describe_resolution
+from ..console.diff_lines import diff_lines
 from ..console.number_format import render_count, render_span
 from ..console.record_description import (
     describe_call,
@@ -51,7 +52,7 @@ from ..console.record_description import (
     describe_turn_diff,
 )
 from ..console.safe_text import clean_block, clean_line, first_line
-from ..console.theme import BAD, BUSY, DIM, GOOD, HEAD, PLAIN, STATE_STYLES, WARN
+from ..console.theme import BAD, BUSY, DIFF_STYLES, DIM, HEAD, PLAIN, STATE_STYLES, WARN
 
 _OUTPUT_LINES, _DIFF_LINES, _INPUT_LINES = 6, 60, 12  # shown of each
 _PLAN_MARKS = {"completed": "[x]", "in_progress": "[>]"}
@@ -195,18 +196,11 @@ def _call(began: CallBegan | None, ended: CallEnded, cwd: str) -> Iterator[Trans
 
 def _diff(changes: tuple[FileChange, ...]) -> Iterator[Text]:
     for change in changes:
-        for line in _head(change.unified_diff, _DIFF_LINES):
-            yield Text(f"  {line}", style=_diff_style(line))
-
-
-def _diff_style(line: str) -> Style:
-    if line.startswith(("+++", "---")):
-        return DIM
-    if line.startswith("@@"):
-        return BUSY
-    if line.startswith("+"):
-        return GOOD
-    return BAD if line.startswith("-") else PLAIN
+        lines = list(diff_lines(change.unified_diff)) if change.unified_diff else []
+        for kind, line in lines[:_DIFF_LINES]:
+            yield Text(f"  {clean_block(line)}", style=DIFF_STYLES[kind])
+        if len(lines) > _DIFF_LINES:
+            yield Text(f"  … {len(lines) - _DIFF_LINES} more lines", style=PLAIN)
 
 
 def _turn(body: TurnCompleted | TurnFailed | TurnAborted) -> Iterator[TranscriptPart]:

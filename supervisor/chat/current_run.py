@@ -187,6 +187,13 @@ class CurrentRun:
             waits = live.view().status == "idle"
             await live.run.request(EndRun() if waits else KillAgent())
 
+    async def fetch_question(self, approval_id: str) -> None:
+        """Get all of a question of which the view has a part. Raises SwarmError."""
+        if self.attached is None:
+            return
+        for whole in await self.attached.run.approvals(approval_id):
+            self.question.take_whole(whole)
+
     async def _resolve(self, answer: ResolveApproval) -> str:
         if self.attached is None:
             return ""

@@ -1,14 +1,21 @@
 """Pasted text: a long paste stands in the line as a mark, and is put back when it is sent. Pure.
 
-What was pasted may be anything: control characters and bytes that are no text are left out, and
-the count of them is told.
+What was pasted is sent as it is, joiners and emoji included. Left out, and counted for the person,
+is what is no text: controls, half characters, direction overrides, and tags and selectors that only
+hide words from who reads them.
 """
 
+import re
+import unicodedata
 from typing import NamedTuple
 
-from ..console.safe_text import clean_block
+from ..console.safe_text import LINE_ENDS, is_joined
 
 MOST_TEXT_BYTES = 512 << 10  # as `swarm send`
+_NO_TEXT = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\ufff9-\ufffb\ufeff\ufdd0-\ufdef\ufffe\uffff"
+    "\ud800-\udfff\U000e0000-\U000e0fff]"
+)
 _INLINE_CHARS, _INLINE_LINES = 1_500, 12
 
 
@@ -29,8 +36,9 @@ class PastedTexts:
         """Clean a paste; a long one becomes a mark. Over `MOST_TEXT_BYTES` nothing is taken."""
         if len(raw) > 4 * MOST_TEXT_BYTES:
             return Paste("", _too_long(len(raw)))
-        text = clean_block(raw).replace("\x00", "")
-        dropped = len(raw) - len(text) - raw.count("\r\n")
+        given = LINE_ENDS.sub("\n", raw)
+        text = _NO_TEXT.sub(lambda found: found[0] if _is_text(given, found.start()) else "", given)
+        dropped = len(given) - len(text)
         size = len(text.encode("utf-8", "replace"))
         if size > MOST_TEXT_BYTES:
             return Paste("", _too_long(size))
@@ -51,6 +59,13 @@ class PastedTexts:
     def clear(self) -> None:
         """Forget all pastes: the line was sent."""
         self._texts.clear()
+
+
+def _is_text(text: str, index: int) -> bool:
+    """True for a tag in a flag, and for the selector of a variant behind a letter."""
+    if "\U000e0100" <= text[index] <= "\U000e01ef":
+        return index > 0 and unicodedata.category(text[index - 1]) == "Lo"
+    return is_joined(text, index)
 
 
 def _too_long(size: int) -> str:

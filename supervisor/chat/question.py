@@ -13,9 +13,10 @@ from swarm.mailbox.protocol.control import ResolveApproval
 from ..console.approval_prompt import (
     PromptState,
     apply_reply,
-    foot_lines,
     handle_key,
     panel_lines,
+    show_panel,
+    take_whole,
     update_queue,
 )
 
@@ -26,6 +27,7 @@ class OpenQuestion:
     def __init__(self, send: Callable[[ResolveApproval], Awaitable[str]]) -> None:
         self._send = send
         self._state = PromptState()
+        self._fetched = ""  # the id of the question whose whole text was asked for
         self.is_postponed = False  # the person decides later: keys go to the line
 
     def update(self, waiting: tuple[PendingApproval, ...], *, selected: str) -> None:
@@ -35,6 +37,18 @@ class OpenQuestion:
         current = self._state.current
         if current is None or (before is not None and current.approval_id != before.approval_id):
             self.is_postponed = False
+
+    def missing_whole(self) -> str:
+        """The id of a question that is known in part and whose rest is to be asked for now."""
+        current = self._state.current
+        if current is None or not current.is_short or current.approval_id == self._fetched:
+            return ""
+        self._fetched = current.approval_id
+        return current.approval_id
+
+    def take_whole(self, whole: PendingApproval) -> None:
+        """All of a question of which a part was known."""
+        self._state = take_whole(self._state, whole)
 
     @property
     def is_open(self) -> bool:
@@ -67,15 +81,21 @@ class OpenQuestion:
             words, refused = str(error), True
         self._state = apply_reply(self._state, answer.approval_id, words, refused=refused)
 
-    def lines(self, *, has_text: bool, width: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The question, and below it the keys; both empty if there is none."""
+    def lines(
+        self, *, has_text: bool, width: int, height: int
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """A page of the question, and below it the keys; both empty if there is none.
+
+        What is returned is drawn: it then counts as seen.
+        """
         if self._state.current is None:
             return (), ()
         if self.is_postponed:
             return tuple(panel_lines(self._state)[:1]), ("  Ctrl-G answers it",)
-        foot = foot_lines(self._state, width=width)
+        shown = show_panel(self._state, width=width, height=height)
+        self._state, foot = shown.state, list(shown.foot)
         if not self.is_ready:
             foot = ["  …"]  # what was typed before the question could be read does not answer it
         if has_text and self._state.mode == "keys":
             foot = ["  an empty line takes the keys that answer: send it, or clear it with Ctrl-C"]
-        return tuple(panel_lines(self._state)), tuple(foot)
+        return shown.rows, tuple(foot)

@@ -13,10 +13,13 @@ from functools import partial
 import trio
 
 from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.protocol.approvals import PendingApproval
 from swarm.mailbox.protocol.control import (
     AgentView,
     AnyFeed,
+    Approvals,
     Done,
+    ListApprovals,
     Recorded,
     ResolveApproval,
     RunView,
@@ -52,7 +55,9 @@ def make_live_display(
     """
     panel = controls = None
     if can_read_keys(_STDIN):
-        panel = ApprovalPanel(partial(_send_answer, here)) if asks_person else None
+        panel = None
+        if asks_person:
+            panel = ApprovalPanel(partial(_send_answer, here), partial(_fetch_whole, here))
         controls = LiveControls(here, panel=panel, may_leave=watches)
     return LiveDisplay(
         sys.stderr, sys.stdout, environment=os.environ, color=color, with_answer=not watches,
@@ -67,6 +72,15 @@ async def _send_answer(here: RunPaths, answer: ResolveApproval) -> tuple[str, bo
     except SwarmError as error:
         return str(error), True
     return (reply.message if isinstance(reply, Done) else ""), False
+
+
+async def _fetch_whole(here: RunPaths, approval_id: str) -> PendingApproval | None:
+    """All of one question."""
+    try:
+        reply = await send_request(here, ListApprovals(approval_id=approval_id))
+    except SwarmError:
+        return None
+    return next(iter(reply.entries), None) if isinstance(reply, Approvals) else None
 
 
 class LiveControls:

@@ -4,6 +4,7 @@ What a yes covers is exactly what was shown, by its content.
 """
 
 import os
+import pathlib
 import sys
 
 import click
@@ -13,10 +14,10 @@ from swarm.roles.config.merge import as_table
 from swarm.roles.config.toml_edit import ConfigEdit
 from swarm.roles.config.trust import save_trust_decision
 from swarm.roles.plugins.plugin_id import PluginId, parse_plugin_id, version_key
-from swarm.roles.plugins.plugin_parts import changed_files
+from swarm.roles.plugins.plugin_parts import PluginParts, changed_files
 from swarm.roles.plugins.plugin_store import LockedPlugin, PluginStore
 
-from ..console.safe_text import clean_line
+from ..console.safe_text import exact_line
 from ..console.terminal import is_ci, is_terminal
 from ..plugins.plugin_install import (
     StagedPlugin,
@@ -32,11 +33,10 @@ from .run_setup.plugin_layers import (
     refused_plugin,
     trusted_folder,
 )
-from .run_setup.plugin_summary import describe_plugin, plugin_title
+from .run_setup.plugin_summary import describe_plugin, plugin_texts, plugin_title
 from .run_setup.run_requirements import find_requirements
 from .run_setup.run_settings import load_config_here
-
-_MOST_CHANGES = 40
+from .run_setup.trusted_texts import shown_path
 
 
 def plugin_store() -> PluginStore:
@@ -91,11 +91,11 @@ def offer_plugin(store: PluginStore, staged: StagedPlugin, *, yes: bool, enable:
 
 def _show_staged(store: PluginStore, staged: StagedPlugin) -> None:
     """What it would bring; for an update, which files differ."""
-    click.echo(plugin_title(staged.parts))
-    for line in describe_plugin(staged.parts):
-        click.echo(f"  {line}")
-    for one in staged.left_out[:_MOST_CHANGES]:
-        click.echo(f"  {clean_line(one.name, limit=200)} is left out: {one.why}")
+    show_plugin(staged.parts)
+    if pathlib.Path(staged.origin.source).is_absolute():
+        click.echo(f"  it comes from {shown_path(staged.origin.source)}")
+    for one in staged.left_out:
+        click.echo(f"  {exact_line(one.name)} is left out: {exact_line(one.why)}")
     if not (old := installed_files(store, staged.plugin_id)):
         return
     before = store.read_lock().plugins[str(staged.plugin_id)].version
@@ -106,10 +106,17 @@ def _show_staged(store: PluginStore, staged: StagedPlugin) -> None:
         click.echo(f"  installed is {before}")
     changes = list(changed_files(old, staged.files))
     click.echo(f"  files that differ from what is installed: {len(changes)}")
-    for change in changes[:_MOST_CHANGES]:
-        click.echo(f"    {clean_line(change, limit=200)}")
-    if len(changes) > _MOST_CHANGES:
-        click.echo(f"    … and {len(changes) - _MOST_CHANGES} more")
+    for change in changes:
+        click.echo(f"    {exact_line(change)}")
+
+
+def show_plugin(parts: PluginParts) -> None:
+    """All that a yes to a plugin covers: whole texts, then what it runs."""
+    for line in plugin_texts(parts):
+        click.echo(line)
+    click.echo(plugin_title(parts))
+    for line in describe_plugin(parts):
+        click.echo(f"  {line}")
 
 
 def confirmed(question: str) -> bool:

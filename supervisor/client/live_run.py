@@ -162,9 +162,12 @@ class LiveRun:
 
     # --- approvals ---------------------------------------------------------------------------
 
-    async def approvals(self) -> tuple[PendingApproval, ...]:
-        """What waits for an answer, oldest first; also what a reviewer denied lately."""
-        reply = await self.request(ListApprovals())
+    async def approvals(self, approval_id: str = "") -> tuple[PendingApproval, ...]:
+        """What waits for an answer, oldest first; also what a reviewer denied lately.
+
+        With an id only that one, whole; else an entry may be shortened (`is_short`).
+        """
+        reply = await self.request(ListApprovals(approval_id=approval_id))
         return reply.entries if isinstance(reply, Approvals) else ()
 
     async def approve(self, approval_id: str, *, scope: Scope = "once") -> str:

@@ -40,6 +40,7 @@ from swarm.mailbox.protocol.records import (
     Record,
 )
 
+from .diff_lines import diff_lines
 from .number_format import context_left, render_count, render_span
 from .record_description import (
     describe_call,
@@ -52,7 +53,7 @@ from .record_description import (
     describe_turn_diff,
 )
 from .safe_text import clean_block, clean_line
-from .theme import BAD, BUSY, DIM, GOOD, HEAD, PLAIN, STATE_STYLES, WARN
+from .theme import BAD, BUSY, DIFF_STYLES, DIM, GOOD, HEAD, PLAIN, STATE_STYLES, WARN
 
 _OUTPUT_LINES, _DIFF_LINES = 12, 60  # shown of an output and of a diff
 
@@ -215,16 +216,11 @@ def _diff(changes: tuple[FileChange, ...], *, limit: int | None) -> Iterator[Tex
     for change in changes:
         moved = f" → {change.move_path}" if change.move_path else ""
         yield _line(f"{change.kind} {change.path}{moved}", HEAD)
-        for line in _head(change.unified_diff, limit):
-            yield Text(f"  {line}", style=_diff_style(line))
-
-
-def _diff_style(line: str) -> Style:
-    if line.startswith("@@"):
-        return BUSY
-    if line.startswith("+"):
-        return GOOD
-    return BAD if line.startswith("-") else PLAIN
+        lines = list(diff_lines(change.unified_diff)) if change.unified_diff else []
+        for kind, line in lines[:limit]:
+            yield Text(f"  {clean_block(line)}", style=DIFF_STYLES[kind])
+        if limit is not None and len(lines) > limit:
+            yield Text(f"  … {len(lines) - limit} more lines", style=PLAIN)
 
 
 def _block(title: str, text: str, style: Style) -> Iterator[Text]:

@@ -1,10 +1,9 @@
-"""Describe a pending approval: one line for a row, several for a panel. Pure.
+"""Describe a pending approval: one line for a row, all of it for who answers. Pure.
 
-The input contains text that models wrote; all returned text is cleaned and limited in length.
+The input contains text that models wrote. It is shown exactly (`safe_text`): nothing is deleted.
 """
 
 import shlex
-import textwrap
 from typing import assert_never
 
 import msgspec
@@ -22,14 +21,15 @@ from swarm.mailbox.protocol.approvals import (
     PermissionsAction,
     QuestionsAction,
 )
+from swarm.mailbox.protocol.changes import FileChange
 from swarm.mailbox.protocol.elicitation import ElicitationAction
 from swarm.mailbox.protocol.records import ApprovalRequested, ApprovalResolved, GrantGiven, Reviewed
 from swarm.mailbox.protocol.server_sampling import SamplingAction
 
 from .elicitation_description import describe_elicitation, elicitation_lines
 from .number_format import render_count, render_span, render_usd
-from .record_description import describe_changes, describe_meanings
-from .safe_text import clean_block, clean_line, first_line
+from .record_description import CHANGE_LETTERS, describe_meanings
+from .safe_text import clean_line, exact_head, exact_line, exact_lines, first_line
 from .sampling_description import conversation_lines, describe_sampling, sampling_lines
 
 _CAUSES = {
@@ -49,9 +49,8 @@ _CAUSES = {
     "hook": "a hook wants it to be asked about",
     "mcp_tool": "it would call a tool of an MCP server that may change something or reach out",
 }
-_MOST_LINES = 12
+_MOST_PLAIN_LINES = 100  # of a request among the lines of a run
 NO_COPY = "NO copy of all of it can be kept: what is lost is lost for good"
-_WIDE = 76  # characters of a script per line
 
 
 def action_kind(action: AnyAction) -> str:
@@ -78,34 +77,47 @@ def action_kind(action: AnyAction) -> str:
 
 
 def describe_action(action: AnyAction) -> str:
+    """The action in one line, exact where nothing is missing; a mark counts what is missing."""
+    return exact_head(_whole_action(action))
+
+
+def _whole_action(action: AnyAction) -> str:
     match action:
         case CommandAction():
-            text = action.script or shlex.join(action.argv)
-        case PatchAction():
-            text = describe_changes(action.changes) or ", ".join(action.files[:8])
+            return action.script or shlex.join(action.argv)
+        case PatchAction(changes=changes):
+            return ", ".join(map(_change_title, changes)) or ", ".join(action.files)
         case NetworkAction():
-            text = f"{action.protocol} {action.host}:{action.port}"
+            return f"{action.protocol} {action.host}:{action.port}"
         case McpToolAction():
-            text = f"{action.server}.{action.tool} {action.arguments}"
+            return f"{action.server}.{action.tool} {action.arguments}"
         case PermissionsAction(permissions=permissions):
-            text = describe_permissions(permissions)
+            return describe_permissions(permissions)
         case QuestionsAction(questions=questions):
-            text = "; ".join(one.question for one in questions)
+            return "; ".join(one.question for one in questions)
         case ElicitationAction():
-            text = describe_elicitation(action)
+            return describe_elicitation(action)
         case SamplingAction():
-            text = describe_sampling(action)
+            return describe_sampling(action)
         case _:
             assert_never(action)
-    return clean_line(text, limit=200)
+
+
+def _change_title(change: FileChange) -> str:
+    """`M one.py → two.py`; the paths are not cleaned."""
+    moved = f" → {change.move_path}" if change.move_path else ""
+    return f"{CHANGE_LETTERS[change.kind]} {change.path}{moved}"
 
 
 def describe_permissions(permissions: ExtraPermissions) -> str:
-    """`write /srv/data; read /etc/x; the network`."""
+    """`write /srv/data; read /etc/x; the network`. The paths are not cleaned."""
+    return "; ".join(_permissions(permissions)) or "nothing"
+
+
+def _permissions(permissions: ExtraPermissions) -> list[str]:
     parts = [f"write {path}" for path in permissions.write]
     parts += [f"read {path}" for path in permissions.read]
-    parts += ["the network"] if permissions.network else []
-    return "; ".join(parts) or "nothing"
+    return [*parts, "the network"] if permissions.network else parts
 
 
 def can_grant_repeatedly(request: ApprovalRequest) -> bool:
@@ -131,84 +143,123 @@ def describe_pending(pending: PendingApproval) -> str:
     return clean_line(f"{head} {pending.approval_id}: {what}")
 
 
-def approval_detail_lines(request: ApprovalRequest, *, most: int = _MOST_LINES) -> list[str]:
+def approval_detail_lines(request: ApprovalRequest) -> list[str]:
     """Everything that a person should know before answering, below the line of the action.
 
-    Args:
-        request: The request.
-        most: Maximum lines of a script or a diff; lines left out are counted.
+    Nothing is left out: two requests that differ in what a yes covers never have the same lines.
+    Lines are as long as what they show; `line_folding` fits them to a screen.
     """
     action = request.action
     if isinstance(action, QuestionsAction):
         return _question_lines(action)
     if isinstance(action, ElicitationAction):
         return elicitation_lines(action)
-    lines = [f"why: {describe_cause(request)}", *_preview_lines(request)]
-    body: list[str] = []
-    if isinstance(action, CommandAction):
-        lines.append(f"in {clean_line(action.cwd)}{'' if action.sandboxed else ', no sandbox'}")
-        if action.extra is not None:
-            lines.append(f"it wants: {clean_line(describe_permissions(action.extra))}")
-        if action.parsed_cmd:
-            lines.append(f"it only reads: {describe_meanings(action.parsed_cmd)}")
-        body = _script_lines(action)
-    elif isinstance(action, PatchAction):
-        body = _diff_lines(action)
-    elif isinstance(action, McpToolAction):
-        lines += _mcp_lines(action)
-        body = [clean_line(line) for line in textwrap.wrap(action.arguments, _WIDE)]
-    elif isinstance(action, SamplingAction):
-        lines += sampling_lines(action)
-        body = conversation_lines(action)
-    elif isinstance(action, NetworkAction) and action.trigger:
-        lines.append(f"wanted by: {clean_line(action.trigger)}")
+    lines = [f"why: {describe_cause(request)}", *_preview_lines(request), *_action_lines(action)]
+    if request.proposed_prefix:
+        rule = " ".join(map(shlex.quote, request.proposed_prefix))
+        lines.append(f"always would save a rule for commands that begin with: {exact_line(rule)}")
     if request.reason:
-        lines.append(f"reason given: {clean_line(request.reason)}")
+        lines.append(f"reason given: {exact_line(request.reason)}")
     if request.retry_reason:
-        lines.append(f"before: {clean_line(request.retry_reason)}")
-    return lines + _cut(body, most)
+        lines.append(f"before: {exact_line(request.retry_reason)}")
+    return lines + _body_lines(action)
+
+
+def _action_lines(action: AnyAction) -> list[str]:
+    """What is said of an action in lines of their own, above its text."""
+    match action:
+        case CommandAction():
+            return _command_lines(action)
+        case PatchAction(files=files, changes=changes):
+            named = {path for one in changes for path in (one.path, one.move_path)}
+            really = [path for path in files if path not in named]
+            return [f"it really writes: {exact_line(path)}" for path in really]
+        case McpToolAction():
+            return _mcp_lines(action)
+        case PermissionsAction(permissions=permissions):
+            return [f"it wants to {exact_line(part)}" for part in _permissions(permissions)]
+        case SamplingAction():
+            return sampling_lines(action)
+        case NetworkAction(trigger=trigger) if trigger:
+            return [f"host: {exact_line(action.host)}", f"wanted by: {exact_line(trigger)}"]
+        case _:
+            return []
+
+
+def _command_lines(action: CommandAction) -> list[str]:
+    lines = [f"in {exact_line(action.cwd)}"]
+    if action.resolved_cwd:
+        lines.append(f"which really is {exact_line(action.resolved_cwd)}")
+    lines += [] if action.sandboxed else ["with NO SANDBOX"]
+    lines += ["on a terminal of its own"] if action.tty else []
+    if action.script:
+        shell = action.argv[:-1] if action.argv[-1:] == (action.script,) else action.argv
+        lines.append(f"started by {exact_line(shlex.join(shell))}")
+    if action.commits_in:
+        lines.append(f"it may write the data of the repository {exact_line(action.commits_in)}")
+    if action.extra is not None:
+        lines += [f"it wants to {exact_line(part)}" for part in _permissions(action.extra)]
+    if action.parsed_cmd:
+        lines.append(f"it only reads: {describe_meanings(action.parsed_cmd)}")
+    return lines
+
+
+def _body_lines(action: AnyAction) -> list[str]:
+    """The whole text of an action, unless its one line has shown it all."""
+    match action:
+        case CommandAction() | McpToolAction():
+            text = action.arguments if isinstance(action, McpToolAction) else _whole_action(action)
+            is_shown = exact_line(_whole_action(action)) == describe_action(action)
+            return [] if is_shown and "\n" not in text else _marked(text)
+        case PatchAction():
+            return _diff_lines(action)
+        case SamplingAction():
+            return conversation_lines(action)
+        case _:
+            return []
+
+
+def _marked(text: str) -> list[str]:
+    return [f"| {line}" for line in exact_lines(text)]
 
 
 def _mcp_lines(action: McpToolAction) -> list[str]:
     """Who offers the tool, and what the server says of it, which nobody has checked."""
     hints = msgspec.to_builtins(action.annotations)
     said = ", ".join(f"{name} {str(value).lower()}" for name, value in hints.items())
-    lines = [f"server {action.server}, configured in {clean_line(action.source) or '?'}"]
+    lines = [f"server {exact_line(action.server)}"]
+    lines.append(f"configured in {exact_line(action.source) or '?'}")
+    lines.append(f"its tool {exact_line(action.tool)}")
     lines.append(f"the server says: {said or 'nothing about what it changes'}")
-    lines += [clean_line(line, limit=300) for line in action.changed]
+    lines += [f"changed: {exact_line(line)}" for line in action.changed]
     if action.open_world:
         lines.append("its results may hold what strangers wrote")
     if action.description:
-        lines.append(f"and describes it: {clean_line(action.description, limit=300)}")
+        lines.append(f"and describes it: {exact_line(action.description)}")
+    if action.always:
+        lines.append(f"always would save: {exact_line(action.always)}")
     return lines
 
 
-def _script_lines(action: CommandAction) -> list[str]:
-    """A script that does not fit on one line is shown completely, on several lines."""
-    text = clean_block(action.script or shlex.join(action.argv)).strip()
-    if "\n" not in text and len(text) <= _WIDE:
-        return []
-    lines: list[str] = []
-    for line in text.split("\n"):
-        lines += [f"| {line[at : at + _WIDE]}" for at in range(0, max(len(line), 1), _WIDE)]
-    return [line.replace("\t", " ") for line in lines]
-
-
 def _diff_lines(action: PatchAction) -> list[str]:
+    """Each file with its whole diff."""
     lines: list[str] = []
-    for change in action.changes[:8]:
-        text = clean_block(change.unified_diff[:8_000]).split("\n")
-        lines += [f"| {clean_line(line)}" for line in text if line.strip()]
+    for change in action.changes:
+        lines.append(f"{CHANGE_LETTERS[change.kind]} {exact_line(change.path)}")
+        lines += [f"moved to {exact_line(change.move_path)}"] if change.move_path else []
+        if change.left_out:
+            lines.append(f"{change.left_out:,} characters in its middle are not shown")
+        lines += _marked(change.unified_diff.removesuffix("\n")) if change.unified_diff else []
     return lines
 
 
 def _question_lines(action: QuestionsAction) -> list[str]:
     lines: list[str] = []
     for question in action.questions:
-        lines.append(f"{clean_line(question.id, limit=40)}: {clean_line(question.question)}")
+        lines.append(f"{exact_line(question.id)}: {exact_line(question.question)}")
         for number, option in enumerate(question.options, start=1):
-            about = f": {clean_line(option.description)}" if option.description else ""
-            lines.append(f"  {number}. {clean_line(option.label)}{about}")
+            about = f": {exact_line(option.description)}" if option.description else ""
+            lines.append(f"  {number}. {exact_line(option.label)}{about}")
     return lines
 
 
@@ -217,19 +268,13 @@ def _preview_lines(request: ApprovalRequest) -> list[str]:
     if preview is None:
         return []
     lines = [
-        f"it would lose: {clean_line(preview.summary)}",
+        f"it would lose: {exact_line(preview.summary)}",
         "a copy is kept, `swarm undo` brings it back" if preview.kept else NO_COPY,
     ]
-    lines += [f"  {clean_line(path)}" for path in preview.paths[:6]]
-    if preview.count > 6:
-        lines.append(f"  and {preview.count - min(len(preview.paths), 6)} more")
+    lines += [f"  {exact_line(path)}" for path in preview.paths]
+    if preview.count > len(preview.paths):
+        lines.append(f"  and {preview.count - len(preview.paths):,} more")
     return lines
-
-
-def _cut(lines: list[str], most: int) -> list[str]:
-    if len(lines) <= most:
-        return lines
-    return [*lines[:most], f"| … {len(lines) - most} more lines"]
 
 
 def describe_approval(
@@ -260,7 +305,7 @@ def describe_grant(grant: ApprovalGrant) -> str:
     elif grant.permissions is not None:
         what = describe_permissions(grant.permissions)
     else:
-        what = "; ".join(grant.keys[:4]) or "nothing"
+        what = "; ".join(grant.keys) or "nothing"
     times = "" if grant.uses is None else f", {grant.uses} time{'s' if grant.uses != 1 else ''}"
     return clean_line(f"{what}, for {whom}{times}")
 
@@ -282,7 +327,12 @@ def approval_request_lines(body: ApprovalRequested, *, run: str) -> list[str]:
     name = clean_line(body.approval_id, limit=20)
     if body.reviewer == "guardian":
         return [f"reviewed, {name}: {kind}: {what}"]
-    lines = [f"needs approval {name}: {kind}: {what}", *approval_detail_lines(body.request)]
+    details = approval_detail_lines(body.request)
+    if len(details) > _MOST_PLAIN_LINES:
+        left, tail = len(details) - _MOST_PLAIN_LINES, _MOST_PLAIN_LINES // 2
+        mark = f"⟨… {left:,} more lines: `swarm approvals {run}` shows them …⟩"
+        details = [*details[:tail], mark, *details[-tail:]]
+    lines = [f"needs approval {name}: {kind}: {what}", *details]
     if kind == "questions":
         return [*lines, f"answer: swarm approve {run} {name} --answer QUESTION=TEXT"]
     if isinstance(body.request.action, ElicitationAction) and body.request.action.fields:

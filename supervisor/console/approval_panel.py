@@ -9,14 +9,15 @@ from collections.abc import Awaitable, Callable
 import trio
 from rich.segment import Segment
 
+from swarm.mailbox.protocol.approvals import PendingApproval
 from swarm.mailbox.protocol.control import ResolveApproval, RunView
 
 from .approval_prompt import (
     PromptState,
     apply_reply,
-    foot_lines,
     handle_key,
-    panel_lines,
+    show_panel,
+    take_whole,
     update_queue,
 )
 from .columns import Line, crop
@@ -30,10 +31,16 @@ class ApprovalPanel:
 
     Args:
         answer: Sends one answer; returns the supervisor's text and whether it refused.
+        fetch: The whole of a question that a view has in part; None if it cannot be had.
     """
 
-    def __init__(self, answer: Callable[[ResolveApproval], Awaitable[tuple[str, bool]]]) -> None:
-        self._answer = answer
+    def __init__(
+        self,
+        answer: Callable[[ResolveApproval], Awaitable[tuple[str, bool]]],
+        fetch: Callable[[str], Awaitable[PendingApproval | None]],
+    ) -> None:
+        self._answer, self._fetch = answer, fetch
+        self._fetched = ""  # the id of the question whose whole text was asked for
         self._state = self._shown = PromptState()
         self._outbox: list[ResolveApproval] = []  # decided but not sent
         self._changed = trio.Event()
@@ -56,17 +63,14 @@ class ApprovalPanel:
         self._changed.set()
 
     def render_lines(self, *, width: int, height: int) -> list[Line]:
-        """At most `height` lines of at most `width` cells; details are cut before head and keys."""
-        text, foot = panel_lines(self._state), foot_lines(self._state, width=width)
-        if not text:
+        """At most `height` lines of at most `width` cells: head, a page of the question, keys."""
+        shown = show_panel(self._state, width=width, height=min(height, MOST_LINES))
+        self._state = self._shown = shown.state
+        if not shown.rows:
             return []
-        room = max(min(height, MOST_LINES) - len(foot), 1)
-        if len(text) > room:
-            kept = text[: max(room - 1, 1)]
-            text = [*kept, f"  … {len(text) - len(kept)} more lines"][:room]
-        head = [[Segment(crop(text[0], width), ATTENTION)]]
-        body = [[Segment(crop(line, width), PLAIN)] for line in text[1:]]
-        keys = [[Segment(crop(line, width), DIM)] for line in foot]
+        head = [[Segment(crop(shown.rows[0], width), ATTENTION)]]
+        body = [[Segment(crop(line, width), PLAIN)] for line in shown.rows[1:]]
+        keys = [[Segment(crop(line, width), DIM)] for line in shown.foot]
         return [*head, *body, *keys][:height]
 
     async def run(self, current: Callable[[], RunView], redraw: Callable[[], None]) -> None:
@@ -79,10 +83,23 @@ class ApprovalPanel:
                 for answer in self._outbox:
                     nursery.start_soon(self._send, answer, redraw)
                 self._outbox.clear()
+                pending = self._state.current
+                if (
+                    pending is not None
+                    and pending.is_short
+                    and pending.approval_id != self._fetched
+                ):
+                    self._fetched = pending.approval_id
+                    nursery.start_soon(self._take_whole, pending.approval_id, redraw)
                 if self._state != self._shown:
                     self._shown = self._state
                     redraw()
                 await self._changed.wait()
+
+    async def _take_whole(self, approval_id: str, redraw: Callable[[], None]) -> None:
+        if (whole := await self._fetch(approval_id)) is not None:
+            self._state = take_whole(self._state, whole)
+            redraw()
 
     async def _send(self, answer: ResolveApproval, redraw: Callable[[], None]) -> None:
         text, refused = await self._answer(answer)

@@ -1,7 +1,8 @@
 """State machine of the approval prompt: what is asked, and which keys answer it. Pure.
 
 A key answers a question only if the question was already visible for `KEYS_IGNORED_S`; a key typed
-when it appeared is ignored. Text of a model is cleaned before it is drawn.
+when it appeared is ignored. A yes counts only after all of the question was drawn, page by page if
+it is long (`show_panel`); a no always counts. Text of a model is shown exactly (`safe_text`).
 """
 
 import textwrap
@@ -26,11 +27,14 @@ from .approval_description import (
     describe_action,
 )
 from .elicitation_description import elicitation_lines, may_skip, questions_of
-from .safe_text import clean_line
+from .line_folding import fold_lines
+from .safe_text import exact_head, exact_line
 
 KEYS_IGNORED_S = 0.4  # keys are ignored for this long after a question appears
 _MOST_TEXT = 2_000
 _LEAST_WIDTH = 20
+_NEXT_PAGE, _PAGE_BEFORE = " ", "b"
+_REFUSING = frozenset("ndx")  # keys that count before all of a question was seen
 _KINDS = {
     "command": "wants to run a command",
     "patch": "wants to change files",
@@ -62,6 +66,12 @@ class PromptState(Value):
     ready_at: float = 0.0
     sent: str = ""  # the id of the approval whose answer was sent
     notice: str = ""  # the supervisor's text about the last answer
+    top: int = 0  # the first row of the question that is drawn, below its head
+    page_rows: int = 0  # how many were drawn last
+    seen_rows: int = 0  # how many of the first rows were drawn
+    drawn: str = ""  # the lines that these numbers are about,
+    drawn_width: int = 0  # and the width at which they are
+    is_read: bool = False  # the last row was drawn, after all before it
 
     @property
     def current(self) -> PendingApproval | None:
@@ -92,10 +102,19 @@ def update_queue(
         gives_way = untouched and mine[:1] and first == mine[0].agent != current.agent
         if same and not gives_way:
             rest = tuple(one for one in mine if one.approval_id != current.approval_id)
-            return replace(state, queue=(same[0], *rest))
+            kept = current if same[0].is_short and not current.is_short else same[0]
+            return replace(state, queue=(kept, *rest))
     return PromptState(
         queue=mine, ready_at=now + KEYS_IGNORED_S, notice=state.notice if mine else ""
     )
+
+
+def take_whole(state: PromptState, whole: PendingApproval) -> PromptState:
+    """All of the current question, of which a part was known."""
+    current = state.current
+    if current is None or whole.is_short or whole.approval_id != current.approval_id:
+        return state
+    return replace(state, queue=(whole, *state.queue[1:]))
 
 
 def handle_key(state: PromptState, key: str, *, now: float) -> PromptStep:
@@ -105,9 +124,18 @@ def handle_key(state: PromptState, key: str, *, now: float) -> PromptStep:
         return PromptStep(state=state)
     if state.mode != "keys":
         return _edit_text(state, pending, key)
+    if key in (_NEXT_PAGE, _PAGE_BEFORE):
+        return PromptStep(state=_turn_page(state, key))
+    if not state.is_read and key not in _REFUSING:
+        return PromptStep(state=state)
     if questions_of(pending.request.action):
         return _choose(state, pending, pending.request.action, key)
     return _decide(state, pending, key)
+
+
+def _turn_page(state: PromptState, key: str) -> PromptState:
+    step = max(state.page_rows - 1, 1)  # a row of the page before stays
+    return replace(state, top=max(state.top + (step if key == _NEXT_PAGE else -step), 0))
 
 
 def _decide(state: PromptState, pending: PendingApproval, key: str) -> PromptStep:
@@ -209,10 +237,10 @@ def available_keys(pending: PendingApproval) -> list[tuple[str, str]]:
     elif can_grant_repeatedly(request):
         keys += [("s", "for this agent"), ("t", "for it and all below")]
     if request.proposed_prefix and kind != "network":
-        rule = clean_line(" ".join(request.proposed_prefix), limit=60)
+        rule = exact_head(" ".join(request.proposed_prefix), limit=60)
         keys.append(("a", f"always: saves a rule for `{rule}`"))
     if isinstance(request.action, McpToolAction) and request.action.always:
-        keys.append(("a", f"always: saves {clean_line(request.action.always, limit=120)}"))
+        keys.append(("a", f"always: saves {exact_head(request.action.always, limit=120)}"))
     return [*keys, ("n", "no"), ("d", "no, because …"), ("x", "no, and end its turn")]
 
 
@@ -223,6 +251,49 @@ def _form_keys(action: ElicitationAction) -> list[tuple[str, str]]:
     return [("o", "type the answer"), ("k", "keep the default, or leave it out"), *ends]
 
 
+class ShownPanel(Value):
+    """The panel as it is drawn: its head, the rows of a page, its keys; and that it was drawn."""
+
+    state: PromptState
+    rows: tuple[str, ...] = ()
+    foot: tuple[str, ...] = ()
+
+
+def show_panel(state: PromptState, *, width: int, height: int) -> ShownPanel:
+    """What is drawn in `height` lines of `width` cells. `state` then knows what could be seen."""
+    lines = panel_lines(state)
+    if not lines or height < 1:
+        return ShownPanel(state=state)
+    head, *body = fold_lines(lines, width)
+    drawn = "\n".join(lines)
+    if (drawn, width) != (state.drawn, state.drawn_width):
+        is_known = state.is_read and drawn.startswith(state.drawn)  # a notice may have come
+        state = replace(state, drawn=drawn, drawn_width=width, top=0, seen_rows=0, is_read=is_known)
+    foot = foot_lines(state, width=width)
+    room = height - 1 - len(foot)
+    if len(body) > room or not state.is_read:
+        room = height - 2 - len(foot_lines(replace(state, is_read=True), width=width))
+    room = max(room, 0)
+    top = max(min(state.top, len(body) - room), 0)
+    shown = body[top : top + room]
+    seen = max(state.seen_rows, top + len(shown)) if top <= state.seen_rows else state.seen_rows
+    is_read = (state.is_read or seen >= len(body)) and not _is_short(state)
+    state = replace(state, top=top, page_rows=room, seen_rows=seen, is_read=is_read)
+    foot = foot_lines(state, width=width)
+    if len(shown) < len(body):
+        foot = [_position_line(state, len(body), len(shown)), *foot]
+    return ShownPanel(state=state, rows=(head, *shown), foot=tuple(foot[: height - 1]))
+
+
+def _is_short(state: PromptState) -> bool:
+    return state.current is not None and state.current.is_short
+
+
+def _position_line(state: PromptState, total: int, shown: int) -> str:
+    where = f"  rows {state.top + 1:,} to {state.top + shown:,} of {total:,}"
+    return f"{where} · space: the next · b: back"
+
+
 def panel_lines(state: PromptState) -> list[str]:
     """The text of the panel above its keys: the head, the question, details."""
     pending = state.current
@@ -230,7 +301,7 @@ def panel_lines(state: PromptState) -> list[str]:
         return []
     request = pending.request
     kind = action_kind(request.action)
-    who = clean_line(pending.agent)
+    who = exact_line(pending.agent)
     more = len(state.queue) - 1
     behind = f" ({more} more {'waits' if more == 1 else 'wait'})" if more else ""
     lines = [f"{pending.approval_id} {who} {_KINDS[kind]}{behind}"]
@@ -244,7 +315,7 @@ def panel_lines(state: PromptState) -> list[str]:
         lines += [f"  {describe_action(request.action)}"]
         lines += [f"  {line}" for line in approval_detail_lines(request)]
     if state.notice:
-        lines.append(f"  {clean_line(state.notice)}")
+        lines.append(f"  {exact_line(state.notice)}")
     return lines
 
 
@@ -252,10 +323,10 @@ def _question_lines(state: PromptState, action: AnyAction) -> list[str]:
     question = unanswered_question(state, action)
     if question is None:
         return []
-    lines = [f"  {clean_line(question.question)}"]
+    lines = [f"  {exact_line(question.question)}"]
     for number, option in enumerate(question.options, start=1):
-        about = f": {clean_line(option.description)}" if option.description else ""
-        lines.append(f"  {number}  {clean_line(option.label)}{about}")
+        about = f": {exact_line(option.description)}" if option.description else ""
+        lines.append(f"  {number}  {exact_line(option.label)}{about}")
     return lines
 
 
@@ -271,6 +342,10 @@ def foot_lines(state: PromptState, *, width: int) -> list[str]:
         room = max(width - len(head) - 40, 10)
         shown = "".join(sign for sign in state.typed if sign.isprintable())[-room:]
         return [f"  {head}: {shown}_  (Enter sends, Esc goes back)"]
+    if not state.is_read:
+        if state.page_rows == 0 and state.drawn:
+            return ["  the window is too low to show what a yes would allow; n no · x no, and end"]
+        return ["  all of it is to be seen before a yes counts; n no · x no, and end its turn"]
     lines: list[str] = []
     for key, text in available_keys(pending):
         part = f"{key} {text}"

@@ -1,6 +1,6 @@
 """What an MCP server asks a person, as lines and as questions one after the other. Pure.
 
-All texts are the server's: every one is cleaned and limited here.
+All texts are the server's: every one is shown exactly.
 """
 
 from swarm.mailbox.form_values import looks_secret
@@ -12,7 +12,7 @@ from swarm.mailbox.protocol.approvals import (
 )
 from swarm.mailbox.protocol.elicitation import ElicitationAction, FormField
 
-from .safe_text import clean_block, clean_line
+from .safe_text import exact_line, exact_lines
 
 SECRET_CAUTION = (
     "it looks like a secret: a server must not ask for one in a form; what you type goes to it"
@@ -26,7 +26,6 @@ _KINDS = {
     "choice": "one of the choices",
     "choices": "some of the choices",
 }
-_MOST_MESSAGE_LINES = 12
 
 
 def describe_elicitation(action: ElicitationAction) -> str:
@@ -38,12 +37,10 @@ def describe_elicitation(action: ElicitationAction) -> str:
 
 def elicitation_lines(action: ElicitationAction) -> list[str]:
     """Who asks, what, and every field."""
-    source = clean_line(action.source) or "?"
-    lines = [
-        f"MCP server {action.server} ({source}) asks during its tool {clean_line(action.tool)}"
-    ]
-    message = clean_block(action.message).strip().split("\n")
-    lines += [f"| {clean_line(line)}" for line in message[:_MOST_MESSAGE_LINES]]
+    source = exact_line(action.source) or "?"
+    tool = exact_line(action.tool)
+    lines = [f"MCP server {exact_line(action.server)} ({source}) asks during its tool {tool}"]
+    lines += [f"| {line}" for line in exact_lines(action.message)]
     if action.url:
         lines += [*page_lines(action), PAGE_CAUTION]
     for field in action.fields:
@@ -53,31 +50,31 @@ def elicitation_lines(action: ElicitationAction) -> list[str]:
 
 def page_lines(action: ElicitationAction) -> list[str]:
     """The whole address, and the host on a line of its own."""
-    host = clean_line(action.host, limit=300)
-    lines = [f"on the host: {host}", f"address: {clean_line(action.url, limit=2_100)}"]
+    host = exact_line(action.host)
+    lines = [f"on the host: {host}", f"address: {exact_line(action.url)}"]
     if any(part.startswith("xn--") for part in host.split(".")):
         lines.append("its name has other letters than a to z, and may look like another host's")
     return lines
 
 
 def _field_lines(field: FormField) -> list[str]:
-    lines = [f"{clean_line(field.name, limit=100)}: {field_text(field)}"]
+    lines = [f"{exact_line(field.name)}: {exact_line(field_text(field))}"]
     for number, choice in enumerate(field.choices, start=1):
-        title = f": {clean_line(choice.title)}" if choice.title not in ("", choice.value) else ""
-        lines.append(f"  {number}. {clean_line(choice.value)}{title}")
+        title = f": {exact_line(choice.title)}" if choice.title not in ("", choice.value) else ""
+        lines.append(f"  {number}. {exact_line(choice.value)}{title}")
     if looks_secret(field):
         lines.append(f"  {SECRET_CAUTION}")
     return lines
 
 
 def field_text(field: FormField) -> str:
-    """What is wanted: title, description, kind, bounds, default."""
-    about = ". ".join(filter(None, (clean_line(field.title), clean_line(field.description))))
+    """What is wanted: title, description, kind, bounds, default. Not cleaned."""
+    about = ". ".join(filter(None, (field.title, field.description)))
     wanted = [field.text_format or _KINDS[field.kind]]
     if (bounds := _bounds(field)) != "":
         wanted.append(bounds)
     if field.default is not None:
-        wanted.append(f"default: {clean_line(', '.join(field.default), limit=200)}")
+        wanted.append(f"default: {', '.join(field.default)}")
     elif not field.required:
         wanted.append("may be left out")
     return f"{about} ({'; '.join(wanted)})".strip()

@@ -50,7 +50,7 @@ from .number_format import render_count, render_span
 from .safe_text import clean_line, first_line
 
 _LIMIT = 200  # characters of one description
-_CHANGE_LETTERS = {"add": "A", "delete": "D", "update": "M"}
+CHANGE_LETTERS = {"add": "A", "delete": "D", "update": "M"}
 
 
 def describe_heavy_command(ended: HeavyCommandEnded) -> str:
@@ -148,7 +148,7 @@ def _meaning(meaning: ParsedCommand, *, is_more: bool) -> str:
 def describe_changes(changes: tuple[FileChange, ...]) -> str:
     """`A one.py, M two.py → three.py` (at most eight, then a count)."""
     shown = [
-        f"{_CHANGE_LETTERS[change.kind]} {clean_line(change.path)}"
+        f"{CHANGE_LETTERS[change.kind]} {clean_line(change.path)}"
         + (f" → {clean_line(change.move_path)}" if change.move_path else "")
         for change in changes[:8]
     ]

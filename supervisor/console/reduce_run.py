@@ -12,6 +12,7 @@ from swarm.mailbox.protocol.approvals import (
     PatchAction,
     PendingApproval,
 )
+from swarm.mailbox.protocol.changes import shorten_change
 from swarm.mailbox.protocol.control import AgentView, RunView
 from swarm.mailbox.protocol.events import HookRan, ProviderFallback, TokenCount, TurnStarted, Warned
 from swarm.mailbox.protocol.findings import FindingPublished
@@ -119,11 +120,11 @@ def reduce_queue(
             pending = PendingApproval(
                 approval_id=body.approval_id,
                 agent=record.agent,
-                request=shrink_request(body.request),
+                request=body.request,
                 reviewer=body.reviewer,
                 asked_at=record.ts,
             )
-            return (*waiting, pending)
+            return (*waiting, shrink_pending(pending))
         case ApprovalResolved(approval_id=answered):
             return tuple(one for one in waiting if one.approval_id != answered)
         case RunStarted() | RunCompleted():
@@ -154,11 +155,20 @@ def unmark(view: AgentView) -> AgentView:
     return replace(view, state=state, approval="", note="")
 
 
-def shrink_request(request: ApprovalRequest) -> ApprovalRequest:
-    """The part of a request that a person reads, at most about 40 KiB; the journal has all of it.
+def shrink_pending(pending: PendingApproval) -> PendingApproval:
+    """At most about 40 KiB of it, as a view holds it; `is_short` says that something is missing."""
+    whole = without_grant_keys(pending.request)
+    short = _shrink_request(whole)
+    return replace(pending, request=short, is_short=pending.is_short or short != whole)
 
-    Of the keys, which are for grants, it keeps one as a sign that there are some.
-    """
+
+def without_grant_keys(request: ApprovalRequest) -> ApprovalRequest:
+    """Of the keys, which are for grants, one stays as a sign that there are some."""
+    return replace(request, keys=tuple(key[:80] for key in request.keys[:1]))
+
+
+def _shrink_request(request: ApprovalRequest) -> ApprovalRequest:
+    """Each text at most `_SHOWN` characters; the journal has all of it."""
     action = request.action
     if isinstance(action, CommandAction):
         action = replace(
@@ -167,10 +177,7 @@ def shrink_request(request: ApprovalRequest) -> ApprovalRequest:
             argv=_cut_items(action.argv),
         )
     elif isinstance(action, PatchAction):
-        changes = tuple(
-            replace(one, unified_diff=cut_text(one.unified_diff, _SHOWN))
-            for one in action.changes[:8]
-        )
+        changes = tuple(shorten_change(one, _SHOWN) for one in action.changes[:8])
         action = replace(action, changes=changes, files=_cut_items(action.files))
     elif isinstance(action, NetworkAction):
         action = replace(action, trigger=cut_text(action.trigger, _SHOWN))
@@ -187,7 +194,6 @@ def shrink_request(request: ApprovalRequest) -> ApprovalRequest:
         action=action,
         reason=cut_text(request.reason, _SHOWN),
         retry_reason=cut_text(request.retry_reason, _SHOWN),
-        keys=tuple(key[:80] for key in request.keys[:1]),
     )
 
 

@@ -1,15 +1,12 @@
 """What an MCP server asks a model, as lines for the person who is to approve it.
 
-All texts are the server's: every one is cleaned and limited here.
+All texts are the server's: every one is shown exactly.
 """
-
-import textwrap
 
 from swarm.mailbox.protocol.server_sampling import SamplingAction
 
-from .safe_text import clean_block, clean_line
+from .safe_text import exact_line, exact_lines
 
-_WIDE = 76  # characters of a line
 _SYSTEM = "system"
 
 
@@ -21,21 +18,20 @@ def describe_sampling(action: SamplingAction) -> str:
 
 def sampling_lines(action: SamplingAction) -> list[str]:
     """Who asks, and what an approval means."""
-    source = clean_line(action.source) or "?"
-    tool = clean_line(action.tool)
+    source = exact_line(action.source) or "?"
+    tool = exact_line(action.tool)
     return [
-        f"MCP server {action.server} ({source}) asks the model during its tool {tool}",
+        f"MCP server {exact_line(action.server)} ({source}) asks the model during its tool {tool}",
         f"the answer (at most {action.max_tokens:,} tokens) goes to the server; this agent pays",
     ]
 
 
 def conversation_lines(action: SamplingAction) -> list[str]:
-    """Every text, each line marked; the caller bounds how many are shown."""
+    """Every text, each line marked."""
     said = [(_SYSTEM, action.system)] if action.system else []
     said += [(one.role, one.text) for one in action.turns]
     lines: list[str] = []
     for role, text in said:
         lines.append(f"{role}:")
-        for line in clean_block(text).strip().split("\n"):
-            lines += [f"| {clean_line(piece)}" for piece in textwrap.wrap(line, _WIDE) or [""]]
+        lines += [f"| {line}" for line in exact_lines(text)]
     return lines

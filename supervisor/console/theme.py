@@ -24,6 +24,15 @@ BAD = Style(color="red")
 SELECTED = Style(reverse=True)
 ATTENTION = Style(color="yellow", bold=True, reverse=True)
 
+DIFF_STYLES: dict[str, Style] = {
+    "header": DIM,
+    "hunk": BUSY,
+    "context": PLAIN,
+    "removed": BAD,
+    "added": GOOD,
+    "note": DIM,
+}
+
 STATE_STYLES = {
     "running": BUSY,
     "idle": DIM,

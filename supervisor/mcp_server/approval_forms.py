@@ -16,7 +16,7 @@ from ..console.approval_description import (
     can_grant_repeatedly,
     describe_action,
 )
-from ..console.safe_text import clean_line
+from ..console.safe_text import exact_head, exact_line
 
 _TITLES: dict[str, str] = {
     "approve": "Yes, this once",
@@ -36,9 +36,9 @@ class ApprovalForm(Value):
 def approval_form(pending: PendingApproval) -> ApprovalForm:
     """The form for one pending approval."""
     request = pending.request
-    lines = [f"{pending.agent} wants: {describe_action(request.action)}"]
+    lines = [f"{exact_line(pending.agent)} wants: {describe_action(request.action)}"]
     if isinstance(request.action, QuestionsAction | ElicitationAction):
-        lines = [f"{pending.agent} asks:"]
+        lines = [f"{exact_line(pending.agent)} asks:"]
     lines += approval_detail_lines(request)
     return ApprovalForm(message="\n".join(lines), schema=_schema(pending))
 
@@ -64,10 +64,10 @@ def _schema(pending: PendingApproval) -> dict[str, object]:
 def _question_field(question: PersonQuestion) -> dict[str, object]:
     field: dict[str, object] = {
         "type": "string",
-        "title": clean_line(question.header, limit=80) or question.id,
-        "description": clean_line(question.question, limit=1000),
+        "title": exact_head(question.header, limit=80) or question.id,
+        "description": exact_line(question.question),
     }
-    if labels := [clean_line(one.label, limit=200) for one in question.options]:
+    if labels := [exact_line(one.label) for one in question.options]:
         field["enum"] = labels
     return field
 
@@ -108,7 +108,7 @@ def checked_answer(
 def _label(question: PersonQuestion, answer: str) -> str:
     """The label as the model wrote it; clients see a cleaned one."""
     for one in question.options:
-        if clean_line(one.label, limit=200) == answer:
+        if exact_line(one.label) == answer:
             return one.label
     return answer
 

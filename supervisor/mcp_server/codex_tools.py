@@ -5,6 +5,7 @@ taken only as far as they give none.
 """
 
 import json
+import shlex
 from typing import Literal, cast
 
 import anyio
@@ -21,7 +22,7 @@ from swarm.mailbox.protocol.approvals import CommandAction, PatchAction, Pending
 from swarm.mailbox.protocol.control import ResolveApproval
 
 from ..client import Event, LiveRun
-from ..console.safe_text import clean_block, clean_line
+from ..console.safe_text import exact_head, exact_line
 from .approval_forms import approval_form, decided, form_answer
 from .calling_client import CallContext, CallingClient
 from .codex_events import CodexEvents
@@ -196,8 +197,11 @@ def _codex_decision(error: ValidationError) -> str:
 def _question(pending: PendingApproval) -> str:
     action = pending.request.action
     if isinstance(action, CommandAction):
-        words = clean_block(action.script or " ".join(action.argv))
-        return f"Allow Codex to run `{words}` in `{clean_line(action.cwd)}`?"
+        words, whole = exact_head(command := action.script or shlex.join(action.argv)), ""
+        is_all = words == exact_line(command) and "\n" not in command
+        if not is_all or action.extra or action.commits_in or action.resolved_cwd:
+            whole = f"\n{approval_form(pending).message}"
+        return f"Allow Codex to run `{words}` in `{exact_line(action.cwd)}`?{whole}"
     return ""
 
 

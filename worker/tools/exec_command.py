@@ -4,6 +4,7 @@ Exactly the judged command runs, with no more permissions than the approver was 
 written as a shell command is applied in this process instead, under the rules of apply_patch.
 """
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -309,7 +310,14 @@ class _CommandInvocation(TurnTakingInvocation):
             sandboxed=run.sandboxed,
             commits_in=run.commits_in,
             parsed_cmd=self._meanings,
+            resolved_cwd=_real_folder(self._planned.folder),
         )
+
+
+def _real_folder(folder: str) -> str:
+    """Where the links of a folder lead; "" if they lead nowhere else."""
+    real = os.path.realpath(folder)
+    return "" if real == folder else real
 
 
 def exec_result(

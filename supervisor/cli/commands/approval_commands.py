@@ -4,6 +4,7 @@ The confirmation comes from the supervisor after it has journaled the answer; no
 here.
 """
 
+import shutil
 import time
 
 import click
@@ -11,7 +12,7 @@ import msgspec
 import trio
 from msgspec.structs import replace
 
-from swarm.mailbox.errors import UsageError
+from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.ids import short_id
 from swarm.mailbox.protocol.approvals import McpToolAction, PendingApproval, Scope
 from swarm.mailbox.protocol.control import Approvals, Done, ListApprovals, ResolveApproval
@@ -23,9 +24,11 @@ from ...console.approval_description import (
     can_grant_repeatedly,
     describe_action,
 )
+from ...console.line_folding import fold_lines
 from ...console.number_format import render_age
-from ...console.safe_text import clean_line
+from ...console.safe_text import clean_line, exact_head, exact_line
 from ...runs.paths import RunPaths
+from ..confirmation import can_ask, confirm
 from ..control_client import send_request
 from ..lazy_commands import ColorCommand, OptionValue
 from ..printing import print_json
@@ -39,7 +42,7 @@ from ..run_choice import (
 )
 from ..typed_answers import MAX_CHARS, parse_answers
 
-_MAX_DETAIL_LINES = 100  # of a script or a diff; `--json` has everything that the run reports
+_WIDE = 100  # cells of a line where no terminal says how many it has
 
 
 @click.command("approvals", cls=ColorCommand)
@@ -101,8 +104,8 @@ def approve(
 ) -> None:
     """Approve what an agent of a live run waits for.
 
-    Without RUN: the run of this project that is alive. ID as `swarm approvals` shows it, or its
-    beginning.
+    All of it is shown first. A terminal is then asked once more; --yes does not ask. Without RUN:
+    the run of this project that is alive. ID as `swarm approvals` shows it, or its beginning.
 
     \b
     Examples:
@@ -115,6 +118,8 @@ def approve(
         raise UsageError("give one of --session, --subtree and --always")
     here, approval_id = _find_approval(wanted, approval, last=last)
     scope = msgspec.convert(chosen[0] if chosen else "once", Scope)
+    if not answers:
+        approval_id = _show_before_yes(here, approval_id, yes=wanted.yes)
     _send_resolution(here, ResolveApproval(
         approval_id=approval_id, approve=True, scope=scope, answers=parse_answers(answers)
     ))  # fmt: skip
@@ -177,6 +182,34 @@ def _list(here: RunPaths) -> tuple[PendingApproval, ...]:
     return reply.entries if isinstance(reply, Approvals) else ()
 
 
+def _show_before_yes(here: RunPaths, approval_id: str, *, yes: bool) -> str:
+    """Show all of what a yes would allow, and ask on a terminal; the id of what was shown.
+
+    Raises NotConfirmed. What is not known here is left to the run's own answer.
+    """
+    wanted = approval_id.strip().lower()
+    known = _list(here)
+    found = [one for one in known if one.approval_id == wanted]
+    found = found or [one for one in known if wanted and one.approval_id.startswith(wanted)]
+    if len(found) != 1:
+        return approval_id
+    for line in _approval_lines(_whole(here, found[0]))[:-1]:
+        click.echo(line, err=True)
+    if can_ask():
+        confirm("Approve exactly this?", yes=yes)
+    return found[0].approval_id
+
+
+def _whole(here: RunPaths, entry: PendingApproval) -> PendingApproval:
+    """All of an entry that a list has shortened. Raises SwarmError if it cannot be had."""
+    if not entry.is_short:
+        return entry
+    reply = trio.run(send_request, here, ListApprovals(approval_id=entry.approval_id))
+    for whole in reply.entries if isinstance(reply, Approvals) else ():
+        return whole
+    raise SwarmError(f"{entry.approval_id} cannot be shown whole, so nothing was approved")
+
+
 def _send_resolution(here: RunPaths, request: ResolveApproval) -> None:
     reply = trio.run(send_request, here, request)
     if isinstance(reply, Done):
@@ -186,12 +219,16 @@ def _send_resolution(here: RunPaths, request: ResolveApproval) -> None:
 def _approval_lines(entry: PendingApproval) -> list[str]:
     request = entry.request
     age = render_age(time.time() - entry.asked_at) if entry.asked_at else ""
-    who = clean_line(entry.agent)
+    who = exact_line(entry.agent)
     head = f"{entry.approval_id}  {who}  {action_kind(request.action)}  {age}".rstrip()
     lines = [head, f"    {describe_action(request.action)}"]
     if entry.reviewer == "guardian" and not entry.denied:
         lines.append("    the reviewer looks at it; your answer counts if it comes first")
-    lines += [f"    {line}" for line in approval_detail_lines(request, most=_MAX_DETAIL_LINES)]
+    width = shutil.get_terminal_size((_WIDE, 24)).columns
+    details = [f"    {line}" for line in approval_detail_lines(request)]
+    lines = fold_lines(lines + details, max(width, _WIDE // 2))
+    if entry.is_short:
+        lines.append("    it is too long for this list: `swarm approve` shows all of it first")
     if entry.denied:
         lines.append(f"    denied: {clean_line(entry.denied)}")
     else:
@@ -211,7 +248,7 @@ def _answer_options(entry: PendingApproval) -> str:
     if can_grant_repeatedly(request):
         more += ["--session", "--subtree"]
     if request.proposed_prefix:
-        more.append(f"--always (a rule for: {clean_line(' '.join(request.proposed_prefix))})")
+        more.append(f"--always (a rule for: {exact_head(' '.join(request.proposed_prefix))})")
     if isinstance(request.action, McpToolAction) and request.action.always:
-        more.append(f"--always (saves {clean_line(request.action.always)})")
+        more.append(f"--always (saves {exact_head(request.action.always)})")
     return "once, or " + ", ".join(more) if more else "only once"

@@ -180,9 +180,7 @@ def enable(name: str, *, yes: bool) -> None:
     check_allowed(one)
     config = find_user_paths(dict(os.environ)).config
     if read_trust(config).trust_state(one.folder) != "trusted":
-        click.echo(plugin_title(one.parts))
-        for line in describe_plugin(one.parts):
-            click.echo(f"  {line}")
+        show_plugin(one.parts)
         if not (yes or confirmed("Trust exactly this?")):
             click.echo(f"not trusted: runs go without `{one.plugin_id}`")
             return

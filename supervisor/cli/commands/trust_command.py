@@ -21,7 +21,7 @@ from swarm.roles.config.project_config import (
 )
 from swarm.roles.config.trust import forget_trust_decisions, read_trust, save_trust_decision
 
-from ...console.safe_text import clean_line
+from ...console.safe_text import exact_line
 from ...console.terminal import is_ci, is_terminal
 from ...runs.paths import find_user_paths
 from ...task_file import Task, read_task
@@ -54,7 +54,7 @@ def ask_task_trust(task: Task, found: Sequence[Widening]) -> bool | None:
     """Show a task file and what it widens, and ask. For terminals only."""
     click.echo("swarm: this task file asks for more than your flags and configuration:\n", err=True)
     for one in found:
-        text = clean_line(f"{one.key}: {one.wanted} (yours: {one.own})")
+        text = exact_line(f"{one.key}: {one.wanted} (yours: {one.own})")
         click.echo(f"  ! {text}", err=True)
     for line in describe_task(task):
         click.echo(line, err=True)

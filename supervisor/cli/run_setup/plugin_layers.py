@@ -21,7 +21,7 @@ from swarm.roles.plugins.plugin_id import PluginId, parse_plugin_id
 from swarm.roles.plugins.plugin_parts import PluginParts, is_selected
 from swarm.roles.plugins.plugin_store import LockedPlugin, PluginStore
 
-from .plugin_summary import describe_plugin, plugin_title
+from .plugin_summary import describe_plugin, plugin_texts, plugin_title
 
 PLUGIN_LAYERS = "plugin"  # begins the name of their layers
 
@@ -67,7 +67,8 @@ def with_description(one: ProjectFolder, found: FoundPlugins) -> ProjectFolder:
     """The same with the lines that a person is shown, if it is a plugin's; they take time."""
     for plugin in found.plugins:
         if plugin.folder == one and plugin.parts is not None:
-            return msgspec.structs.replace(one, described=tuple(describe_plugin(plugin.parts)))
+            described = (*plugin_texts(plugin.parts), *describe_plugin(plugin.parts))
+            return msgspec.structs.replace(one, described=described)
     return one
 
 

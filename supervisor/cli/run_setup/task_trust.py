@@ -17,15 +17,15 @@ from swarm.roles.config.project_config import ProjectFolder
 from swarm.roles.config.trust import forbidden_by_config, read_trust, save_trust_decision
 from swarm.roles.guidance import find_project_root
 
-from ...console.safe_text import clean_line
+from ...console.safe_text import clean_line, exact_line, exact_lines
 from ...task_file import Task, read_task
 from .reviewer_choice import AnswerLocation
 from .run_settings import RunSettings
 from .task_widening import TaskComparison, Widening, can_widen, find_widenings
+from .trusted_texts import shown_path
 
 AskTaskTrust = Callable[[Task, Sequence[Widening]], bool | None]
 _MOST_FILES = 50  # of a folder, that are shown
-_MOST_LINES = 12  # of a task's text, that are shown
 
 
 def check_task_trust(
@@ -96,18 +96,14 @@ def find_widening_tasks(folder: Path) -> tuple[Task, ...]:
 
 
 def describe_task(task: Task) -> list[str]:
-    """Lines that show a person what they would trust."""
+    """Lines that show a person what they would trust: the whole text, then what it sets."""
     given = msgspec.to_builtins(task.front)
-    lines = [clean_line(task.name, limit=400)]
+    lines = [shown_path(task.name)]
     for key, value in given.items():
         if value not in (None, (), []):
             shown = msgspec.json.encode(value).decode()
-            lines.append(f"    {clean_line(f'{key}: {shown}', limit=240)}")
-    body = [clean_line(line, limit=120) for line in task.body.splitlines() if line.strip()]
-    lines += [f"    | {line}" for line in body[:_MOST_LINES]]
-    if len(body) > _MOST_LINES:
-        lines.append(f"    | … {len(body) - _MOST_LINES} lines more: read the file")
-    return lines
+            lines.append(f"    {exact_line(f'{key}: {shown}')}")
+    return [*(f"    | {line}" for line in exact_lines(task.body)), *lines]
 
 
 def _refusal(task: Task, found: Sequence[Widening]) -> str:

@@ -1,6 +1,6 @@
 """What the Markdown files of a project would do: skills, commands and agents, for who decides.
 
-Text from the project is cleaned and cut, never obeyed.
+Text from the project is shown exactly, never obeyed.
 """
 
 from collections.abc import Iterator
@@ -15,10 +15,10 @@ from swarm.roles.markdown.markdown_discovery import (
 )
 from swarm.roles.skills.skill_file import SKILL_FILE, instructions_of, parse_skill
 
-from ...console.safe_text import clean_line
+from ...console.safe_text import exact_line
 
 MARK = "!"  # before what starts programs, changes rights or is read by models
-_COMMAND_CHARS = 2_000  # of a command line: all of it is shown, in nearly every case
+_MOST_SCRIPTS = 200  # names beside a skill
 
 
 def markdown_lines(name: str, data: bytes, scripts: tuple[str, ...] = ()) -> list[str] | None:
@@ -47,13 +47,14 @@ def _skill_lines(name: str, data: bytes, scripts: tuple[str, ...]) -> Iterator[s
     try:
         skill = parse_skill(data, path=name, scope="repo")
     except UsageError as error:
-        yield f"  no usable skill: {clean_line(str(error))}"
+        yield f"  no usable skill: {exact_line(str(error))}"
         return
     size = instructions_of(data).count("\n") + 1
-    yield f"{MARK} skill {skill.name}: {clean_line(skill.description, limit=240)}"
+    yield f"{MARK} skill {exact_line(skill.name)}: {exact_line(skill.description)}"
     yield f"  {size} lines of instructions for models"
     if scripts:
-        shown = clean_line(", ".join(scripts), limit=240)
+        more = " and more" if len(scripts) > _MOST_SCRIPTS else ""
+        shown = exact_line(", ".join(scripts[:_MOST_SCRIPTS])) + more
         yield f"{MARK} its files, which models may start in their sandbox: {shown}"
 
 
@@ -62,12 +63,12 @@ def command_lines(found: FoundMarkdown) -> Iterator[str]:
     try:
         command = parse_command(found)
     except UsageError as error:
-        yield f"  no usable command: {clean_line(str(error))}"
+        yield f"  no usable command: {exact_line(str(error))}"
         return
     called = f"/{command.name} {command.hint}".rstrip()
-    yield f"  command {clean_line(f'{called}: {command.description}', limit=240)}"
+    yield f"  command {exact_line(f'{called}: {command.description}')}"
     for line in command.shell_lines:
-        shown = clean_line(line, limit=_COMMAND_CHARS)
+        shown = exact_line(line)
         yield f"{MARK} command /{command.name} has the agent run: {shown}"
 
 
@@ -76,10 +77,10 @@ def agent_lines(found: FoundMarkdown) -> Iterator[str]:
     try:
         role = read_agent_file(found, {})
     except UsageError as error:
-        yield f"  no usable agent: {clean_line(str(error))}"
+        yield f"  no usable agent: {exact_line(str(error))}"
         return
-    yield f"{MARK} role {clean_line(f'{role.name}: {role.description}', limit=240)}"
+    yield f"{MARK} role {exact_line(f'{role.name}: {role.description}')}"
     rights = role.sandbox_mode or "the sandbox of its parent"
     chosen = "the tools of its parent" if role.tools.only is None else ", ".join(role.tools.only)
-    yield f"  {clean_line(f'{rights}; {chosen}', limit=240)}"
+    yield f"  {exact_line(f'{rights}; {chosen}')}"
     yield f"  {role.developer_instructions.count(chr(10)) + 1} lines of instructions for models"

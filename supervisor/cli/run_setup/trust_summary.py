@@ -1,11 +1,14 @@
 """Describes what a project's configuration would do, for the person who decides about trust.
 
-Every effective key is named. Text from the project is cleaned and cut, never obeyed. Keys that
-reach beyond the project or let agents do more are marked, explained and listed first, so that a
-long file cannot hide them.
+Everything that the decision covers is shown, and nothing of it is cut: first whole texts that
+models read, then each key and each program, nearest to the question. Text from the project is shown
+exactly (`safe_text`), never obeyed. Keys that reach beyond the project or let agents do more are
+marked, explained and listed first in their file.
 """
 
+import json
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -30,13 +33,13 @@ from swarm.roles.hooks.hook_file import read_hook_json
 from swarm.roles.hooks.project_hooks import hook_form
 from swarm.roles.skills.skill_file import SKILL_FILE
 
-from ...console.safe_text import clean_line
+from ...console.safe_text import exact_line
 from .trust_markdown import MARK, markdown_lines
+from .trusted_texts import shown_path, text_lines
 
-_MOST_LINES = 40  # per file
-_MOST_SCRIPTS = 20
+_MOST_SCRIPTS = 200  # beside a skill: their names; what they hold is no part of the decision
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _NOTHING = TrustStore()
-_COMMAND_CHARS = 2_000  # of a hook: all of it is shown, in nearly every case
 _MCP_NAME = f"../{MCP_FILE}"
 _MEANINGS: dict[str, str] = {
     "sandbox_workspace_write": "changes what commands may write or reach",
@@ -73,30 +76,41 @@ def describe_projects(folders: Sequence[ProjectFolder], store: TrustStore = _NOT
             continue
         has_config = any(not name.startswith("../") for name in one.files_by_name())
         place = Path(one.folder, PROJECT_FOLDER) if has_config or one.problem else one.folder
-        lines.append(clean_line(str(place), limit=400))
+        lines += _texts(one)
+        lines.append(shown_path(str(place)))
         if changes := store.changes(one):
-            lines.append(f"    since you trusted it: {clean_line(str(changes), limit=2_000)}")
+            lines.append(f"    since you trusted it: {exact_line(str(changes))}")
         if one.problem:
-            lines.append(f"    {clean_line(one.problem)}")
+            lines.append(f"    {exact_line(one.problem)}")
         for name, data in one.files_by_name().items():
-            lines.append(f"    {clean_line(name, limit=200)}")
+            lines.append(f"    {_shown_name(one, name)}")
             shown = sorted(
                 _file_lines(name, data, _skill_files(one, name)), key=lambda line: line[:1] != MARK
             )
-            lines += [f"      {line}" for line in shown[:_MOST_LINES]]
-            if len(shown) > _MOST_LINES:
-                lines.append(f"        … {len(shown) - _MOST_LINES} lines more: read the file")
+            lines += [f"      {line}" for line in shown]
     return lines
 
 
+def _texts(one: ProjectFolder) -> Iterator[str]:
+    """The whole text of each file that models read."""
+    for name, data in one.files_by_name().items():
+        if markdown_lines(name, data) is not None:
+            yield f"{_shown_name(one, name)}, whole:"
+            yield from (f"    {line}" for line in text_lines(data))
+
+
+def _shown_name(one: ProjectFolder, name: str) -> str:
+    return shown_path(os.path.normpath(Path(one.folder, PROJECT_FOLDER, name)), name)
+
+
 def _skill_files(one: ProjectFolder, name: str) -> tuple[str, ...]:
-    """The names of the files below `scripts/` of the skill that this file is; at most 20."""
+    """Names below `scripts/` of the skill that this file is; one more than are shown."""
     if Path(name).name != SKILL_FILE:
         return ()
     place = Path(one.folder, PROJECT_FOLDER, name).parent / "scripts"
     try:
         with scan_folder(os.path.normpath(place)) as entries:
-            return tuple(sorted(entry.name for entry in islice(entries, _MOST_SCRIPTS)))
+            return tuple(sorted(entry.name for entry in islice(entries, _MOST_SCRIPTS + 1)))
     except OSError:
         return ()
 
@@ -114,12 +128,13 @@ def _file_lines(name: str, data: bytes, scripts: tuple[str, ...] = ()) -> Iterat
     if not name.endswith(".toml"):
         if name.startswith("../") and name != _MCP_NAME:
             yield f"{MARK} a hook starts this file"
-        yield from _plain_lines(text)
+        yield from text_lines(data)
         return
     try:
         values: Toml = tomllib.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
-        yield f"{MARK} not valid TOML: {clean_line(str(error))}"
+        yield f"{MARK} not valid TOML: {exact_line(str(error))}"
+        yield from text_lines(data)
         return
     for path, value in leaves(values):
         yield _key_line(path, value, own=name == "config.toml")
@@ -130,25 +145,20 @@ def _hook_lines(name: str, data: bytes, form: HookForm) -> Iterator[str]:
     try:
         read = read_hook_json(data, name, form=form)
     except UsageError as error:
-        yield f"{MARK} no usable hooks: {clean_line(str(error))}"
+        yield f"{MARK} no usable hooks: {exact_line(str(error))}"
+        yield from text_lines(data)
         return
     for hook in read.hooks:
         when = f"{hook.event} {hook.matcher}".strip()
         reach = ", WITH network" if hook.network else ""
-        command = clean_line(hook.line, limit=_COMMAND_CHARS)
-        yield f"{MARK} hook, {clean_line(when, limit=80)}{reach}, runs: {command}"
+        yield f"{MARK} hook, {exact_line(when)}{reach}, runs: {exact_line(hook.line)}"
     for warning in read.warnings:
-        yield f"  {clean_line(warning)}"
-
-
-def _plain_lines(text: str) -> Iterator[str]:
-    for line in text.splitlines():
-        if (shown := clean_line(line, limit=160)) and not shown.startswith("#"):
-            yield f"  {shown}"
+        yield f"  {exact_line(warning)}"
 
 
 def _key_line(path: KeyPath, value: object, *, own: bool) -> str:
-    shown = clean_line(f"{'.'.join(path)} = {_value(value)}", limit=240)
+    name = ".".join(key if _BARE_KEY.fullmatch(key) else json.dumps(key) for key in path)
+    shown = exact_line(f"{name} = {_value(value)}")
     if own and path[0] in DENIED_KEYS:
         return f"  {shown}   (ignored: a project may not set it)"
     meaning = _VALUES.get((path[0], value) if isinstance(value, str) else ("", ""))

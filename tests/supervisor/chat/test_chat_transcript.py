@@ -140,7 +140,7 @@ def test_nothing_that_a_model_or_a_command_says_controls_the_terminal(bodies):
     assert "\x1b" not in text
     assert "\x9b" not in text
     assert "\u202e" not in text
-    assert "owned" not in text
+    assert "⟨ESC⟩]0;owned⟨BEL⟩" in text, "shown, not deleted"
 
 
 def test_a_message_is_markdown_and_the_rest_is_text():

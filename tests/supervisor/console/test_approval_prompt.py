@@ -2,6 +2,7 @@
 
 import pytest
 import trio
+from msgspec.structs import replace
 from trio.testing import wait_all_tasks_blocked
 
 from swarm.mailbox.protocol.approvals import (
@@ -23,6 +24,8 @@ from swarm.supervisor.console.approval_prompt import (
     foot_lines,
     handle_key,
     panel_lines,
+    show_panel,
+    take_whole,
     update_queue,
 )
 
@@ -52,14 +55,19 @@ QUESTION = pending(
 )  # fmt: skip
 
 
+def drawn(state: PromptState, *, width: int = 80, height: int = 40) -> PromptState:
+    """The same, after a person could see it."""
+    return show_panel(state, width=width, height=height).state
+
+
 def asked(*waiting: PendingApproval) -> PromptState:
-    return update_queue(PromptState(), waiting, now=0.0)
+    return drawn(update_queue(PromptState(), waiting, now=0.0))
 
 
 def press(state: PromptState, keys: list[str], *, now: float = 1.0):
     resolution = None
     for key in keys:
-        stepped = handle_key(state, key, now=now)
+        stepped = handle_key(drawn(state), key, now=now)
         state, resolution = stepped.state, resolution or stepped.resolution
     return state, resolution
 
@@ -168,13 +176,60 @@ def test_the_question_of_the_selected_agent_comes_first_unless_one_answers_alrea
     assert kept.typed == "w"
 
 
-def test_a_long_command_is_shown_beyond_its_head_and_what_is_missing_is_counted():
-    script = "echo " + "a" * 300 + " && rm -rf /precious"
-    action = CommandAction(argv=("sh",), cwd="/w", script=script)
-    shown = "".join(line.strip(" |") for line in panel_lines(asked(pending(action=action))))
-    assert "/precious" in shown
-    action = CommandAction(argv=("sh",), cwd="/w", script="\n".join(["true"] * 50))
-    assert "  | … 38 more lines" in panel_lines(asked(pending(action=action)))
+def command(script: str, **more) -> PendingApproval:
+    return pending(action=CommandAction(argv=("sh", "-c", script), cwd="/w", script=script, **more))
+
+
+LONG = command("\n".join([*(f"true {number}" for number in range(50)), "rm -rf /precious"]))
+
+
+def test_all_of_a_command_is_shown_page_by_page_and_no_yes_counts_before_its_end():
+    state, pages = update_queue(PromptState(), (LONG,), now=0.0), list[str]()
+    while "  | rm -rf /precious" not in pages:
+        for key in ("y", "s", "t", "a", " "):
+            shown = show_panel(state, width=60, height=16)
+            assert len(shown.rows) + len(shown.foot) <= 16
+            stepped = handle_key(shown.state, key, now=9.0)
+            assert stepped.resolution is None, key
+            state = stepped.state
+        state = show_panel(state, width=60, height=16).state
+        pages += show_panel(state, width=60, height=16).rows
+    assert {f"  | true {number}" for number in range(10, 50)} <= set(pages)
+    assert handle_key(state, "y", now=9.0).resolution == answer(approve=True)
+
+
+@pytest.mark.parametrize(("key", "more"), [("n", {}), ("x", {"abort": True})])
+def test_a_no_counts_before_anything_was_read(key, more):
+    state = update_queue(PromptState(), (LONG,), now=0.0)
+    assert handle_key(state, key, now=9.0).resolution == answer(approve=False, **more)
+
+
+def test_pages_that_were_skipped_were_not_seen():
+    state = drawn(update_queue(PromptState(), (LONG,), now=0.0), width=60, height=16)
+    state = drawn(replace(state, top=10_000), width=60, height=16)
+    assert handle_key(state, "y", now=9.0).resolution is None
+
+
+def test_a_window_without_room_for_the_question_takes_no_yes():
+    state = drawn(update_queue(PromptState(), (RULE,), now=0.0), height=2)
+    assert handle_key(state, "y", now=9.0).resolution is None
+    assert handle_key(state, "n", now=9.0).resolution is not None
+
+
+def test_a_part_of_a_question_is_no_question_until_the_whole_has_come():
+    short = replace(LONG, is_short=True)
+    state = asked(short)
+    assert handle_key(state, "y", now=9.0).resolution is None
+    state = drawn(take_whole(state, LONG), height=90)
+    state = drawn(update_queue(state, (short,), now=9.0), height=90)
+    assert handle_key(state, "y", now=9.0).resolution == answer(approve=True)
+
+
+def test_what_is_wider_than_the_window_goes_on_in_marked_rows():
+    entry = command("echo " + "a" * 100 + "; id")
+    rows = show_panel(asked(entry), width=40, height=40).rows
+    assert max(map(len, rows)) <= 40
+    assert rows[1:4] == ("  echo " + "a" * 33, "  ↳ " + "a" * 36, "  ↳ " + "a" * 31 + "; id")
 
 
 def test_no_text_of_a_model_steers_the_terminal():
@@ -194,11 +249,14 @@ class PanelDriver:
     def __init__(self) -> None:
         self.said: list[ResolveApproval] = []
         self.view = RunView()
-        self.panel = ApprovalPanel(self._answer)
+        self.panel = ApprovalPanel(self._answer, self._fetch)
 
     async def _answer(self, resolution: ResolveApproval) -> tuple[str, bool]:
         self.said.append(resolution)
         return "", False
+
+    async def _fetch(self, approval_id: str) -> PendingApproval | None:
+        return None
 
     def show(self, *waiting: PendingApproval) -> None:
         self.view = RunView(approvals=waiting)
@@ -221,6 +279,7 @@ async def test_keys_are_taken_only_while_something_waits(autojump_clock):
         assert driver.taken(*keys) == ["y", "s", "1"], "the others lead through the tree"
         lines = driver.panel.render_lines(width=30, height=6)
         assert 1 < len(lines) <= 6
+        assert driver.panel.render_lines(width=80, height=12)
         assert all(len("".join(cell.text for cell in line)) <= 30 for line in lines)
         driver.panel.handle_key("y")
         await wait_all_tasks_blocked()
@@ -229,6 +288,7 @@ async def test_keys_are_taken_only_while_something_waits(autojump_clock):
         driver.panel.handle_key("d")
         assert driver.taken(*keys) == [*keys], "while one types, all keys are text"
         driver.panel.handle_key("esc")
+        assert driver.panel.render_lines(width=80, height=12)
         driver.panel.handle_key("y")
         await wait_all_tasks_blocked()
         driver.show()

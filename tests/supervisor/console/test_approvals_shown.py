@@ -72,7 +72,7 @@ def test_an_agent_that_waits_for_a_person_stands_out_until_the_answer():
     assert (run.root.state, run.root.approval) == ("waiting", "a1")
     assert needs_answer(run.root)
     picture = render_run(run.state.view(), width=100, height=12, now=9.0)
-    assert "needs approval a1: rm -rf b" in picture.text
+    assert "needs approval a1: rm -rf ⟨ESC⟩[31mb" in picture.text
     run.say(RESOLVED)
     assert (run.root.state, run.root.approval, run.root.note) == ("running", "", "")
     assert run.state.view().approvals == ()
@@ -141,7 +141,7 @@ def test_plain_lines_say_what_to_type():
         record = Record(seq=seq, ts=float(seq), body=body, agent=agent)
         lines += plain.add(Recorded(record=record))
     text = "\n".join(lines)
-    assert "/root needs approval a1: command: rm -rf b\n" in text
+    assert "/root needs approval a1: command: rm -rf ⟨ESC⟩[31mb\n" in text
     assert "answer: swarm approve 4f21c0aa a1" in text
     assert "approval a1 denied by person: no" in text
     assert "\x1b" not in text
@@ -159,7 +159,7 @@ def test_the_log_narrowed_to_reviews_has_questions_answers_grants_reviews_and_re
         Record(seq=1, ts=0.0, body=SPAWNED, agent="/root"), LogFilter(reviews=True)
     )
     lines = [log_line(one) for one in records]
-    assert "a1 asks the person: command rm -rf b (dangerous)" in lines[0]
+    assert "a1 asks the person: command rm -rf ⟨ESC⟩[31mb (dangerous)" in lines[0]
     assert "a1 denied by person: no" in lines[1]
     spent = "1.5 s, 900 tokens, $0.010"
     assert f"a1 denied, risk high, authorization low, {spent}: it leaks" in lines[2]

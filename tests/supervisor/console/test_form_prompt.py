@@ -9,6 +9,7 @@ from swarm.supervisor.console.approval_prompt import (
     available_keys,
     handle_key,
     panel_lines,
+    show_panel,
     update_queue,
 )
 from swarm.supervisor.console.elicitation_description import SECRET_CAUTION
@@ -31,7 +32,7 @@ def pending(**more):
 def press(entry, *keys):
     state, sent = update_queue(PromptState(), (entry,), now=0.0), None
     for key in keys:
-        step = handle_key(state, key, now=9.0)
+        step = handle_key(show_panel(state, width=80, height=60).state, key, now=9.0)
         state, sent = step.state, step.resolution or sent
     return state, sent
 

@@ -95,7 +95,7 @@ async def test_frames_replace_each_other_and_the_folded_tree_and_the_answer_stay
         view.finish(RunCompleted(status="completed", result="the answer"))
         await screen.read_until("run completed")
     assert screen.lines == [
-        "warning: /root mind the [red] gap",
+        "warning: /root mind the [red] gap⟨ESC⟩[31m",
         "swarm 1a2b3c4d  Survey of a rather long and winding house with many rooms",
         "choosing a provider",
         "/root    idle",

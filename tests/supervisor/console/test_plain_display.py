@@ -173,12 +173,13 @@ def test_hostile_text_stays_on_its_own_lines_and_moves_nothing():
     run.record("/root", Warned(message="x\n[0 s] /root forged\x1b[2J\r\u202e"))
     run.record("/root/a", message("a\x1b]0;t\x07b\r\x1b[31mc"))
     lines = run.finish()
-    assert lines[1] == "[1.0 s] /root warning: x [0 s] /root forged"
-    assert lines[2:5] == ["[2.0 s] /root/a message", "    ab", "    c"]
+    assert lines[1] == "[1.0 s] /root warning: x [0 s] /root forged⟨ESC⟩[2J ⟨U+202E⟩"
+    told = ["    a⟨ESC⟩]0;t⟨BEL⟩b", "    ⟨ESC⟩[31mc"]
+    assert lines[2:5] == ["[2.0 s] /root/a message", *told]
 
 
 @pytest.mark.parametrize(
-    ("terminal", "expected"), [(True, "red\n"), (False, "\x1b[31mred\x1b[0m\n")]
+    ("terminal", "expected"), [(True, "⟨ESC⟩[31mred⟨ESC⟩[0m\n"), (False, "\x1b[31mred\x1b[0m\n")]
 )
 def test_the_answer_is_made_harmless_only_for_a_terminal(terminal, expected):
     stdout = Tty() if terminal else io.StringIO()

@@ -273,7 +273,7 @@ def test_memory_and_progress_of_a_process_are_noted(run):
 def test_what_a_provider_says_cannot_move_the_cursor(run):
     run.record("", ProviderChosen(provider="p\x1b[2J", model="m\n", why="\x9b1mwhy\u202e"))
     view = run.state.view()
-    assert (view.provider, view.model, view.why) == ("p", "m", "why")
+    assert (view.provider, view.model, view.why) == ("p⟨ESC⟩[2J", "m", "⟨U+009B⟩1mwhy⟨U+202E⟩")
 
 
 TEXT = st.text(max_size=40)

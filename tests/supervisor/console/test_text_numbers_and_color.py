@@ -35,13 +35,16 @@ from swarm.supervisor.console.theme import make_console
     [
         ("plain", "plain"),
         ("  a \t b\n\nc ", "a b c"),
-        ("\x1b[1;31mred\x1b[0m", "red"),
-        ("\x1b]0;title\x07x\x1b]8;;http://e\x1b\\link\x1b]8;;\x1b\\", "xlink"),
-        ("\x1bPdevice\x1b\\x\x1b(Bx\x1bcx", "xxx"),
-        ("\x9b31mx\x85y", "x y"),
-        ("a\u202eb\u200bc\ufeffd\U000e0041e", "abcde"),
-        ("unfinished \x1b[12", "unfinished 12"),
-        ("unfinished \x1b]0;rest", "unfinished"),
+        ("\x1b[1;31mred\x1b[0m", "⟨ESC⟩[1;31mred⟨ESC⟩[0m"),
+        (
+            "\x1b]0;title\x07x\x1b]8;;http://e\x1b\\link\x1b]8;;\x1b\\",
+            "⟨ESC⟩]0;title⟨BEL⟩x⟨ESC⟩]8;;http://e⟨ESC⟩\\link⟨ESC⟩]8;;⟨ESC⟩\\",
+        ),
+        ("\x1bPdevice\x1b\\x\x1b(Bx\x1bcx", "⟨ESC⟩Pdevice⟨ESC⟩\\x⟨ESC⟩(Bx⟨ESC⟩cx"),
+        ("\x9b31mx\x85y", "⟨U+009B⟩31mx y"),
+        ("a\u202eb\u200bc\ufeffd\U000e0041e", "a⟨U+202E⟩b⟨U+200B⟩c⟨U+FEFF⟩d⟨U+E0041⟩e"),
+        ("unfinished \x1b[12", "unfinished ⟨ESC⟩[12"),
+        ("unfinished \x1b]0;rest", "unfinished ⟨ESC⟩]0;rest"),
         ("[red]漢字", "[red]漢字"),
     ],
 )
@@ -50,7 +53,7 @@ def test_a_line_is_one_line_of_visible_characters(text, expected):
 
 
 def test_a_block_keeps_lines_and_tabs_and_nothing_else():
-    assert clean_block("a\r\nb\tc\rd\x0be\x1b[2Kf\x00") == "a\nb\tc\nd\nef"
+    assert clean_block("a\r\nb\tc\rd\x0be\x1b[2Kf\x00") == "a\nb\tc\nd\ne⟨ESC⟩[2Kf⟨NUL⟩"
 
 
 def test_a_line_is_cut_where_it_is_told():
@@ -59,8 +62,8 @@ def test_a_line_is_cut_where_it_is_told():
 
 
 def test_the_first_and_the_last_line_have_words_in_them():
-    assert first_line("\n \x1b[1m\n one\ntwo") == "one"
-    assert last_line("one\ntwo\n \n\x1b[0m") == "two"
+    assert first_line("\n \t\n one\ntwo") == "one"
+    assert last_line("one\ntwo\n \n\t") == "two"
     assert first_line("") == last_line("\n") == ""
 
 
@@ -123,7 +126,7 @@ def test_numbers_are_short_and_read_one_way(shown, expected):
             ),
             "1/2 two",
         ),
-        (OtherCall(argument="src\x1b[2J"), "src"),
+        (OtherCall(argument="src\x1b[2J"), "src⟨ESC⟩[2J"),
     ],
 )
 def test_a_call_is_told_by_the_argument_that_says_most(detail, expected):

@@ -158,10 +158,10 @@ def test_hostile_text_is_only_text():
     file = io.StringIO()
     Console(file=file, force_terminal=True, width=200, _environ={}).print(picture)
     written = file.getvalue()
-    assert "[red]x[/] red a b" in picture.text
+    assert "[red]x[/] ⟨ESC⟩[31mred⟨ESC⟩]0;title⟨BEL⟩ a b" in picture.text
     assert "\x1b[31m" not in written
     assert "\x1b]" not in written
-    assert not set(picture.text) & set("\x00\x07\r\x9b\u202e\u200d")
+    assert not set(picture.text) & set("\x00\x07\r\x9b\u202e")
     assert len(picture.lines) == 4
 
 

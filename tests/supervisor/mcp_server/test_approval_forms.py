@@ -77,7 +77,7 @@ def test_a_form_that_was_declined_is_a_no_whatever_it_holds():
 
 
 def test_a_questions_answer_has_the_label_as_the_model_wrote_it():
-    answer = form_answer(QUESTION, accepted=True, content={"q": "one"})
+    answer = form_answer(QUESTION, accepted=True, content={"q": "one⟨ESC⟩[1m"})
     assert answer.answers == {"q": ("one\x1b[1m",)}
     assert form_answer(QUESTION, accepted=True, content={"q": "my own"}).answers["q"] == ("my own",)
     assert not form_answer(QUESTION, accepted=True, content={}).approve

@@ -55,7 +55,7 @@ def test_the_table_has_running_ones_first_and_no_control_characters(run, runtime
     told = capsys.readouterr()
     rows = [line.split() for line in told.out.splitlines()]
     assert [(row[0], row[2], row[-1]) for row in rows] == [
-        ("runs", "/root/a", "pytest"), ("waits", "/root/b", "test")
+        ("runs", "/root/a", "⟨ESC⟩[2J"), ("waits", "/root/b", "test")
     ]  # fmt: skip
     assert "\x1b" not in told.out
     assert "the first one waits: 1 run, and 1 may at once" in told.err
