@@ -15,11 +15,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from swarm.mailbox.safe_open import READ_FLAGS, open_canonical, read_whole
+from swarm.mailbox.sparse_copy import copy_sparse
 
 from .tree_survey import CopyRefused, SeenFile, Survey
 
 _FICLONE = 0x40049409
 _CHUNK_BYTES = 1 << 30
+_STAT_BLOCK_BYTES = 512
 _SPARE_BYTES = 256 << 20  # of the disk, which a base leaves free
 _NO_CLONE = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM)
 _GIT_CONFIG_BYTES = 1 << 20
@@ -130,7 +132,10 @@ def _copy(path: str, target: Path, seen: SeenFile) -> bool:
 
 
 def _copy_contents(source: int, target: int, size: int) -> None:
-    """Share the blocks if the file system can; else copy at most `size` bytes. Raises OSError."""
+    """Share the blocks if the file system can; else copy at most `size` bytes, holes as holes.
+
+    Raises OSError.
+    """
     if size == 0:
         return
     try:
@@ -141,6 +146,9 @@ def _copy_contents(source: int, target: int, size: int) -> None:
     else:
         with suppress(OSError):
             os.ftruncate(target, min(size, os.fstat(target).st_size))
+        return
+    if os.fstat(source).st_blocks * _STAT_BLOCK_BYTES < size:
+        copy_sparse(source, target, size)
         return
     left = size
     try:

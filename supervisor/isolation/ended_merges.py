@@ -9,7 +9,10 @@ from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.control import MergeChanges
 from swarm.mailbox.protocol.records import AnyRecordBody
 
+from ..file_history.file_undo import clear_cut_off_undos
+from ..file_history.snapshots import fold_files
 from ..journal.journal import Journal, open_journal
+from ..journal.journal_reader import run_records
 from ..runs.paths import RunPaths
 from ..runs.run_metadata import lock_run
 from .merge_service import CopiedWork, MergeReport, WriteRecord
@@ -23,6 +26,10 @@ def merge_ended_run(here: RunPaths, request: MergeChanges) -> MergeReport:
     work = CopiedWork(here)
 
     def act(write: WriteRecord) -> MergeReport:
+        try:
+            clear_cut_off_undos(fold_files(run_records(here)), here)
+        except (OSError, ValueError) as error:
+            raise SwarmError(f"the run's store cannot be read: {error}") from error
         if request.discard:
             return MergeReport(changes=work.discard(request.agents, write))
         return work.merge(request.agents, write, tested=request.tested)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from support.copied_agents import BASE, LIMIT_S, play, project, root, swarm, turns
+from support.copied_agents import BASE, LIMIT_S, call, play, project, root, swarm, turns
 from swarm.mailbox.protocol.records import Undone
 from swarm.supervisor.file_history.project_lock import hold_project
 from swarm.supervisor.runs.paths import RunPaths
@@ -36,6 +36,10 @@ async def in_closed_project(rig, *words: str) -> tuple[int, str]:
 
 def run_paths(rig) -> RunPaths:
     return RunPaths(folder=rig.home / "state/runs" / rig.run_id, sockets=rig.home)
+
+
+def says(command: str) -> dict[str, object]:
+    return {"agent": "/root", "calls": [call("exec_command", cmd=command)]}
 
 
 async def make_change(rig) -> None:
@@ -103,3 +107,33 @@ async def test_a_merge_that_was_killed_is_named_everywhere_and_its_run_is_kept(r
         await swarm(rig, "merge", rig.run_id)
         assert sorted(os.listdir(project)) == ["made", "text"]
         assert "come to its end" not in await swarm(rig, "ps")
+
+
+async def test_an_undo_of_a_live_run_that_cannot_be_written_ends_with_1(rig, project):
+    with trio.fail_after(LIMIT_S):
+        started = await rig.run(
+            rig.script(says("rm gone"), says("sleep 60")), sandbox="workspace-write"
+        )
+        await rig.wait_call(count=2)
+        os.mkfifo(project / "gone")  # it cannot be replaced by the file
+        said = await swarm(rig, "undo", rig.run_id, "--yes", code=1)
+        assert "could not put back" in said
+        (project / "gone").unlink()
+        await swarm(rig, "undo", rig.run_id, "--yes")
+        assert (project / "gone").read_text() == "gone\n"
+        started.process.send_signal(signal.SIGINT)
+        await started.wait_end()
+
+
+async def test_a_merge_of_a_live_run_ends_when_its_supervisor_is_killed(rig, project):
+    with trio.fail_after(LIMIT_S):
+        started = await rig.run(rig.script(says("sleep 60")), sandbox="workspace-write")
+        await rig.wait_call()
+        os.kill(started.pid, signal.SIGSTOP)
+        merging = await rig.start("merge", rig.run_id)
+        threads = Path(f"/proc/{merging.pid}/task")
+        await rig.wait(lambda: len(list(threads.iterdir())) > 1)  # it asks by ZeroMQ
+        os.kill(started.pid, signal.SIGKILL)
+        ended = await merging.wait_end()
+        assert (ended.code, "is not alive" in ended.err) == (2, True)
+        await started.wait_end()

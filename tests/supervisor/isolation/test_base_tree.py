@@ -118,6 +118,17 @@ def test_a_file_that_changed_within_a_tick_of_the_look_is_never_taken_for_unchan
     assert not look(root).is_same_as(first)
 
 
+def test_a_sparse_file_takes_as_little_room_in_the_base(root, tmp_path):
+    with (root / "sparse").open("wb") as file:
+        file.seek(40 << 20)
+        file.write(b"end")
+        file.truncate(64 << 20)
+    make_tree(str(root), look(root), tmp_path / "tree", None)
+    copied = tmp_path / "tree" / "sparse"
+    assert copied.read_bytes() == (root / "sparse").read_bytes()
+    assert copied.stat().st_blocks * 512 < 1 << 20
+
+
 def test_modes_and_times_are_kept_and_set_user_bits_are_not(root, tmp_path):
     path = put(root, "tool")
     path.chmod(0o4751)

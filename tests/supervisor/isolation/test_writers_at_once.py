@@ -162,3 +162,19 @@ def test_all_names_of_a_file_see_a_merge_and_its_modes_and_attributes_stay(proje
     assert file.samefile(project.root / "twin")
     assert os.getxattr(project.root / "gone", "user.note") == b"mine"
     assert (project.root / "gone").read_text() == "changed\n"
+
+
+def test_a_sparse_file_stays_sparse_through_a_merge(project):
+    project.freeze()
+    sparse = project.add_agent("mason") / "image"
+    with sparse.open("wb") as file:
+        file.seek((10 << 20) + 5)
+        file.write(b"end")
+        file.truncate(64 << 20)
+    store = ContentStore(project.paths.file_copies)
+    plan = plan_merge([project.change_of("mason", store)], store)
+    apply_merge(plan, store, lambda body, agent: None)
+    merged = project.root / "image"
+    assert merged.stat().st_size == 64 << 20
+    assert merged.stat().st_blocks * 512 < 1 << 20
+    assert merged.read_bytes() == sparse.read_bytes()
