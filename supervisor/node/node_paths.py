@@ -275,5 +275,5 @@ def _shipped(paths: NodePaths, folder: str) -> str:
 def identities(paths: NodePaths, places: UserPaths) -> tuple[FolderIdentity, ...]:
     """What no command may see here: the nodes' folders, and those of swarm's own runs."""
     own = (paths.folder.parent, paths.sockets.parent)
-    others = (places.runs, places.logins, places.memories, places.ca_key.parent)
+    others = (places.runs, places.logins, places.memories, places.locks, places.ca_key.parent)
     return tuple(map(identify_folder, (*own, *(one for one in others if one.is_dir()))))

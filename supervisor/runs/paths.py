@@ -107,7 +107,7 @@ class RunPaths(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def project_locks(self) -> Path:
         """The file of all projects' locks, shared by all runs."""
-        return self.folder.parent.parent / _LOCKS_FOLDER / "projects"
+        return self.state / _LOCKS_FOLDER / "projects"
 
     @property
     def unfinished_merge(self) -> Path:
@@ -172,7 +172,7 @@ class RunPaths(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def kept_apart(self) -> tuple[Path, ...]:
         """Folders of all runs that no command ever sees, even if it may write all around them."""
-        return (self.logins, self.memories)
+        return (self.logins, self.memories, self.project_locks.parent)
 
     @property
     def file_copies(self) -> Path:
