@@ -138,9 +138,11 @@ class RenderedRequest(Value):
     without_thinking: Callable[[], tuple[bytes, ...]] = tuple
     # The body without the schema that holds calls to their form, from now on; () if there is none.
     without_schema: Callable[[], tuple[bytes, ...]] = tuple
-    # The body without the sampling fields that this failure names; () if it names none.
-    without_sampling: Callable[[Failure], tuple[bytes, ...]] = lambda failure: ()
-    # What to say of sampling fields that are left out; each is said once.
+    # The body without what this failure says that the server does not take, after the body that
+    # was sent; () if it says nothing that could be sent otherwise.
+    refit: Callable[[Failure, bytes], tuple[bytes, ...]] = lambda failure, sent: ()
+    note_accepted: Callable[[], None] = lambda: None  # the server took the body
+    # What to say of what is left out or sent otherwise; each is said once.
     take_notices: Callable[[], tuple[str, ...]] = tuple
 
 

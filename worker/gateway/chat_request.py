@@ -1,19 +1,21 @@
 """The request body of the Chat Completions wire: messages as JSON bytes.
 
 Strict servers require that tool messages directly follow their calls; many chat templates require
-exactly one system message, the first one. So the store groups the calls and outputs of a response
-as they arrive, puts messages that came in between after them, and joins leading developer messages
-to the system message. Mail from other agents gets the role user, never the role of the model. All
-this is decided when an item arrives; a request encodes only the last, still open group.
+exactly one system message, the first one, and refuse two messages of the user in a row. So the
+store groups the calls and outputs of a response as they arrive, puts messages that came in between
+after them, joins leading developer messages to the system message, and joins neighbouring messages
+of the user. Mail from other agents, and later words of a developer, get the role user. All this is
+decided when an item arrives; a request encodes only what is still open at the end.
 """
 
-from typing import Literal
+from typing import Literal, cast
 
 import msgspec
 
 from swarm.mailbox.protocol.items import (
     ContentPart,
     CustomToolCallOutput,
+    FunctionCall,
     FunctionCallOutput,
     InputImage,
     Message,
@@ -24,15 +26,20 @@ from swarm.mailbox.protocol.sampling import ToolSpec
 from swarm.mailbox.protocol.settings import SamplingSettings
 
 from .effort_choice import requested_effort
+from .fit.dialect import BEGINNING, FOREIGN_SIGNATURE, NO_REASONING, NOTED, Dialect
+from .fit.item_fitting import own_fields
+from .fit.neighbours import later_developer_text
 from .request_encoding import (
     NO_OUTPUT,
     GroupedItemStore,
     HeadKey,
     RequestHead,
+    encode_fields,
     is_strict,
     to_json,
 )
 
+_decode_table = msgspec.json.Decoder(dict[str, object]).decode
 _CONTINUES = b'],"continue_final_message":true,"add_generation_prompt":false'
 _EMBEDDED_TEMPERATURE = 0.1  # small models lose their way when they vary
 
@@ -60,12 +67,22 @@ class _Image(msgspec.Struct, tag_field="type", tag="image_url"):
     image_url: _Url
 
 
+_Content = str | tuple[_Text | _Image, ...]
+
+
 class _ChatMessage(msgspec.Struct, omit_defaults=True):
     role: str
-    content: str | tuple[_Text | _Image, ...] | msgspec.UnsetType | None = msgspec.UNSET
-    reasoning: str = ""
-    tool_calls: tuple[_Call, ...] = ()
+    content: _Content | msgspec.UnsetType | None = msgspec.UNSET
+    tool_calls: tuple[msgspec.Raw, ...] = ()
     tool_call_id: str = ""
+
+
+_NOTED = to_json(_ChatMessage(role="assistant", content=NOTED))
+_EMPTY: dict[str, str | msgspec.UnsetType | None] = {
+    "null": None,
+    "text": "",
+    "absent": msgspec.UNSET,
+}
 
 
 class _Function(msgspec.Struct):
@@ -137,7 +154,8 @@ def encode_head(key: HeadKey) -> RequestHead:
         max_tokens=model.max_output_tokens if is_embedded else None,
     )
     _add_sampling(head, key.sampling, is_embedded=is_embedded)
-    return RequestHead(before=to_json(head)[:-1] + b',"messages":[', after=b"]}")
+    before = encode_fields(head, key.dialect)
+    return RequestHead(before=before[:-1] + b',"messages":[', after=b"]}")
 
 
 def _add_sampling(head: _Head, wanted: SamplingSettings, *, is_embedded: bool) -> None:
@@ -158,44 +176,97 @@ class _Group:
 
     def __init__(self) -> None:
         self.texts: list[str] = []
-        self.reasoning: list[str] = []
-        self.calls: list[_Call] = []
+        self.reasoning: list[Reasoning] = []
+        self.calls: list[FunctionCall] = []
         self.outputs: dict[str, bytes] = {}
-        self.later: list[bytes] = []  # messages that came between calls and outputs
+        self.later: list[_Content] = []  # a user's messages that came between calls and outputs
 
     @property
     def is_waiting(self) -> bool:
         return len(self.outputs) < len(self.calls)
 
-    def encode(self) -> list[bytes]:
+    def encode(self, dialect: Dialect) -> list[bytes]:
         """The messages of the group; a missing output is replaced by a text that says so."""
         if not (self.texts or self.calls):
-            return list(self.later)
+            return []
         message = _ChatMessage(
             role="assistant",
-            content="\n\n".join(self.texts) if self.texts else None,
-            reasoning="\n".join(self.reasoning),
-            tool_calls=tuple(self.calls),
+            content="\n\n".join(self.texts) if self.texts else _EMPTY[dialect.empty_content],
+            tool_calls=tuple(_encode_call(call) for call in self.calls),
         )
-        lost = (call.id for call in self.calls if call.id not in self.outputs)
+        table = _decode_table(to_json(message))
+        table |= self._own_fields(dialect)
+        if dialect.needs_signature and self.calls:
+            _add_signature(table)
+        lost = (call.call_id for call in self.calls if call.call_id not in self.outputs)
         missing = {name: _tool_message(name, NO_OUTPUT) for name in lost}
         outputs = {**self.outputs, **missing}
-        return [to_json(message), *(outputs[call.id] for call in self.calls), *self.later]
+        return [to_json(table), *(outputs[call.call_id] for call in self.calls)]
+
+    def _own_fields(self, dialect: Dialect) -> dict[str, object]:
+        """What goes back to the provider under its own names."""
+        fields: dict[str, object] = {}
+        unnamed = [text for item in self.reasoning if item.origin is None for text in item.content]
+        if unnamed and "reasoning" not in dialect.left_out:
+            fields["reasoning"] = "\n".join(unnamed)
+        for item in self.reasoning:
+            text = "".join(item.content)
+            for name, raw in own_fields(item.origin).items():
+                fields[name] = text if bytes(raw) == b"null" else raw
+        name = dialect.needs_reasoning
+        if name and self.calls and name not in fields:
+            fields[name] = "\n".join(unnamed) or NO_REASONING
+        return fields
 
 
-def _tool_message(call_id: str, content: str | tuple[_Text | _Image, ...]) -> bytes:
+def _encode_call(call: FunctionCall) -> msgspec.Raw:
+    """The call, with the fields of it that only this provider understands."""
+    called = _Called(name=call.name, arguments=call.arguments)
+    data = to_json(_Call(call.call_id, "function", called))
+    if not (fields := own_fields(call.origin)):
+        return msgspec.Raw(data)
+    table = _decode_table(data)
+    inner = fields.pop("function", None)
+    if inner is not None:
+        table["function"] = _decode_table(to_json(called)) | _decode_table(inner)
+    return msgspec.Raw(to_json(table | fields))
+
+
+def _add_signature(table: dict[str, object]) -> None:
+    """Give the first call a signature, where another model made the calls."""
+    calls = cast("list[dict[str, object]]", table["tool_calls"])
+    if not any("thought_signature" in str(call) for call in calls):
+        calls[0]["extra_content"] = {"google": {"thought_signature": FOREIGN_SIGNATURE}}
+
+
+def _tool_message(call_id: str, content: "_Content") -> bytes:
     return to_json(_ChatMessage(role="tool", content=content, tool_call_id=call_id))
 
 
+def _user_message(contents: list["_Content"]) -> bytes:
+    """Neighbouring messages of the user as one: many templates refuse two in a row."""
+    texts = [content for content in contents if isinstance(content, str)]
+    if len(texts) == len(contents):
+        return to_json(_ChatMessage(role="user", content="\n\n".join(texts)))
+    parts: list[_Text | _Image] = []
+    for content in contents:
+        parts += (_Text(text=content),) if isinstance(content, str) else content
+    return to_json(_ChatMessage(role="user", content=tuple(parts)))
+
+
 class ChatStore(GroupedItemStore):
-    """The settled messages as one buffer, and the group that may still grow."""
+    """The settled messages as one buffer, the group that may still grow, and the user's messages
+    after it, which are sent as one.
+    """
 
     def clear(self) -> None:
         super().clear()
         self._leading: list[str] = []  # developer texts at the start: part of the system message
         self._system: tuple[str, bytes] | None = None  # instructions → the encoded message
         self._settled = bytearray()
+        self._is_after_tool = False  # the last settled message is a tool's output
         self._group = _Group()
+        self._user: list[_Content] = []  # messages of the user that are not settled
         self._begun = False
 
     @property
@@ -210,18 +281,18 @@ class ChatStore(GroupedItemStore):
         self._answer().texts.append(text)
 
     def _add_reasoning(self, item: Reasoning) -> None:
-        self._answer().reasoning.extend(item.content)
+        if item.encrypted_content is None:  # sealed reasoning is of another wire
+            self._answer().reasoning.append(item)
 
-    def _add_call(self, call_id: str, name: str, arguments: str) -> None:
-        called = _Called(name=name, arguments=arguments or "{}")
-        self._answer().calls.append(_Call(call_id, "function", called))
+    def _add_call(self, call: FunctionCall) -> None:
+        self._answer().calls.append(call)
 
     def body(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
         head = self._heads.get(key)
-        messages = [self._system_message(key.instructions)] if self._has_system(key) else []
+        messages = self._system_messages(key.instructions) if self._has_system(key) else []
         if self._settled:
             messages.append(bytes(self._settled))
-        messages += self._group.encode()
+        messages += self._open_messages()
         return (head.before, b",".join(messages), head.after)
 
     def with_partial(self, key: HeadKey, cache_key: str, text: str) -> tuple[bytes, ...]:
@@ -237,41 +308,61 @@ class ChatStore(GroupedItemStore):
     def _has_system(self, key: HeadKey) -> bool:
         return bool(key.instructions or self._leading)
 
-    def _system_message(self, instructions: str) -> bytes:
+    def _system_messages(self, instructions: str) -> list[bytes]:
         if self._system is None or self._system[0] != instructions:
             text = "\n\n".join(part for part in (instructions, *self._leading) if part)
-            self._system = (instructions, to_json(_ChatMessage(role="system", content=text)))
-        return self._system[1]
+            role = "system" if self._dialect.system else "user"
+            self._system = (instructions, to_json(_ChatMessage(role=role, content=text)))
+        return [self._system[1]] if self._dialect.system else [self._system[1], _NOTED]
+
+    def _open_messages(self) -> list[bytes]:
+        """What is not settled: the open group, and the user's messages after it."""
+        messages = self._group.encode(self._dialect)
+        if contents := [*self._user, *self._group.later]:
+            is_after_tool = bool(self._group.calls) or (not messages and self._is_after_tool)
+            if is_after_tool and not self._dialect.user_after_tool:
+                messages.append(_NOTED)
+            messages.append(_user_message(contents))
+        return messages
 
     def _answer(self) -> _Group:
         """The group for an item of the model: a new one after outputs or other messages."""
+        if not self._begun and self._dialect.alternates:
+            self._user.append(BEGINNING)
         self._begun = True
-        if self._group.outputs or self._group.later:
+        if self._group.outputs or self._group.later or self._user:
             self._settle()
         return self._group
 
     def _add_message(self, item: Message) -> None:
         self._begun = True
-        message = self._message(item)
-        if self._group.is_waiting:
-            self._group.later.append(message)
+        group = self._group
+        if group.is_waiting:
+            group.later.append(self._content(item))
             return
-        self._settle()
-        self._extend([message])
+        if group.texts or group.calls:
+            self._settle()
+        self._user.append(self._content(item))
 
     def _add_output(self, item: FunctionCallOutput | CustomToolCallOutput) -> None:
         self._begun, group = True, self._group
-        if item.call_id not in {call.id for call in group.calls} - group.outputs.keys():
+        if item.call_id not in {call.call_id for call in group.calls} - group.outputs.keys():
             return  # an output without its call: strict servers would refuse the whole request
         output = item.output
         content = output if isinstance(output, str) else self._parts(output)
         group.outputs[item.call_id] = _tool_message(item.call_id, content)
         if not group.is_waiting:
+            later = group.later
+            group.later = []
             self._settle()
+            self._user = later
 
     def _settle(self) -> None:
-        self._extend(self._group.encode())
-        self._group = _Group()
+        """Write what is open; it never changes again."""
+        group = self._group
+        self._extend(self._open_messages())
+        self._is_after_tool = bool(group.calls) and not (group.later or self._user)
+        self._group, self._user = _Group(), []
 
     def _extend(self, messages: list[bytes]) -> None:
         for message in messages:
@@ -279,17 +370,13 @@ class ChatStore(GroupedItemStore):
                 self._settled += b","
             self._settled += message
 
-    def _message(self, item: Message) -> bytes:
-        role: str = item.role
-        if item.author is not None:
-            role = "user"  # mail: many templates end at, or continue, a last assistant message
-        elif role == "developer":
-            role = "user" if self._context.tolerant else "system"
-        if any(isinstance(part, InputImage) for part in item.content):
-            return to_json(_ChatMessage(role=role, content=self._parts(item.content)))
-        return to_json(_ChatMessage(role=role, content=text_of(item.content)))
+    def _content(self, item: Message) -> "_Content":
+        """A message of the user, of another agent, or of a developer in mid-conversation."""
+        if item.role == "developer" and item.author is None:
+            return later_developer_text(text_of(item.content))
+        return self._parts(item.content)
 
-    def _parts(self, content: tuple[ContentPart, ...]) -> str | tuple[_Text | _Image, ...]:
+    def _parts(self, content: tuple[ContentPart, ...]) -> "_Content":
         shown = self._resolve(content)
         if not any(isinstance(part, InputImage) for part in shown):
             return text_of(shown)

@@ -11,6 +11,7 @@ from swarm.mailbox.redact import Redactor
 from .app import GatewayApp, UnknownModel
 from .conversations import Conversation, ConversationOwner
 from .failures import internal_failure
+from .fit.dialect import LearnedDialects
 from .open_providers import OpenProvider
 from .response_relay import AgentConnection
 from .sampling_fields import SamplingFields
@@ -32,7 +33,7 @@ class ConversationOpener:
 
     def __init__(self, app: GatewayApp, blobs_dir: Path, redactor: Redactor) -> None:
         self._app, self._blobs_dir, self._redactor = app, blobs_dir, redactor
-        self._fields = SamplingFields()
+        self._fields, self._dialects = SamplingFields(), LearnedDialects()
 
     def open_now(
         self, peer: bytes, op: OpenConversation
@@ -64,7 +65,7 @@ class ConversationOpener:
             return self._refusal(error)
         found = agent_of(peer)
         owner = ConversationOwner(op.agent_id, op.agent_path, model)
-        conversation = Conversation(owner, store, self._fields)
+        conversation = Conversation(owner, store, self._fields, self._dialects)
         return AgentConnection(peer, found[1] if found else 0, conversation, provider)
 
     def _refusal(self, error: Exception) -> ConversationRefused:

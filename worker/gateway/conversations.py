@@ -15,6 +15,8 @@ from swarm.mailbox.protocol.items import AnyItem, CustomToolCall, FunctionCall, 
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleRequest, chain_digest
 
 from .backend import Failure, RenderedRequest
+from .fit.dialect import Dialect, LearnedDialects
+from .fit.refusals import plainest, read_refusal
 from .request_encoding import HeadKey, ItemStore
 from .sampling_fields import SamplingFields
 
@@ -27,14 +29,30 @@ class ConversationOwner(msgspec.Struct, frozen=True):
     model: ModelInfo
 
 
+_GUESS = (
+    "refused a request in unknown words, and took it in the plainest form: it gets this form from "
+    "now on"
+)
+
+
 class Conversation:
-    """One agent's items on one wire."""
+    """One agent's items on one wire.
+
+    The items are kept as they came, for a server that teaches how it wants them.
+    """
 
     def __init__(
-        self, owner: ConversationOwner, store: ItemStore, fields: SamplingFields | None = None
+        self,
+        owner: ConversationOwner,
+        store: ItemStore,
+        fields: SamplingFields | None = None,
+        dialects: LearnedDialects | None = None,
     ) -> None:
         self.owner = owner
         self._store, self._fields = store, fields or SamplingFields()
+        self._dialects = dialects or LearnedDialects()
+        self._items: list[bytes] = []
+        self._guess: Dialect | None = None  # tried, and not yet taken by the server
         self._digests: list[bytes] = [b""]  # after 0, 1, 2, … items
         self._shapes: list[bytes] = [b""]
 
@@ -58,6 +76,7 @@ class Conversation:
             return False
         for raw, item in zip(request.items, items, strict=True):
             self._store.append(item)
+            self._items.append(bytes(raw))
             self._digests.append(chain_digest(self._digests[-1], bytes(raw)))
             self._shapes.append(_shape(self._shapes[-1], item))
         return True
@@ -65,6 +84,7 @@ class Conversation:
     def clear(self) -> None:
         """Forget all items; the next request is answered with `NeedHistory`."""
         self._store.clear()
+        self._items.clear()
         del self._digests[1:]
         del self._shapes[1:]
 
@@ -73,6 +93,7 @@ class Conversation:
             self.clear()
         elif not self._store.rewind(count):
             return False
+        del self._items[count:]
         del self._digests[count + 1 :]
         del self._shapes[count + 1 :]
         return True
@@ -80,7 +101,11 @@ class Conversation:
     def render(self, request: SampleRequest, *, ordinal: int) -> RenderedRequest:
         """The accepted request, ready for a backend."""
         owner = self.owner
+        dialect = self._dialects.of(owner.model)
+        self._guess = None
+        self._fit_store(dialect)
         key = HeadKey(
+            dialect=dialect,
             model=owner.model,
             instructions=request.instructions,
             tools=request.tools,
@@ -106,22 +131,70 @@ class Conversation:
             with_partial=partial(self._with_partial, key),
             without_thinking=partial(self._store.without_thinking, key, owner.agent_id),
             without_schema=partial(self._store.without_schema, key, owner.agent_id),
-            without_sampling=partial(self._without_sampling, key),
-            take_notices=partial(self._fields.take_notices, owner.model, request.sampling),
+            refit=partial(self._refit, key),
+            note_accepted=self._note_accepted,
+            take_notices=partial(self._take_notices, request),
         )
 
-    def _without_sampling(self, key: HeadKey, failure: Failure) -> tuple[bytes, ...]:
-        if not self._fields.refuse(self.owner.model, failure, key.sampling):
+    def _fit_store(self, dialect: Dialect) -> None:
+        """Encode the items again if the server takes them otherwise than was known."""
+        if self._store.change_dialect(dialect):
+            for raw in self._items:
+                self._store.append(decode_item(raw))
+
+    def _refit(self, key: HeadKey, failure: Failure, sent: bytes) -> tuple[bytes, ...]:
+        """The body as the server takes it, after what it refused; () if it names nothing."""
+        model = self.owner.model
+        if self._fields.refuse(model, failure, key.sampling):
+            return self._body(key)
+        said = failure.said or failure.message
+        while self._guess is None:
+            dialect = self._dialects.of(model)
+            lesson = read_refusal(
+                said, wire=model.wire, sent=sent, tools=key.tools, dialect=dialect
+            )
+            if lesson is None:
+                break
+            notice = f"{model.provider} {model.slug} {lesson.notice}"
+            self._dialects.learn(model, lesson.dialect, notice)
+            if b"".join(body := self._body(key)) != sent:
+                return body
+        return self._guessed_body(key, failure)
+
+    def _guessed_body(self, key: HeadKey, failure: Failure) -> tuple[bytes, ...]:
+        """The plainest form, once, after a refusal in unknown words."""
+        if self._guess is not None or failure.may_be_too_long or failure.kind != "bad_request":
             return ()
-        return self._store.body(self._with_accepted_fields(key), self.owner.agent_id)
+        if failure.http_status not in {400, 422, 500}:
+            return ()
+        self._guess = plainest(self._dialects.of(self.owner.model))
+        return self._body(key)
+
+    def _note_accepted(self) -> None:
+        """The server took what was sent: a guess is what it wants."""
+        if (guess := self._guess) is not None:
+            model, self._guess = self.owner.model, None
+            self._dialects.learn(model, guess, f"{model.provider} {model.slug} {_GUESS}")
+
+    def _take_notices(self, request: SampleRequest) -> tuple[str, ...]:
+        model = self.owner.model
+        told = self._fields.take_notices(model, request.sampling)
+        return (*told, *self._dialects.take_notices(model))
 
     def _with_partial(self, key: HeadKey, text: str) -> tuple[bytes, ...]:
-        return self._store.with_partial(self._with_accepted_fields(key), self.owner.agent_id, text)
+        return self._store.with_partial(self._current_key(key), self.owner.agent_id, text)
 
-    def _with_accepted_fields(self, key: HeadKey) -> HeadKey:
-        """The key without sampling fields that were refused since it was made."""
-        left = self._fields.accepted(self.owner.model, key.sampling)
-        return msgspec.structs.replace(key, sampling=left)
+    def _body(self, key: HeadKey) -> tuple[bytes, ...]:
+        current = self._current_key(key)
+        self._fit_store(current.dialect)
+        return self._store.body(current, self.owner.agent_id)
+
+    def _current_key(self, key: HeadKey) -> HeadKey:
+        """The key without what was refused since it was made."""
+        model = self.owner.model
+        left = self._fields.accepted(model, key.sampling)
+        dialect = self._guess or self._dialects.of(model)
+        return msgspec.structs.replace(key, sampling=left, dialect=dialect)
 
 
 def _shape(previous: bytes, item: AnyItem) -> bytes:

@@ -51,6 +51,8 @@ from .whole_answers import MAX_WHOLE_BYTES, events_of_answer, is_whole_answer
 from .wire_stream import WireStream
 
 _DRAIN_S = 0.25
+MOST_REFITS = 4  # of one request: what is refused then fails it
+_REFITTED = frozenset({"bad_request", "invalid_image"})
 _MOST_COMPACTED_BYTES = 32 << 20
 _PATHS = {"responses": "/responses", "chat": "/chat/completions", "messages": "/messages"}
 _OWN_HEADERS = {"messages": {"anthropic-version": "2023-06-01"}}
@@ -131,7 +133,7 @@ class HttpSource:
         address = self._urls
         body = b"".join(request.body)
         refused: Failure | None = None
-        is_renewed = False
+        is_renewed, refits = False, 0
         for notice in request.take_notices():
             yield RequestWaiting(reason=notice, delay_s=0.0)
         while True:
@@ -145,6 +147,9 @@ class HttpSource:
                     if reply.status != 200:
                         refused = await self._refused(reply)
                     else:
+                        request.note_accepted()
+                        for notice in request.take_notices():
+                            yield RequestWaiting(reason=notice, delay_s=0.0)
                         yield RequestAccepted(
                             pause_s=_pause_s(reply.headers),
                             limits=read_rate_limits(reply.headers, time()),
@@ -160,6 +165,9 @@ class HttpSource:
                 is_renewed = True
                 if await self._keys.refresh_key(self._provider, key):
                     continue
+            refits += 1
+            if refits > MOST_REFITS:
+                raise SampleError(refused)
             body, notices = self._without_refused(request, refused, post.body)
             for notice in notices:
                 yield RequestWaiting(reason=notice, delay_s=0.0)
@@ -174,7 +182,9 @@ class HttpSource:
             return body, ()
         if refuses_schema(refused) and (body := b"".join(request.without_schema())):
             return body, (self._unheld(request.model.slug),)
-        body = b"".join(request.without_sampling(refused))
+        if refused.kind not in _REFITTED:
+            return b"", ()
+        body = b"".join(request.refit(refused, sent))
         return b"" if body == sent else body, request.take_notices()
 
     def _unheld(self, slug: str) -> str:

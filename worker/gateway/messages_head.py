@@ -12,7 +12,7 @@ from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 
 from .effort_choice import nearest_effort
 from .messages_request import CACHE_MARK
-from .request_encoding import HeadKey, RequestHead, is_strict, to_json
+from .request_encoding import HeadKey, RequestHead, encode_fields, is_strict, to_json
 
 MAX_TOKENS_UNKNOWN = 8_192  # for a model without an entry: a value that all models allow
 _SCHEMA_TEXT = (
@@ -38,6 +38,9 @@ _BUDGETS = {
 }  # fmt: skip
 
 
+_ONE_CALL = b',"tool_choice":{"type":"auto","disable_parallel_tool_use":true}'
+
+
 class _Tool(msgspec.Struct):
     name: str
     description: str
@@ -59,6 +62,7 @@ def encode_head(key: HeadKey) -> RequestHead:
     """`before` ends with the tools; `after` is the instructions' block of the system prompt."""
     model = key.model
     limit = model.max_output_tokens or MAX_TOKENS_UNKNOWN
+    limit = min(limit, key.dialect.max_output_tokens or limit)
     shown = key.summary != "none"
     asked = thinking_parameters(model, key.effort, max_tokens=limit, shown=shown)
     output: dict[str, object] = {} if asked.effort is None else {"effort": asked.effort}
@@ -82,8 +86,15 @@ def encode_head(key: HeadKey) -> RequestHead:
         sampling = key.sampling
         head.temperature, head.top_p = sampling.temperature, sampling.top_p
         head.top_k = sampling.top_k
-    tools = _tools(model, key.tools)
-    return RequestHead(before=to_json(head)[:-1] + tools, after=b",".join(blocks))
+    before = encode_fields(head, key.dialect)[:-1] + _tools(model, key.tools)
+    if "tool_choice" in key.dialect.refused_fields:
+        before = before.removesuffix(_ONE_CALL)
+    encoded = RequestHead(before=before, after=b",".join(blocks))
+    if "cache_control" not in key.dialect.refused_fields:
+        return encoded
+    return RequestHead(
+        before=encoded.before.replace(CACHE_MARK, b""), after=encoded.after.replace(CACHE_MARK, b"")
+    )
 
 
 def _system(text: str) -> bytes:
@@ -107,7 +118,7 @@ def _tools(model: ModelInfo, tools: tuple[ToolSpec, ...]) -> bytes:
     encoded[-1] = encoded[-1][:-1] + CACHE_MARK + b"}"
     text = b',"tools":[' + b",".join(encoded) + b"]"
     if not model.parallel_tool_calls:
-        text += b',"tool_choice":{"type":"auto","disable_parallel_tool_use":true}'
+        text += _ONE_CALL
     return text
 
 

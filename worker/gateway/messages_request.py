@@ -16,6 +16,7 @@ import msgspec
 from swarm.mailbox.protocol.items import (
     ContentPart,
     CustomToolCallOutput,
+    FunctionCall,
     FunctionCallOutput,
     InputImage,
     Message,
@@ -23,6 +24,9 @@ from swarm.mailbox.protocol.items import (
     text_of,
 )
 
+from .fit.dialect import BEGINNING
+from .fit.item_fitting import own_fields
+from .fit.neighbours import later_developer_text
 from .request_encoding import (
     NO_OUTPUT,
     GroupedItemStore,
@@ -32,13 +36,10 @@ from .request_encoding import (
 )
 
 GO_ON = "(go on)"
-BEGINNING = "(the conversation begins here)"
 NO_TEXT = "(no words)"
 CACHE_MARK = b',"cache_control":{"type":"ephemeral"}'
 _IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _DATA_URL = re.compile(r"data:(?P<mime>[^;,]+);base64,(?P<data>.*)\Z", re.DOTALL)
-_decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class _Text(msgspec.Struct, tag_field="type", tag="text"):
@@ -116,12 +117,13 @@ class MessagesStore(GroupedItemStore):
         system = [head.after] if head.after else []
         system += self._leading
         parts = [head.before]
+        mark = b"" if "cache_control" in self._dialect.refused_fields else CACHE_MARK
         if system:
             parts += [b',"system":[', b",".join(system), b"]"]
         parts.append(b',"messages":[')
         begin = 0
         for place in self._marks:
-            parts += [bytes(self._buffer[begin:place]), CACHE_MARK]
+            parts += [bytes(self._buffer[begin:place]), mark]
             begin = place
         return (*parts, bytes(self._buffer[begin:]), b"]}]}")
 
@@ -178,11 +180,13 @@ class MessagesStore(GroupedItemStore):
         if self._outputs or self._later:
             self._settle()
 
-    def _add_call(self, call_id: str, name: str, arguments: str) -> None:
-        call_id, given = _wire_id(call_id), msgspec.Raw(_object(arguments))
-        called = _ToolUse(id=call_id, name=_wire_id(name), input=given)
-        self._add_answer(to_json(called))
-        self._calls.append(call_id)
+    def _add_call(self, call: FunctionCall) -> None:
+        given = msgspec.Raw(call.arguments.encode())
+        called = to_json(_ToolUse(id=call.call_id, name=call.name, input=given))
+        if fields := own_fields(call.origin):
+            called = called[:-1] + b"," + to_json(fields)[1:]
+        self._add_answer(called)
+        self._calls.append(call.call_id)
 
     def _add_input(self, block: bytes) -> None:
         if self._calls:
@@ -192,7 +196,7 @@ class MessagesStore(GroupedItemStore):
         self._put("user", block)
 
     def _add_output(self, item: FunctionCallOutput | CustomToolCallOutput) -> None:
-        call_id = _wire_id(item.call_id)
+        call_id = item.call_id
         if call_id not in self._calls or call_id in self._outputs:
             return  # an output without its call: the server would refuse the whole request
         self._outputs[call_id] = to_json(self._result(call_id, item))
@@ -230,7 +234,7 @@ class MessagesStore(GroupedItemStore):
         """Blocks of the input. A later developer message is marked as such."""
         if item.role == "developer" and item.author is None:
             text = text_of(item.content)
-            return [_text(f"<developer>\n{text}\n</developer>")] if text.strip() else []
+            return [_text(later_developer_text(text))] if text.strip() else []
         return [to_json(block) for block in self._blocks(item.content)]
 
     def _blocks(self, content: tuple[ContentPart, ...]) -> list[_Text | _Image]:
@@ -262,18 +266,3 @@ def _image(url: str) -> _Text | _Image:
     if found["mime"] not in _IMAGE_TYPES:
         return _Text(text=f"[an image was here; {found['mime']} cannot be sent]")
     return _Image(source=_Base64(media_type=found["mime"], data=found["data"]))
-
-
-def _wire_id(name: str) -> str:
-    """Ids and names as this wire allows them; those of other wires may have other characters."""
-    return _ID.sub("_", name) or "_"
-
-
-def _object(arguments: str) -> bytes:
-    """The arguments as the JSON object that the wire requires; other text is wrapped in one."""
-    text = arguments.strip().encode()
-    try:
-        _decode_object(text or b"{}")
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return to_json({"unreadable_arguments": arguments})
-    return text or b"{}"

@@ -26,6 +26,7 @@ from swarm.mailbox.redact import Redactor
 
 from .app import GatewayApp, GatewayDependencies, open_gateway_app
 from .backend import (
+    Failure,
     RenderedRequest,
     RequestWaiting,
     ResponseFinished,
@@ -33,6 +34,7 @@ from .backend import (
     SampleError,
 )
 from .conversations import Conversation, ConversationOwner
+from .failures import refuses_schema
 from .model_catalogue import GUESSED_WINDOWS
 from .server_memory import child_memory_bytes, server_memory_bytes
 
@@ -226,7 +228,15 @@ def _request(app: GatewayApp, task: ProbeTask) -> RenderedRequest:
         output_schema=task.output_schema,
     )
     conversation.accept(request)
-    return conversation.render(request, ordinal=1)
+    rendered = conversation.render(request, ordinal=1)
+    if task.output_schema is None:
+        return rendered
+
+    def refit(failure: Failure, sent: bytes) -> tuple[bytes, ...]:
+        """A server that takes no schema is not asked without it: that is the answer."""
+        return () if refuses_schema(failure) else rendered.refit(failure, sent)
+
+    return msgspec.structs.replace(rendered, refit=refit)
 
 
 def learned_entry(

@@ -31,7 +31,12 @@ from swarm.mailbox.protocol.items import (
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 from swarm.mailbox.protocol.settings import SamplingSettings, Summary, Verbosity
 
+from .fit.dialect import PLAIN, Dialect, known_dialect
+from .fit.item_fitting import ItemFitter
+from .fit.tool_schemas import fit_tools
+
 to_json = msgspec.json.Encoder().encode
+_decode_table = msgspec.json.Decoder(dict[str, object]).decode
 _HEADS_KEPT = 16
 NO_OUTPUT = "(no output: the call was interrupted)"
 MAX_IMAGE_BYTES = 20 * 1024 * 1024
@@ -52,6 +57,26 @@ class HeadKey(msgspec.Struct, frozen=True):
     verbosity: Verbosity | None = None
     compacts: bool = False  # the body of the provider's own compaction
     sampling: SamplingSettings = SamplingSettings()
+    dialect: Dialect = PLAIN  # what the server takes
+
+
+def encode_fields(head: msgspec.Struct, dialect: Dialect) -> bytes:
+    """The fields of a head as a JSON object, without those that the server refused."""
+    data = to_json(head)
+    if not dialect.refused_fields:
+        return data
+    table = _decode_table(data)
+    for path in dialect.refused_fields:
+        name, _, inner = path.partition(".")
+        if not inner:
+            table.pop(name, None)
+        elif isinstance(value := table.get(name), dict):
+            cast("dict[str, object]", value).pop(inner, None)
+        elif isinstance(value, list):
+            for entry in cast("list[object]", value):
+                if isinstance(entry, dict):
+                    cast("dict[str, object]", entry).pop(inner, None)
+    return to_json(table)
 
 
 def is_strict(schema: bytes) -> bool:
@@ -101,7 +126,8 @@ class RequestHeadCache:
             kept, head = self._kept[place]
             if kept == key:
                 return head
-        head = self._make(key)
+        tools = fit_tools(key.tools, key.dialect)
+        head = self._make(msgspec.structs.replace(key, tools=tools))
         self._kept.append((key, head))
         del self._kept[:-_HEADS_KEPT]
         return head
@@ -113,6 +139,12 @@ class EncodingContext(msgspec.Struct, frozen=True):
     blobs_dir: Path
     model: ModelInfo
     tolerant: bool = False  # a local server: its chat template may reject unusual roles
+    dialect: Dialect | None = None  # what the server takes; None: what is known of the model
+
+    @property
+    def takes(self) -> Dialect:
+        """What the server takes."""
+        return self.dialect or known_dialect(self.model.slug)
 
 
 class ItemStore(ABC):
@@ -143,6 +175,10 @@ class ItemStore(ABC):
         the wire has no such body. The store keeps nothing of it.
         """
         return ()
+
+    def change_dialect(self, dialect: Dialect) -> bool:
+        """Encode for another dialect from now on; True: the items must be appended again."""
+        return False
 
     def without_schema(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
         """The body without the schema that holds calls to their form, from now on; () if there is
@@ -176,11 +212,25 @@ class UnencodedItemStore(ItemStore):
 
 
 class EncodedItemStore(ItemStore):
-    """For the HTTP wires: every item is encoded when it is appended, and not kept."""
+    """For the HTTP wires: every item is fitted and encoded when it is appended, and not kept."""
 
     def __init__(self, context: EncodingContext, heads: RequestHeadCache) -> None:
         self._context, self._heads = context, heads
         self.clear()
+
+    def clear(self) -> None:
+        self._fitter = ItemFitter(self._context.model, self._context.takes)
+
+    def change_dialect(self, dialect: Dialect) -> bool:
+        if dialect == self._context.takes:
+            return False
+        self._context = msgspec.structs.replace(self._context, dialect=dialect)
+        self.clear()
+        return True
+
+    @property
+    def _dialect(self) -> Dialect:
+        return self._context.takes
 
     def _resolve(self, content: tuple[ContentPart, ...]) -> tuple[ContentPart, ...]:
         """The content with its images as the provider reads them."""
@@ -198,6 +248,7 @@ class GroupedItemStore(EncodedItemStore):
     """
 
     def clear(self) -> None:
+        super().clear()
         self._count = 0
 
     def rewind(self, count: int) -> bool:
@@ -205,6 +256,10 @@ class GroupedItemStore(EncodedItemStore):
 
     def append(self, item: AnyItem) -> None:
         self._count += 1
+        if (fitted := self._fitter.fit(item)) is not None:
+            self._append_fitted(fitted)
+
+    def _append_fitted(self, item: AnyItem) -> None:
         match item:
             case Message(role="developer") if self._is_at_start:
                 self._add_leading(text_of(item.content))
@@ -214,10 +269,13 @@ class GroupedItemStore(EncodedItemStore):
                 self._add_message(item)
             case Reasoning():
                 self._add_reasoning(item)
-            case FunctionCall(call_id=call_id, name=name, arguments=arguments):
-                self._add_call(call_id, name, arguments)
+            case FunctionCall():
+                self._add_call(item)
             case CustomToolCall(call_id=call_id, name=name, input=text):
-                self._add_call(call_id, name, to_json({"input": text}).decode())
+                arguments = to_json({"input": text}).decode()
+                origin = item.origin
+                call = FunctionCall(call_id=call_id, name=name, arguments=arguments, origin=origin)
+                self._add_call(call)
             case FunctionCallOutput() | CustomToolCallOutput():
                 self._add_output(item)
             case Compaction() | ProviderItem():
@@ -239,7 +297,7 @@ class GroupedItemStore(EncodedItemStore):
     @abstractmethod
     def _add_reasoning(self, item: Reasoning) -> None: ...
     @abstractmethod
-    def _add_call(self, call_id: str, name: str, arguments: str) -> None: ...
+    def _add_call(self, call: FunctionCall) -> None: ...
     @abstractmethod
     def _add_output(self, item: FunctionCallOutput | CustomToolCallOutput) -> None: ...
 
@@ -306,7 +364,8 @@ def unseal_block(item: Reasoning, *, slug: str) -> Thinking | RedactedThinking |
     sealed = item.encrypted_content or ""
     kind, _, rest = sealed.removeprefix(SEAL).partition(";")
     owner, _, data = rest.partition(";")
-    if not sealed.startswith(SEAL) or owner != slug or not data:
+    is_unsigned = not data and item.origin is not None  # its server signs nothing
+    if not sealed.startswith(SEAL) or owner != slug or not (data or is_unsigned):
         return None
     if kind == "redacted":
         return RedactedThinking(data=data)

@@ -12,11 +12,13 @@ import msgspec
 from swarm.mailbox.protocol.items import (
     AnyItem,
     Compaction,
+    ContentPart,
     CustomToolCall,
     CustomToolCallOutput,
     FunctionCall,
     FunctionCallOutput,
     Message,
+    Origin,
     ProviderItem,
     Reasoning,
     text_message,
@@ -25,11 +27,14 @@ from swarm.mailbox.protocol.items import (
 from swarm.mailbox.protocol.sampling import ToolSpec
 
 from .effort_choice import requested_effort
+from .fit.item_fitting import own_fields
+from .fit.neighbours import arrange_items
 from .request_encoding import (
     SEAL,
     EncodedItemStore,
     HeadKey,
     RequestHead,
+    encode_fields,
     is_strict,
     to_json,
 )
@@ -44,9 +49,19 @@ class _SummaryText(msgspec.Struct, tag_field="type", tag="summary_text"):
     text: str
 
 
-class _Reasoning(msgspec.Struct, tag_field="type", tag="reasoning"):
+class _ReasoningText(msgspec.Struct, tag_field="type", tag="reasoning_text"):
+    text: str
+
+
+class _Reasoning(msgspec.Struct, tag_field="type", tag="reasoning", omit_defaults=True):
     summary: tuple[_SummaryText, ...]
     encrypted_content: str | None
+    content: tuple[_ReasoningText, ...] = ()
+
+
+class _SystemMessage(msgspec.Struct, tag_field="type", tag="message"):
+    content: tuple[ContentPart, ...]
+    role: str = "system"
 
 
 class _Function(msgspec.Struct, tag_field="type", tag="function"):
@@ -118,16 +133,18 @@ def encode_head(key: HeadKey) -> RequestHead:
     model = key.model
     tools = key.tools if model.can_call_tools else ()
     effort = _Effort(effort=requested_effort(model, key.effort))
+    freeform = model.freeform_tools and key.dialect.custom_tools
     head = _Head(
         model=model.slug,
         instructions=key.instructions,
-        tools=tuple(encode_tool(tool, freeform=model.freeform_tools) for tool in tools),
+        tools=tuple(encode_tool(tool, freeform=freeform) for tool in tools),
         parallel_tool_calls=model.parallel_tool_calls,
         reasoning=effort if model.reasoning else msgspec.UNSET,
     )
     if not key.compacts:  # `/responses/compact` takes no settings of an answer
         _add_answer_settings(head, key)
-    return RequestHead(before=to_json(head)[:-1] + b',"input":[', after=b"]")
+    before = encode_fields(head, key.dialect)
+    return RequestHead(before=before[:-1] + b',"input":[', after=b"]")
 
 
 def _add_answer_settings(head: _Head, key: HeadKey) -> None:
@@ -154,11 +171,16 @@ class ResponsesStore(EncodedItemStore):
     """
 
     def clear(self) -> None:
+        super().clear()
         self._buffer = bytearray()
         self._ends: list[int] = []
+        self._fitted: list[AnyItem | None] = []  # kept only for a server that arranges them
 
     def append(self, item: AnyItem) -> None:
-        if encoded := b"" if self._is_foreign(item) else self._encode(item):
+        fitted = None if self._is_foreign(item) else self._fitter.fit(item)
+        if self._dialect.arranges:
+            self._fitted.append(fitted)
+        elif encoded := b"" if fitted is None else self._encode(fitted):
             if self._buffer:
                 self._buffer += b","
             self._buffer += encoded
@@ -166,13 +188,22 @@ class ResponsesStore(EncodedItemStore):
 
     def rewind(self, count: int) -> bool:
         del self._ends[count:]
+        del self._fitted[count:]
         del self._buffer[self._ends[-1] if self._ends else 0 :]
         return True
 
     def body(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
         head = self._heads.get(key)
-        own = b"" if key.compacts else b',"prompt_cache_key":' + to_json(cache_key)
-        return (head.before, bytes(self._buffer), head.after, own, b"}")
+        has_key = not key.compacts and "prompt_cache_key" not in self._dialect.refused_fields
+        own = b',"prompt_cache_key":' + to_json(cache_key) if has_key else b""
+        return (head.before, self._items_bytes(), head.after, own, b"}")
+
+    def _items_bytes(self) -> bytes:
+        if not self._dialect.arranges:
+            return bytes(self._buffer)
+        items = [item for item in self._fitted if item is not None]
+        encoded = map(self._encode, arrange_items(items, self._dialect))
+        return b",".join(item for item in encoded if item)
 
     def _is_foreign(self, item: AnyItem) -> bool:
         """An item of another provider, or thinking that another wire signed: this one refuses
@@ -187,19 +218,34 @@ class ResponsesStore(EncodedItemStore):
         match item:
             case Message(author=str(), content=content) if self._context.model.mail_role == "user":
                 return to_json(text_message("user", text_of(content)))
+            case Message(role="developer", content=content) if not self._dialect.developer:
+                return to_json(_SystemMessage(content=self._resolve(content)))
             case Message(role=role, content=content, phase=phase):
                 return to_json(Message(role=role, content=self._resolve(content), phase=phase))
             case Reasoning(summary=summary, encrypted_content=encrypted):
                 texts = tuple(_SummaryText(text=text) for text in summary)
-                return to_json(_Reasoning(summary=texts, encrypted_content=encrypted))
-            case FunctionCall() | CustomToolCall() | Compaction():
+                shown = item.content if item.origin and encrypted is None else ()
+                raw = tuple(_ReasoningText(text=text) for text in shown)
+                reasoning = _Reasoning(summary=texts, encrypted_content=encrypted, content=raw)
+                return _with_fields(to_json(reasoning), item.origin)
+            case FunctionCall() | CustomToolCall():
+                bare = msgspec.structs.replace(item, id=None, origin=None)
+                return _with_fields(to_json(bare), item.origin)
+            case Compaction():
                 return to_json(item if item.id is None else msgspec.structs.replace(item, id=None))
             case ProviderItem():
                 return _provider_item(item)
             case FunctionCallOutput() | CustomToolCallOutput():
                 output = item.output
-                shown = output if isinstance(output, str) else self._resolve(output)
-                return to_json(msgspec.structs.replace(item, output=shown, success=None))
+                given = output if isinstance(output, str) else self._resolve(output)
+                return to_json(msgspec.structs.replace(item, output=given, success=None))
+
+
+def _with_fields(encoded: bytes, origin: Origin | None) -> bytes:
+    """The item with the fields of it that only this provider understands."""
+    if not (fields := own_fields(origin)):
+        return encoded
+    return encoded[:-1] + b"," + to_json(fields)[1:]
 
 
 def _provider_item(item: ProviderItem) -> bytes:

@@ -218,12 +218,13 @@ def test_calls_of_a_response_are_one_message_and_their_outputs_follow_at_once():
     assert messages[5]["content"] == "steered"
 
 
-def test_leading_developer_messages_join_the_system_message_and_later_ones_follow_the_server():
+def test_leading_developer_messages_join_the_system_message_and_later_ones_are_a_users():
     items = [text_message("developer", "rules"), text_message("user", "go")]
     items.append(text_message("developer", "changed"))
     assert sent(chat_request, *items)[0] == {"role": "system", "content": "I\n\nrules"}
-    assert roles(sent(chat_request, *items)) == ["system", "user", "system"]
-    assert roles(sent(chat_request, *items, tolerant=True)) == ["system", "user", "user"]
+    assert sent(chat_request, *items)[1:] == [
+        {"role": "user", "content": "go\n\n<developer>\nchanged\n</developer>"}
+    ]
 
 
 def test_no_call_goes_without_an_output_and_no_output_without_a_call():
