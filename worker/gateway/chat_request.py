@@ -278,7 +278,8 @@ class ChatStore(GroupedItemStore):
         self._system = None
 
     def _add_answer_text(self, text: str) -> None:
-        self._answer().texts.append(text)
+        if text.strip():  # servers refuse a message that says nothing
+            self._answer().texts.append(text)
 
     def _add_reasoning(self, item: Reasoning) -> None:
         if item.encrypted_content is None:  # sealed reasoning is of another wire

@@ -148,18 +148,20 @@ class Conversation:
         if self._fields.refuse(model, failure, key.sampling):
             return self._body(key)
         said = failure.said or failure.message
-        while self._guess is None:
-            dialect = self._dialects.of(model)
+        while True:
+            dialect = self._guess or self._dialects.of(model)
             lesson = read_refusal(
                 said, wire=model.wire, sent=sent, tools=key.tools, dialect=dialect
             )
             if lesson is None:
-                break
-            notice = f"{model.provider} {model.slug} {lesson.notice}"
-            self._dialects.learn(model, lesson.dialect, notice)
+                return self._guessed_body(key, failure)
+            if self._guess is None:
+                notice = f"{model.provider} {model.slug} {lesson.notice}"
+                self._dialects.learn(model, lesson.dialect, notice)
+            else:
+                self._guess = lesson.dialect
             if b"".join(body := self._body(key)) != sent:
                 return body
-        return self._guessed_body(key, failure)
 
     def _guessed_body(self, key: HeadKey, failure: Failure) -> tuple[bytes, ...]:
         """The plainest form, once, after a refusal in unknown words."""

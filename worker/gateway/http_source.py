@@ -182,7 +182,8 @@ class HttpSource:
             return body, ()
         if refuses_schema(refused) and (body := b"".join(request.without_schema())):
             return body, (self._unheld(request.model.slug),)
-        if refused.kind not in _REFITTED:
+        is_template = refused.http_status == 500  # of a server that fails at what it does not take
+        if refused.kind not in _REFITTED and not is_template:
             return b"", ()
         body = b"".join(request.refit(refused, sent))
         return b"" if body == sent else body, request.take_notices()

@@ -17,6 +17,7 @@ from swarm.mailbox.protocol.items import (
     Phase,
     ProviderItem,
     Reasoning,
+    text_of,
 )
 
 from .backend import (
@@ -228,8 +229,8 @@ class ResponsesStream(WireStream[_Event]):
         if whole is not None:
             self._emit_item(whole)
 
-    def _without_thought(self, message: Message) -> Message:
-        """The message; a thought that it begins with is an item of its own."""
+    def _without_thought(self, message: Message) -> Message | None:
+        """The message, if it says more; a thought that it begins with is an item of its own."""
         first = next((part.text for part in message.content if isinstance(part, OutputText)), "")
         thought, text = split_thought(first)
         if text == first:
@@ -238,6 +239,8 @@ class ResponsesStream(WireStream[_Event]):
             origin = self._origin_with("", is_needed=True)
             self._emit_item(Reasoning(content=(thought,), id=f"rs_{self._new_id()}", origin=origin))
         parts = (OutputText(text=text), *message.content[1:])
+        if not text_of(parts):
+            return None
         return msgspec.structs.replace(message, content=parts)
 
     def _whole(self, item: _Item, raw: msgspec.Raw) -> AnyItem | None:
