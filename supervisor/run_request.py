@@ -81,6 +81,7 @@ class CodeReview(Value):
 
     target: ReviewTarget
     hint: str = ""  # for people: what is reviewed
+    broken: tuple[str, ...] = ()  # changed files that do not parse: `path: why`
 
 
 class McpSettings(Value):

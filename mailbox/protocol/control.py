@@ -150,6 +150,7 @@ class ReviewWork(Tagged):
     prompt: str
     target: ReviewTarget = "custom"
     hint: str = ""
+    broken: tuple[str, ...] = ()  # changed files that do not parse: `path: why`
 
 
 class PauseAgent(Tagged):

@@ -45,6 +45,7 @@ class EnteredReviewMode(Tagged):
     target: ReviewTarget
     hint: str = ""  # for people: what is under review
     reviewer: str = ""  # path
+    broken: tuple[str, ...] = ()  # changed files that do not parse: `path: why`
 
 
 class ExitedReviewMode(Tagged):

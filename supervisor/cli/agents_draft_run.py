@@ -18,6 +18,7 @@ from swarm.mailbox.ids import short_id
 from swarm.mailbox.protocol.base import Value
 from swarm.roles.config.schema import Config
 
+from ..processes.answer_caution import CANNOT_USE_TOOLS
 from .provider_checks import check_providers
 
 _PROMPT = (Path(__file__).parent / "init_prompt.md").read_text(encoding="utf-8").strip()
@@ -80,7 +81,7 @@ def draft_by_model(root: Path, wanted: DraftModel, *, facts: str, existing: str)
     if ended.status != "completed":
         why = ended.message or ended.status or f"exit code {child.returncode}"
         raise UsageError(f"the run that looked at the project did not complete: {why}")
-    if ended.caution:
+    if CANNOT_USE_TOOLS in ended.caution:
         raise UsageError(f"the model that answered is too small for this: {ended.caution}")
     return ended.result or ""
 

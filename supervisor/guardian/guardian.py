@@ -32,6 +32,7 @@ from .assessment import (
     retry_text,
     timeout_text,
 )
+from .review_patience import ReviewPatience, not_asked_text
 from .review_prompt import LATER_REVIEWS, NotReviewable, ReviewCase, ReviewPrompt, build_prompt
 from .review_transcript import TranscriptEntry, person_entries_for_child
 from .reviewed_history import ReviewedHistories
@@ -91,6 +92,7 @@ class Guardian:
     ) -> None:
         self._run, self._pool, self._plan_of = running, pool, plan_of
         self._settings, self._jitter = settings, running.entropy.noise
+        self._patience = ReviewPatience(settings.deadline_s)
         self._histories = ReviewedHistories(running)
         self._breakers: dict[str, CircuitBreaker] = {}  # by agent path
 
@@ -104,8 +106,15 @@ class Guardian:
     ) -> ReviewVerdict:
         """Like `review`, with the case from `gather`; does not count for the circuit breaker."""
         verdict: ReviewVerdict | None = None
-        deadline = trio.current_time() + self._settings.deadline_s
+        allowed_s = self._patience.allowed_s(trio.current_time(), left_s=self._left_s())
+        deadline = trio.current_time() + allowed_s
         review = _Review(pending, self._run.entropy.new_id(), deadline=deadline)
+        if not allowed_s:
+            verdict = ReviewVerdict(
+                outcome="timed_out", text=not_asked_text(), rationale="the reviewer is too slow"
+            )
+            self._note_unasked(review, verdict)
+            return verdict
         with trio.CancelScope(deadline=deadline):
             try:
                 case = await gather(pending)
@@ -116,19 +125,28 @@ class Guardian:
                     outcome="failed", text=failure_text(str(error)), rationale=str(error)
                 )
         if verdict is None:
-            text = timeout_text(self._settings.deadline_s)
+            text = timeout_text(round(allowed_s, 1))
             verdict = ReviewVerdict(outcome="timed_out", text=text, rationale="no verdict in time")
-        if not review.attempts:  # no reviewer was asked; that is journaled as well
-            seconds = round(trio.current_time() - review.began, 3)
-            reviewed = Reviewed(
-                review_id=review.review_id,
-                approval_id=pending.approval_id,
-                outcome=verdict.outcome,
-                rationale=verdict.rationale,
-                duration_s=seconds,
-            )
-            self._run.note(reviewed, agent=pending.agent)
+        self._patience.note(trio.current_time(), timed_out=verdict.outcome == "timed_out")
+        if not review.attempts:
+            self._note_unasked(review, verdict)
         return verdict
+
+    def _left_s(self) -> float | None:
+        """The seconds until the run's deadline; None if it has none."""
+        deadline = self._run.deadline_unix_s
+        return None if deadline is None else deadline - self._run.entropy.unix_s()
+
+    def _note_unasked(self, review: _Review, verdict: ReviewVerdict) -> None:
+        """Journal a review for which no reviewer was asked."""
+        reviewed = Reviewed(
+            review_id=review.review_id,
+            approval_id=review.pending.approval_id,
+            outcome=verdict.outcome,
+            rationale=verdict.rationale,
+            duration_s=round(trio.current_time() - review.began, 3),
+        )
+        self._run.note(reviewed, agent=review.pending.agent)
 
     def _count_denials(self, pending: PendingApproval, verdict: ReviewVerdict) -> ReviewVerdict:
         """Apply the circuit breaker: too many denials end the requesting agent's turn."""

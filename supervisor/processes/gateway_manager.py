@@ -33,6 +33,7 @@ from ..agents.agent_record import GatewayAddress
 from ..agents.agent_start import send_gateway_address
 from ..budget.budget_service import BudgetService
 from ..run_context import RunContext
+from .answer_caution import answer_caution
 from .child_spec import ChildSpec
 from .gateway_keys import gateway_keys
 from .process_types import Child, ProcessEnd, SpawnError, StartInterrupted
@@ -40,16 +41,6 @@ from .service_process import ServiceProcess
 
 _SEND_TIMEOUT_S = 12.0  # longer than the silence after which an agent is killed
 _STOP_GRACE_S = 2.0
-
-
-def answer_caution(model: ModelInfo) -> str:
-    """Why answers of this model are not to be trusted, for the end of a run; "" for most models."""
-    if model.wire != "local" or model.can_call_tools:
-        return ""
-    return (
-        f"{model.slug} is a tiny model that cannot use tools and is often wrong: do not trust this "
-        "answer. docs/providers.md says how to choose a better one"
-    )
 
 
 class GatewayManager:

@@ -22,7 +22,13 @@ from ..agents.child_plan import AgentRequestError
 from ..agents.end_states import GOOD_ENDS
 from ..run_context import RunContext
 from ..team.team_service import TeamService
-from .review_output import NO_ANSWER, parse_review, render_review
+from .review_output import (
+    NO_ANSWER,
+    ReviewDoubts,
+    checked_review,
+    parse_review,
+    render_review,
+)
 
 _MAX_AT_ONCE = 100  # names to try
 _SLOT_TIMEOUT_S = 3.0  # how long to wait for a slot; the requester waits for the reply
@@ -32,7 +38,7 @@ def enter_review(running: RunContext) -> None:
     """Record that the root is about to receive its review task."""
     review = running.request.review
     if review is not None:
-        entered = EnteredReviewMode(target=review.target, hint=review.hint)
+        entered = EnteredReviewMode(target=review.target, hint=review.hint, broken=review.broken)
         running.note(entered, agent=ROOT_PATH)
 
 
@@ -46,7 +52,9 @@ def exit_review(running: RunContext, completed: RunCompleted) -> RunCompleted:
     if not (completed.result or "").strip():
         running.note(ExitedReviewMode(), agent=ROOT_PATH)
         return msgspec.structs.replace(completed, status="failed", message=NO_ANSWER)
-    output = parse_review(completed.result or "")
+    caution = running.broadcast.current_view().caution
+    doubts = ReviewDoubts(broken=running.request.review.broken, caution=caution)
+    output = checked_review(parse_review(completed.result or ""), doubts)
     running.note(ExitedReviewMode(output=output), agent=ROOT_PATH)
     return msgspec.structs.replace(completed, result=render_review(output))
 
@@ -75,13 +83,19 @@ async def start_child_review(
     if not isinstance(reply, Spawned):
         why = reply.message if isinstance(reply, RequestRefused) else "it was not started"
         return Refused(message=why)
-    entered = EnteredReviewMode(target=work.target, hint=work.hint, reviewer=reply.path)
+    entered = EnteredReviewMode(
+        target=work.target, hint=work.hint, reviewer=reply.path, broken=work.broken
+    )
     running.note(entered, agent=asker.path)
-    nursery.start_soon(partial(_report_end, running, team, asker.path, reply.path))
+    caution = running.broadcast.current_view().caution
+    doubts = ReviewDoubts(broken=work.broken, caution=caution)
+    nursery.start_soon(partial(_report_end, running, team, asker.path, reply.path, doubts))
     return Done(message=f"{reply.path} reviews: {work.hint}; {asker.path} gets its findings")
 
 
-async def _report_end(running: RunContext, team: TeamService, asker: str, reviewer: str) -> None:
+async def _report_end(
+    running: RunContext, team: TeamService, asker: str, reviewer: str, doubts: ReviewDoubts
+) -> None:
     """Wait until the reviewer ends for the first time and record its findings."""
     while True:
         member = team.team.find(reviewer)
@@ -90,7 +104,8 @@ async def _report_end(running: RunContext, team: TeamService, asker: str, review
             break
         if not member.is_active and member.outcome is not None:
             good = member.outcome.state in GOOD_ENDS and member.outcome.message.strip()
-            output = parse_review(member.outcome.message) if good else None
+            message = member.outcome.message
+            output = checked_review(parse_review(message), doubts) if good else None
             break
         await team.team.wait_change()
     running.note(ExitedReviewMode(output=output, reviewer=reviewer), agent=asker)

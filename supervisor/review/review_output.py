@@ -3,16 +3,19 @@
 Any answer of a model becomes a bounded `ReviewOutput`; an answer in the wrong form is kept as text.
 """
 
+import re
 from typing import cast
 
 import msgspec
 
+from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.review import CodeLocation, LineRange, ReviewFinding, ReviewOutput
 
 CORRECT, INCORRECT = "patch is correct", "patch is incorrect"
 NO_ANSWER = "The reviewer gave no answer."
 _MAX_FINDINGS = 200
 _TITLE_CHARS, _BODY_CHARS, _EXPLANATION_CHARS = 200, 8_000, 32_000
+_MOST_SURE_OF_WEAK = 0.5  # what a model that is often wrong says of its own confidence counts for
 _LAST_LINE = 10_000_000
 
 
@@ -90,6 +93,50 @@ def _bounded_finding(one: ReviewFinding) -> ReviewFinding:
 
 def _share(score: float) -> float:
     return min(max(0.0, score), 1.0) if score == score else 0.0
+
+
+class ReviewDoubts(Value):
+    """What speaks against a reviewer's word."""
+
+    broken: tuple[str, ...] = ()  # changed files that do not parse: `path: why`
+    caution: str = ""  # why the model's answers are not to be trusted
+
+
+def checked_review(output: ReviewOutput, doubts: ReviewDoubts) -> ReviewOutput:
+    """The review, contradicted by what was checked, and as sure as its model may be."""
+    said, sure = output.overall_explanation, output.overall_confidence_score
+    notes: list[str] = []
+    if doubts.caution:
+        notes.append(doubts.caution)
+        sure = min(sure, _MOST_SURE_OF_WEAK)
+    findings, verdict = output.findings, output.overall_correctness
+    if doubts.broken:
+        listed = "; ".join(doubts.broken)
+        if verdict == CORRECT:
+            notes.insert(0, f"The reviewer called this correct, but it does not parse: {listed}.")
+        findings = (*map(_broken_finding, doubts.broken), *findings)[:_MAX_FINDINGS]
+        verdict, sure = INCORRECT, 1.0
+    return ReviewOutput(
+        findings=findings,
+        overall_correctness=verdict,
+        overall_explanation="\n\n".join((*notes, *filter(None, (said,)))),
+        overall_confidence_score=sure,
+    )
+
+
+def _broken_finding(fault: str) -> ReviewFinding:
+    path, _, why = fault.partition(": ")
+    number = re.match(r"line (\d{1,7})\b", why)
+    line = int(number[1]) if number is not None else 1
+    return ReviewFinding(
+        title=f"[P0] {path} does not parse"[:_TITLE_CHARS],
+        body=f"Found by a check of the syntax: {why}",
+        confidence_score=1.0,
+        priority=0,
+        code_location=CodeLocation(
+            absolute_file_path=path, line_range=LineRange(start=line, end=line)
+        ),
+    )
 
 
 def render_review(output: ReviewOutput) -> str:

@@ -5,14 +5,20 @@ since the repository's own configuration names programs that git would run.
 """
 
 import shlex
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.review import ReviewTarget
 
 RunScript = Callable[[str], str]  # a shell script → its output
-_MAX_NAME_CHARS = 500
+_MAX_NAME_CHARS, _MOST_FAULT_CHARS = 500, 700
+_EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # of git
+_SYNTAX_CHECK = Path(__file__).with_name("syntax_check.py")
 _HEAD = """\
 export GIT_OPTIONAL_LOCKS=0 LC_ALL=C
 g() { git -c core.fsmonitor=false -c core.hooksPath=/dev/null --no-pager "$@"; }
@@ -37,6 +43,7 @@ class FoundReviewTarget(Value):
     kind: ReviewTarget
     hint: str
     prompt: str
+    broken: tuple[str, ...] = ()  # files that do not parse any more: `path: why`
 
 
 def find_target(options: ReviewTargetOptions, look: RunScript) -> FoundReviewTarget:
@@ -56,10 +63,10 @@ def find_target(options: ReviewTargetOptions, look: RunScript) -> FoundReviewTar
         target = _commit(_name(options.commit, "--commit"), look)
     else:
         target = _uncommitted(look)
-    if not text:
-        return target
-    more = f"{target.prompt}\n\nThe person who asked adds:\n{text}"
-    return FoundReviewTarget(kind=target.kind, hint=target.hint, prompt=more)
+    prompt = with_broken_files(target.prompt, target.broken)
+    if text:
+        prompt = f"{prompt}\n\nThe person who asked adds:\n{text}"
+    return msgspec.structs.replace(target, prompt=prompt)
 
 
 def _name(name: str, option: str) -> str:
@@ -70,12 +77,17 @@ def _name(name: str, option: str) -> str:
 
 
 def _uncommitted(look: RunScript) -> FoundReviewTarget:
-    found = _run_script(look, 'g status --porcelain | head -c 1 | grep -q . && echo "changes x"\n')
+    found, broken = _look(
+        look,
+        'g status --porcelain | head -c 1 | grep -q . && echo "changes x"\n'
+        f"old=$(g rev-parse --verify --quiet HEAD || echo {_EMPTY_TREE})\n{_check('$old')}",
+    )
     if "changes" not in found:
         raise UsageError("nothing to review: there are no changes that are not committed")
     return FoundReviewTarget(
         kind="uncommitted",
         hint="uncommitted changes",
+        broken=broken,
         prompt=(
             "Review what is not committed yet in this repository: what is staged, what is not, and "
             "new files that git does not know. `git status --porcelain`, `git diff HEAD` and the "
@@ -86,13 +98,14 @@ def _uncommitted(look: RunScript) -> FoundReviewTarget:
 
 def _base(branch: str, look: RunScript) -> FoundReviewTarget:
     word = shlex.quote(f"{branch}^{{commit}}")
-    found = _run_script(
+    found, broken = _look(
         look,
         f"base=$(g rev-parse --verify --quiet --end-of-options {word}) || exit 0\n"
         'echo "base $base"\n'
         'fork=$(g merge-base HEAD "$base" 2>/dev/null) || exit 0\n'
         'echo "fork $fork"\n'
-        'g diff --no-ext-diff --no-textconv --quiet "$fork" || echo "changes x"\n',
+        'g diff --no-ext-diff --no-textconv --quiet "$fork" || echo "changes x"\n'
+        f"{_check('$fork')}",
     )
     if "base" not in found:
         raise UsageError(f"--base: there is no branch or commit {branch!r} here")
@@ -104,6 +117,7 @@ def _base(branch: str, look: RunScript) -> FoundReviewTarget:
     return FoundReviewTarget(
         kind="base",
         hint=f"changes against {branch}",
+        broken=broken,
         prompt=(
             f"Review the changes of this working tree against the branch {branch!r}. They began at "
             f"its commit {fork}: `git diff {fork}` shows all that would be merged. List findings "
@@ -114,13 +128,15 @@ def _base(branch: str, look: RunScript) -> FoundReviewTarget:
 
 def _commit(name: str, look: RunScript) -> FoundReviewTarget:
     word = shlex.quote(f"{name}^{{commit}}")
-    found = _run_script(
+    found, broken = _look(
         look,
         f"sha=$(g rev-parse --verify --quiet --end-of-options {word}) || exit 0\n"
         'echo "sha $sha"\n'
         'echo "title $(g log -1 --format=%s "$sha" | head -c 200)"\n'
         'g show --first-parent -m --no-ext-diff --no-textconv --format= --name-only "$sha"'
-        ' | head -c 1 | grep -q . && echo "changes x"\n',
+        ' | head -c 1 | grep -q . && echo "changes x"\n'
+        f'old=$(g rev-parse --verify --quiet "$sha^1" || echo {_EMPTY_TREE})\n'
+        f"{_check('$old', '$sha')}",
     )
     if "sha" not in found:
         raise UsageError(f"--commit: there is no commit {name!r} here")
@@ -130,6 +146,7 @@ def _commit(name: str, look: RunScript) -> FoundReviewTarget:
     return FoundReviewTarget(
         kind="commit",
         hint=f"commit {sha[:9]}: {title}".rstrip(": "),
+        broken=broken,
         prompt=(
             f"Review the changes that commit {sha} makes ({title!r}): `git show {sha}` shows them. "
             "List findings in the order of their weight."
@@ -137,16 +154,41 @@ def _commit(name: str, look: RunScript) -> FoundReviewTarget:
     )
 
 
-def _run_script(look: RunScript, script: str) -> dict[str, str]:
-    """Run `_HEAD` and script; parse `key value` lines. Raises UsageError without repository."""
+def with_broken_files(prompt: str, broken: Sequence[str]) -> str:
+    """The prompt, with what is known of files that do not parse."""
+    if not broken:
+        return prompt
+    listed = "\n".join(f"- {one}" for one in broken)
+    return f"{prompt}\n\nA check of the syntax has found that these do not parse:\n{listed}"
+
+
+def _check(*commits: str) -> str:
+    """A line of a script that tells which of the files changed since the first commit are broken.
+
+    A check that fails says nothing: the review is not stopped by it.
+    """
+    words = shlex.join((sys.executable, "-I", "-S", str(_SYNTAX_CHECK)))
+    named = " ".join(f'"{commit}"' for commit in commits)
+    return f"{words} {named} 2>/dev/null || :\n"
+
+
+def _look(look: RunScript, script: str) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Run `_HEAD` and script; return the other `key value` lines, and those of broken files.
+
+    Raises UsageError without repository.
+    """
     lines = look(f"{_HEAD}{script}exit 0\n").splitlines()
     found: dict[str, str] = {}
+    broken: list[str] = []
     for line in lines:
         key, _, value = line.partition(" ")
-        found[key] = value
+        if key == "broken":
+            broken.append(value[:_MOST_FAULT_CHARS])
+        else:
+            found.setdefault(key, value)
     if "no-git" in found:
         raise UsageError("a review needs git, which is not installed here")
     if "no-root" in found or "root" not in found:
         why = found.get("no-root", "")
         raise UsageError(f"there is no git repository here to review ({why[:300]})")
-    return found
+    return found, tuple(f"{found['root']}/{one}" for one in broken)

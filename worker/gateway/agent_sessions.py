@@ -318,11 +318,8 @@ class AgentSessions:
         while True:
             try:
                 await self._wait_granted(answer)
-                async with aclosing(provider.backend.sample(request)) as events:
-                    async for event in events:
-                        self.progress += 1
-                        for forwarded in continuation.filter_event(event):
-                            await self._forward(answer, request, forwarded)
+                with answer.shown_silence(sum(map(len, request.body))):
+                    await self._relay(answer, request, continuation)
                 return
             except SampleError as error:
                 failure = error.failure
@@ -339,6 +336,16 @@ class AgentSessions:
             await self._forward(answer, request, held)
             await trio.sleep(backoff_s(continuation.continuations, 0.5))
             self._renew_reservation(answer)
+
+    async def _relay(
+        self, answer: ResponseRelay, request: RenderedRequest, continuation: ResponseContinuation
+    ) -> None:
+        backend = answer.connection.provider.backend
+        async with aclosing(backend.sample(request)) as events:
+            async for event in events:
+                self.progress += 1
+                for forwarded in continuation.filter_event(event):
+                    await self._forward(answer, request, forwarded)
 
     def _renew_reservation(self, answer: ResponseRelay) -> None:
         """The provider counts the next request separately, so it needs its own reservation."""

@@ -122,6 +122,7 @@ class _Head(msgspec.Struct, omit_defaults=True):
     repeat_penalty: float | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
+    return_progress: bool | None = None  # of llama.cpp: how far it has read the prompt
 
 
 def encode_tool(tool: ToolSpec) -> _Tool:
@@ -152,6 +153,7 @@ def encode_head(key: HeadKey) -> RequestHead:
         verbosity=key.verbosity,
         response_format=schema,
         max_tokens=model.max_output_tokens if is_embedded else None,
+        return_progress=is_embedded or None,
     )
     _add_sampling(head, key.sampling, is_embedded=is_embedded)
     before = encode_fields(head, key.dialect)

@@ -6,6 +6,8 @@ end counts as a lost connection. A chunk that cannot be read, or that does not f
 chunks, cuts the stream (wire_stream.py).
 """
 
+from contextlib import suppress
+
 import msgspec
 
 from swarm.mailbox.protocol.items import FunctionCall, Message, OutputText, Reasoning, TokenUsage
@@ -15,6 +17,7 @@ from .failures import ErrorFields
 from .fit.call_ids import is_portable_id
 from .leading_thought import LeadingThought, split_ended_thought
 from .opaque_fields import OpaqueFields
+from .prompt_reading import PromptProgress, describe_progress
 from .sse import (
     DecodedEvent,
     ResponseSize,
@@ -74,6 +77,7 @@ class _Chunk(msgspec.Struct):
     model: msgspec.Raw = _NOTHING
     usage: msgspec.Raw = _NOTHING
     choices: tuple[_Choice, ...] | None = None
+    prompt_progress: msgspec.Raw = _NOTHING  # of llama.cpp, if asked for
     error: ErrorFields | str | None = None
 
 
@@ -120,6 +124,7 @@ class ChatStream(WireStream[_Chunk]):
         if chunk.error is not None:
             error = chunk.error
             raise self._failed(ErrorFields(message=error) if isinstance(error, str) else error)
+        self._note_progress(chunk.prompt_progress)
         self._usage = read_usage(chunk.usage) or self._usage
         self._response_id = self._response_id or read.identifier(_identifier(chunk.id))
         self._note_model(chunk.model)
@@ -127,6 +132,15 @@ class ChatStream(WireStream[_Chunk]):
             if choice.index not in {None, 0, "0", ""}:
                 raise UnreadableEvent("it holds another answer than the one that was asked for")
             self._take_choice(choice, read)
+
+    def _note_progress(self, raw: msgspec.Raw) -> None:
+        """Tell how far the server has read the prompt; what cannot be read is no part of it."""
+        if bytes(raw) == b"null":
+            return
+        with suppress(msgspec.MsgspecError):
+            progress = msgspec.json.decode(raw, type=PromptProgress, strict=False)
+            if text := describe_progress(progress):
+                self._emit_waiting(text)
 
     def _take_choice(self, choice: _Choice, read: DecodedEvent[_Chunk]) -> None:
         raw = choice.delta if bytes(choice.delta) != b"null" else choice.message

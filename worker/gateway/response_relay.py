@@ -1,6 +1,7 @@
 """Relay a response to its agent: the agent's connection, the sender, the events of one request."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import assert_never
 
 import trio
@@ -35,6 +36,7 @@ from .backend import (
 from .budget_reservations import RequestReservation
 from .conversations import Conversation
 from .open_providers import OpenProvider
+from .prompt_reading import FIRST_NOTICE_S, describe_silence
 
 MAX_DELTA_CHARS = 64 * 1024  # limit of a delta: at most 256 KiB, so that it fits into one frame
 MAX_ITEM_BYTES = MAX_MESSAGE_BYTES // 2  # leaves room for what an agent adds around it
@@ -88,10 +90,40 @@ class ResponseRelay:
         self.sender, self.connection, self.request, self._clean = sender, connection, request, clean
         self.request_id = request.request_id
         self.reservation: RequestReservation | None = None
+        self._silence = trio.CancelScope()
+        self._told_at = 0.0  # when something was forwarded or told last
+
+    @contextmanager
+    def shown_silence(self, sent_bytes: int) -> Iterator[None]:
+        """While the server says nothing yet, tell people so, and how much it has to read."""
+        self._silence.cancel()
+        self._silence = trio.CancelScope()
+        self.sender.nursery.start_soon(self._tell_of_silence, self._silence, sent_bytes)
+        try:
+            yield
+        finally:
+            self._silence.cancel()
+
+    async def _tell_of_silence(self, silence: trio.CancelScope, sent_bytes: int) -> None:
+        began = self._told_at = trio.current_time()
+        pause_s = FIRST_NOTICE_S
+        with silence:
+            while True:
+                await trio.sleep_until(self._told_at + pause_s)
+                if (now := trio.current_time()) - self._told_at < pause_s:
+                    continue  # it said meanwhile why it waits
+                reason = describe_silence(sent_bytes, now - began)
+                self._told_at, pause_s = now, 2 * pause_s
+                self.send_transient(
+                    SampleWaiting(request_id=self.request_id, reason=reason, delay_s=0.0)
+                )
 
     async def forward(self, event: AnyResponseEvent) -> None:
         """Relay one event. Raises PeerGone, and SampleError for an item that is too large."""
         number = self.request_id
+        self._told_at = trio.current_time()
+        if not isinstance(event, RequestWaiting):
+            self._silence.cancel()
         match event:
             case ResponseTextDelta(item_id=name, text=text):
                 for piece in _split_delta(text):

@@ -123,7 +123,7 @@ class _Attempt:
             self._rate_limiter.note_limits(event.limits)
             if event.pause_s is not None:
                 self._rate_limiter.pause(event.pause_s, "the provider's allowance is spent for now")
-        else:
+        elif not isinstance(event, RequestWaiting):
             self.has_output = True
 
     def end(self) -> None:

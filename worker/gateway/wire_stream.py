@@ -24,6 +24,7 @@ from .backend import (
     AnyResponseEvent,
     Failure,
     NewId,
+    RequestWaiting,
     ResponseFinished,
     ResponseItemDone,
     ResponseItemStarted,
@@ -147,6 +148,9 @@ class WireStream(ABC, Generic[Event_co]):
                 return
 
     # --- what handlers emit ------------------------------------------------------------------
+
+    def _emit_waiting(self, reason: str) -> None:
+        self._events.append(RequestWaiting(reason=reason, delay_s=0.0))
 
     def _emit_started(self, item_id: str, kind: str, tool: str = "") -> None:
         self._events.append(

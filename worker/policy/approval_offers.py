@@ -14,11 +14,15 @@ from collections.abc import Sequence
 
 import msgspec
 
+from swarm.mailbox.path_rules import is_writable
 from swarm.mailbox.protocol.approvals import Cause, CommandAction
+from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits
+from swarm.mailbox.protocol.mcp import McpTool
 
 from .command_decision import Ask, Refuse, Run, must_stay_sandboxed
 from .command_facts import CommandFacts
+from .mcp_decision import decide_mcp_call
 from .safe_commands import is_system_program
 from .shell_parser import Words, plain_commands, shell_script
 from .shell_quoting import join_words
@@ -68,6 +72,58 @@ def may_request_permissions(limits: Limits, *, is_locked: bool) -> bool:
         return False
     bound = not isinstance(limits.sandbox, DangerFullAccess)
     return may_ask(limits) and bound and not is_locked
+
+
+def may_change_files(limits: Limits, *, is_locked: bool) -> bool:
+    """True if a patch can be written at all: within the sandbox, or after an approval."""
+    if is_writable(limits.sandbox):
+        return True
+    muted = limits.granular is not None and not limits.granular.sandbox_approval
+    asks = limits.reviewer == "person" and limits.approval in ("untrusted", "on-request")
+    return asks and not muted and not is_locked
+
+
+class ToolStanding(Value):
+    """What decides which tools an agent can use at all."""
+
+    limits: Limits
+    is_locked: bool = False
+    is_root: bool = False
+    has_hooks: bool = False  # one of them may approve what nobody else could
+
+
+# Tools that write files, by a patch or by a merge.
+_WRITERS = frozenset({"apply_patch", "edit_file"})
+_MERGERS = frozenset({"list_changes", "merge_changes", "discard_changes"})
+
+
+def is_usable(tool: str, standing: ToolStanding) -> bool:
+    """False for a tool whose every call would be refused: then no model is offered it.
+
+    The one place that says so for all tools of swarm's own, all roles, sandboxes and policies.
+    """
+    limits, is_locked = standing.limits, standing.is_locked
+    if tool in _WRITERS:
+        return may_change_files(limits, is_locked=is_locked)
+    if tool in _MERGERS:
+        is_held = is_locked or limits.planning or limits.isolation == "copy"
+        return is_writable(limits.sandbox) and not is_held
+    match tool:
+        case "spawn_agents_on_csv":  # its results are a file
+            return is_writable(limits.sandbox)
+        case "request_permissions":
+            return may_request_permissions(limits, is_locked=is_locked)
+        case "request_user_input":
+            return may_question_person(limits, is_root=standing.is_root)
+        case _:
+            return True
+
+
+def is_mcp_tool_usable(tool: McpTool, standing: ToolStanding) -> bool:
+    """False for a tool of a server whose every call would be refused."""
+    verdict = decide_mcp_call(tool, standing.limits)
+    can_be_asked = may_ask(standing.limits) or standing.has_hooks
+    return isinstance(verdict, Run) or (isinstance(verdict, Ask) and can_be_asked)
 
 
 def may_question_person(limits: Limits, *, is_root: bool) -> bool:

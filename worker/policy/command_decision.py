@@ -11,7 +11,7 @@ known safe; and unreadable rules do not count as no rules.
 
 import msgspec
 
-from swarm.mailbox.path_rules import denies_reading
+from swarm.mailbox.path_rules import denies_reading, is_writable
 from swarm.mailbox.protocol.approvals import Cause, ExtraPermissions, LossPreview
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import AskForApproval, DangerFullAccess, ProfilePolicy, ReadOnly
@@ -47,6 +47,9 @@ MUST_STAY_SANDBOXED = (
 OUTSIDE_PROJECT = "writing outside of the project; rejected by user approval settings"
 READ_ONLY = "writing is blocked by read-only sandbox; rejected by user approval settings"
 FORCED_REMOVAL = "commands that remove by force are not permitted. Use a safer approach"
+
+
+_ASKS_AT_NEED: tuple[AskForApproval, ...] = ("on-request", "on-failure")
 
 
 class Run(Value):
@@ -131,6 +134,8 @@ def _ask_about_effects(facts: CommandFacts) -> PolicyDecision | None:
     may_open = not unbound and not facts.standing.is_locked
     if not may_open or not facts.records_only or not facts.repository:
         return None
+    if _reads_by_order(facts) and not facts.standing.may_commit:
+        return None  # the sandbox refuses it
     if facts.standing.may_commit:
         return _commit(facts)
     if facts.approval == "never":
@@ -162,14 +167,24 @@ def decide_patch(facts: PatchFacts) -> PolicyDecision:
         cause="patch",
         then=then,
     )
-    if facts.approval == "untrusted":
+    if facts.approval == "untrusted" and not (facts.outside and _reads_by_order(facts)):
         return asking
     if unbound:
         return Run(sandboxed=False)
     if facts.sandbox_available and (not facts.outside or facts.approval == "on-failure"):
         return Run()
     muted = facts.granular is not None and not facts.granular.sandbox_approval
-    return _patch_refusal(facts) if facts.approval == "never" or muted else asking
+    if facts.approval == "never" or muted or _reads_by_order(facts):
+        return _patch_refusal(facts)
+    return asking
+
+
+def _reads_by_order(facts: PatchFacts | CommandFacts) -> bool:
+    """A person wants nothing written: the reviewer that stands in for them is not asked about it.
+
+    Only the person could want otherwise, and is asked.
+    """
+    return facts.reviewer == "guardian" and not is_writable(facts.sandbox)
 
 
 def asks_without_rules(command: PolicyCommand, facts: CommandFacts) -> bool:
@@ -212,7 +227,10 @@ def _judge(command: PolicyCommand, facts: CommandFacts) -> _Judgement:
 def _judge_unmatched(command: PolicyCommand, facts: CommandFacts) -> _Judgement:
     """The heuristic: the first row that applies."""
     untrusted = facts.approval == "untrusted"
-    if command.is_dangerous:
+    # What removes by force removes nothing where the sandbox lets it write nothing.
+    is_held = not is_writable(facts.sandbox) and facts.escalation.permissions == "use_default"
+    is_held = is_held and not facts.standing.held.write and facts.approval in _ASKS_AT_NEED
+    if command.is_dangerous and not is_held:
         decision: RuleDecision = "forbidden" if facts.approval == "never" else "prompt"
         return _Judgement(decision=decision, cause="dangerous")
     if facts.standing.rules_broken and not command.is_safe:

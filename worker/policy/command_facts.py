@@ -4,7 +4,14 @@ from collections.abc import Callable, Sequence
 
 from swarm.mailbox.protocol.approvals import ExtraPermissions, LossPreview, SandboxPermissions
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import AskForApproval, Granular, Limits, ReadOnly, SandboxPolicy
+from swarm.mailbox.protocol.limits import (
+    AskForApproval,
+    Granular,
+    Limits,
+    ReadOnly,
+    Reviewer,
+    SandboxPolicy,
+)
 from swarm.mailbox.protocol.rules import RuleDecision
 
 from .safe_commands import is_safe_command, is_system_program, might_be_dangerous
@@ -54,6 +61,7 @@ class CommandFacts(Value):
     approval: AskForApproval = "on-request"
     granular: Granular | None = None
     sandbox: SandboxPolicy = ReadOnly()
+    reviewer: Reviewer = "person"
     escalation: EscalationRequest = EscalationRequest()
     standing: AgentStanding = AgentStanding()
     loss: LossPreview | None = None  # what it would destroy for good, if anything
@@ -73,6 +81,7 @@ class PatchFacts(Value):
     approval: AskForApproval = "on-request"
     granular: Granular | None = None
     sandbox: SandboxPolicy = ReadOnly()
+    reviewer: Reviewer = "person"
     is_locked: bool = False
     lock_reason: str = ""  # for the model; set where it is locked
     sandbox_available: bool = True  # this machine can hold writes to the policy
@@ -127,6 +136,7 @@ def gather_facts(
         approval=limits.approval,
         granular=limits.granular,
         sandbox=limits.sandbox,
+        reviewer=limits.reviewer,
         escalation=escalation or EscalationRequest(),
         standing=standing or AgentStanding(),
         is_complex=fed is not None,

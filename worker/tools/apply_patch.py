@@ -153,6 +153,7 @@ def judge_changes(context: ToolContext, paths: tuple[str, ...]) -> PolicyDecisio
             approval=context.limits.approval,
             granular=context.limits.granular,
             sandbox=context.limits.sandbox,
+            reviewer=context.limits.reviewer,
             is_locked=context.is_locked,
             lock_reason=context.lock_reason,
             sandbox_available=plan is not None,

@@ -27,6 +27,7 @@ from swarm.mailbox.schema_check import SchemaValidator, find_violation
 
 from ..agent.reporter import Reporter
 from ..current_spec import CurrentSpec
+from ..policy.approval_offers import ToolStanding, is_mcp_tool_usable
 from ..policy.command_decision import Ask, PolicyDecision, Run
 from ..policy.mcp_decision import decide_mcp_call, session_keys
 from .mcp_resources import ReadMcpResultTool, resource_tools
@@ -62,6 +63,12 @@ class McpClient:
     def limits(self) -> Limits:
         """The limits that hold now."""
         return self._current.spec.limits
+
+    @property
+    def standing(self) -> ToolStanding:
+        """What decides which of the tools can be used at all."""
+        spec = self._current.spec
+        return ToolStanding(limits=spec.limits, has_hooks=bool(spec.hooks))
 
     async def load_tools(self) -> tuple[Tool, ...]:
         """The tools of the servers that this agent may use; none if they are not there in time."""
@@ -169,7 +176,7 @@ class McpServerTool:
 
     def describe(self, model: ModelInfo) -> ToolSpec | None:
         self._client.results.note_model(model)
-        if not self._is_described:
+        if not self._is_described or not is_mcp_tool_usable(self._tool, self._client.standing):
             return None
         return ToolSpec(
             name=self.name,

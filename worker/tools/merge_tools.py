@@ -59,9 +59,7 @@ class CopiesTool(TeamTool):
         self._context = context
 
     def is_offered(self, model: ModelInfo) -> bool:
-        spec = self._team.spec
-        shares = spec.limits.isolation != "copy" and not spec.role.locked
-        return super().is_offered(model) and spec.offers_copies and shares
+        return super().is_offered(model) and self._team.spec.offers_copies
 
     async def _plan(self, request: PlanMerge) -> MergePlanned:
         return await self._team.request(

@@ -28,8 +28,8 @@ from ..agent.reporter import Reporter
 from ..hooks.tool_hooks import HookedCall, RewriteRefused, ToolHooks, rewritten_call
 from ..policy.command_decision import Ask, PolicyDecision, Run
 from .approval_requester import ApprovalRequester
-from .begin_task import ChangeGate
 from .small_tools import ALL_TOOLS, fitting_tools, shorten
+from .tool_context import ToolContext
 from .tool_interface import (
     FileChangingInvocation,
     Invocation,
@@ -54,26 +54,25 @@ class ToolRegistry:
     """The tools of one agent, in the order in which they are described to models.
 
     Order and bytes of the list change in a conversation only where another process offers other
-    tools than before, between two turns (prompt caches). `on_turn` is called with the turn id
-    before each call is prepared, `on_offer` with the names of the tools that a model is offered.
-    `load_again` returns None where nothing changed; `version` counts the changes. `choice`: the
-    role's; a tool that it takes away cannot be called. `gate`: what a small model may call now.
+    tools than before, or limits change, between two turns (prompt caches). `load_again` returns
+    None where nothing changed; `version` counts the changes. `choice`: the role's; a tool that it
+    takes away cannot be called. `context`: says what can be used at all, is told of turns and
+    offers, and holds what a small model may call now.
     """
 
     def __init__(
         self,
         tools: tuple[Tool, ...],
         *,
-        on_turn: Callable[[str], None] | None = None,
         load_more: Callable[[], Awaitable[tuple[Tool, ...]]] | None = None,
         load_again: Callable[[], Awaitable[tuple[Tool, ...] | None]] | None = None,
-        on_offer: Callable[[frozenset[str]], None] | None = None,
         choice: ToolChoice = ALL_TOOLS,
-        gate: ChangeGate | None = None,
+        context: ToolContext | None = None,
     ) -> None:
         self._tools = {tool.name: tool for tool in tools if choice.allows(tool.name)}
-        self._on_turn, self._on_offer, self._choice = on_turn, on_offer, choice
-        self._load_more, self._load_again, self._gate = load_more, load_again, gate
+        self._context, self._choice = context, choice
+        self._gate = context.gate if context is not None else None
+        self._load_more, self._load_again = load_more, load_again
         self._own, self.version = frozenset(self._tools), 0
 
     async def complete(self) -> None:
@@ -101,8 +100,8 @@ class ToolRegistry:
 
     def enter_turn(self, turn_id: str) -> None:
         """Note that a call of this turn is about to be prepared."""
-        if self._on_turn is not None:
-            self._on_turn(turn_id)
+        if self._context is not None:
+            self._context.enter_turn(turn_id)
 
     def note_model(self, turn_id: str, model: ModelInfo) -> None:
         """Note which model a turn is about to ask: a small one starts each turn read-only."""
@@ -143,10 +142,12 @@ class ToolRegistry:
         if not model.can_call_tools:
             return ()
         fitting = fitting_tools(self._tools, model, self._choice)
+        if self._context is not None:
+            fitting = list(filter(self._context.can_use, fitting))
         found = (self._tools[name].describe(model) for name in fitting)
         specs = tuple(shorten(spec, model) for spec in found if spec is not None)
-        if self._on_offer is not None:
-            self._on_offer(frozenset(spec.name for spec in specs))
+        if self._context is not None:
+            self._context.note_offered(frozenset(spec.name for spec in specs))
         return specs
 
 

@@ -12,7 +12,6 @@ from swarm.mailbox.protocol.events import AnyCallDetail, OtherCall
 from swarm.mailbox.protocol.items import AnyCall
 from swarm.mailbox.protocol.sampling import ModelInfo
 
-from ..policy.approval_offers import may_request_permissions
 from ..policy.command_decision import ROLE_LOCKED, Ask, PolicyDecision, Refuse, Run
 from ..policy.permission_sets import NO_PERMISSIONS, covers, intersection, is_empty
 from .function_tool import FunctionTool, decode_arguments
@@ -55,7 +54,7 @@ class RequestPermissionsTool(FunctionTool):
         self._context = context
 
     def is_offered(self, model: ModelInfo) -> bool:
-        return may_request_permissions(self._context.limits, is_locked=self._context.is_locked)
+        return self._context.can_use(self.name)
 
     async def prepare(self, call: AnyCall) -> Invocation:
         arguments = decode_arguments(call, RequestPermissionsArguments)

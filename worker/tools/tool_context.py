@@ -21,6 +21,7 @@ from ..agent.reporter import Reporter
 from ..current_spec import CurrentSpec
 from ..exec.command_plan import NOT_IN_COPY, is_in_copy
 from ..exec.exec_sessions import ExecSessions
+from ..policy.approval_offers import ToolStanding, is_usable
 from ..policy.command_decision import ROLE_LOCKED
 from ..policy.command_facts import (
     AgentStanding,
@@ -94,6 +95,21 @@ class ToolContext:
     def is_root(self) -> bool:
         """True for the agent that received the person's task."""
         return self.spec.depth == 0
+
+    @property
+    def standing(self) -> ToolStanding:
+        """What decides which tools this agent can use at all."""
+        spec = self.spec
+        return ToolStanding(
+            limits=spec.limits,
+            is_locked=spec.role.locked,
+            is_root=self.is_root,
+            has_hooks=bool(spec.hooks),
+        )
+
+    def can_use(self, tool: str) -> bool:
+        """False for a tool whose every call would be refused."""
+        return is_usable(tool, self.standing)
 
     def enter_turn(self, turn_id: str) -> None:
         """Note the turn of the next calls; permissions granted for an earlier turn end."""

@@ -62,12 +62,10 @@ class Toolset:
         mcp = McpClient(self._current, reporter)
         return ToolRegistry(
             tools,
-            on_turn=context.enter_turn,
             load_more=mcp.load_tools,
             load_again=mcp.load_again,
-            on_offer=context.note_offered,
             choice=self._current.spec.role.tools,
-            gate=context.gate,
+            context=context,
         )
 
     @property

@@ -79,7 +79,7 @@ def review(color: ColorChoice, /, **given: OptionValue) -> int:
         prepared.request,
         task="review",
         output_schema=SCHEMA,
-        review=CodeReview(target=target.kind, hint=target.hint),
+        review=CodeReview(target=target.kind, hint=target.hint, broken=target.broken),
     )
     return start_run(request, show, find_user_paths(environment))
 
@@ -94,7 +94,11 @@ def _review_in_live_run(given: dict[str, OptionValue]) -> int:
     run = given["run_id"]
     target = _find_target(given, Path(trio.run(fetch_run_view, resolve_live_run(run)).cwd))
     request = ReviewWork(
-        agent=given["agent"] or "", prompt=target.prompt, target=target.kind, hint=target.hint
+        agent=given["agent"] or "",
+        prompt=target.prompt,
+        target=target.kind,
+        hint=target.hint,
+        broken=target.broken,
     )
     click.echo(send_request_for_message(run, request), err=True)
     return 0

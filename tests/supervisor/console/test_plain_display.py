@@ -38,7 +38,7 @@ from swarm.mailbox.protocol.records import (
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.supervisor.console.final_answer import print_final_answer
 from swarm.supervisor.console.plain_display import PlainDisplay
-from swarm.supervisor.processes.gateway_manager import answer_caution
+from swarm.supervisor.processes.answer_caution import answer_caution
 
 SCOUT = "/root/scout"
 

@@ -2,13 +2,21 @@
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema_rs import validator_for
 
 from swarm.mailbox.protocol.review import CodeLocation, LineRange, ReviewFinding, ReviewOutput
-from swarm.supervisor.review.review_output import SCHEMA, as_json, parse_review, render_review
+from swarm.supervisor.review.review_output import (
+    SCHEMA,
+    ReviewDoubts,
+    as_json,
+    checked_review,
+    parse_review,
+    render_review,
+)
 
 FINDING = ReviewFinding(
     title="[P1] The last line is lost",
@@ -99,3 +107,36 @@ def test_no_findings_are_said():
     output = ReviewOutput(overall_correctness="patch is correct", overall_confidence_score=1)
     assert render_review(output) == "Verdict: patch is correct (confidence 100%)\n\nNo findings."
     assert render_review(ReviewOutput()) == "The reviewer gave no answer."
+
+
+GOOD = ReviewOutput(
+    overall_correctness="patch is correct",
+    overall_explanation="All is fine.",
+    overall_confidence_score=1.0,
+)
+
+
+def test_a_verdict_is_contradicted_by_a_file_that_does_not_parse():
+    doubts = ReviewDoubts(broken=("/w/a.py: line 7: invalid syntax",))
+    checked = checked_review(GOOD, doubts)
+    assert checked.overall_correctness == "patch is incorrect"
+    assert checked.findings[0].priority == 0
+    assert checked.findings[0].code_location == CodeLocation(
+        absolute_file_path="/w/a.py", line_range=LineRange(start=7, end=7)
+    )
+    shown = render_review(checked)
+    assert "called this correct, but it does not parse: /w/a.py: line 7" in shown
+    assert "All is fine." in shown
+
+
+def test_a_model_that_is_often_wrong_is_never_sure_and_the_review_says_so():
+    caution = "tiny is a small model and is often wrong"
+    checked = checked_review(GOOD, ReviewDoubts(caution=caution))
+    shown = render_review(checked)
+    assert caution in shown and "confidence 50%" in shown and "100%" not in shown
+    less = msgspec.structs.replace(GOOD, overall_confidence_score=0.3)
+    assert checked_review(less, ReviewDoubts(caution=caution)).overall_confidence_score == 0.3
+
+
+def test_without_doubts_a_review_stays_as_it_is():
+    assert checked_review(OUTPUT, ReviewDoubts()) == OUTPUT

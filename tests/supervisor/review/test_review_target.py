@@ -106,3 +106,54 @@ def test_a_repository_without_a_commit_has_only_what_is_uncommitted(tmp_path):
     assert find(tmp_path).kind == "uncommitted"
     with pytest.raises(UsageError, match="no commit 'HEAD'"):
         find(tmp_path, commit="HEAD")
+
+
+def test_files_that_the_change_breaks_are_told_of_and_those_that_were_broken_before_are_not(repo):
+    folder, git = repo
+    broken = "def f(text):\n    return slugify(text) = text\n"
+    (folder / "old.py").write_text(broken)
+    (folder / "ok.py").write_text("x = 1\n")
+    (folder / "sub").mkdir()
+    (folder / "sub" / "data.json").write_text("{}")
+    git("add", ".")
+    git("commit", "-m", "second")
+    (folder / "old.py").write_text(broken + "# more\n")
+    (folder / "ok.py").write_text(broken)
+    (folder / "sub" / "data.json").write_text("{")
+    (folder / "run.sh").write_text("if true; then\n")
+    (folder / "new.toml").write_text("a = \n")
+    (folder / "fine.toml").write_text("a = 1\n")
+    (folder / "link.py").symlink_to("/etc/passwd")
+    broken = find(folder / "sub").broken  # in any folder of the repository
+    assert [one.partition(": ")[0] for one in broken] == [
+        str(folder / name) for name in ("ok.py", "sub/data.json", "new.toml", "run.sh")
+    ]
+    assert "ok.py: line 2: " in broken[0]
+    assert all(f"- {one}" in find(folder).prompt for one in broken)
+
+
+def test_what_a_commit_and_a_branch_break_is_told_of(repo):
+    folder, git = repo
+    git("checkout", "-b", "mine")
+    (folder / "bad.py").write_text("x = = 1\n")
+    git("add", ".")
+    git("commit", "-m", "bad")
+    assert "bad.py" in find(folder, commit="HEAD").broken[0]
+    assert "bad.py" in find(folder, base="main").broken[0]
+    (folder / "bad.py").write_text("x = 1\n")  # the working tree mends it: not the commit
+    assert "bad.py" in find(folder, commit="HEAD").broken[0]
+    assert find(folder, base="main").broken == ()
+
+
+def test_a_first_commit_and_a_repository_without_one_are_checked_too(tmp_path):
+    def git(*words):
+        who = ("-c", "user.name=a", "-c", "user.email=a@b")
+        subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    git("init")
+    (tmp_path / "bad.py").write_text("x = = 1\n")
+    assert len(find(tmp_path).broken) == 1
+    git("add", ".")
+    assert len(find(tmp_path).broken) == 1
+    git("commit", "-m", "first")
+    assert len(find(tmp_path, commit="HEAD").broken) == 1

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from swarm.mailbox.protocol.items import FunctionCall
-from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly
+from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.requests import ReportJobResult
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleRequest, encode_sample_op
 from swarm.mailbox.protocol.spec import RoleCard
@@ -33,7 +33,13 @@ BUILT_IN = tuple(
     for role in load_roles(()).known.values()
 )
 SPEC = msgspec.structs.replace(
-    FAKE_AGENT_SPEC, path="/root/a", depth=1, can_spawn=True, max_agents=8, roles=BUILT_IN
+    FAKE_AGENT_SPEC,
+    path="/root/a",
+    depth=1,
+    can_spawn=True,
+    max_agents=8,
+    roles=BUILT_IN,
+    limits=Limits(sandbox=WorkspaceWrite()),
 )
 
 
@@ -71,7 +77,7 @@ async def refusal(name, arguments, spec=SPEC):
         ({"depth": 0, "path": "/root"}, TEAM_NAMES),
         ({"depth": 3}, FINDINGS),
         ({"can_spawn": False}, []),
-        ({"limits": Limits(max_depth=1)}, FINDINGS),
+        ({"limits": Limits(sandbox=WorkspaceWrite(), max_depth=1)}, FINDINGS),
         ({"job": "j"}, [*TEAM_NAMES, "report_agent_job_result"]),
         ({"job": "j", "depth": 3}, ["report_agent_job_result"]),
     ],

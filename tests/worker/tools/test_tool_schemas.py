@@ -23,7 +23,7 @@ CARDS = (
 )
 ASKABLE = Limits(sandbox=WorkspaceWrite(), reviewer="person", max_depth=3)
 SPECS = {
-    "alone": FAKE_AGENT_SPEC,
+    "alone": replace(FAKE_AGENT_SPEC, limits=Limits(sandbox=WorkspaceWrite())),
     "team": replace(
         FAKE_AGENT_SPEC, limits=ASKABLE, can_spawn=True, roles=CARDS, max_agents=6, job="j"
     ),

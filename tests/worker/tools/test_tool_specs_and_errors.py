@@ -45,6 +45,9 @@ class Commands:
         return plan_sandbox(policy, cwd=cwd, tmp_dir=None, stack=self._stack)
 
 
+WRITING = msgspec.structs.replace(FAKE_AGENT_SPEC, limits=Limits(sandbox=WorkspaceWrite()))
+
+
 def make_site(cwd, sandbox, *, stack="bwrap", approval="on-request"):
     limits = Limits(sandbox=sandbox, approval=approval)
     spec = msgspec.structs.replace(FAKE_AGENT_SPEC, cwd=str(cwd), limits=limits)
@@ -59,7 +62,7 @@ def patch_of(*lines):
 
 
 def test_the_list_of_tools_is_small_ordered_and_always_the_same():
-    registry = Toolset(CurrentSpec(FAKE_AGENT_SPEC), Commands()).make_registry(None)
+    registry = Toolset(CurrentSpec(WRITING), Commands()).make_registry(None)
     specs = registry.specs(MODEL)
     assert [spec.name for spec in specs] == [
         "exec_command", "write_stdin", "update_plan", "apply_patch", "list_dir", "view_image",
@@ -68,7 +71,7 @@ def test_the_list_of_tools_is_small_ordered_and_always_the_same():
         request_id=1, turn_id="t", tools=specs, instructions=base_instructions(MODEL)
     )
     assert len(encode_sample_op(request)) < 12_000
-    again = Toolset(CurrentSpec(FAKE_AGENT_SPEC), Commands()).make_registry(None).specs(MODEL)
+    again = Toolset(CurrentSpec(WRITING), Commands()).make_registry(None).specs(MODEL)
     assert again == specs
     for spec in specs:
         schema = json.loads(spec.parameters)
@@ -76,7 +79,7 @@ def test_the_list_of_tools_is_small_ordered_and_always_the_same():
 
 
 def test_models_are_told_only_of_what_they_can_use():
-    registry = Toolset(CurrentSpec(FAKE_AGENT_SPEC), Commands()).make_registry(None)
+    registry = Toolset(CurrentSpec(WRITING), Commands()).make_registry(None)
     blind = msgspec.structs.replace(MODEL, image_input=False, freeform_tools=False)
     specs = {spec.name: spec for spec in registry.specs(blind)}
     assert "view_image" not in specs
