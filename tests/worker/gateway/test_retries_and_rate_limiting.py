@@ -12,6 +12,7 @@ from swarm.worker.gateway.backend import (
     RequestAccepted,
     RequestWaiting,
     ResponseFinished,
+    ResponseTextDelta,
     SampleError,
 )
 from swarm.worker.gateway.failures import (
@@ -287,7 +288,7 @@ async def test_nothing_is_repeated_once_a_part_has_reached_the_agent(autojump_cl
 
         async def attempt(self, request):
             self.asked += 1
-            yield RequestWaiting(reason="stands for any event of the answer", delay_s=0.0)
+            yield ResponseTextDelta(item_id="i", text="a part")
             raise SampleError(overloaded(5.0))
 
     server = Halfway()
