@@ -8,7 +8,9 @@ way to it, or an interpreter that its first line names. Only reads. Blocks.
 import os
 import re
 import stat
+import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -113,9 +115,13 @@ def is_program(path: str) -> bool:
 
 
 def why_unheld(path: str, places: WritablePlaces) -> str:
-    """Why agents could exchange the file at this absolute path; "" if they cannot."""
+    """Why agents could exchange the file at this absolute path; "" if they cannot.
+
+    In a run without a sandbox nothing can be held, so nothing is told apart: "". Such a run says so
+    once, at its start.
+    """
     if places.everywhere:
-        return f"{path} lies where agents may write: this run has no sandbox"
+        return ""
     for step, is_end in _steps(path):
         root = places.root_of(step)
         if root and (is_end or places.may_exchange(step)):
@@ -151,6 +157,27 @@ def held_environment(environment: Mapping[str, str], lookup: Lookup) -> dict[str
     return kept
 
 
+@contextmanager
+def held_process_environment(lookup: Lookup) -> Iterator[None]:
+    """In the block, this process and what it starts find held programs and modules alone."""
+    before, modules = dict(os.environ), list(sys.path)
+    try:
+        _set_environment(held_environment(before, lookup))
+        sys.path[:] = [
+            one for one in modules if one[:1] != "/" or not why_unheld(one, lookup.places)
+        ]
+        yield
+    finally:
+        _set_environment(before)
+        sys.path[:] = modules
+
+
+def _set_environment(wanted: Mapping[str, str]) -> None:
+    for name in [one for one in os.environ if one not in wanted]:
+        del os.environ[name]
+    os.environ.update(wanted)
+
+
 def _mentions(text: str, lookup: Lookup) -> bool:
     """True if a word of the text is a path that agents may write."""
     words = re.split(r"[\s=:,;]+", text)
@@ -174,8 +201,8 @@ def _joined(*steps: str) -> str:
 
 
 def _missing(name: str, lookup: Lookup) -> UnheldProgram:
-    where = f"at {_joined(lookup.cwd, name)}" if "/" in name else "in the folders of PATH"
-    return UnheldProgram(name=name, reason=f"there is no program {name!r} {where}")
+    said = _joined(lookup.cwd, name) if "/" in name else f"{name!r} in the folders of PATH"
+    return UnheldProgram(name=name, reason=f"there is no program {said}")
 
 
 def _judge(name: str, path: str, lookup: Lookup, *, depth: int) -> FoundProgram:

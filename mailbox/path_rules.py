@@ -42,13 +42,14 @@ def is_within(path: str, root: str) -> bool:
 def is_protected_name(name: str, names: tuple[str, ...] = PROTECTED_NAMES) -> bool:
     """True for every spelling that a case-insensitive file system could treat as one of `names`.
 
-    That covers letters that fold to the same, invisible characters, and trailing dots and spaces.
+    That covers letters that fold to the same, invisible characters, trailing dots and spaces, and
+    what NTFS takes for a stream of the same file (`.git::$INDEX_ALLOCATION`).
     """
     if name in names:
         return True
     text = unicodedata.normalize("NFKC", name).casefold()
     seen = "".join(sign for sign in text if unicodedata.category(sign) not in ("Cf", "Cc"))
-    return seen.rstrip(". ") in names
+    return seen.partition(":")[0].rstrip(". ") in names
 
 
 def is_git_name(name: str) -> bool:

@@ -65,6 +65,7 @@ class CommandAction(Tagged, tag="command"):
     commits_in: str = ""  # the repository whose data it would write
     parsed_cmd: tuple[ParsedCommand, ...] = ()  # as in CommandCall
     resolved_cwd: str = ""  # where links in `cwd` lead; "" if there are none
+    unheld: str = ""  # why agents could exchange a program of it; then no lasting yes covers it
 
 
 class PatchAction(Tagged, tag="patch"):

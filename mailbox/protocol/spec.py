@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from ..writable_places import WritablePlaces
 from .approvals import ExtraPermissions
 from .base import Tagged, Value
 from .context_sizes import TextSize
@@ -198,6 +199,10 @@ class AgentSpec(Tagged):
     memories: str = ""  # the block about memories; "": the agent reads none
     offers_copies: bool = False  # the model is told that children may work in copies
     hosts: tuple[str, ...] = ()  # other machines that it may name for children
+    run_places: WritablePlaces = WritablePlaces()  # where the agents of this run may write
+    # Canonical paths that no command may change wherever it may write: swarm's own installation,
+    # programs that run outside of the sandbox.
+    protected: tuple[str, ...] = ()
 
     @property
     def may_spawn(self) -> bool:
@@ -213,6 +218,8 @@ class KeyCommand(Value):
     cwd: str = ""  # "" = the home folder
     timeout_s: float = 5.0
     refresh_s: float = 300.0  # 0 = only when a key is refused
+    path: str = ""  # the person's PATH; "" = that of the gateway
+    places: WritablePlaces = WritablePlaces()  # its program must not lie there
 
 
 class ProviderSpec(Value):
@@ -311,6 +318,7 @@ class HubSpec(Tagged):
     run_began_s: float = 0.0
     sandbox_required: str = ""  # why no server may run outside the sandbox
     logins: str = ""  # the folder of logins with servers over HTTP; "": there are none
+    run_places: WritablePlaces = WritablePlaces()  # as in `AgentSpec`
 
 
 class HostsSpec(Tagged):

@@ -115,7 +115,7 @@ def _covers(grant: ApprovalGrant, request: ApprovalRequest) -> bool:
     action = request.action
     if request.keys and set(request.keys) <= set(grant.keys):
         return True
-    if not isinstance(action, CommandAction):
+    if not isinstance(action, CommandAction) or (action.unheld and not action.sandboxed):
         return False
     if grant.commits_in:
         here = grant.commits_in in (ANY_REPOSITORY, action.commits_in)

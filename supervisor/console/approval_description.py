@@ -191,6 +191,7 @@ def _command_lines(action: CommandAction) -> list[str]:
     if action.resolved_cwd:
         lines.append(f"which really is {exact_line(action.resolved_cwd)}")
     lines += [] if action.sandboxed else ["with NO SANDBOX"]
+    lines += [f"asked each time: {exact_line(action.unheld)}"] if action.unheld else []
     lines += ["on a terminal of its own"] if action.tty else []
     if action.script:
         shell = action.argv[:-1] if action.argv[-1:] == (action.script,) else action.argv

@@ -146,13 +146,13 @@ def test_an_environment_that_loads_modules_of_the_project_is_not_held(machine: M
     assert isinstance(find_program(tool, machine.lookup()), UnheldProgram)
 
 
-def test_in_a_read_only_run_everything_is_held_and_without_a_sandbox_nothing(
-    machine: Machine,
+@pytest.mark.parametrize("policy", [ReadOnly(), DangerFullAccess()])
+def test_where_agents_write_nothing_or_everything_no_program_is_told_apart(
+    machine: Machine, policy: ReadOnly | DangerFullAccess
 ) -> None:
     tool = machine.program(machine.venv / "tool")
-    for policy, kind in ((ReadOnly(), HeldProgram), (DangerFullAccess(), UnheldProgram)):
-        places = find_writable_places(policy, str(machine.project))
-        assert isinstance(find_program(tool, Lookup("", "/", places)), kind)
+    places = find_writable_places(policy, str(machine.project))
+    assert isinstance(find_program(tool, Lookup("", "/", places)), HeldProgram)
 
 
 def test_granted_folders_and_copies_count_and_what_a_run_closes_does_not(

@@ -89,7 +89,7 @@ def plan_command(
     _check_copy(spec, plan)
     ca_bundle = spec.ca_bundle if plan.proxied else ""
     plan = msgspec.structs.replace(plan, ca_bundle=ca_bundle, since_s=spec.run_began_s)
-    return _with_scripts_protected(spec, plan) if spec.hooks else plan
+    return _with_more_protected(spec, plan) if spec.hooks or spec.protected else plan
 
 
 def _check_copy(spec: AgentSpec, plan: SandboxPlan) -> None:
@@ -115,9 +115,13 @@ def plan_hook(spec: AgentSpec, *, network: bool) -> SandboxPlan:
     return plan_command(spec, policy, spec.cwd)
 
 
-def _with_scripts_protected(spec: AgentSpec, plan: SandboxPlan) -> SandboxPlan:
-    """No command may change a script of a hook, or rename a folder above it."""
+def _with_more_protected(spec: AgentSpec, plan: SandboxPlan) -> SandboxPlan:
+    """No command may change a script of a hook or what the run protects, or rename a folder above.
+
+    What is itself named as a writable root is open: that is the person's own word.
+    """
     named = {script.path for hook in spec.hooks for script in hook.scripts if script.sha256}
+    named |= set(spec.protected) - set(plan.writable)
     scripts = [
         path
         for path in sorted(named)

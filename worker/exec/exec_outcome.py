@@ -12,6 +12,7 @@ from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.approvals import ExtraPermissions
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import ReadOnly, SandboxPolicy
+from swarm.mailbox.writable_places import WritablePlaces
 
 from .launcher_protocol import CommandLimits, Overrun
 
@@ -66,6 +67,8 @@ class ExecRequest(Value):
     yield_time_ms: int = DEFAULT_EXEC_YIELD_MS
     timeout_ms: int | None = None  # if set: never a session; killed at this time instead
     environment: dict[str, str] = {}  # overrides all others
+    # Where agents may write: no search path of the command leads there. None: it is left as it is.
+    held_from: WritablePlaces | None = None
     limits: CommandLimits = CommandLimits()
 
 

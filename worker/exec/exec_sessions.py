@@ -13,6 +13,7 @@ import msgspec
 import trio
 
 from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.held_programs import Lookup, held_environment
 from swarm.mailbox.protocol.approvals import ExtraPermissions
 from swarm.mailbox.protocol.hooks import Hook
 from swarm.mailbox.protocol.limits import SandboxPolicy
@@ -259,7 +260,16 @@ class ExecSessions:
         # Plan by the agent's own folder: the folder that a command asks for gives it no rights.
         plan = self.plan(request.policy, self._current.spec.cwd, request.extra)
         environment = self._environment(request.environment, plan)
+        # swarm's own commands, which have a time limit, decide by what their programs say
+        own = None if request.timeout_ms is None else self._current.spec.run_places
+        if (places := request.held_from or own) is not None:
+            lookup = Lookup(environment.get("PATH", ""), request.cwd, places)
+            environment = held_environment(environment, lookup)
         return build_session_request(self._current.spec, request, plan, environment, lease)
+
+    def outside_environment(self) -> dict[str, str]:
+        """The variables of a command without a sandbox; `load_environment` comes first."""
+        return self._environment({}, SandboxPlan())
 
     def _environment(self, own: Mapping[str, str], plan: SandboxPlan) -> dict[str, str]:
         return session_environment(self._current.spec, self._snapshot, own, plan)

@@ -145,7 +145,8 @@ def decide_retry(facts: CommandFacts, first: Run | Ask | Refuse, ran: Run) -> Ru
     )
     if not tries or not ran.sandboxed or must_stay_sandboxed(facts):
         return None
-    if isinstance(first, Ask) and ran.answer is not None and first.cause in _APPROVES_RETRY:
+    approved = isinstance(first, Ask) and ran.answer is not None and first.cause in _APPROVES_RETRY
+    if approved and not facts.unheld:
         return Run(sandboxed=False, answer=ran.answer)
     return Ask(
         subject=f"`{join_words(facts.argv)}`",

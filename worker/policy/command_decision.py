@@ -44,6 +44,10 @@ MUST_STAY_SANDBOXED = (
     "sandbox. Ask with `with_additional_permissions` for the paths or the network that are needed, "
     "or say in your answer what would need more"
 )
+KEPT_INSIDE = (
+    "A rule allows this command outside of the sandbox, but it ran inside, since a program of it "
+    "could be exchanged by agents: "
+)
 OUTSIDE_PROJECT = "writing outside of the project; rejected by user approval settings"
 READ_ONLY = "writing is blocked by read-only sandbox; rejected by user approval settings"
 FORCED_REMOVAL = "commands that remove by force are not permitted. Use a safer approach"
@@ -62,6 +66,7 @@ class Run(Value):
     commits_in: str = ""
     extra: ExtraPermissions | None = None
     answer: Decided | None = None
+    notice: str = ""  # for the model: why a rule did not take the command out of the sandbox
 
 
 class Ask(Value):
@@ -218,6 +223,8 @@ def _judge(command: PolicyCommand, facts: CommandFacts) -> _Judgement:
     decision = max(command.rules, key=lambda rule: _SEVERITY[rule.decision]).decision
     if decision == "allow" and facts.standing.rules_broken:
         return _judge_unmatched(command, facts)  # the unreadable rules may forbid it
+    if decision == "allow" and _is_unheld(facts) and _escalation_cause(facts) == "escalation":
+        return _judge_unmatched(command, facts)  # the rule was not written for an exchanged program
     speaking = [rule for rule in command.rules if rule.decision == decision]
     return _Judgement(
         decision=decision, rule=max(speaking, key=lambda rule: len(rule.matched_prefix))
@@ -296,7 +303,14 @@ def _loss_text(facts: CommandFacts) -> str:
 def _run(facts: CommandFacts) -> Run:
     """Run without the sandbox only if there is none, or a rule allows every plain command."""
     bypass = _is_by_rule(facts) and not must_stay_sandboxed(facts)
+    if bypass and _is_unheld(facts):
+        return msgspec.structs.replace(_in_sandbox(facts), notice=KEPT_INSIDE + facts.unheld)
     return _in_sandbox(facts) if not bypass else Run(sandboxed=False)
+
+
+def _is_unheld(facts: CommandFacts) -> bool:
+    """Whether an agent could exchange a program of it, where a sandbox should keep it from that."""
+    return bool(facts.unheld) and not isinstance(facts.sandbox, DangerFullAccess)
 
 
 def must_stay_sandboxed(facts: CommandFacts) -> bool:

@@ -71,6 +71,7 @@ class CommandFacts(Value):
     records_only: bool = False
     is_complex: bool = False  # one command with a heredoc as its input
     shell_is_known: bool = True  # False: the shell itself is a program of unknown origin
+    unheld: str = ""  # why a program of it could be exchanged by agents; "" = none could
 
 
 class PatchFacts(Value):
@@ -88,6 +89,7 @@ class PatchFacts(Value):
 
 
 MatchRules = Callable[[Words], tuple[RuleMatch, ...]]
+WhyUnheld = Callable[[str], str]  # of a program as a command names it; "" = no agent could
 
 
 def no_rules(_: Words) -> tuple[RuleMatch, ...]:
@@ -101,6 +103,7 @@ def gather_facts(
     escalation: EscalationRequest | None = None,
     *,
     match_rules: MatchRules = no_rules,
+    why_unheld: WhyUnheld | None = None,
     standing: AgentStanding | None = None,
 ) -> CommandFacts:
     """Split the command as the policy does, and judge each part.
@@ -108,6 +111,9 @@ def gather_facts(
     The parts are the plain commands of a shell script, or the one command with a heredoc as its
     input, or the argv as it is. A script that a shell in it reads as input is judged too, and is
     never known safe.
+
+    `why_unheld` is asked for every program that can be read in the command, if it may leave the
+    sandbox: by a rule, or because that was requested.
     """
     words = tuple(argv)
     script = shell_script(words)
@@ -130,8 +136,13 @@ def gather_facts(
         PolicyCommand(words=one, rules=match_rules(one), is_dangerous=might_be_dangerous(one))
         for one in fed_words
     )
+    may_leave = any(one.rules for one in judged) or _may_leave(limits, escalation)
+    unheld = ""
+    if why_unheld is not None and may_leave:
+        unheld = _find_unheld(words, judged, why_unheld)
     return CommandFacts(
         argv=words,
+        unheld=unheld,
         commands=judged,
         approval=limits.approval,
         granular=limits.granular,
@@ -142,6 +153,21 @@ def gather_facts(
         is_complex=fed is not None,
         shell_is_known=known,
     )
+
+
+def _may_leave(limits: Limits, escalation: EscalationRequest | None) -> bool:
+    """Whether a command may leave the sandbox without a rule: now, or when the sandbox stops it."""
+    asked = escalation is not None and escalation.permissions == "require_escalated"
+    retries = limits.approval in ("untrusted", "on-failure") or limits.granular is not None
+    return asked or retries
+
+
+def _find_unheld(argv: Words, judged: tuple[PolicyCommand, ...], why_unheld: WhyUnheld) -> str:
+    """Why the first program that an agent could exchange is one; "" if there is none."""
+    named = (*argv[:1], *(one.words[0] for one in judged if one.words))
+    deeper = (words[0] for words in named_commands(argv) if words)
+    found = (why_unheld(name) for name in dict.fromkeys((*named, *deeper)))
+    return next(filter(None, found), "")
 
 
 def _restricted_commands(

@@ -16,6 +16,7 @@ from typing import Literal
 from swarm.mailbox.path_rules import (
     KERNEL_TREES,
     PROTECTED_NAMES,
+    is_git_name,
     is_protected_name,
     is_within,
 )
@@ -68,13 +69,27 @@ def path_access(policy: FilePolicy, path: str) -> PathAccess:
         return "outside"
     if _deepest(policy.closed, path) >= root:
         return "closed"
-    for folder in policy.guarded:
-        if folder != path and is_within(path, folder):
-            name = path[len(folder.rstrip("/")) + 1 :].partition("/")[0]
-            place = f"{folder.rstrip('/')}/{name}"
-            if is_protected_name(name, policy.names) and root < len(place):
-                return "closed"
-    return "open"
+    return "closed" if names_protected(path, policy.guarded, policy.names, root) else "open"
+
+
+def names_protected(
+    path: str, folders: tuple[str, ...], names: tuple[str, ...] = PROTECTED_NAMES, root: int = -1
+) -> bool:
+    """True for a path at or below a protected name, in any spelling, directly in such a folder.
+
+    `root`: how long the deepest root above the path is; -1: it is looked for among the folders. A
+    root at or below such a name was named by a person.
+    """
+    deepest = root if root >= 0 else _deepest(folders, path)
+    for folder in folders:
+        if folder == path or not is_within(path, folder):
+            continue
+        name = path[len(folder.rstrip("/")) + 1 :].partition("/")[0]
+        place = f"{folder.rstrip('/')}/{name}"
+        is_short = ".git" in names and is_git_name(name)
+        if (is_short or is_protected_name(name, names)) and deepest < len(place):
+            return True
+    return False
 
 
 def is_immovable(policy: FilePolicy, path: str) -> bool:

@@ -134,6 +134,8 @@ class ExecCommandTool(FunctionTool):
                 return PatchInvocation(self._context, text, cwd, asked_through=self.name)
             case None:
                 planned = PlannedCommand(call.call_id, argv, folder, extra)
+                if self._context.may_leave_sandbox:
+                    await self._context.commands.load_environment()  # the PATH of its programs
                 facts = _facts(self._context, arguments, planned)
                 effects = await find_effects(self._context, facts, folder)
                 return _CommandInvocation(self._context, arguments, planned, facts, effects)
@@ -172,6 +174,7 @@ def _facts(
             extra=extra,
             pre_approved=extra is not None and covers(context.granted.now, extra),
         ),
+        folder=planned.folder,
     )
 
 
@@ -233,7 +236,7 @@ class _CommandInvocation(TurnTakingInvocation):
     def propose(self, ask: Ask) -> Proposal:
         action = self._action(ask.then)
         prefix: Words = ()
-        if ask.cause in _PREFIX_RULE_CAUSES:
+        if ask.cause in _PREFIX_RULE_CAUSES and not action.unheld:
             # Imported by the few commands that need approval.
             from ..policy.rule_matching import propose_prefix
 
@@ -249,6 +252,8 @@ class _CommandInvocation(TurnTakingInvocation):
         match ask.cause:
             case "destructive":
                 return ()
+            case _ if action.unheld:
+                return ()  # the same words may start another program the next time
             case "commit":
                 return (commit_key(action.commits_in),)
             case _:
@@ -258,9 +263,11 @@ class _CommandInvocation(TurnTakingInvocation):
         return decide_retry(self._facts, self._verdict, ran)
 
     async def run(self, verdict: Run, listen: OnOutput) -> ToolResult:
+        is_held = not verdict.sandboxed and not self._facts.unheld
         request = ExecRequest(
             argv=self._planned.argv,
             cwd=self._planned.folder,
+            held_from=self._context.writable_places() if is_held else None,
             policy=self._context.limits.sandbox if verdict.sandboxed else DangerFullAccess(),
             extra=verdict.extra,
             commits_in=verdict.commits_in,
@@ -285,6 +292,7 @@ class _CommandInvocation(TurnTakingInvocation):
             done,
             limit_tokens=self._arguments.max_output_tokens,
             can_wait=self._context.offers("write_stdin"),
+            notice=verdict.notice,
         )
 
     def _yield_ms(self) -> int:
@@ -311,6 +319,7 @@ class _CommandInvocation(TurnTakingInvocation):
             commits_in=run.commits_in,
             parsed_cmd=self._meanings,
             resolved_cwd=_real_folder(self._planned.folder),
+            unheld="" if run.sandboxed else self._facts.unheld,
         )
 
 
@@ -321,11 +330,12 @@ def _real_folder(folder: str) -> str:
 
 
 def exec_result(
-    done: ExecOutcome, *, limit_tokens: int | None, can_wait: bool = True
+    done: ExecOutcome, *, limit_tokens: int | None, can_wait: bool = True, notice: str = ""
 ) -> ToolResult:
     """Return a command's result in the layout that the model reads.
 
     `can_wait` False: no tool that the model has takes the session's id, so it is not told.
+    `notice`: what else the model should know of how it ran.
     """
     budget = DEFAULT_OUTPUT_TOKENS if limit_tokens is None else max(0, limit_tokens)
     lines = [f"Wall time: {done.wall_time_s:.4f} seconds"]
@@ -337,7 +347,7 @@ def exec_result(
     lines.append(f"Original token count: {done.original_token_count}")
     head = "\n".join([*lines, "Output:", ""])
     notes = [MAY_BE_SANDBOX] if done.denied else []
-    notes += done.blocked
+    notes += [*done.blocked, *([notice] if notice else [])]
     if done.warning:
         notes.append(f"Warning: {done.warning}")
     if done.moved_aside:

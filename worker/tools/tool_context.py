@@ -8,6 +8,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from swarm.mailbox.held_programs import (
+    Lookup,
+    UnheldProgram,
+    find_program,
+    find_writable_places,
+    why_unheld,
+)
 from swarm.mailbox.path_rules import is_explicitly_denied, is_within, may_read
 from swarm.mailbox.protocol.approvals import Cause, CommandAction
 from swarm.mailbox.protocol.base import Value
@@ -16,6 +23,7 @@ from swarm.mailbox.protocol.requests import FilesKept, KeepFiles, RequestRefused
 from swarm.mailbox.protocol.rules import RuleSet
 from swarm.mailbox.protocol.spec import AgentSpec
 from swarm.mailbox.tool_names import TOOL_NAMES
+from swarm.mailbox.writable_places import WritablePlaces
 
 from ..agent.reporter import Reporter
 from ..current_spec import CurrentSpec
@@ -28,9 +36,11 @@ from ..policy.command_facts import (
     CommandFacts,
     EscalationRequest,
     MatchRules,
+    WhyUnheld,
     gather_facts,
     no_rules,
 )
+from ..sandbox.file_policy import names_protected
 from ..sandbox.sandbox_plan import SandboxPlan, SandboxUnavailable, Stack
 from ..sandbox.sandbox_probe import probe_sandbox
 from .begin_task import ChangeGate
@@ -63,6 +73,7 @@ class ToolContext:
         self.granted = GrantedPermissions(spec.granted)
         self._started: dict[int, StartedCommand] = {}  # by session
         self._matcher: tuple[RuleSet, MatchRules] | None = None  # made for these rules
+        self._places: tuple[object, WritablePlaces] | None = None  # as of these facts
         self._turn_id = ""
         self._offered = frozenset(TOOL_NAMES)
         self.gate = ChangeGate(lambda: current.spec.limits)
@@ -138,13 +149,51 @@ class ToolContext:
             why = reply.message
         raise ToolFailed(f"Not run: what it throws away could not be copied first: {why}")
 
-    def command_facts(self, argv: Sequence[str], escalation: EscalationRequest) -> CommandFacts:
-        """Return the facts by which a command is judged now."""
+    @property
+    def may_leave_sandbox(self) -> bool:
+        """True if a command of this agent may ever run outside of its sandbox."""
+        bound = self.is_confined and not self.is_locked
+        return bound and not self.spec.sandbox_required
+
+    def writable_places(self) -> WritablePlaces:
+        """Where agents of this run, and this one by what it was granted, may write."""
+        spec, held = self.spec, self.granted.now
+        key = (spec.limits.sandbox, held.write, spec.run_places, spec.protected)
+        if self._places is None or self._places[0] != key:
+            own = find_writable_places(
+                spec.limits.sandbox,
+                spec.cwd,
+                extra=(*held.write, spec.copy_tree, *(one.path for one in spec.copies)),
+                shut=spec.protected,
+            )
+            self._places = key, own.joined(spec.run_places)
+        return self._places[1]
+
+    def _why_unheld(self, folder: str) -> WhyUnheld:
+        """Judge programs as a command in this folder, outside of the sandbox, would find them."""
+        environment, places = self.commands.outside_environment(), self.writable_places()
+        lookup = Lookup(environment.get("PATH", ""), folder, places)
+        home = why_unheld(environment.get("HOME") or "/", places)
+
+        def judge(name: str) -> str:
+            found = find_program(name, lookup)
+            if isinstance(found, UnheldProgram):
+                return found.reason if found.path else ""  # what is missing cannot be started
+            return f"settings are read from the home folder, and {home}" if home else ""
+
+        return judge
+
+    def command_facts(
+        self, argv: Sequence[str], escalation: EscalationRequest, *, folder: str = ""
+    ) -> CommandFacts:
+        """Return the facts by which a command in this folder is judged now."""
+        folder = folder or self.spec.cwd
         return gather_facts(
             argv,
             self.limits,
             escalation,
             match_rules=self._rules(),
+            why_unheld=self._why_unheld(folder) if self.may_leave_sandbox else None,
             standing=AgentStanding(
                 held=self.granted.now,
                 is_locked=self.is_locked,
@@ -239,5 +288,7 @@ class ToolContext:
             closed += plan.protected
         spoken = str(Path(os.path.realpath(path.parent)) / path.name)  # a link itself
         if any(is_within(one, shut) for one in (real, spoken) for shut in closed):
+            return False
+        if any(names_protected(one, plan.writable) for one in (real, spoken)):
             return False
         return any(is_within(real, root) for root in plan.writable)

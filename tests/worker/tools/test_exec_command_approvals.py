@@ -44,6 +44,12 @@ class Commands:
     def shell_argv(self, script, *, shell=None):
         return (shell or "/bin/bash", "-c", script)
 
+    async def load_environment(self):
+        pass
+
+    def outside_environment(self):
+        return {"PATH": "/usr/bin:/bin"}
+
     def plan(self, policy, cwd, extra=None):
         if isinstance(policy, DangerFullAccess):
             return SandboxPlan()
@@ -392,3 +398,84 @@ def test_models_are_offered_to_ask_exactly_where_somebody_could_answer(spec, off
         assert properties["sandbox_permissions"]["enum"] == [
             "use_default", "require_escalated", "with_additional_permissions",
         ]  # fmt: skip
+
+
+ALLOWS_TOOL = RuleSet(prefixes=(PrefixRule(pattern=(("tool",),)),))
+
+
+class Planted(Commands):
+    """On PATH, the project's folder of programs comes first."""
+
+    def __init__(self, folder, **more):
+        super().__init__(**more)
+        self._path = f"{folder}/.venv/bin:{folder.parent}/bin:/usr/bin:/bin"
+
+    def outside_environment(self):
+        return {"PATH": self._path, "HOME": "/home/u"}
+
+
+def tool_at(path):
+    path.parent.mkdir(parents=True)
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+def spec_in(folder, **more):
+    folder.mkdir(exist_ok=True)
+    return msgspec.structs.replace(spec_of(**more), cwd=str(folder))
+
+
+async def test_a_rule_takes_no_program_outside_that_agents_could_exchange(autojump_clock, tmp_path):
+    """Nor one whose interpreter, or the program of another command in the script, could be."""
+    project = tmp_path / "project"
+    planted = tool_at(project / ".venv/bin/tool")
+    commands = Planted(project)
+    calls = [call(cmd="tool x"), call(cmd="git status && tool x")]
+    questions, outputs, _ = await play_through(spec_in(project, rules=ALLOWS_TOOL), commands, calls)
+    assert questions == []
+    assert all(isinstance(one.policy, WorkspaceWrite) for one in commands.requests)
+    assert (
+        f"it ran inside, since a program of it could be exchanged by agents: {planted}"
+        in (outputs[0])
+    )
+
+
+async def test_a_held_program_leaves_by_a_rule_with_held_search_paths(autojump_clock, tmp_path):
+    project = tmp_path / "project"
+    tool_at(tmp_path / "bin/tool")
+    commands = Planted(project)
+    await play_through(spec_in(project, rules=ALLOWS_TOOL), commands, [call(cmd="tool x")])
+    assert isinstance(commands.requests[0].policy, DangerFullAccess)
+    assert commands.requests[0].held_from.root_of(f"{project}/.venv/bin")
+
+
+async def test_no_lasting_yes_covers_a_program_that_agents_could_exchange(autojump_clock, tmp_path):
+    project = tmp_path / "project"
+    planted = tool_at(project / ".venv/bin/tool")
+    commands = Planted(project)
+    asked = call(
+        cmd="tool x", sandbox_permissions="require_escalated", justification="?",
+        prefix_rule=["tool"],
+    )  # fmt: skip
+    questions, _, _ = await play_through(
+        spec_in(project, rules=ALLOWS_TOOL), commands, [asked], [YES]
+    )
+    assert questions[0].cause == "escalation"
+    assert str(planted) in questions[0].action.unheld
+    assert (questions[0].keys, questions[0].proposed_prefix) == ((), ())
+    assert isinstance(commands.requests[0].policy, DangerFullAccess)
+    assert commands.requests[0].held_from is None  # it runs as it was shown
+
+
+async def test_a_home_folder_that_agents_write_keeps_commands_inside(autojump_clock, tmp_path):
+    home = tmp_path / "project"
+    tool_at(tmp_path / "bin/tool")
+
+    class AtHome(Planted):
+        def outside_environment(self):
+            return {**super().outside_environment(), "HOME": str(home)}
+
+    commands = AtHome(home)
+    await play_through(spec_in(home, rules=ALLOWS_TOOL), commands, [call(cmd="tool x")])
+    assert isinstance(commands.requests[0].policy, WorkspaceWrite)

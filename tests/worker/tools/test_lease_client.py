@@ -164,6 +164,12 @@ class Commands:
     def shell_argv(self, script, *, shell=None):
         return ("/bin/sh", "-c", script)
 
+    async def load_environment(self):
+        pass
+
+    def outside_environment(self):
+        return {"PATH": "/usr/bin:/bin"}
+
     def plan(self, policy, cwd, extra=None):
         return SandboxPlan()
 

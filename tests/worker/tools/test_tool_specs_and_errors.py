@@ -160,7 +160,12 @@ async def test_a_patch_in_the_workspace_runs_and_one_outside_is_refused(tmp_path
     (tmp_path / "link").symlink_to("/etc")
     site = make_site(tmp_path, WorkspaceWrite())
     for path, allowed in [
-        ("a/b.txt", True), (".git/config", False), ("/etc/x", False), ("link/x", False),
+        ("a/b.txt", True), (".git/config", False),
+        (".GIT/config", False), (".Git", False), (".gIt./config", False), (".git /x", False),
+        (".git::$INDEX_ALLOCATION/config", False), ("git~1/config", False), (".SWARM/x", False),
+        (".\u0434it/config", True), ("sub/.GIT/config", True), ("gitter/x", True),
+        (".g\u200bit/config", False), (".Claude/settings.json", False),
+        ("/etc/x", False), ("link/x", False),
         ("../x", False),
     ]:  # fmt: skip
         invocation = await ApplyPatchTool(site).prepare(patch_of(f"*** Add File: {path}", "+one"))
