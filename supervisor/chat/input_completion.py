@@ -5,7 +5,7 @@ They are listed in a thread, at most once in a while, so no key waits for them.
 """
 
 import asyncio
-import subprocess
+import os
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
@@ -20,11 +20,12 @@ from prompt_toolkit.document import Document
 from swarm.mailbox.errors import SwarmError
 
 from ..console.safe_text import clean_line
+from ..isolation.sandboxed_git import SandboxedGit
 from .file_mentions import is_mentionable, mention_at, rank_files
 from .prompt_completion import ServerPrompts, prompt_at
 from .slash_commands import OwnCommand, argument_at, matching_commands
 
-_MOST_FILES, _MOST_BYTES = 50_000, 8 << 20
+_MOST_FILES, _MOST_CHARS = 50_000, 8 << 20
 _LIST_LIMIT_S, _FRESH_S = 5.0, 10.0
 
 
@@ -67,20 +68,16 @@ class BackgroundLookup(Generic[_Known]):
 
 
 def list_git_files(cwd: Path) -> tuple[str, ...]:
-    """The files below `cwd`, relative to it, sorted; () without git or a repository."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    # A repository's own settings must not start programs: the file monitor is one.
-    command[1:1] = ["-c", "core.fsmonitor=false"]
+    """The files below `cwd`, relative to it, sorted; () without git, a repository or a sandbox.
+
+    Nobody has trusted the folder yet, and its settings name programs: git is confined.
+    """
+    words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
     try:
-        done = subprocess.run(
-            command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True,
-            timeout=_LIST_LIMIT_S, check=False,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
+        listed = SandboxedGit(os.environ, limit_s=_LIST_LIMIT_S).run(words, str(cwd))
+    except (OSError, SwarmError):
         return ()
-    if done.returncode:
-        return ()
-    names = done.stdout[:_MOST_BYTES].decode("utf-8", "surrogateescape").split("\x00")
+    names = listed[:_MOST_CHARS].split("\x00")
     return tuple(sorted({name for name in names[:_MOST_FILES] if is_mentionable(name)}))
 
 

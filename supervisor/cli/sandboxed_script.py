@@ -13,8 +13,10 @@ from typing import IO
 import msgspec
 
 from swarm.mailbox.errors import SwarmError, UsageError
+from swarm.mailbox.held_programs import held_environment
 from swarm.mailbox.protocol.limits import ProfilePolicy
 
+from ..run_places import project_lookup
 from ..runs.paths import find_user_paths
 
 LIMIT_S = 30.0
@@ -37,12 +39,14 @@ def run_sandboxed_script(
     hidden: Sequence[str] = (),
     shown: str = "",
     policy: ProfilePolicy | None = None,
+    own: bool = False,
 ) -> str:
     """The output of a shell command in the read-only sandbox. swarm's own files and the `hidden`
     paths are masked. `policy`, a permission profile that writes nothing, replaces the read-only
     policy.
 
-    Errors name the command as `shown`.
+    Errors name the command as `shown`. `own`: it is swarm's own, so its programs come from folders
+    that agents do not write.
 
     Raises:
         UsageError: It failed, took longer than `limit_s`, or printed more than 8 MiB.
@@ -56,7 +60,7 @@ def run_sandboxed_script(
     argv = [*SANDBOX_ARGV, *bounds, "-C", str(cwd), *masks, "--", "/bin/sh", "-c", command]
     child = subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        start_new_session=True,
+        start_new_session=True, env=_environment(cwd) if own else None,
     )  # fmt: skip
     late = threading.Event()
 
@@ -85,6 +89,10 @@ def run_sandboxed_script(
     if child.returncode != 0:
         raise UsageError(f"{shown} failed with exit code {child.returncode}: {words_of}")
     return output.decode("utf-8", "replace")
+
+
+def _environment(cwd: Path) -> dict[str, str]:
+    return held_environment(os.environ, project_lookup(os.environ, str(cwd)))
 
 
 def _read_both(child: "subprocess.Popen[bytes]") -> tuple[bytes, bytes]:

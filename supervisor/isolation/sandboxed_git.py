@@ -6,13 +6,17 @@ with the repository's own folder as its only writable one. Blocks.
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import IO
 
 import msgspec
 
 from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.held_programs import UnheldProgram, find_own_program, held_environment
 
+from ..run_places import project_lookup
 from ..runs.paths import find_user_paths
 
 _SANDBOX = (sys.executable, "-P", "-m", "swarm.worker.sandbox.sandbox_command")
@@ -34,9 +38,15 @@ class Repository(msgspec.Struct, frozen=True):
 
 
 class SandboxedGit:
-    """`environment`: the person's; variables that name a repository or a program are dropped."""
+    """git of a folder that agents do not write: in the sandbox it may change a repository's data.
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    Args:
+        environment: The person's; variables that name a repository or a program are dropped.
+        limit_s: Of one command.
+    """
+
+    def __init__(self, environment: Mapping[str, str], *, limit_s: float = _LIMIT_S) -> None:
+        self._limit_s = limit_s
         hidden = find_user_paths(dict(environment)).hidden
         self._masks = [word for path in hidden for word in ("--hide", path)]
         self._environment = _clean(environment)
@@ -68,18 +78,32 @@ class SandboxedGit:
         """The output. Raises BranchFailed."""
         settings = [word for one in _SETTINGS for word in ("-c", one)]
         policy = "workspace-write" if writes else "read-only"
-        argv = [*_SANDBOX, "-s", policy, "-C", folder, *self._masks, "--", "git", *settings, *words]
+        lookup = project_lookup(self._environment, folder, *_projects(folder))
+        git = find_own_program("git", lookup)
+        if isinstance(git, UnheldProgram):
+            raise BranchFailed(f"git is not started: {git.reason}")
+        argv = [*_SANDBOX, "-s", policy, "-C", folder, *self._masks, "--", git.path]
+        argv += [*settings, *words]
         try:
             ended = subprocess.run(
-                argv, stdin=stdin or subprocess.DEVNULL, capture_output=True, timeout=_LIMIT_S,
-                check=False, env=self._environment, cwd="/",
+                argv, stdin=stdin or subprocess.DEVNULL, capture_output=True, timeout=self._limit_s,
+                check=False, env=held_environment(self._environment, lookup), cwd="/",
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:
-            raise BranchFailed(f"git took longer than {_LIMIT_S:g} s") from error
+            raise BranchFailed(f"git took longer than {self._limit_s:g} s") from error
         if ended.returncode != 0:
             said = ended.stderr.decode("utf-8", "replace").strip()[-600:]
             raise BranchFailed(f"git in {folder}: {said or 'it said nothing'}")
         return ended.stdout.decode("utf-8", "surrogateescape")
+
+
+def _projects(folder: str) -> Iterator[str]:
+    """The project that a folder of git's belongs to, and where this process is."""
+    steps = folder.split("/")
+    if ".git" in steps:
+        yield "/".join(steps[: steps.index(".git")]) or "/"
+    with suppress(FileNotFoundError):
+        yield str(Path.cwd())
 
 
 def _clean(environment: Mapping[str, str]) -> dict[str, str]:

@@ -13,10 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.held_programs import UnheldProgram, find_own_program, held_environment
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.remove_tree import remove_tree
 from swarm.roles.plugins.plugin_tree import LeftOut, TreeFile
 
+from ..run_places import project_lookup
 from .archive_tree import read_archive
 
 LIMIT_S = 120.0
@@ -131,20 +133,29 @@ class _Git:
 
     def __init__(self, folder: Path, url: str, hidden: tuple[str, ...]) -> None:
         self._folder, self._url, self._hidden = folder, url, hidden
+        self._lookup = project_lookup(os.environ, str(Path.cwd()))
+
+    def _program(self) -> str:
+        """git with the network must be the person's own. Raises NotFetched."""
+        found = find_own_program("git", self._lookup)
+        if isinstance(found, UnheldProgram):
+            raise NotFetched(f"{self._url}: git is not started: {found.reason}")
+        return found.path
 
     def run(self, *words: str) -> str:
         """The output. Raises NotFetched."""
         masks = [word for path in self._hidden for word in ("--hide", path)]
         settings = [word for one in _SETTINGS for word in ("-c", one)]
+        environment = clean_environment(os.environ, self._url)
         limit = f'ulimit -f {_MAX_BYTES // 512}; exec "$@"'
         argv = [
             *_SANDBOX, "-s", "workspace-write", "--network", "-C", str(self._folder), *masks, "--",
-            "/bin/sh", "-c", limit, "sh", "git", *settings, *words,
+            "/bin/sh", "-c", limit, "sh", self._program(), *settings, *words,
         ]  # fmt: skip
         try:
             ended = subprocess.run(
                 argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S, check=False,
-                env=clean_environment(os.environ, self._url), cwd=self._folder,
+                env=held_environment(environment, self._lookup), cwd=self._folder,
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:
             raise NotFetched(f"{self._url}: it took longer than {LIMIT_S:g} s") from error

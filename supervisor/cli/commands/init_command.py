@@ -136,7 +136,7 @@ def _by_model(root: Path, wanted: DraftModel, *, facts: str, existing: str) -> s
 def _commit_subjects(root: Path) -> tuple[str, ...]:
     """Subjects of the newest commits; git runs in the read-only sandbox. None where it fails."""
     try:
-        text = run_sandboxed_script(_LOG, root, shown="git log")
+        text = run_sandboxed_script(_LOG, root, shown="git log", own=True)
     except SwarmError:
         return ()
     return tuple(line[:200] for line in text.split("\n")[:50] if line.strip())

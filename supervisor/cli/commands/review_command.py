@@ -111,4 +111,4 @@ def _find_target(given: dict[str, OptionValue], cwd: Path) -> FoundReviewTarget:
         words=given["prompt"] or "",
     )  # fmt: skip
     shown = "looking at the repository"
-    return find_target(selected, partial(run_sandboxed_script, cwd=cwd, shown=shown))
+    return find_target(selected, partial(run_sandboxed_script, cwd=cwd, shown=shown, own=True))

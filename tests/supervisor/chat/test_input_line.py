@@ -51,6 +51,41 @@ def test_files_come_from_git_and_its_rules(tmp_path):
     assert list_git_files(tmp_path) == (".gitignore", "a.py")
 
 
+@pytest.mark.parametrize("way", ["core.fsmonitor", "planted git", "promisor", "include"])
+def test_listing_files_starts_nothing_that_the_folder_names(tmp_path, monkeypatch, way):
+    """Before anybody trusted it: a monitor, git on PATH, a remote's program, an included file."""
+    project, mark = tmp_path / "project", tmp_path / "ran"
+    project.mkdir()
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git, "init", "-q"], cwd=project, check=True)
+    (project / "a.py").touch()
+    subprocess.run([*git, "add", "."], cwd=project, check=True)
+    subprocess.run([*git, "commit", "-qm", "x"], cwd=project, check=True)
+    evil = project / "bin/git"
+    evil.parent.mkdir()
+    evil.write_text(f'#!/bin/sh\ntouch {mark}\nexec /usr/bin/git "$@"\n')
+    evil.chmod(0o755)
+    config = project / ".git/config"
+    more = {
+        "core.fsmonitor": f"[core]\nfsmonitor = {evil}\n",
+        "planted git": "",
+        "promisor": "[extensions]\npartialClone = o\n[core]\nrepositoryformatversion = 1\n"
+        f'[remote "o"]\nurl = {project}\npromisor = true\nuploadpack = {evil}\n',
+        "include": f"[include]\npath = {project}/more\n",
+    }[way]
+    (project / "more").write_text(f"[core]\nfsmonitor = {evil}\n")
+    config.write_text(config.read_text() + more)
+    if way == "promisor":
+        tree = subprocess.check_output([*git, "rev-parse", "HEAD^{tree}"], cwd=project, text=True)
+        name = tree.strip()
+        (project / ".git/objects" / name[:2] / name[2:]).unlink()
+        (project / ".git/index").unlink()
+    if way == "planted git":
+        monkeypatch.setenv("PATH", f"{evil.parent}:/usr/bin:/bin")
+    list_git_files(project)
+    assert not mark.exists()
+
+
 def test_pictures_are_found_by_name_and_by_pasted_path(tmp_path):
     (tmp_path / "a.png").touch()
     (tmp_path / "my shot.PNG").touch()
