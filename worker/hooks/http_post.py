@@ -18,6 +18,7 @@ import urllib.request
 from urllib.parse import urlsplit
 
 MAX_ANSWER_BYTES = 1 << 20
+_ORDINARY_6 = ipaddress.ip_network("2000::/3")  # all that is assigned to anybody
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))", re.ASCII)
 
 
@@ -97,14 +98,24 @@ def _address(host: str, port: int) -> str:
     if not found:
         raise NoAnswer(f"{host} has no address")
     if host.lower() != "localhost" and found != [host]:
-        private = [
-            one for one in found if not ipaddress.ip_address(one.partition("%")[0]).is_global
-        ]
+        private = [one for one in found if not _is_public(one)]
         if private:
             raise NoAnswer(
                 f"{host} leads to the private address {private[0]}; name that one itself"
             )
     return found[0]
+
+
+def _is_public(text: str) -> bool:
+    """False too for IPv6 addresses that stand for IPv4 ones, but for a mapped public one."""
+    address = ipaddress.ip_address(text.partition("%")[0])
+    if isinstance(address, ipaddress.IPv4Address):
+        return address.is_global
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped.is_global
+    ordinary = address in _ORDINARY_6 and not address.sixtofour and not address.teredo
+    is_isatap = (int(address) >> 32) & 0xFDFF_FFFF == 0x5EFE
+    return address.is_global and ordinary and not is_isatap
 
 
 def filled(value: str, variables: list[str]) -> str:

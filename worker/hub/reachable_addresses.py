@@ -8,8 +8,7 @@ import ipaddress
 from collections.abc import Iterable
 from enum import IntEnum
 
-_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+from swarm.mailbox.embedded_addresses import is_translated_locally, meant_addresses
 
 
 class Reach(IntEnum):
@@ -22,8 +21,21 @@ class Reach(IntEnum):
 
 
 def reach_of(text: str) -> Reach:
-    """The reach of an IP address. Raises ValueError for text that is none."""
-    address = _unwrapped(ipaddress.ip_address(text.partition("%")[0]))
+    """The reach of an IP address. Raises ValueError for text that is none.
+
+    One that stands for another is as closed as the most closed of both.
+    """
+    meant = meant_addresses(text)
+    embedded = meant[:-1]
+    if embedded:
+        return min(map(_reach, embedded))
+    own = meant[-1]
+    if isinstance(own, ipaddress.IPv6Address) and is_translated_locally(own):
+        return Reach.CLOSED
+    return _reach(own)
+
+
+def _reach(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> Reach:
     if address.is_loopback:
         return Reach.LOOPBACK
     if address.is_link_local or address.is_multicast or address.is_unspecified:
@@ -43,12 +55,3 @@ def may_lead_to(own: Iterable[Reach], target: Reach) -> bool:
         return True
     most_open = max(own, default=Reach.PUBLIC)
     return target is not Reach.CLOSED and Reach.CLOSED < most_open <= target
-
-
-def _unwrapped(address: _Address) -> _Address:
-    """The IPv4 address within an IPv6 one that stands for it."""
-    if isinstance(address, ipaddress.IPv4Address):
-        return address
-    if address in _NAT64:
-        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-    return address.ipv4_mapped or address.sixtofour or address

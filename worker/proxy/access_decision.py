@@ -15,6 +15,11 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Literal
 
+from swarm.mailbox.embedded_addresses import (
+    embedded_ipv4,
+    is_translated_locally,
+    meant_addresses,
+)
 from swarm.mailbox.host_patterns import ANY_HOST, is_address, is_allowed, is_listed, split_port
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import NetworkPolicy
@@ -38,9 +43,6 @@ _CLOSED_6 = tuple(
          "ff00::/8"),
     )
 )  # fmt: skip
-_NAT64 = IPv6Network("64:ff9b::/96")
-_NAT64_LOCAL = IPv6Network("64:ff9b:1::/48")
-_COMPATIBLE = IPv6Network("::/96")
 _LOOPBACK_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
 
 
@@ -146,10 +148,7 @@ def is_loopback_name(host: str) -> bool:
 
 def is_loopback(text: str) -> bool:
     """True for a loopback address."""
-    address = ip_address(text)
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        return address.ipv4_mapped.is_loopback
-    return address.is_loopback
+    return any(address.is_loopback for address in meant_addresses(text))
 
 
 def _is_public_4(address: IPv4Address) -> bool:
@@ -157,21 +156,8 @@ def _is_public_4(address: IPv4Address) -> bool:
 
 
 def _is_public_6(address: IPv6Address) -> bool:
-    if address.scope_id or address in _NAT64_LOCAL:
+    if address.scope_id or is_translated_locally(address):
         return False
     if any(address in network for network in _CLOSED_6):
         return False
-    return all(map(_is_public_4, _embedded_ipv4(address)))
-
-
-def _embedded_ipv4(address: IPv6Address) -> list[IPv4Address]:
-    found: list[IPv4Address] = []
-    if address.ipv4_mapped is not None:
-        found.append(address.ipv4_mapped)
-    if address.sixtofour is not None:
-        found.append(address.sixtofour)
-    if address.teredo is not None:
-        found += address.teredo
-    if address in _NAT64 or address in _COMPATIBLE:
-        found.append(IPv4Address(int(address) & 0xFFFF_FFFF))
-    return found
+    return all(map(_is_public_4, embedded_ipv4(address)))
