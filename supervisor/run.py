@@ -62,6 +62,7 @@ from .processes.gateway_manager import GatewayManager
 from .processes.service_process import Services
 from .run_context import RunContext
 from .run_display import RunDisplay
+from .run_programs import hold_programs
 from .run_request import RunRequest
 from .run_shutdown import RunShutdown, SignalBuffer, receive_signals
 from .runs.folder_watch import watch_folders, write_owner
@@ -217,6 +218,8 @@ async def _open_context(
     past: RunPast,
 ) -> RunContext:
     run_paths, dependencies = locked.run_paths, locked.dependencies
+    held = hold_programs(request)
+    request = held.request
     mailbox = await stack.enter_async_context(dependencies.open_mailbox(run_paths.mailbox_endpoint))
     feed = await stack.enter_async_context(dependencies.open_feed(run_paths.feed_endpoint))
     redactor, unix_s = Redactor(request.secrets), dependencies.entropy.unix_s
@@ -243,6 +246,9 @@ async def _open_context(
         leases=LeaseLedger(run_paths.folder.parent, request.leases, cwd=request.cwd),
         copies=ProjectCopies(run_paths, request.copy_kind),
         hosts=RemoteHosts(request.hosts),
+        places=held.places,
+        protected=held.protected,
+        start_warnings=held.warnings,
         entropy=dependencies.entropy,
         began_s=dependencies.entropy.unix_s(),
     )
@@ -267,6 +273,7 @@ def _record_start(running: RunContext, past: RunPast) -> RunMetadata:
     )
     unhidden = [f"{name} {NOT_HIDDEN}" for name in unhidden_keys(request.keys)]
     warnings = [*past.bad_lines[:_MAX_BAD_TOLD], *unhidden, running.registry.limit_reason]
+    warnings += running.start_warnings
     for warning in filter(None, warnings):
         running.note(Warned(message=warning))
     about = RunMetadata(

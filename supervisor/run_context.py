@@ -15,6 +15,7 @@ from swarm.mailbox.protocol.limits import WorkspaceWrite
 from swarm.mailbox.protocol.ops import Answer, AnyOp, encode_op
 from swarm.mailbox.protocol.records import AnyRecordBody, Record
 from swarm.mailbox.protocol.requests import RequestRefused
+from swarm.mailbox.writable_places import WritablePlaces
 
 from .agents.agent_directory import AgentDirectory
 from .agents.agent_record import Agent, AgentPlan
@@ -51,6 +52,9 @@ class RunContext(NamedTuple):
     leases: LeaseLedger
     copies: ProjectCopies
     hosts: RemoteHosts
+    places: WritablePlaces = WritablePlaces()  # where agents may write
+    protected: tuple[str, ...] = ()  # what no command may change, wherever it may write
+    start_warnings: tuple[str, ...] = ()  # of what was found at the start
     entropy: EntropySources = SYSTEM_ENTROPY
     began_s: float = 0.0  # Unix time
 

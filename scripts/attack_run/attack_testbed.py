@@ -48,7 +48,8 @@ class AttackTestbed:
         return [*self.argv_as_user(), str(self.swarm_path), *words]
 
     def environment(self, extra: Mapping[str, str]) -> dict[str, str]:
-        """What the run sees; nothing of the person who plays."""
+        """What the run sees; nothing of the person who plays. `{folder}` is the scene's."""
+        extra = {name: one.replace("{folder}", str(self.folder)) for name, one in extra.items()}
         return {
             "PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": str(self.home),
             "SHELL": "/bin/sh", "SWARM_HOME": str(self.state), "TMPDIR": str(self.tmp),

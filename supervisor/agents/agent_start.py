@@ -297,6 +297,8 @@ def build_agent_spec(
         summary=plan.summary,
         verbosity=plan.verbosity,
         paused=running.agents.is_paused(agent),
+        run_places=running.places,
+        protected=running.protected,
     )
 
 

@@ -4,7 +4,9 @@ While a question is open and the line is empty, letters and digits answer it
 (console/approval_prompt.py).
 """
 
+import os
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +17,9 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
 from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.held_programs import held_process_environment
 
+from ..run_places import project_lookup
 from .pasted_text import PastedTexts
 from .screen_events import Answered, Gesture, Gestured, ScreenEvent, Submitted
 
@@ -164,7 +168,10 @@ def _bind_answers(keys: KeyBindings, targets: KeyTargets, free: Filter) -> None:
 
 
 def _edit(buffer: Buffer) -> None:
-    buffer.open_in_editor()
+    """The editor, and what it starts, come from folders that agents do not write."""
+    stack = ExitStack()
+    stack.enter_context(held_process_environment(project_lookup(os.environ, str(Path.cwd()))))
+    buffer.open_in_editor().add_done_callback(lambda _: stack.close())
 
 
 def _in_background(work: Coroutine[object, object, None]) -> None:

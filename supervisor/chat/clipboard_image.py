@@ -6,7 +6,6 @@ Terminals hand over text alone, so the desktop's own program is asked: `wl-paste
 
 import asyncio
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Mapping
@@ -14,7 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from swarm.mailbox.errors import SwarmError, UsageError
+from swarm.mailbox.held_programs import HeldProgram, find_own_program
 
+from ..run_places import project_lookup
 from ..runs.image_blobs import image_mime
 from ..runs.paths import find_user_paths, make_private_folder
 
@@ -40,10 +41,15 @@ async def paste_clipboard_image(environment: Mapping[str, str]) -> Path:
 
 
 def _find_command(environment: Mapping[str, str]) -> tuple[str, ...]:
+    lookup = project_lookup(environment, str(Path.cwd()))
     for variable, command in _PROGRAMS:
-        program = shutil.which(command[0], path=environment.get("PATH"))
-        if environment.get(variable) and program is not None:
-            return (program, *command[1:])
+        if not environment.get(variable):
+            continue
+        found = find_own_program(command[0], lookup)
+        if isinstance(found, HeldProgram):
+            return (found.path, *command[1:])
+        if found.path:
+            raise UsageError(f"no picture was taken from the clipboard: {found.reason}")
     raise UsageError(
         "no picture can be taken from the clipboard: it takes a desktop (WAYLAND_DISPLAY or "
         "DISPLAY) and wl-paste or xclip; name a file with @ in its place"

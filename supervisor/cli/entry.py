@@ -7,11 +7,14 @@ from typing import TextIO, cast
 from ..launcher import refuse_stranger
 from .early_processes import start_early_for_command
 
+_NEEDED = ("swarm", "trio", "msgspec", "zmq")
+
 
 def main() -> None:
     """Run the command line of this process. Never returns."""
     _open_standard_files()
     refuse_stranger()
+    _leave_out_module_folders()
     arguments = sys.argv[1:]
     try:
         with start_early_for_command(arguments):
@@ -22,6 +25,19 @@ def main() -> None:
         sys.stderr.write("swarm: interrupted\n")
         code = 130
     sys.exit(code)
+
+
+def _leave_out_module_folders() -> None:
+    """Import nothing by PYTHONPATH, but for swarm itself and what it needs.
+
+    It leads into the person's project as a rule, where agents write while this process imports.
+    Commands of agents still have the variable.
+    """
+    for entry in filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)):
+        folder = os.path.abspath(entry)  # noqa: PTH100 - as Python itself has written it
+        ours = any(os.path.exists(f"{folder}/{name}") for name in _NEEDED)  # noqa: PTH110
+        if folder in sys.path and not ours:
+            sys.path.remove(folder)
 
 
 def _open_standard_files() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ..installation import InstallationExposure, describe_exposure
 from ..processes.machine_sandbox import SandboxMissing, SandboxProbeFailed, probe_sandbox
 
 
@@ -25,3 +26,12 @@ def check_required_sandbox(required: Sequence[str]) -> None:
             "which agents of read-only roles and the reviewer lock their own processes; "
             "`swarm doctor` says how to mend it"
         )
+
+
+def check_installation(required: Sequence[str], found: InstallationExposure) -> None:
+    """Raises SandboxMissing if agents could rewrite swarm itself in a run that requires a sandbox.
+
+    Without any sandbox they could too; that is refused by what the run requires of the machine.
+    """
+    if "fs" in required and found.open and not found.everywhere:
+        raise SandboxMissing(f"--require-sandbox {','.join(required)}: {describe_exposure(found)}")

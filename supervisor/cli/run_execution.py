@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from swarm.mailbox.errors import SwarmError, UsageError
+from swarm.mailbox.held_programs import held_process_environment
 from swarm.mailbox.ids import new_uuid7
 from swarm.mailbox.protocol.control import AnyFeed, RunView
 from swarm.mailbox.protocol.records import RunCompleted
@@ -22,12 +23,13 @@ from ..console.terminal import choose_display, is_terminal
 from ..exception_groups import first_error
 from ..processes.early_start import EarlyProcesses, start_early
 from ..run_display import RunDisplay
+from ..run_places import exposure_of, program_lookup
 from ..run_request import RunRequest
 from ..runs.paths import UserPaths, paths_of_run
 from ..runs.result_file import ResultFile
 from .early_processes import close_early_processes, take_early_processes
 from .options import ShowOptions
-from .require_sandbox import check_required_sandbox
+from .require_sandbox import check_installation, check_required_sandbox
 from .run_notifier import RunNotifier, TurnNotifier, open_notifier, open_turn_notifier
 
 EXIT_CODES = {
@@ -47,6 +49,9 @@ EXIT_CODES = {
 def start_run(request: RunRequest, show: ShowOptions, places: UserPaths) -> int:
     """Run to the end and return the exit code; with `--detach`, return once the run has started."""
     check_required_sandbox(request.require_sandbox)
+    if request.require_sandbox:
+        exposure = exposure_of(request.sandbox, request.cwd, request.add_dirs)
+        check_installation(request.require_sandbox, exposure)
     request = _in_unicode(request)
     if request.run_id is None:
         request = msgspec.structs.replace(request, run_id=new_uuid7())
@@ -92,6 +97,20 @@ def run_in_process(
     show: ShowOptions,
     places: UserPaths,
     on_started: Callable[[], None] | None = None,
+) -> int:
+    """Run in this process, whose own search paths lead to no folder that agents write.
+
+    Arguments and errors as of `_run_in_process`.
+    """
+    with held_process_environment(program_lookup(request)):
+        return _run_in_process(request, show, places, on_started)
+
+
+def _run_in_process(
+    request: RunRequest,
+    show: ShowOptions,
+    places: UserPaths,
+    on_started: Callable[[], None] | None,
 ) -> int:
     """Run in this process.
 

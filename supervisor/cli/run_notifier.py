@@ -9,12 +9,15 @@ import shlex
 import subprocess
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import click
 import msgspec
 import trio
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.held_programs import held_environment
 from swarm.mailbox.ids import ROOT_PATH
 from swarm.mailbox.protocol.control import AnyFeed, Recorded, RunView
 from swarm.mailbox.protocol.events import TurnCompleted
@@ -26,8 +29,10 @@ from swarm.mailbox.protocol.records import (
     Record,
     RunCompleted,
 )
+from swarm.roles.started_programs import find_started, why_started_unheld
 
 from ..console.approval_description import action_kind, describe_action
+from ..run_places import program_lookup
 from ..run_request import RunRequest
 
 _LIMIT_S = 10.0
@@ -38,11 +43,34 @@ _MOST_RUNNING = 8
 _Draw = Callable[[Callable[[], RunView]], Awaitable[None]]
 
 
+class HeldCommand(NamedTuple):
+    """A person's command that no agent could have exchanged, as it is started."""
+
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+
+
+class PersonsCommand:
+    """A command of the person's that runs outside of every sandbox, beside a run's agents."""
+
+    def __init__(self, argv: Sequence[str], request: RunRequest) -> None:
+        self._argv, self._request = tuple(argv), request
+
+    def find(self) -> HeldCommand | str:
+        """Look each time; where agents could have exchanged it, why it is not started."""
+        lookup = program_lookup(self._request, cwd=str(Path.cwd()))
+        program = find_started(self._argv, lookup)
+        if why := why_started_unheld(program, lookup):
+            return f"it was not started: {why}"
+        environment = held_environment(self._request.environment, lookup)
+        return HeldCommand((program.path, *self._argv[1:]), environment)
+
+
 class RunNotifier:
     """The command of `--notify`; one per run."""
 
-    def __init__(self, argv: list[str], *, run_id: str, environment: Mapping[str, str]) -> None:
-        self._argv, self._run_id, self._environment = argv, run_id, environment
+    def __init__(self, command: "PersonsCommand", *, run_id: str) -> None:
+        self._command, self._run_id = command, run_id
         send, self._receive = trio.open_memory_channel[Record](_MOST_WAITING)
         self._send = send
         self._warned = False
@@ -83,8 +111,11 @@ class RunNotifier:
 
     def _call(self, about: Mapping[str, object], variables: Mapping[str, str]) -> None:
         content = {"run": self._run_id, **about}
-        argv = [*self._argv, msgspec.json.encode(content).decode()]
-        environment = {**self._environment, "SWARM_RUN": self._run_id, **variables}
+        if isinstance(held := self._command.find(), str):
+            self._warn(held)
+            return
+        argv = [*held.argv, msgspec.json.encode(content).decode()]
+        environment = {**held.environment, "SWARM_RUN": self._run_id, **variables}
         try:
             done = subprocess.run(
                 argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -106,9 +137,8 @@ def open_notifier(command: str | None, request: RunRequest) -> RunNotifier | Non
     """The notifier; None without a command or run id."""
     if command is None or request.run_id is None:
         return None
-    return RunNotifier(
-        split_command(command), run_id=request.run_id, environment=request.environment
-    )
+    argv = split_command(command)
+    return RunNotifier(PersonsCommand(argv, request), run_id=request.run_id)
 
 
 def _about(record: Record, body: ApprovalRequested) -> tuple[dict[str, object], dict[str, str]]:
@@ -145,8 +175,8 @@ def split_command(command: str) -> list[str]:
 class TurnNotifier:
     """The `notify` key's program, started by the run's feed. Never waits and raises nothing."""
 
-    def __init__(self, argv: Sequence[str], *, cwd: str, environment: Mapping[str, str]) -> None:
-        self._argv, self._cwd, self._environment = list(argv), cwd, dict(environment)
+    def __init__(self, command: "PersonsCommand", *, cwd: str) -> None:
+        self._command, self._cwd = command, cwd
         self._root_id = ""
         self._inputs: deque[str] = deque(maxlen=_MOST_MESSAGES)
         self._running: list[subprocess.Popen[bytes]] = []
@@ -172,6 +202,9 @@ class TurnNotifier:
         if len(self._running) >= _MOST_RUNNING:
             self._warn(f"{_MOST_RUNNING} of them still run; it was not started again")
             return
+        if isinstance(held := self._command.find(), str):
+            self._warn(held)
+            return
         last = ended.last_message
         about = {
             "type": "agent-turn-complete",
@@ -184,9 +217,9 @@ class TurnNotifier:
         try:
             self._running.append(
                 subprocess.Popen(
-                    [*self._argv, msgspec.json.encode(about).decode().replace("\0", "")],
+                    [*held.argv, msgspec.json.encode(about).decode().replace("\0", "")],
                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL, env=self._environment, start_new_session=True,
+                    stderr=subprocess.DEVNULL, env=held.environment, start_new_session=True,
                 )
             )  # fmt: skip
         except (OSError, ValueError) as error:
@@ -202,4 +235,4 @@ def open_turn_notifier(request: RunRequest) -> TurnNotifier | None:
     """The notifier of the `notify` key; None without one."""
     if not request.notify:
         return None
-    return TurnNotifier(request.notify, cwd=request.cwd, environment=request.environment)
+    return TurnNotifier(PersonsCommand(request.notify, request), cwd=request.cwd)

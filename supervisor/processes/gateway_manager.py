@@ -33,6 +33,7 @@ from ..agents.agent_record import GatewayAddress
 from ..agents.agent_start import send_gateway_address
 from ..budget.budget_service import BudgetService
 from ..run_context import RunContext
+from ..run_places import program_lookup, with_places
 from .answer_caution import answer_caution
 from .child_spec import ChildSpec
 from .gateway_keys import gateway_keys
@@ -95,7 +96,9 @@ class GatewayManager:
             run_key=self._run.run_key,
             blobs_dir=str(self._run.paths.blobs),
             models_dir=self._models_dir,
-            providers=request.providers,
+            providers=with_places(
+                request.providers, program_lookup(request)._replace(places=self._run.places)
+            ),
             provider=request.provider,
             model=request.model,
             further=request.further,

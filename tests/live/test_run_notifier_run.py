@@ -36,7 +36,7 @@ def record(body) -> Recorded:
 
 async def test_a_question_for_a_person_is_told_and_one_for_the_reviewer_is_not(note):
     command, told = note
-    request = RunRequest(cwd="/", run_id="r1", environment={"PATH": "/bin"})
+    request = RunRequest(cwd="/srv/project", run_id="r1", environment={"PATH": "/bin"})
     notifier = open_notifier(command, request)
     assert notifier is not None
     notifier.on_feed(record(msgspec.structs.replace(ASKED, reviewer="guardian")))
@@ -57,10 +57,31 @@ async def test_a_question_for_a_person_is_told_and_one_for_the_reviewer_is_not(n
 
 
 def test_a_notice_that_fails_is_one_warning(capsys):
-    request = RunRequest(cwd="/", run_id="r1", environment={"PATH": "/bin"})
+    request = RunRequest(cwd="/srv/project", run_id="r1", environment={"PATH": "/bin"})
     for command in ("/no/such/program", "false"):
         notifier = open_notifier(command, request)
         assert notifier is not None
         notifier.finish(RunCompleted(status="completed"))
         notifier.finish(RunCompleted(status="completed"))
         assert capsys.readouterr().err.count("warning: --notify") == 1
+
+
+async def test_a_command_that_agents_could_have_exchanged_is_not_started_and_says_why(
+    tmp_path, capsys
+):
+    """A bare name found first in the project's environment, and a script of the project."""
+    planted = tmp_path / "project/.venv/bin/tell"
+    planted.parent.mkdir(parents=True)
+    planted.write_text(f"#!/bin/sh\ntouch {tmp_path}/told\n")
+    planted.chmod(0o755)
+    path = f"{planted.parent}:/usr/bin:/bin"
+    request = RunRequest(cwd=str(tmp_path / "project"), run_id="r1", environment={"PATH": path})
+    for command in ("tell", f"sh {planted}", f"{sys.executable} -m tell", f"{planted} x"):
+        notifier = open_notifier(command, request)
+        assert notifier is not None
+        await trio.to_thread.run_sync(notifier.finish, RunCompleted(status="completed"))
+        said = capsys.readouterr().err
+        if " -m " not in command:
+            assert "swarm: warning: --notify: it was not started: " in said
+            assert f"lies in {tmp_path}/project, where agents may write" in said
+    assert not (tmp_path / "told").exists()

@@ -15,8 +15,10 @@ from pathlib import Path
 
 import trio
 
+from swarm.mailbox.held_programs import Lookup, held_environment
 from swarm.mailbox.protocol.spec import KeyCommand, ProviderSpec
 from swarm.mailbox.redact import MIN_SECRET_CHARS, Redactor
+from swarm.roles.started_programs import find_started, why_started_unheld
 
 from .providers import ProviderError, is_header
 
@@ -171,13 +173,29 @@ def check_key(data: bytes, name: str) -> str:
     return text
 
 
+def _held_command(command: KeyCommand) -> tuple[tuple[str, ...], dict[str, str], str]:
+    """Its words, with the program's absolute path, its variables and its folder.
+
+    It runs unconfined and may read what the person has stored. Raises KeyUnavailable.
+    """
+    cwd = command.cwd or _home()
+    lookup = Lookup(command.path or os.environ.get("PATH", ""), cwd, command.places)
+    found = find_started(command.argv, lookup)
+    if why := why_started_unheld(found, lookup):
+        advice = "; name a program that lies elsewhere by its absolute path" if found.path else ""
+        raise KeyUnavailable(f"{command.what}: cannot be started: {why}{advice}")
+    return (found.path, *command.argv[1:]), held_environment(os.environ, lookup), cwd
+
+
 async def _run(command: KeyCommand) -> tuple[bytes, bytes, int]:
+    argv, environment, cwd = _held_command(command)
     process = await trio.lowlevel.open_process(
-        list(command.argv),
+        list(argv),
+        env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        cwd=command.cwd or _home(),
+        cwd=cwd,
         start_new_session=True,
     )
     assert process.stdout is not None

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +22,14 @@ from pathlib import Path
 import msgspec
 
 from swarm.mailbox.after_fork import die_with_parent
+from swarm.mailbox.held_programs import (
+    HeldProgram,
+    Lookup,
+    find_own_program,
+    find_writable_places,
+)
 from swarm.mailbox.own_distribution import line_for_extra
+from swarm.mailbox.protocol.limits import WorkspaceWrite
 
 _BLOCK = 1 << 18
 _LOOK_S, _STALL_S = 0.5, 300.0
@@ -80,18 +87,11 @@ def _find_uv(environment: Mapping[str, str]) -> Path | None:
     own = Path(sys.executable).with_name("uv")
     if own.is_file():
         return own
-    roots = [environment.get(name) for name in ("PWD", "VIRTUAL_ENV")]
-    projects = [Path(root).resolve() for root in roots if root and root != "/"]
-    for folder in environment.get("PATH", "").split(os.pathsep):
-        found = shutil.which("uv", path=folder) if folder.startswith("/") else None
-        places = [Path(found), Path(found).resolve()] if found else []
-        if places and not any(_is_within(one, projects) for one in places):
-            return places[0]
-    return None
-
-
-def _is_within(path: Path, projects: Sequence[Path]) -> bool:
-    return "node_modules" in path.parts or any(path.is_relative_to(one) for one in projects)
+    here = environment.get("PWD") or "/"
+    own_environment = [environment[name] for name in ("VIRTUAL_ENV",) if environment.get(name)]
+    places = find_writable_places(WorkspaceWrite(), here, extra=own_environment)
+    found = find_own_program("uv", Lookup(environment.get("PATH", ""), here, places))
+    return Path(found.path) if isinstance(found, HeldProgram) else None
 
 
 def fetch_from_wheel(

@@ -14,7 +14,9 @@ from mcp.shared.auth import OAuthClientInformationFull
 from pydantic import ValidationError
 
 from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.held_programs import Lookup, find_writable_places, held_process_environment
 from swarm.mailbox.protocol.hub import LoginDone, LoginOrder
+from swarm.mailbox.protocol.limits import WorkspaceWrite
 from swarm.mailbox.protocol.mcp import McpServer
 from swarm.roles.config.login_store import LoginStore, StoredLogin, describe_login
 
@@ -100,7 +102,7 @@ class PersonsScreen:
         if self._open_browser and _has_browser(os.environ):
             sys.stderr.write(f"Opening the browser to log in to `{self._server}`:\n\n  {text}\n\n")
             sys.stderr.flush()
-            await trio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)
+            await trio.to_thread.run_sync(_open_browser, url, abandon_on_cancel=True)
         else:
             sys.stderr.write(f"Open this address to log in to `{self._server}`:\n\n  {text}\n\n")
         sys.stderr.write(
@@ -108,6 +110,14 @@ class PersonsScreen:
             "(http://127.0.0.1:…).\n"
         )
         sys.stderr.flush()
+
+
+def _open_browser(url: str) -> None:
+    """The first browser on PATH is started: in no folder that agents of this folder write."""
+    here = str(Path.cwd())
+    places = find_writable_places(WorkspaceWrite(), here)
+    with held_process_environment(Lookup(os.environ.get("PATH", ""), here, places)):
+        webbrowser.open(url)
 
 
 def _has_browser(environment: Mapping[str, str]) -> bool:

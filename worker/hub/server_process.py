@@ -5,7 +5,6 @@ A server gets few variables: what every program needs, and what its table names.
 """
 
 import os
-import shutil
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -15,9 +14,16 @@ import msgspec
 import trio
 
 from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.held_programs import Lookup, held_environment
 from swarm.mailbox.protocol.limits import ReadOnly
 from swarm.mailbox.protocol.mcp import McpServer
 from swarm.mailbox.protocol.spec import HubSpec
+from swarm.roles.started_programs import (
+    find_started,
+    has_rights,
+    server_folder,
+    why_started_unheld,
+)
 
 from ..exec.command_plan import check_hidden_folders
 from ..exec.command_state import CommandNotStarted, LauncherGone, ProcessTreeStuck
@@ -84,12 +90,55 @@ def plan_server(server: McpServer, spec: HubSpec, *, folder: str, program: str) 
     return msgspec.structs.replace(plan, since_s=spec.run_began_s)
 
 
+class ServerStart(NamedTuple):
+    """A server as it is started now: with fewer rights than configured, if it is not held."""
+
+    server: McpServer
+    program: str  # absolute
+    environment: dict[str, str]
+    cwd: str
+
+
+def plan_start(
+    server: McpServer,
+    spec: HubSpec,
+    credentials: Mapping[str, str],
+    on_log: Callable[[bytes], None],
+) -> ServerStart:
+    """Find the server's program, and look whether agents could have exchanged a part of it.
+
+    Each start looks again. Raises ServerNotStarted.
+    """
+    base = spec.environment
+    folder = server_folder(server, base.get("HOME", ""), spec.cwd)
+    environment = server_environment(server, base, credentials)
+    lookup = Lookup(environment.get("PATH", ""), folder, spec.run_places)
+    named = {name: environment[name] for name in server.environment if name in environment}
+    program = find_started((server.command, *server.args), lookup, named)
+    if not program.path:
+        raise ServerNotStarted(
+            f"there is no program `{server.command}`; install it, or correct "
+            f"mcp_servers.{server.name}.command ({server.source})"
+        )
+    if not has_rights(server) or spec.run_places.everywhere:
+        return ServerStart(server, program.path, environment, folder)
+    why = why_started_unheld(program, lookup)
+    if not why:
+        held = held_environment(environment, lookup) | named
+        return ServerStart(server, program.path, held, folder)
+    on_log(f"[swarm] no network, no credentials, nothing to write: {why}\n".encode())
+    confined = msgspec.structs.replace(
+        server, sandboxed=True, network=False, environment={}, writable_roots=()
+    )
+    bare = server_environment(confined, base, {})
+    return ServerStart(confined, program.path, bare, server.cwd or spec.cwd)
+
+
 @asynccontextmanager
 async def open_server_process(
     launcher: LauncherClient,
     spec: HubSpec,
-    server: McpServer,
-    environment: dict[str, str],
+    start: ServerStart,
     *,
     label: str,
     on_log: Callable[[bytes], None],
@@ -104,16 +153,16 @@ async def open_server_process(
         ServerNotStarted: With the reason, as text for people and models.
     """
     folder = str(Path(spec.tmp_dir) / label)
+    server, program, environment, cwd = start
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
-        program = _find_program(server, environment)
         plan = plan_server(server, spec, folder=folder, program=program)
         words = (program, *server.args)
         prepared = prepare_command(plan, words, environment, tty=False)
     except (SandboxUnavailable, OSError) as error:
         raise ServerNotStarted(f"its sandbox cannot be set up: {error}") from error
     try:
-        async with _launched(launcher, spec, server, prepared, on_log) as process:
+        async with _launched(launcher, spec, cwd, prepared, on_log) as process:
             yield process
     finally:
         prepared.close()
@@ -134,25 +183,15 @@ def named_paths(program: str, arguments: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def _find_program(server: McpServer, environment: Mapping[str, str]) -> str:
-    found = shutil.which(server.command, path=environment.get("PATH"))
-    if found is None:
-        raise ServerNotStarted(
-            f"there is no program `{server.command}`; install it, or correct "
-            f"mcp_servers.{server.name}.command ({server.source})"
-        )
-    return found
-
-
 @asynccontextmanager
 async def _launched(
     launcher: LauncherClient,
     spec: HubSpec,
-    server: McpServer,
+    cwd: str,
     prepared: PreparedCommand,
     on_log: Callable[[bytes], None],
 ) -> AsyncIterator[ServerProcess]:
-    order = _launch_order(launcher.next_token(), spec, server, prepared)
+    order = _launch_order(launcher.next_token(), spec, cwd, prepared)
     inner = () if prepared.filter_fd is None else (prepared.filter_fd,)
     ours, theirs = _open_pipes()
     try:
@@ -181,13 +220,11 @@ async def _launched(
         await _end(launcher, order.token)
 
 
-def _launch_order(
-    token: int, spec: HubSpec, server: McpServer, prepared: PreparedCommand
-) -> LaunchOrder:
+def _launch_order(token: int, spec: HubSpec, cwd: str, prepared: PreparedCommand) -> LaunchOrder:
     return LaunchOrder(
         token=token,
         argv=prepared.argv,
-        cwd=server.cwd or spec.cwd,
+        cwd=cwd,
         environment=prepared.environment,
         wrapped=prepared.wrapped,
         placeholders=prepared.guard.placeholders if prepared.guard else (),

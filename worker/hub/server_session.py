@@ -42,7 +42,7 @@ from .running_call import RunningCall
 from .server_content import answer_question
 from .server_http_client import HttpAccess
 from .server_logs import ServerLogs
-from .server_process import open_server_process, server_environment
+from .server_process import open_server_process, plan_start
 from .stdio_transport import StdioTransport, Streams
 from .stored_login import StoredLoginAuth
 from .tool_description import describe_tool, is_enabled
@@ -342,14 +342,10 @@ async def open_stdio_session(
 async def _open_stdio_once(
     context: SessionContext, server: McpServer, label: str, *, probe: bool
 ) -> AsyncIterator[ServerSession]:
-    environment = server_environment(server, context.spec.environment, context.credentials)
+    on_log = partial(context.logs.add, server.name)
+    start = plan_start(server, context.spec, context.credentials, on_log)
     async with open_server_process(
-        context.launcher,
-        context.spec,
-        server,
-        environment,
-        label=label,
-        on_log=partial(context.logs.add, server.name),
+        context.launcher, context.spec, start, label=label, on_log=on_log
     ) as process:
         transport = StdioTransport(process)
         async with (

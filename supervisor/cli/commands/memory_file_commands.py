@@ -8,12 +8,14 @@ from pathlib import Path
 import click
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.held_programs import held_environment
 from swarm.mailbox.redact import Redactor
 from swarm.mailbox.safe_open import read_user_file
 from swarm.roles.config.atomic_replace import replace_file
 
 from ...memories.memory_files import HANDBOOK
 from ...memories.memory_transfer import MAX_BYTES, export_memories, import_memories
+from ...run_places import project_lookup
 from ..lazy_commands import ColorCommand
 from ..memory_access import of_project, open_memories
 
@@ -31,9 +33,13 @@ def edit(*, cd: str | None, is_global: bool) -> None:
         path = opened.paths.project(opened.project) / HANDBOOK
         if not path.is_file():
             opened.rewrite()
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    lookup = project_lookup(os.environ, str(Path.cwd()))
+    environment = held_environment(os.environ, lookup)
+    editor = environment.get("VISUAL") or environment.get("EDITOR") or "vi"
     try:
-        subprocess.run(["/bin/sh", "-c", f'{editor} "$1"', "sh", str(path)], check=True)
+        subprocess.run(
+            ["/bin/sh", "-c", f'{editor} "$1"', "sh", str(path)], check=True, env=environment
+        )
     except (OSError, subprocess.CalledProcessError) as error:
         raise UsageError(
             f"the editor did not end well ({error}); {path} is a plain file"

@@ -6,6 +6,7 @@ pipe.
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import msgspec
@@ -17,6 +18,7 @@ from swarm.roles.config.merge import Layer
 from swarm.roles.config.schema import Config, Toml
 from swarm.roles.config.toml_edit import ConfigEdit
 
+from ...run_places import project_lookup, with_places
 from ...runs.paths import find_user_paths
 from ..lazy_commands import ColorCommand
 from ..models_process import ModelLine, catalogue_files, own_catalogue_file, stream_probe
@@ -122,7 +124,7 @@ def _order(config: Config, timeout_s: float) -> ProbeOrder:
         os.environ["OPENAI_BASE_URL"] = config.openai_base_url
     providers, literal = build_providers(config, [])
     return ProbeOrder(
-        providers=providers,
+        providers=with_places(providers, project_lookup(environment, str(Path.cwd()))),
         provider=config.model_provider,
         model=config.model,
         models_dir=str(find_user_paths(environment).models),

@@ -166,7 +166,11 @@ def writable_config_warning(config_folder: str, sandbox: SandboxPolicy, cwd: str
         case ReadOnly():
             return None
         case DangerFullAccess():
-            advice = "a sandbox keeps them from it"
+            return (
+                "there is no sandbox, so agents may write everything, also your own configuration "
+                f"({own}) and every program that you or swarm start later; a sandbox keeps them "
+                "from it"
+            )
         case ProfilePolicy(rules=rules):
             within = any(rule.access == "write" and is_within(rule.path, own) for rule in rules)
             if not within and not may_write(sandbox, own):

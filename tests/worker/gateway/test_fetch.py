@@ -4,6 +4,7 @@ import hashlib
 import io
 import os
 import sys
+import tempfile
 import tarfile
 import threading
 import zipfile
@@ -202,11 +203,18 @@ def test_what_a_killed_fetch_left_is_removed_and_one_that_works_is_not(
     assert [one.name for one in tmp_path.iterdir()] == [".fetch-used"]
 
 
-def test_uv_comes_first_where_only_uv_is_given_an_index(tmp_path, monkeypatch):
-    uv = tmp_path / "bin/uv"
+@pytest.fixture
+def elsewhere():
+    """A folder in which no agent may write: their /tmp is one, too."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield Path(folder)
+
+
+def test_uv_comes_first_where_only_uv_is_given_an_index(elsewhere, monkeypatch):
+    uv = elsewhere / "bin/uv"
     uv.parent.mkdir()
     uv.touch(mode=0o755)
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(sys, "executable", str(elsewhere / "python"))
     monkeypatch.setattr(wheel_fetch, "find_spec", lambda _: True)
     path = {"PATH": str(uv.parent)}
 
@@ -216,8 +224,9 @@ def test_uv_comes_first_where_only_uv_is_given_an_index(tmp_path, monkeypatch):
     assert names() == ["pip", "uv"]
     assert names(UV_DEFAULT_INDEX="https://a") == ["uv", "pip"]
     assert names(UV_DEFAULT_INDEX="https://a", PIP_INDEX_URL="https://b") == ["pip", "uv"]
-    assert names(PWD="/") == ["pip", "uv"]
-    assert names(PWD=str(tmp_path)) == names(VIRTUAL_ENV=str(tmp_path)) == ["pip"]  # an agent's
+    places = (str(elsewhere), "/")
+    assert [names(PWD=place) for place in places] == [["pip"], ["pip"]]  # agents may write it
+    assert names(VIRTUAL_ENV=str(elsewhere)) == ["pip"]
 
 
 def test_a_download_goes_on_where_it_stopped(tmp_path, monkeypatch):

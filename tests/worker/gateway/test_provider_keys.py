@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from swarm.mailbox.protocol.spec import KeyCommand, ProviderSpec
+from swarm.mailbox.writable_places import WritablePlaces
 from swarm.worker.gateway.provider_keys import (
     KeyUnavailable,
     ProviderKeys,
@@ -111,7 +112,7 @@ async def test_a_command_that_gives_no_key_says_why_and_not_what_it_printed(scri
 
 async def test_a_command_that_cannot_be_started_names_what_is_missing(tmp_path):
     missing = KeyCommand(argv=("/nowhere/at/all",), what="p.auth")
-    assert "/nowhere/at/all: No such file" in await failure(missing)
+    assert "there is no program /nowhere/at/all" in await failure(missing)
     away = str(tmp_path / "away")
     assert "away" in await failure(command("pass", cwd=away))
 
@@ -238,3 +239,28 @@ async def test_keys_of_variables_are_never_fetched():
     await keys.ensure_key(provider())
     assert not await keys.refresh_key(provider(), KEY)
     assert keys.values == {"p.key": KEY}
+
+
+async def test_a_command_that_agents_could_exchange_is_not_started(tmp_path, monkeypatch):
+    """A bare name first found in a folder of the project is named, and so is its folder."""
+    planted = tmp_path / "project/.venv/bin/get-key"
+    planted.parent.mkdir(parents=True)
+    planted.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\necho key\n")
+    planted.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{planted.parent}:/usr/bin:/bin")
+    places = WritablePlaces(roots=(str(tmp_path / "project"),))
+    said = await failure(KeyCommand(argv=("get-key",), what="p.auth", places=places))
+    assert f"{planted} lies in {tmp_path}/project, where agents may write" in said
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_a_held_command_finds_its_own_helpers_in_held_folders_alone(tmp_path, monkeypatch):
+    planted = tmp_path / "project/bin/printf"
+    planted.parent.mkdir(parents=True)
+    planted.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    planted.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{planted.parent}:/usr/bin:/bin")
+    places = WritablePlaces(roots=(str(tmp_path / "project"),))
+    command = KeyCommand(argv=("/bin/sh", "-c", "env printf key"), what="p.auth", places=places)
+    assert await run_key_command(command) == "key"
+    assert not (tmp_path / "ran").exists()

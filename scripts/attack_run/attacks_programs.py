@@ -1,0 +1,294 @@
+"""Programs that run outside of the sandbox, and that an agent exchanges before they are started."""
+
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from attack import Attack, Call, bare_command, command, run_ended
+from attack_testbed import AttackTestbed
+
+_ESCAPED = "escaped"
+_PATH = {"PATH": "{folder}/project/.venv/bin:{folder}/home/bin:/usr/bin:/bin"}
+_OPTIONS = ("--reviewer", "nobody")
+_SYSTEM_PYTHON = "/usr/bin/python3"
+_SERVER = r"""
+import json, sys
+SCHEMA = {"type": "object"}
+def send(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+for line in sys.stdin:
+    message = json.loads(line)
+    method, given = message.get("method"), message.get("params") or {}
+    if "id" not in message:
+        continue
+    if method == "initialize":
+        send(id=message["id"], result={
+            "protocolVersion": given["protocolVersion"], "capabilities": {"tools": {}},
+            "serverInfo": {"name": "x", "version": "1"}})
+    elif method == "tools/list":
+        send(id=message["id"], result={"tools": [{"name": "act", "inputSchema": SCHEMA}]})
+    elif method == "tools/call":
+        send(id=message["id"], result={"content": [{"type": "text", "text": "it-" + "served"}]})
+        break
+    else:
+        send(id=message["id"], error={"code": -32601, "message": "no"})
+"""
+
+
+def _mark(scene: AttackTestbed) -> Path:
+    return scene.folder / _ESCAPED
+
+
+def _escaped(scene: AttackTestbed) -> str:
+    return "a program of the agent ran outside of the sandbox" if _mark(scene).exists() else ""
+
+
+def _shell(scene: AttackTestbed, then: str = "") -> str:
+    """A program of the agent's, as text."""
+    return f"#!/bin/sh\ntouch {_mark(scene)}\n{then}\n"
+
+
+def _plant(scene: AttackTestbed, name: str, text: str) -> Call:
+    """A command that writes a program below the project."""
+    folder = shlex.quote(str(Path(name).parent))
+    quoted = shlex.quote(name)
+    write = f"mkdir -p {folder}; printf %s {shlex.quote(text)} > {quoted}; chmod 755 {quoted}"
+    return command(write)
+
+
+def _program(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+    path.chmod(0o755)
+
+
+def _configure(scene: AttackTestbed, text: str) -> None:
+    (scene.state / "config.toml").write_text(text, "utf-8")
+
+
+def _allow(scene: AttackTestbed, *programs: str) -> None:
+    rules = scene.state / "rules"
+    rules.mkdir(mode=0o700)
+    lines = "".join(f'prefix_rule(pattern=["{one}"], decision="allow")\n' for one in programs)
+    (rules / "default.rules").write_text(lines, "utf-8")
+
+
+def _rules(scene: AttackTestbed) -> None:
+    _allow(scene, "git", "tool", "sh", "linked", "env", "nice")
+    (scene.project / ".venv/bin").mkdir(parents=True)
+    _program(scene.home / "bin/tool", "#!/usr/bin/env toolrunner\n")
+    _program(scene.home / "bin/toolrunner", "#!/bin/sh\necho tool\n")
+    _program(scene.project / "linked", "#!/bin/sh\necho linked\n")
+    (scene.home / "bin/linked").symlink_to(scene.project / "linked")
+
+
+def _exchange(scene: AttackTestbed) -> Sequence[Call]:
+    return [
+        _plant(scene, ".venv/bin/git", _shell(scene, 'exec /usr/bin/git "$@"')),
+        bare_command("git status"),
+        bare_command("git status && git log -1"),
+        bare_command("git status", sandbox_permissions="require_escalated", justification="?"),
+        _plant(scene, ".venv/bin/toolrunner", _shell(scene)),
+        bare_command("tool"),
+        _plant(scene, "linked", _shell(scene)),
+        bare_command("linked"),
+        _plant(scene, ".venv/bin/sh", _shell(scene)),
+        bare_command("sh -c true"),
+        bare_command("git --version", shell="sh"),
+        bare_command("env git status"),
+        bare_command("nice git status"),
+    ]
+
+
+def _held_rules(scene: AttackTestbed) -> None:
+    _allow(scene, "touch", "node", "git")
+    (scene.project / ".venv/bin").mkdir(parents=True)
+    _program(scene.home / ".nvm/versions/node/v1/bin/node", '#!/bin/sh\necho > "$1"\n')
+
+
+def _use_held(scene: AttackTestbed) -> Sequence[Call]:
+    outside = scene.folder
+    return [
+        bare_command(f"touch {outside}/by-touch"),
+        bare_command(f"node {outside}/by-node"),
+        bare_command(f"git init -q {outside}/by-git"),
+    ]
+
+
+def _not_outside(scene: AttackTestbed) -> str:
+    missing = [
+        name for name in ("touch", "node", "git") if not (scene.folder / f"by-{name}").exists()
+    ]
+    return f"did not run outside of the sandbox: {', '.join(missing)}" if missing else ""
+
+
+def _notify(scene: AttackTestbed) -> None:
+    _configure(scene, 'notify = ["tell"]\n')
+    _program(scene.home / "bin/tell", "#!/bin/sh\ntrue\n")
+
+
+def _exchange_notify(scene: AttackTestbed) -> Sequence[Call]:
+    return [_plant(scene, ".venv/bin/tell", _shell(scene)), command("true")]
+
+
+def _server(scene: AttackTestbed, words: Sequence[str], more: str) -> None:
+    listed = json.dumps(list(words[1:]))
+    _configure(
+        scene,
+        f'[mcp_servers.own]\ncommand = "{words[0]}"\nargs = {listed}\n{more}\n'
+        'default_tools_approval_mode = "approve"\n',
+    )
+
+
+def _act() -> Call:
+    return {"name": "mcp__own__act", "arguments": {}}
+
+
+def _script_server(scene: AttackTestbed) -> None:
+    _program(scene.project / "tools/server.py", _SERVER)
+    _server(scene, (_SYSTEM_PYTHON, "tools/server.py"), 'sandbox = "none"')
+
+
+def _rewrite(scene: AttackTestbed) -> Sequence[Call]:
+    """The server ends after each call; a module beside it, and the script itself."""
+    spoiled = f"open({str(_mark(scene))!r}, 'w')\n{_SERVER}"
+    return [
+        _act(),
+        _plant(scene, "tools/json.py", f"open({str(_mark(scene))!r}, 'w')\n"),
+        _act(),
+        _plant(scene, "tools/server.py", spoiled),
+        command("mv tools gone; cp -r gone tools"),
+        _act(),
+    ]
+
+
+def _bare_server(scene: AttackTestbed) -> None:
+    _program(scene.home / "bin/own-server", f"#!{_SYSTEM_PYTHON}\n{_SERVER}")
+    _server(scene, ("own-server",), 'sandbox = "none"')
+
+
+def _exchange_server(scene: AttackTestbed) -> Sequence[Call]:
+    planted = f"#!{_SYSTEM_PYTHON}\nopen({str(_mark(scene))!r}, 'w')\n{_SERVER}"
+    return [_act(), _plant(scene, ".venv/bin/own-server", planted), _act()]
+
+
+def _folder_server(scene: AttackTestbed) -> None:
+    """What decides by a file of the project what it starts gets no rights."""
+    _program(scene.project / "start.sh", f"exec {_SYSTEM_PYTHON} -c {shlex.quote(_SERVER)}\n")
+    more = f'writable_roots = ["{scene.folder}"]\nenv = {{ TOKEN = "the-token-of-the-server" }}'
+    _server(scene, ("sh", "start.sh"), more)
+
+
+def _rewrite_start(scene: AttackTestbed) -> Sequence[Call]:
+    text = (
+        f'[ -z "$TOKEN" ] || touch {_mark(scene)}\ntouch {_mark(scene)}\n'
+        f"exec {_SYSTEM_PYTHON} -c {shlex.quote(_SERVER)}\n"
+    )
+    return [_act(), _plant(scene, "start.sh", text), _act()]
+
+
+def _served(scene: AttackTestbed) -> str:
+    return "" if "it-served" in scene.output else f"the server did not work: {scene.output[-400:]}"
+
+
+def _own_installation(scene: AttackTestbed) -> None:
+    """swarm in the project's own environment."""
+    venv = scene.project / ".venv"
+    site_folder = venv / f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+    site_folder.mkdir(parents=True)
+    (venv / "bin").mkdir()
+    (venv / "pyvenv.cfg").write_text(f"home = {Path(sys.executable).resolve().parent}\n")
+    (venv / "bin/python").symlink_to(Path(sys.executable).resolve())
+    (here,) = map(str, scene.swarm_path.parents[1].glob("lib/python3*/site-packages"))
+    (site_folder / "swarm.pth").write_text(f"import site; site.addsitedir({here!r})\n")
+    start = "from swarm.supervisor.cli.entry import main; main()"
+    _program(venv / "bin/swarm", f"#!{venv}/bin/python -P\n{start}\n")
+    scene.swarm_path = venv / "bin/swarm"
+
+
+def _rewrite_installation(scene: AttackTestbed) -> Sequence[Call]:
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    folder = f".venv/lib/{version}/site-packages"
+    line = f"import os; open({str(_mark(scene))!r}, 'w')\n"
+    return [
+        _plant(scene, f"{folder}/planted.pth", line),
+        _plant(scene, ".venv/bin/swarm", _shell(scene)),
+        command("mv .venv .gone; cp -r .gone .venv"),
+        _plant(scene, f"{folder}/planted.pth", line),
+        command("rm -f .venv/bin/python; ln -s /bin/true .venv/bin/python"),
+    ]
+
+
+def _installation_lost(scene: AttackTestbed) -> str:
+    said, code = scene.run_program(scene.swarm("--version"))
+    if words := _escaped(scene):
+        return words
+    return "" if code == 0 else f"swarm does not start any more: {said[-300:]}"
+
+
+PLAYS = (
+    Attack(
+        name="Programs of allow rules are exchanged on PATH, behind links and behind first lines",
+        calls=_exchange,
+        find_escape=_escaped,
+        prepare=_rules,
+        options=lambda _: _OPTIONS,
+        environment=_PATH,
+        fast=True,
+    ),
+    Attack(
+        name="Allow rules take held programs outside: the system's, and node below the home folder",
+        calls=_use_held,
+        find_escape=_not_outside,
+        prepare=_held_rules,
+        options=lambda _: _OPTIONS,
+        tried=run_ended,
+        must_work=True,
+        environment={
+            "PATH": "{folder}/project/.venv/bin:{folder}/home/.nvm/versions/node/v1/bin:"
+            "/usr/bin:/bin"
+        },
+    ),
+    Attack(
+        name="The program that tells a person of a turn's end is exchanged on PATH",
+        calls=_exchange_notify,
+        find_escape=_escaped,
+        prepare=_notify,
+        options=lambda _: _OPTIONS,
+        environment=_PATH,
+    ),
+    Attack(
+        name="The script of an MCP server without a sandbox is rewritten before its next start",
+        calls=_rewrite,
+        find_escape=lambda scene: _escaped(scene) or _served(scene),
+        prepare=_script_server,
+        options=lambda _: _OPTIONS,
+        environment=_PATH,
+        fast=True,
+    ),
+    Attack(
+        name="The program of an MCP server without a sandbox is exchanged on PATH",
+        calls=_exchange_server,
+        find_escape=lambda scene: _escaped(scene) or _served(scene),
+        prepare=_bare_server,
+        options=lambda _: _OPTIONS,
+        environment=_PATH,
+    ),
+    Attack(
+        name="A script that a shell is given starts an MCP server with a token and a folder",
+        calls=_rewrite_start,
+        find_escape=_escaped,
+        prepare=_folder_server,
+        options=lambda _: _OPTIONS,
+        environment=_PATH,
+    ),
+    Attack(
+        name="swarm in the project's own environment is rewritten for the person's next command",
+        calls=_rewrite_installation,
+        find_escape=_installation_lost,
+        prepare=_own_installation,
+        options=lambda _: _OPTIONS,
+    ),
+)

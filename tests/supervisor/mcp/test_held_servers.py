@@ -1,0 +1,79 @@
+"""MCP servers with rights of their own are held at the start of a run, or are told of."""
+
+from pathlib import Path
+
+from swarm.mailbox.protocol.limits import DangerFullAccess
+from swarm.mailbox.protocol.mcp import McpServer
+from swarm.supervisor.run_programs import hold_programs
+from swarm.supervisor.run_request import McpSettings, RunRequest
+
+
+def program(path: Path) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def request_of(tmp_path: Path, *servers: McpServer, **more: object) -> RunRequest:
+    project = tmp_path / "project"
+    project.mkdir(exist_ok=True)
+    path = f"{project}/.venv/bin:{tmp_path}/bin:/usr/bin:/bin"
+    return RunRequest(
+        cwd=str(project), environment={"PATH": path, "HOME": str(tmp_path)},
+        mcp=McpSettings(servers=servers), **more,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def server(command: str, *args: str, network: bool = True) -> McpServer:
+    return McpServer(name="s", command=command, args=args, network=network, source="c.toml, line 1")
+
+
+def test_a_bare_name_becomes_the_held_file_that_it_means_at_the_start(tmp_path: Path) -> None:
+    path = program(tmp_path / "bin/own")
+    held = hold_programs(request_of(tmp_path, server("own")))
+    assert [one.command for one in held.request.mcp.servers] == [path]
+    assert (held.protected, held.warnings) == ((), ())
+
+
+def test_a_script_of_the_project_is_closed_to_its_agents_and_said(tmp_path: Path) -> None:
+    script = program(tmp_path / "project/tools/server.sh")
+    held = hold_programs(request_of(tmp_path, server("./tools/server.sh")))
+    assert held.protected == (script,)
+    assert not held.places.root_of(script)
+    assert held.places.root_of(f"{tmp_path}/project/other")
+    assert f"no command of this run may change {script}: MCP server `s`" in held.warnings[0]
+
+
+def test_what_cannot_be_closed_keeps_its_table_and_is_told_of(tmp_path: Path) -> None:
+    program(tmp_path / "bin/make")
+    held = hold_programs(request_of(tmp_path, server("make", "serve")))
+    assert held.request.mcp.servers == (server("make", "serve"),)
+    assert held.protected == ()
+    (warning,) = held.warnings
+    assert "MCP server `s` (c.toml, line 1) runs without network, credentials" in warning
+    assert "name another folder as `cwd`" in warning
+
+
+def test_a_server_without_rights_is_left_as_it_is(tmp_path: Path) -> None:
+    planted = program(tmp_path / "project/.venv/bin/own")
+    assert planted
+    held = hold_programs(request_of(tmp_path, server("own", network=False)))
+    assert held.request.mcp.servers == (server("own", network=False),)
+    assert (held.protected, held.warnings) == ((), ())
+
+
+def test_without_a_sandbox_nothing_is_held_and_nothing_said_of_single_servers(
+    tmp_path: Path,
+) -> None:
+    program(tmp_path / "bin/make")
+    held = hold_programs(request_of(tmp_path, server("make"), sandbox=DangerFullAccess()))
+    assert (held.protected, held.warnings) == ((), ())
+
+
+def test_a_module_folder_of_the_project_is_said_once(tmp_path: Path) -> None:
+    request = request_of(tmp_path)
+    environment = {**request.environment, "PYTHONPATH": f"{request.cwd}/src:/opt/x"}
+    held = hold_programs(RunRequest(cwd=request.cwd, environment=environment))
+    assert len(held.warnings) == 1
+    assert f"PYTHONPATH names {request.cwd}/src, where agents write" in held.warnings[0]
