@@ -4,12 +4,13 @@ import hashlib
 import io
 import os
 import sys
-import tempfile
 import tarfile
+import tempfile
 import threading
 import zipfile
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
