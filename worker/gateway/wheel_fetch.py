@@ -87,10 +87,10 @@ def _find_uv(environment: Mapping[str, str]) -> Path | None:
     own = Path(sys.executable).with_name("uv")
     if own.is_file():
         return own
-    here = environment.get("PWD") or "/"
+    here = environment.get("PWD", "")
     own_environment = [environment[name] for name in ("VIRTUAL_ENV",) if environment.get(name)]
     places = find_writable_places(WorkspaceWrite(), here, extra=own_environment)
-    found = find_own_program("uv", Lookup(environment.get("PATH", ""), here, places))
+    found = find_own_program("uv", Lookup(environment.get("PATH", ""), here or "/", places))
     return Path(found.path) if isinstance(found, HeldProgram) else None
 
 
