@@ -109,9 +109,11 @@ class ResponseRelay:
         pause_s = FIRST_NOTICE_S
         with silence:
             while True:
-                await trio.sleep_until(self._told_at + pause_s)
-                if (now := trio.current_time()) - self._told_at < pause_s:
+                told_at = self._told_at
+                await trio.sleep_until(told_at + pause_s)
+                if self._told_at != told_at:
                     continue  # it said meanwhile why it waits
+                now = trio.current_time()
                 reason = describe_silence(sent_bytes, now - began)
                 self._told_at, pause_s = now, 2 * pause_s
                 self.send_transient(
