@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_LOCK_TRIES, _LOCK_PAUSE_S = 100, 0.02
+_LOCK_TRIES = 500
+_LOCK_PAUSE_S = 0.02
 
 
 @contextmanager
@@ -34,7 +35,8 @@ def locked_folder(folder: Path) -> Iterator[None]:
 def lock_folder_handle(handle: int, folder: Path) -> None:
     """Lock an open folder; closing the descriptor releases the lock.
 
-    Other processes hold the lock for a few milliseconds. After two seconds this raises OSError.
+    Other processes hold the lock for a few milliseconds, on a busy machine for longer. After ten
+    seconds this raises OSError.
     """
     for _ in range(_LOCK_TRIES):
         with suppress(BlockingIOError):

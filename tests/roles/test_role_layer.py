@@ -6,7 +6,7 @@ from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.limits import McpAccess
 from swarm.mailbox.protocol.settings import SamplingSettings, ToolChoice
 from swarm.mailbox.protocol.spec import ContextOverrides
-from swarm.mailbox.tool_names import TOOL_NAMES
+from swarm.mailbox.tool_names import ALWAYS_KEPT, TOOL_NAMES
 from swarm.roles.config.config_loader import load_config, read_layer
 from swarm.roles.narrow import narrow_role_servers
 from swarm.roles.role_layer import OF_THE_RUN, WIDENS
@@ -152,7 +152,7 @@ def test_an_unknown_tool_is_an_error_with_file_line_and_the_list(layer, config, 
 def test_choices_only_take_away(one, other, left):
     for both in (one.narrowed(other), other.narrowed(one)):
         allowed = [name for name in TOOL_NAMES if both.allows(name)]
-        assert [name for name in allowed if name != "report_agent_job_result"] == [
-            name for name in left if name != "report_agent_job_result"
+        assert [name for name in allowed if name not in ALWAYS_KEPT] == [
+            name for name in left if name not in ALWAYS_KEPT
         ]
-        assert both.allows("report_agent_job_result")  # else a job's item could not end
+        assert set(allowed) >= ALWAYS_KEPT  # else a job's item could not end
