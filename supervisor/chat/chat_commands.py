@@ -27,6 +27,7 @@ from ..client.live_run import LiveRun
 from ..console.diff_lines import diff_lines
 from ..console.safe_text import clean_line
 from ..console.theme import BAD, BUSY, DIFF_STYLES, DIM, HEAD, PLAIN
+from ..isolation.cut_off_merges import NOT_AT_ITS_END
 from ..journal.journal_reader import read_records
 from ..prompt_call import PromptCall
 from ..runs.client_errors import ControlRequestRefused
@@ -236,7 +237,8 @@ class ChatCommands:
         check = [*words, "--check"]
         checked = await self._run_command(check, limit_s=_MERGE_LIMIT_S)
         self._print(swarm_output_parts(check, checked))
-        if checked.exit_code or NOTHING_TO_MERGE in checked.text:
+        is_cut_off = NOT_AT_ITS_END in checked.text
+        if not is_cut_off and (checked.exit_code or NOTHING_TO_MERGE in checked.text):
             return
         if await self._confirmation.ask("Merge this into the project?"):
             merged = await self._run_command(words, limit_s=_MERGE_LIMIT_S)

@@ -10,6 +10,7 @@ from ..runs.paths import RunPaths
 from .merge_apply import find_unfinished
 from .merge_history import fold_merges
 
+NOT_AT_ITS_END = "has not come to its end"
 _MOST_SHOWN = 20
 
 
@@ -23,11 +24,11 @@ def describe_cut_off(run_paths: RunPaths) -> Iterator[str]:
         try:
             paths = find_unfinished(one.began, store)
         except (OSError, ValueError) as error:
-            yield f"{name} has not come to its end, and its files cannot be told: {error}"
+            yield f"{name} {NOT_AT_ITS_END}, and its files cannot be told: {error}"
             continue
         count = "1 file is" if len(paths) == 1 else f"{len(paths)} files are"
         yield (
-            f"{name} has not come to its end: {count} not as it leaves them; "
+            f"{name} {NOT_AT_ITS_END}: {count} not as it leaves them; "
             f"`swarm merge {run}` carries it out"
         )
         yield from (f"  {path}" for path in paths[:_MOST_SHOWN])

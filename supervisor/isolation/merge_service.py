@@ -276,11 +276,17 @@ class CopiedWork:
         def write_marked(
             body: MergeBegan | MergeEnded | FilesChanged | ChangeDiscarded, agent: str
         ) -> None:
-            if isinstance(body, MergeBegan):
-                mark_merge(self._paths, body.merge_id, paths)
-            write(body, agent)
-            if isinstance(body, MergeEnded):
+            if not isinstance(body, MergeBegan):
+                write(body, agent)
+                if isinstance(body, MergeEnded):
+                    clear_mark(self._paths)
+                return
+            mark_merge(self._paths, body.merge_id, paths)
+            try:
+                write(body, agent)
+            except BaseException:  # it has not begun
                 clear_mark(self._paths)
+                raise
 
         return write_marked
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import trio
 
+from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.events import TurnAborted, TurnCompleted, TurnFailed
 from swarm.mailbox.protocol.records import (
     AgentEnded,
@@ -50,6 +51,10 @@ _SYNCED = (
 )
 
 
+class JournalClosed(SwarmError):
+    """The writer has ended, perhaps since the disk is full: the record is not on disk."""
+
+
 class _QueuedRecord(NamedTuple):
     file: str
     record: Record
@@ -75,6 +80,8 @@ class Journal:
         self._progress = trio.lowlevel.ParkingLot()
         self._files_to_close: list[str] = []
         self.redacted = Counts()  # redactions by rule; the writer thread counts
+        self._committing: set[trio.Event] = set()
+        self._has_ended = False
 
     def write(
         self,
@@ -109,6 +116,8 @@ class Journal:
         """Write one record and return it as written, that is redacted, once it is on disk.
 
         `then` is called as by `write`: in the order of the records, not after the wait.
+
+        Raises JournalClosed if the writer ends before that.
         """
         done = trio.Event()
         written: list[Record] = []
@@ -120,7 +129,15 @@ class Journal:
             done.set()
 
         self.write(body, agent=agent, file=file, then=on_written)
-        await done.wait()
+        self._committing.add(done)
+        if self._has_ended:
+            done.set()
+        try:
+            await done.wait()
+        finally:
+            self._committing.discard(done)
+        if not written:
+            raise JournalClosed("the journal was closed before this could be written")
         return written[0]
 
     def close_file(self, file: str) -> None:
@@ -137,11 +154,16 @@ class Journal:
 
     async def run(self) -> None:
         """Write until cancelled; `open_journal` runs it. Raises JournalFailed to stop the run."""
-        while True:
-            await self._wake.wait()
-            self._wake = trio.Event()
-            while self._queue or self._files_to_close:
-                await self._write_batch()
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake = trio.Event()
+                while self._queue or self._files_to_close:
+                    await self._write_batch()
+        finally:
+            self._has_ended = True
+            for waiting in self._committing:
+                waiting.set()
 
     async def _write_batch(self) -> None:
         batch, self._queue = self._queue, []

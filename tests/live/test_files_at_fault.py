@@ -21,10 +21,10 @@ pytestmark = [pytest.mark.live, needs_bwrap]
 CLOSED = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift && exec "$@"'
 
 
-async def in_closed_project(rig, *words: str) -> tuple[int, str]:
-    """Run a command where the project may not be written."""
+async def in_closed_project(rig, *words: str, closed: Path | None = None) -> tuple[int, str]:
+    """Run a command where the project, or another folder, may not be written."""
     command = [
-        "unshare", "-Urm", "sh", "-c", CLOSED, "sh", str(rig.work),
+        "unshare", "-Urm", "sh", "-c", CLOSED, "sh", str(closed or rig.work),
         sys.executable, "-P", "-m", "swarm.supervisor.cli.entry", *words,
     ]  # fmt: skip
     done = await trio.run_process(
@@ -137,3 +137,19 @@ async def test_a_merge_of_a_live_run_ends_when_its_supervisor_is_killed(rig, pro
         ended = await merging.wait_end()
         assert (ended.code, "is not alive" in ended.err) == (2, True)
         await started.wait_end()
+
+
+@pytest.mark.parametrize("command", ["merge", "undo"])
+async def test_without_a_journal_nothing_is_written(rig, project, command):
+    with trio.fail_after(LIMIT_S):
+        await make_change(rig)
+        if command == "undo":
+            await swarm(rig, "merge", rig.run_id)
+        before = sorted(os.listdir(project))
+        journal = run_paths(rig).journal
+        code, said = await in_closed_project(rig, command, rig.run_id, closed=journal)
+        assert (code, "Read-only" in said, "fault of swarm" in said) == (1, True, False), said
+        assert sorted(os.listdir(project)) == before
+        assert not run_paths(rig).unfinished_merge.exists()
+        await swarm(rig, command, rig.run_id)
+        assert sorted(os.listdir(project)) != before
