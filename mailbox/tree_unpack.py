@@ -14,6 +14,7 @@ import msgspec
 
 from .overlay_marks import NO_DEVICE, OPAQUE
 from .safe_open import FOLDER_FLAGS, open_beneath, open_canonical
+from .sparse_copy import write_sparse
 from .tree_pack import (
     MAX_BYTES,
     MAX_DEPTH,
@@ -39,6 +40,7 @@ class _ComingFile(NamedTuple):
 
     def finish(self) -> None:
         """All contents are there: give it its mode, its time and its name. Raises OSError."""
+        os.ftruncate(self.fd, self.entry.size)  # it may end with a hole
         os.fchmod(self.fd, self.entry.mode & 0o777)
         os.utime(self.fd, ns=(self.entry.mtime_ns, self.entry.mtime_ns))
         if self.folder >= 0:
@@ -176,8 +178,7 @@ class TreeUnpacker:
         mine, rest = contents[: self._left], contents[self._left :]
         if self._coming is not None and mine:
             self._left -= len(mine)
-            while mine:
-                mine = mine[os.write(self._coming.fd, mine) :]
+            write_sparse(self._coming.fd, bytes(mine))
             self._finish_if_whole()
         return rest
 

@@ -6,6 +6,7 @@ The keys are Codex's. `sandbox`, `writable_roots`, `network`, `per_agent`, `wher
 """
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from typing import Literal
 
@@ -180,7 +181,7 @@ class _JsonFile(Value):
 def read_mcp_json(data: bytes, path: str) -> dict[str, dict[str, object]]:
     """The tables that a `.mcp.json` stands for. Raises UsageError, naming the file."""
     try:
-        file = msgspec.json.decode(data, type=_JsonFile)
+        file = msgspec.json.decode(data.removeprefix(BOM_UTF8), type=_JsonFile)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: {error}") from error
     if len(file.mcpServers) > _MAX_SERVERS:

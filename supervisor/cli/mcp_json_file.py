@@ -1,5 +1,6 @@
 """Adds a server to a folder's `.mcp.json`, the form in which agents of others read it too."""
 
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
@@ -40,10 +41,11 @@ def add_to_mcp_json(folder: Path, name: str, table: Mapping[str, object]) -> Pat
 def with_server(data: bytes, name: str, table: Mapping[str, object], path: str) -> bytes:
     """The file's new text. Raises UsageError."""
     read_mcp_json(data, path)
-    file = cast("dict[str, object]", msgspec.json.decode(data))
+    mark = BOM_UTF8 if data.startswith(BOM_UTF8) else b""
+    file = cast("dict[str, object]", msgspec.json.decode(data.removeprefix(mark)))
     others = cast("dict[str, object]", file.get("mcpServers", {}))
     servers = {**others, name: server_entry(table)}
-    return msgspec.json.format(msgspec.json.encode({**file, "mcpServers": servers})) + b"\n"
+    return mark + msgspec.json.format(msgspec.json.encode({**file, "mcpServers": servers})) + b"\n"
 
 
 def server_entry(table: Mapping[str, object]) -> dict[str, object]:

@@ -52,6 +52,19 @@ def clear(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def test_a_sparse_file_arrives_whole_and_sparse(tmp_path):
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.mkdir()
+    target.mkdir()
+    with (source / "image").open("wb") as file:
+        file.seek(3_000_001)
+        file.write(b"middle")
+        file.truncate(9_000_000)
+    carry(TreePacker(str(source)), target)
+    assert (target / "image").read_bytes() == (source / "image").read_bytes()
+    assert (target / "image").stat().st_blocks * 512 < 1 << 20
+
+
 @st.composite
 def histories(draw):
     step = st.tuples(

@@ -102,6 +102,11 @@ def test_a_wrong_mcp_json_is_refused_by_name(text):
         read_mcp_json(text.encode(), "/p/.mcp.json")
 
 
+def test_a_mcp_json_with_a_byte_order_mark_is_read():
+    text = '\ufeff{"mcpServers": {"a": {"command": "run"}}}'
+    assert read_mcp_json(text.encode(), "/p/.mcp.json")["a"]["command"] == "run"
+
+
 @pytest.fixture
 def project(tmp_path):
     (tmp_path / ".git").mkdir()
