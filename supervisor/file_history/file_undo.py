@@ -132,7 +132,7 @@ def clear_cut_off_undos(past: FilesPast, paths: RunPaths) -> list[str]:
             wanted = {one.path: one for one in store.read_manifest(undo.after)}
             pairs = [(one, wanted[one.path]) for one in before if one.path in wanted]
             with hold_project(paths.project_locks, [one.path for one in before]):
-                left += recover(f"undo-{name}", pairs)
+                left += recover(f"undo-{name}", pairs, store)
     return left
 
 

@@ -26,12 +26,20 @@ from swarm.mailbox.file_exchange import (
     put_over,
     write_in_place,
 )
-from swarm.mailbox.safe_open import FOLDER_FLAGS, open_beneath, open_canonical, scan_folder
+from swarm.mailbox.safe_open import (
+    FOLDER_FLAGS,
+    READ_FLAGS,
+    open_beneath,
+    open_canonical,
+    read_whole,
+    scan_folder,
+)
 from swarm.mailbox.sparse_copy import copy_sparse
 
 from .content_store import ContentStore, FileEntry, read_entry_at
 
 _FOLDER_MODE = 0o755
+_MOST_TORN_BYTES = 64 << 20
 _PART = ".part"  # ends the temporary name of contents that are not whole, or wait for their place
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 Pair = tuple[FileEntry, FileEntry]  # of one path: before and after
@@ -259,17 +267,21 @@ def in_order(entries: Iterable[FileEntry]) -> tuple[FileEntry, ...]:
     return (*reversed(gone), *there)
 
 
-def recover(name: str, pairs: Sequence[Pair]) -> list[str]:
+def recover(name: str, pairs: Sequence[Pair], store: ContentStore) -> list[str]:
     """Remove what a killed `StagedWrites` of this name left beside these paths.
 
-    What somebody else had written, and the kill kept from being given back, gets its place again;
-    if that is taken, it stays under its temporary name, which is returned.
+    A file whose writing in place was cut off is written whole. What somebody else had written, and
+    the kill kept from being given back, gets its place again; if that is taken, it stays under its
+    temporary name, which is returned.
     """
     names = {_name_of(name, after.path): (before, after) for before, after in pairs}
     left: list[str] = []
     for folder in {str(one) for _, after in pairs for one in Path(after.path).parents}:
         with suppress(OSError, ValueError), _opened(folder) as here:
             for found in _temporary_names(folder, name):
+                if found in names:
+                    with suppress(OSError, ValueError):
+                        _complete_torn(*names[found], store)
                 if found.endswith(_PART):
                     _unlink(Place(here, found))
                 elif found in names and not _settle(Place(here, found), *names[found]):
@@ -293,6 +305,38 @@ def _settle(kept: Place, before: FileEntry, after: FileEntry) -> bool:
     except (OSError, ValueError):
         return False
     return True
+
+
+def _complete_torn(before: FileEntry, after: FileEntry, store: ContentStore) -> None:
+    """Give the file its new contents if it has the first part of them, and else the old ones."""
+    is_plain = (before.kind, after.kind) == ("file", "file")
+    if not is_plain or max(before.size, after.size) > _MOST_TORN_BYTES:
+        return
+    with _opened(str(Path(after.path).parent)) as folder:
+        target = Place(folder, Path(after.path).name)
+        with suppress(FileNotFoundError):
+            torn = read_entry_at(target, after.path)
+            data = read_whole(
+                open_beneath(folder, target.name, READ_FLAGS), most_bytes=_MOST_TORN_BYTES
+            )
+            old, new = store.read_bytes(before.sha256), store.read_bytes(after.sha256)
+            if data not in (old, new) and is_torn(data, old, new):
+                source = store.open(after.sha256)
+                try:
+                    write_in_place(target, source, after.mode, _is(torn))
+                finally:
+                    os.close(source)
+
+
+def is_torn(now: bytes, old: bytes, new: bytes) -> bool:
+    """True for what a kill leaves in a file that was written in place, from the start."""
+    if len(now) != max(len(old), len(new)):
+        return False
+    low, high = 0, min(len(now), len(new))  # how much of it is new
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if now[:middle] == new[:middle] else (low, middle - 1)
+    return now[low:] == old.ljust(len(now), b"\0")[low:]
 
 
 def _clear(kept: Place, before: FileEntry, after: FileEntry) -> None:

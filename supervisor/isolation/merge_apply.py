@@ -91,7 +91,7 @@ def finish_merge(
     """
     edits = recorded_edits(began, store)
     pairs = [(edit.before, edit.after) for edit in edits if edit.after is not None]
-    left = recover(began.merge_id, pairs)
+    left = recover(began.merge_id, pairs, store)
     wanted: list[Pair] = []
     protected = find_protected_places(roots)
     for before, after in pairs:

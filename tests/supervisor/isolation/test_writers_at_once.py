@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from support.project_copy import CopiedProject, fill
-from support.staged_faults import before_step
+from support.staged_faults import Killed, before_step
 from swarm.mailbox import file_exchange
+from swarm.mailbox.protocol.merge_records import MergeBegan
 from swarm.supervisor.file_history.content_store import ContentStore, FileEntry, read_entry
 from swarm.supervisor.file_history.project_lock import ProjectBusy, common_folder, hold_project
 from swarm.supervisor.file_history.staged_writes import StagedWrites
-from swarm.supervisor.isolation.merge_apply import MergeFailed, apply_merge
+from swarm.supervisor.isolation.merge_apply import MergeFailed, apply_merge, finish_merge
 from swarm.supervisor.isolation.merge_plan import plan_merge
 
 RUNS, ROUNDS = 5, 8
@@ -178,3 +179,33 @@ def test_a_sparse_file_stays_sparse_through_a_merge(project):
     assert merged.stat().st_size == 64 << 20
     assert merged.stat().st_blocks * 512 < 1 << 20
     assert merged.read_bytes() == sparse.read_bytes()
+
+
+@pytest.mark.parametrize("text", ["short\n", "l" + "onger\n" * 9, "old twin"])
+@pytest.mark.parametrize("written", [0, 1, 3, 5])
+def test_a_kill_in_the_middle_of_a_write_in_place_is_mended_by_the_next_look(
+    project, monkeypatch, text, written
+):
+    project.write({"file": "old text of it\n"})
+    (project.root / "twin").hardlink_to(project.root / "file")
+    project.freeze()
+    fill(project.add_agent("mason"), {"file": text})
+    store = ContentStore(project.paths.file_copies)
+    plan = plan_merge([project.change_of("mason", store)], store)
+    records: list[MergeBegan] = []
+
+    def write(body, agent: str) -> None:
+        if isinstance(body, MergeBegan):
+            records.append(body)
+
+    def write_part(fd: int, data: bytes, at: int) -> None:
+        os.pwrite(fd, data[:written], at)
+        raise Killed
+
+    monkeypatch.setattr(file_exchange, "_write_at", write_part)
+    with pytest.raises(Killed):
+        apply_merge(plan, store, write)
+    monkeypatch.undo()
+    finish_merge(records[0], store, write, roots=(str(project.root),))
+    assert (project.root / "twin").read_text() == text
+    assert sorted(os.listdir(project.root)) == ["file", "gone", "twin"]
