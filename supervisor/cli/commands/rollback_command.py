@@ -29,7 +29,7 @@ from ..run_choice import (
 )
 from ..undo_questions import ask_about_person_edits, load_file_history
 from .journal_commands import find_agent
-from .undo_commands import UNDO_LIMIT_S, undo_in_ended_run
+from .undo_commands import undo_in_ended_run, undo_in_live_run
 
 _MAX_HINTS = 5
 
@@ -113,8 +113,5 @@ def _restore_files(here: RunPaths, path: str, turns: tuple[str, ...], *, yes: bo
     keep = ask_about_person_edits(here, pick(), yes=yes)
     if is_run_alive(here):
         request = UndoFiles(agent=path, turns=turns, keep=keep)
-        click.echo(
-            send_request_for_message(here.folder.name, request, timeout_s=UNDO_LIMIT_S), err=True
-        )
-        return 0
+        return undo_in_live_run(here, request)
     return undo_in_ended_run(here, pick, force=False, keep=keep)

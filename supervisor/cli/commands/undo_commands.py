@@ -49,7 +49,7 @@ from ..run_choice import (
 from ..undo_questions import ask_about_person_edits, confirm_undo, load_file_history
 
 _TURN_HELP = "Only this turn: its number (1, 2, … or -1), its id, or `last`."
-UNDO_LIMIT_S = 120.0  # of a live run's answer: it may wait for another writer first
+_UNDO_LIMIT_S = 120.0  # of a live run's answer: it may wait for another writer first
 _NOTHING = "there is nothing to undo; `swarm undo RUN --list` shows what there is"
 
 
@@ -104,19 +104,27 @@ def undo(
             load_file_history(here).snapshots, agent=path, snapshot_id=snapshot_id, turns=turns
         )
 
-    for line in describe_cut_off(here):
-        click.echo(f"swarm: {clean_line(line)}", err=True)
+    _tell_cut_off(here)
     confirm_undo(here, wanted, pick())
     keep = () if force else ask_about_person_edits(here, pick(), yes=wanted.yes)
     if is_run_alive(here):
         request = UndoFiles(
             agent=path, snapshot_id=snapshot_id, force=force, turns=turns, keep=keep
         )
-        click.echo(
-            send_request_for_message(here.folder.name, request, timeout_s=UNDO_LIMIT_S), err=True
-        )
-        return 0
+        return undo_in_live_run(here, request)
     return undo_in_ended_run(here, pick, force=force, keep=keep)
+
+
+def undo_in_live_run(here: RunPaths, request: UndoFiles) -> int:
+    """Have the run's supervisor do it; returns the exit code. Raises SwarmError."""
+    said = send_request_for_message(here.folder.name, request, timeout_s=_UNDO_LIMIT_S)
+    click.echo(said, err=True)
+    return 0
+
+
+def _tell_cut_off(here: RunPaths) -> None:
+    for line in describe_cut_off(here):
+        click.echo(f"swarm: {clean_line(line)}", err=True)
 
 
 @click.command("diff", cls=ColorCommand)
