@@ -84,6 +84,13 @@ class FilePlay:
         chosen = choose_snapshots(fold_files(self.records).snapshots, agent="")
         return not undo_changes(chosen, self.store, self.write, force=False).failed
 
+    def perform(self, work: Work) -> bool:
+        """False: something of it could not be done. Raises SwarmError, OSError, ValueError."""
+        if work == "undo":
+            return self.undo()
+        self.merge()
+        return True
+
     def write(self, body: AnyRecordBody, agent: str) -> None:
         """The journal; the fault begins with the first record of the work."""
         seq = len(self.records) + 1
@@ -139,7 +146,7 @@ def play_fault(play: FilePlay, work: Work, fault: Generator[None, None, None]) -
     wanted, was = (play.after, play.before) if work == "merge" else (play.before, play.after)
     said_done = False
     with suppress(SwarmError, OSError, ValueError):
-        said_done = play.undo() if work == "undo" else play.merge() is None
+        said_done = play.perform(work)
     play.fault, first = None, play.tree()
     fault.close()
     broken: list[str] = []
@@ -155,7 +162,7 @@ def play_fault(play: FilePlay, work: Work, fault: Generator[None, None, None]) -
     for one in cut_off:
         finish_merge(one.began, play.store, play.write, roots=(str(play.root),))
     if not said_done and not cut_off:
-        play.undo() if work == "undo" else play.merge()
+        play.perform(work)
     if play.tree() != wanted:
         broken.append("once the fault was over it could not be done")
     if left := [name for name in play.tree() if ".swarm-" in name]:

@@ -119,7 +119,7 @@ def _without_group(error: BaseException) -> BaseException:
     group = cast("BaseExceptionGroup[BaseException]", error)
     if group.subgroup(KeyboardInterrupt) is not None:
         return KeyboardInterrupt()
-    return first_error(group, (SwarmError, OSError)) or error
+    return first_error(group, (SwarmError, OSError)) or group
 
 
 def _report(error: BaseException) -> int:

@@ -233,7 +233,7 @@ class StagedWrites:
         finally:
             os.close(source)
         with suppress(OSError):
-            os.utime(target.name, ns=(entry.mtime_ns,) * 2, dir_fd=target.folder)
+            os.utime(target.name, ns=(entry.mtime_ns, entry.mtime_ns), dir_fd=target.folder)
 
     def _take_back(self, step: _Step) -> None:
         with _opened(str(Path(step.path).parent)) as folder:
