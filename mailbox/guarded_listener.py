@@ -22,6 +22,7 @@ import trio
 
 from .listener_access import DENIED, IPC, begin_access, ipc_path, open_caller, take_access
 from .polled import PolledSocket, bind, connect
+from .private_files import close_to_others
 from .zmq_context import EndpointUnavailable, check_length
 
 _ACCEPT_BATCH = 64  # callers handled before other tasks run …
@@ -60,6 +61,7 @@ def _unix_listener(path: str) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as listener:
         try:
             listener.bind(path)
+            close_to_others(path)
             listener.listen(socket.SOMAXCONN)
         except OSError as error:
             raise EndpointUnavailable(f"no mailbox at {path}: {error.strerror}") from error

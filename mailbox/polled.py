@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import trio
 import zmq
 
+from .private_files import close_to_others
 from .zmq_context import EVENTS, POLLIN, Pattern, attach, open_raw_socket, receive_frames
 
 MessageHandler = Callable[[list[bytes]], None]  # gets all frames of a message; must not wait
@@ -120,6 +121,8 @@ def open_socket(pattern: Pattern) -> Iterator[PolledSocket]:
 def bind(sock: PolledSocket, endpoint: str) -> None:
     """Listen at `endpoint`. Raises EndpointUnavailable."""
     attach(sock.raw.bind, endpoint)
+    if (path := endpoint.removeprefix("ipc://")).startswith("/"):
+        close_to_others(path)
 
 
 def connect(sock: PolledSocket, endpoint: str) -> None:

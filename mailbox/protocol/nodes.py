@@ -46,6 +46,7 @@ class NodeOrder(Value):
     driver_key: bytes  # the public key of the process that drives it
     cwd: str  # of the run: it must be there, or be made
     silence_s: float  # without a word from its driver for so long it ends, with all it started
+    umask: int = 0o022  # of `swarm run`: what agents make there comes back with modes by it
 
 
 class NodeCard(Value):

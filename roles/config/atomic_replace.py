@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from swarm.mailbox.private_files import make_own_folders
+
 _LOCK_TRIES = 500
 _LOCK_PAUSE_S = 0.02
 
@@ -23,7 +25,7 @@ def locked_folder(folder: Path) -> Iterator[None]:
     The folder is locked and not the file, because the file is replaced. Raises OSError, as
     `lock_folder_handle` does.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_own_folders(folder)
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         lock_folder_handle(handle, folder)

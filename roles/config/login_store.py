@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.private_files import make_own_folders
 from swarm.mailbox.protocol.base import Value
 
 from .atomic_replace import replace_file
@@ -79,7 +80,7 @@ class LoginStore:
     def write(self, login: StoredLogin) -> None:
         """Put the login in place of the one before. Raises SwarmError."""
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_own_folders(self._folder)
             replace_file(self._path(login.server, login.url), msgspec.json.encode(login))
         except OSError as error:
             raise SwarmError(
@@ -103,7 +104,7 @@ class LoginStore:
         """
         path = self._path(server, url).with_suffix(".lock")
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_own_folders(self._folder)
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             handle = os.open(path, flags, 0o600)
         except OSError as error:

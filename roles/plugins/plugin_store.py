@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from swarm.mailbox.errors import SwarmError, UsageError
+from swarm.mailbox.private_files import make_own_folders
 from swarm.mailbox.protocol.base import Value
 
 from ..config.atomic_replace import locked_folder, replace_file
@@ -117,7 +118,7 @@ class PluginStore:
     def keep_parts(self, parts: PluginParts) -> None:
         """Keep what was read, so that no later start parses it again. Raises OSError."""
         path = self._parts_file(parts.digest)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_own_folders(path.parent)
         replace_file(path, msgspec.msgpack.encode(parts))
 
     def forget_parts(self, digest: str) -> None:

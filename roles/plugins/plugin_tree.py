@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.private_files import make_own_folders
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.safe_open import FOLDER_FLAGS, READ_FLAGS, open_beneath, read_start
 
@@ -106,7 +107,7 @@ class TreeWriter:
 
     def __init__(self, folder: Path) -> None:
         """`folder` must not exist. Raises OSError."""
-        folder.mkdir(mode=0o700, parents=True)
+        make_own_folders(folder, exist_ok=False)
         self._folder, self._bytes = folder, 0
         self._folded: dict[str, str] = {}
         self.digest = TreeDigest()
@@ -124,7 +125,7 @@ class TreeWriter:
                 f"one has more: {one.name[:200]!r}"
             )
         path = self._folder / one.name
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_own_folders(path.parent)
         mode = 0o700 if one.executable else 0o600
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(path, flags, mode), "wb") as stream:

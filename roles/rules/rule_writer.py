@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.private_files import make_own_folders
 
 from ..config.atomic_replace import lock_folder_handle
 from .matching import is_banned
@@ -94,7 +95,7 @@ def _append(folder: Path, line: str) -> Path:
 @contextmanager
 def _locked(folder: Path) -> Iterator[int]:
     """Lock the folder and yield its descriptor; all further steps are relative to it."""
-    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_own_folders(folder.parent)
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -7,6 +7,8 @@ import time
 import traceback
 from pathlib import Path
 
+from swarm.mailbox.private_files import make_own_folders
+
 _OUTPUT_FAULTS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 _MOST_BYTES = 256 << 10
 
@@ -36,7 +38,7 @@ def report_fault(error: BaseException, folder: Path) -> str:
     text = Redactor(()).redact(head + "".join(traceback.format_exception(error)))
     path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_own_folders(folder)
         number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(number, "w", encoding="utf-8", errors="replace") as file:
             file.write(text[-_MOST_BYTES:])

@@ -16,6 +16,7 @@ from typing import Literal
 import msgspec
 
 from swarm.mailbox.file_exchange import Place
+from swarm.mailbox.private_files import open_own_file, write_own_file
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.requests import MAX_KEPT_BYTES, MAX_KEPT_FILES
 from swarm.mailbox.safe_open import (
@@ -186,7 +187,7 @@ class ContentStore:
         fresh = self.make_folder() / f"new-{os.getpid()}-{source}"
         hasher, size = hashlib.sha256(), 0
         try:
-            with fresh.open("wb", buffering=0) as file:
+            with os.fdopen(open_own_file(fresh), "wb", buffering=0) as file:
                 while chunk := os.read(source, _CHUNK_BYTES):
                     size += len(chunk)
                     if size > room_bytes:
@@ -205,7 +206,7 @@ class ContentStore:
         own = f"{os.getpid()}-{threading.get_native_id()}"  # two threads may store the same
         fresh = self.make_folder() / f"new-{own}-{digest[:16]}"
         try:
-            fresh.write_bytes(data)
+            write_own_file(fresh, data)
             self._move_into_place(fresh, digest)
         finally:
             fresh.unlink(missing_ok=True)

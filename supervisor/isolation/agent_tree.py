@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from swarm.mailbox.private_files import make_own_folders, write_own_file
 from swarm.mailbox.remove_tree import remove_tree
 
 from .base_tree import make_tree
@@ -39,7 +40,7 @@ def make_agent_tree(
     """
     if into.is_dir():
         remove_tree(into)
-    into.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_own_folders(into.parent)
     try:
         make_tree(str(base), survey, into, None, go_on)
         for name, origin in shown.items():
@@ -59,7 +60,7 @@ def _show(origin: str, place: Path) -> None:
     """Let the agent read what lies at `origin`; the copy has an empty folder there."""
     if place.name == "objects" and (place.parent / "HEAD").is_file():
         (place / "info").mkdir(mode=0o700)
-        (place / "info" / "alternates").write_text(f"{origin}\n", "utf-8")
+        write_own_file(place / "info" / "alternates", f"{origin}\n".encode())
         (place / "pack").mkdir(mode=0o700)
         return
     with suppress(FileNotFoundError):

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from swarm.mailbox.private_files import make_own_folders
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.spec import CopyMount, LiveFolder
 from swarm.mailbox.safe_open import read_user_file
@@ -100,7 +101,7 @@ class CopyFolder:
         return _read_survey(self._agent(agent_id) / "start")
 
     def write_start(self, agent_id: str, survey: Survey) -> None:
-        self._agent(agent_id).mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_own_folders(self._agent(agent_id))
         replace_file(self._agent(agent_id) / "start", _encode(survey))
 
     def write_survey(self, base: int, root: int, survey: Survey) -> None:
@@ -109,7 +110,7 @@ class CopyFolder:
 
     def make_base_folder(self, base: int) -> Path:
         made = self._folder / "bases" / str(base)
-        made.mkdir(mode=0o700, parents=True)
+        make_own_folders(made, exist_ok=False)
         return made
 
     def add_agent(self, copy: AgentCopy) -> None:
@@ -119,7 +120,7 @@ class CopyFolder:
             modes = [root.mode, *(mode for _, mode in root.live)]
             layers = [(mount.upper, mount.work), *((one.upper, one.work) for one in mount.live)]
             for mode, (upper, work) in zip(modes, layers, strict=True):
-                Path(work).mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_own_folders(Path(work))
                 Path(upper).mkdir(mode=0o700, exist_ok=True)
                 Path(upper).chmod(mode & 0o777 | 0o700)  # else nobody could write to it
         replace_file(folder / "copy", _encode(copy))

@@ -17,6 +17,7 @@ import msgspec
 
 from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.ids import ROOT_PATH
+from swarm.mailbox.private_files import write_own_file
 from swarm.mailbox.protocol.control import EndRun
 
 from ..client import LiveRun, RunEnding, RunNotAlive
@@ -99,7 +100,7 @@ class ServedRuns:
         if not background:
             self._foreground.add(run.run_id)
         with suppress(OSError):  # then it is reached until this server ends
-            (run.paths.folder / _MARK).write_text(self._options.authority)
+            write_own_file(run.paths.folder / _MARK, self._options.authority.encode())
         return run
 
     def _check_room(self) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from swarm.mailbox.private_files import make_own_folders
 from swarm.mailbox.safe_open import read_user_file
 from swarm.roles.config.atomic_replace import replace_file
 
@@ -76,7 +77,7 @@ class Consolidation:
             summary_tokens=self._summary_tokens,
         )
         folder = self._paths.project(project)
-        (folder / SUMMARIES).mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_own_folders(folder / SUMMARIES)
         for name, text in files.items():
             replace_file(folder / name, text.encode())
         for old in (folder / SUMMARIES).iterdir():

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from swarm.mailbox.context_markers import MEMORIES_END, MEMORIES_START
+from swarm.mailbox.private_files import make_own_folders
 from swarm.mailbox.protocol.memories import MemorySettings
 from swarm.mailbox.safe_open import read_user_file
 from swarm.roles.config.atomic_replace import replace_file
@@ -55,7 +56,7 @@ def known_project(memories: Path, cwd: str) -> str:
 def remember_path(memories: Path, folder: str, project: str) -> None:
     """Let later runs in this folder find their project at once. Raises OSError."""
     mark = _mark(memories, os.path.realpath(folder))
-    mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_own_folders(mark.parent)
     replace_file(mark, project.encode())
 
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.private_files import make_own_folders
 
 VERSION = 1
 _BUSY_S = 5.0
@@ -63,7 +64,7 @@ def open_database(file: Path, *, read_only: bool = False) -> sqlite3.Connection:
                 f"file:{file}?mode=ro", uri=True, timeout=_BUSY_S, isolation_level=None
             )
         else:
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_own_folders(file.parent)
             file.touch(mode=0o600)
             base = sqlite3.connect(file, timeout=_BUSY_S, isolation_level=None)
             base.execute("PRAGMA journal_mode = WAL")

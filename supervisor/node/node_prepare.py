@@ -22,6 +22,7 @@ import trio
 
 from swarm.mailbox.moved_path import moved_path
 from swarm.mailbox.overlay_marks import is_opaque
+from swarm.mailbox.private_files import make_own_folders
 from swarm.mailbox.protocol.nodes import CopiedPlace, PrepareCopies
 from swarm.mailbox.protocol.spec import CopyMount, FolderIdentity
 from swarm.mailbox.remove_tree import remove_tree
@@ -104,7 +105,7 @@ def make_layers(paths: NodePaths, order: PrepareCopies) -> tuple[CopyMount, ...]
     for mount in mounts:
         layers = [(mount.upper, mount.work), *((one.upper, one.work) for one in mount.live)]
         for layer in (path for both in layers for path in both):
-            Path(layer).mkdir(mode=0o700, parents=True)
+            make_own_folders(Path(layer), exist_ok=False)
         Path(mount.upper).chmod(Path(mount.base).stat().st_mode & 0o777 | 0o700)
     return mounts
 

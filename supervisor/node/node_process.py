@@ -344,12 +344,12 @@ def _say(card: NodeCard) -> None:
 
 def main() -> NoReturn:
     """Run one node."""
-    os.umask(0o077)
     line = sys.stdin.buffer.readline(_MAX_ORDER_BYTES)
     order = decode_node_order(b64decode(line))
     setproctitle(f"swarm: node {short_id(order.run_id)}")
     places = find_user_paths(dict(os.environ))
     paths = NodePaths.of(places, order.run_id, order.name, epoch=order.epoch)
+    os.umask(order.umask)  # what is started makes files for the person, here as there
     early = start_early()
     try:
         trio.run(_run_with_input, partial(serve_node, order, places, paths, early))

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from swarm.mailbox.private_files import make_own_folders
 from swarm.mailbox.protocol.spec import AgentSpec, CopyMount
 from swarm.mailbox.shipped_tree import is_git_store, layer_tree
 from swarm.mailbox.tree_pack import TreePacker, TreeRefused, layer_packer
@@ -23,7 +24,7 @@ from .tree_copy import keep_part, layer_file, make_tree_copy, tool_folders
 def make_mount_point(path: str) -> None:
     """A folder over which a copy is mounted. Raises SpawnError that says what to do."""
     try:
-        Path(path).mkdir(parents=True, exist_ok=True)
+        make_own_folders(Path(path))
     except OSError as error:
         raise SpawnError(
             f"this machine cannot show the project at {path}: {error.strerror}; make that folder "
@@ -36,7 +37,7 @@ def _link_tree(earlier: Path, folder: Path) -> None:
 
     Raises OSError.
     """
-    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_own_folders(folder.parent)
     shutil.copytree(earlier, folder, symlinks=True, copy_function=_link)
 
 
@@ -90,7 +91,7 @@ class NodeTrees:
             is_new = not folder.exists()  # else agents use it already
             if is_new and after:
                 _link_tree(self._paths.tree(after), folder)
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_own_folders(folder)
             unpacker = self._coming[tree] = TreeUnpacker(str(folder), is_new=is_new)
         if part:
             unpacker.take(part)
@@ -140,8 +141,8 @@ class NodeTrees:
             layers = [(mount.upper, mount.work), *((one.upper, one.work) for one in mount.live)]
             mode = Path(mount.base).stat().st_mode & 0o777 | 0o700
             for upper, work in layers:
-                Path(work).mkdir(mode=0o700, parents=True, exist_ok=True)
-                Path(upper).mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_own_folders(Path(work))
+                make_own_folders(Path(upper))
             Path(mount.upper).chmod(mode)
             packers[layer_tree(spec.agent_id, root)] = layer_packer(mount.upper)
             for live in mount.live:

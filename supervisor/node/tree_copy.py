@@ -3,11 +3,13 @@
 What differs there from the base goes back as a layer over it, as from any other machine. Blocks.
 """
 
+import os
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from swarm.mailbox.private_files import APPEND, make_own_folders, open_own_file
 from swarm.mailbox.protocol.limits import ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.spec import AgentSpec, CopyMount
 from swarm.mailbox.shipped_tree import is_git_store, layer_tree
@@ -120,8 +122,8 @@ def layer_file(paths: NodePaths, name: str) -> Path:
 
 def keep_part(file: Path, part: bytes) -> None:
     """Add one part to a layer. Raises OSError."""
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with file.open("ab") as kept:
+    make_own_folders(file.parent)
+    with os.fdopen(open_own_file(file, APPEND), "ab") as kept:
         kept.write(len(part).to_bytes(_LENGTH_BYTES, "big") + part)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.held_programs import UnheldProgram, find_own_program, held_environment
+from swarm.mailbox.private_files import make_own_folders
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.remove_tree import remove_tree
 from swarm.roles.plugins.plugin_tree import LeftOut, TreeFile
@@ -76,7 +77,7 @@ def fetch_git(
     """
     folder = staging / secrets.token_hex(8)
     try:
-        folder.mkdir(mode=0o700, parents=True)
+        make_own_folders(folder, exist_ok=False)
         git = _Git(folder, url, hidden)
         git.run("init", "-q", "--bare", "--template=", "repository")
         inside = ("--git-dir=repository",)

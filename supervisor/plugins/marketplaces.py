@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.private_files import make_own_folders
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.remove_tree import remove_tree
 from swarm.roles.config.file_reading import read_bounded
@@ -171,7 +172,7 @@ def keep_copy(store: PluginStore, fetched: FetchedMarketplace) -> None:
     if not fetched.copy:
         return
     target = _copy_folder(store, fetched.file.name)
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_own_folders(target.parent)
     backup = target.with_name(f".{target.name}.old")
     _remove(backup)
     if target.exists():

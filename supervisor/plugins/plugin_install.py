@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.private_files import make_own_folders
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.remove_tree import remove_tree
 from swarm.roles.plugins.plugin_id import PluginId
@@ -116,12 +117,12 @@ def install_plugin(store: PluginStore, staged: StagedPlugin) -> PluginParts:
         target = above / version
         if target.exists():
             target = above / f"{version}+{digest[:12]}"
-        above.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_own_folders(above)
         if target.exists():  # the very same content
             _remove(Path(staged.folder))
         else:
             Path(staged.folder).rename(target)
-        store.data_folder(staged.plugin_id).mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_own_folders(store.data_folder(staged.plugin_id))
         locked = LockedPlugin(
             version=version,
             folder=target.name,

@@ -12,6 +12,7 @@ import trio
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.ids import short_id
+from swarm.mailbox.private_files import write_own_file
 from swarm.mailbox.protocol.base import Value
 
 from .paths import RunPaths
@@ -45,7 +46,7 @@ def write_owner(run_paths: RunPaths, lock_fd: int) -> None:
         inode=facts.st_ino,
     )
     try:
-        run_paths.owner_file.write_bytes(msgspec.json.encode(owner))
+        write_own_file(run_paths.owner_file, msgspec.json.encode(owner))
     except OSError as error:
         raise SwarmError(
             f"cannot write {run_paths.owner_file}: {error.strerror}; free some space there, or set "

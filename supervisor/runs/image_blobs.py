@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.private_files import write_own_file
 from swarm.mailbox.protocol.requests import BlobStored, RequestRefused, StoreBlob
 from swarm.mailbox.redact import Redactor
 from swarm.mailbox.safe_open import READ_FLAGS, open_canonical, open_user_file, read_whole
@@ -84,5 +85,5 @@ def store_blob(blobs: Path, request: StoreBlob, redactor: Redactor) -> BlobStore
 def _write_once(path: Path, data: bytes) -> None:
     if not path.exists():
         fresh = path.with_suffix(f".{os.getpid()}")
-        fresh.write_bytes(data)
+        write_own_file(fresh, data)
         fresh.replace(path)

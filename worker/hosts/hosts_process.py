@@ -7,6 +7,7 @@ Ray, and it holds no provider's key. What an MCP server's table names for a hub 
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import assert_never
 
@@ -58,20 +59,26 @@ _LONGEST_RETRY_S = 60.0  # of a cluster that cannot be reached
 OpenStarter = Callable[[HostTable], NodeStarter]
 
 
-def run_hosts(spec: HostsSpec, lifeline_fd: int | None) -> int:
-    """Drive nodes until the supervisor shuts this process down; returns the exit code."""
+def run_hosts(spec: HostsSpec, lifeline_fd: int | None, *, umask: int) -> int:
+    """Drive nodes until the supervisor shuts this process down; returns the exit code.
+
+    `umask`: what agents on other machines make gets its modes by it.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     from .ray_cluster import RayCluster
 
-    return trio.run(_drive_nodes, spec, lifeline_fd, RayCluster)
+    drive = partial(_drive_nodes, umask=umask)
+    return trio.run(drive, spec, lifeline_fd, RayCluster)
 
 
-async def _drive_nodes(spec: HostsSpec, lifeline_fd: int | None, open_starter: OpenStarter) -> int:
+async def _drive_nodes(
+    spec: HostsSpec, lifeline_fd: int | None, open_starter: OpenStarter, *, umask: int
+) -> int:
     async with trio.open_nursery() as nursery:
         if lifeline_fd is not None:
             nursery.start_soon(watch_lifeline, lifeline_fd)
         async with open_dealer(spec.endpoint, spec.identity, epoch=spec.epoch) as supervisor:
-            await HostsProcess(spec, supervisor, open_starter).run()
+            await HostsProcess(spec, supervisor, open_starter, umask=umask).run()
         nursery.cancel_scope.cancel()
     return 0
 
@@ -79,7 +86,10 @@ async def _drive_nodes(spec: HostsSpec, lifeline_fd: int | None, open_starter: O
 class HostsProcess:
     """From Hello to Goodbye."""
 
-    def __init__(self, spec: HostsSpec, supervisor: Mailbox, open_starter: OpenStarter) -> None:
+    def __init__(
+        self, spec: HostsSpec, supervisor: Mailbox, open_starter: OpenStarter, *, umask: int
+    ) -> None:
+        self._umask = umask
         self._spec, self._supervisor, self._open = spec, supervisor, open_starter
         self._endpoints = {SUPERVISOR: spec.endpoint, GATEWAY: spec.gateway_endpoint}
         self._nodes: dict[str, DrivenNode] = {}
@@ -168,7 +178,7 @@ class HostsProcess:
         order = NodeOrder(
             run_id=self._spec.run_id, name=name, epoch=next(self._epochs),
             address=machine.address, driver_key=keys.public, cwd=self._spec.cwd,
-            silence_s=NODE_SILENCE_S,
+            silence_s=NODE_SILENCE_S, umask=self._umask,
         )  # fmt: skip
         started = await self._start_node(table, starter, machine, order)
         try:

@@ -84,7 +84,8 @@ def install_lock(files: dict[str, str], python: str) -> str:
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "swarm" / "environments"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for one in (cache, folder.parent, folder):  # not by the umask of Ray's worker
+        one.mkdir(mode=0o700, parents=True, exist_ok=True)
     kind = json.dumps([python, sys.version, sorted(files.items())])
     mark = sha256(kind.encode()).hexdigest()[:16]
     made = folder / mark

@@ -15,6 +15,7 @@ import trio
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.held_programs import Lookup, held_environment
+from swarm.mailbox.private_files import make_own_folders
 from swarm.mailbox.protocol.limits import ReadOnly
 from swarm.mailbox.protocol.mcp import McpServer
 from swarm.mailbox.protocol.spec import HubSpec
@@ -155,7 +156,7 @@ async def open_server_process(
     folder = str(Path(spec.tmp_dir) / label)
     server, program, environment, cwd = start
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
+        make_own_folders(Path(folder))
         plan = plan_server(server, spec, folder=folder, program=program)
         words = (program, *server.args)
         prepared = prepare_command(plan, words, environment, tty=False)

@@ -45,6 +45,7 @@ from swarm.mailbox.proxy_environment import proxy_variables
 
 from .lifeline import hold_lifeline
 
+_OWN_UMASK = 0o077  # of processes that make no file for a person
 RunFromSpec = Callable[[int, int | None, int | None], int]  # spec, keys, lifeline → exit code
 
 _PACKET_BYTES = 64 * 1024
@@ -79,18 +80,20 @@ class ChildSetup(NamedTuple):
 def run_from_spec(spec_fd: int, keys_fd: int | None, lifeline_fd: int | None) -> int:
     """Read the spec, run the process that it describes and return the exit code.
 
-    Each kind of process imports only its own program.
+    Each kind of process imports only its own program. An agent keeps the umask of `swarm run`,
+    which all inherit: what it makes for itself must not rely on one (`mailbox/private_files`).
 
     Args:
         spec_fd: A memfd, positioned at its beginning; closed here.
         keys_fd: A pipe with a msgpack map of keys, for a gateway or a hub; closed here.
         lifeline_fd: The lifeline's reading end; stays open. None: there is no lifeline.
     """
-    os.umask(0o077)
+    umask = os.umask(_OWN_UMASK)
     ignore_interrupts()
     spec: AnySpec = decode_spec(_read_all(os.dup(spec_fd)))
     match spec:
         case AgentSpec():
+            os.umask(umask)  # commands, patches and edits make files for the person
             _drop_proxy_variables(spec)
             if spec.copies and not _enter_copies(spec):
                 return 1
@@ -111,13 +114,13 @@ def run_from_spec(spec_fd: int, keys_fd: int | None, lifeline_fd: int | None) ->
             return run_gateway(spec, keys, lifeline_fd)
         case HubSpec():
             os.close(spec_fd)
-            return _run_hub(spec, keys_fd, lifeline_fd)
+            return _run_hub(spec, keys_fd, lifeline_fd, umask=umask)
         case HostsSpec():
             os.close(spec_fd)
             bind_to_run(lifeline_fd)
             from ..hosts.hosts_process import run_hosts
 
-            return run_hosts(spec, lifeline_fd)
+            return run_hosts(spec, lifeline_fd, umask=umask)
         case ProxySpec():
             bind_to_run(lifeline_fd)
             from ..proxy.proxy_process import run_proxy
@@ -125,10 +128,12 @@ def run_from_spec(spec_fd: int, keys_fd: int | None, lifeline_fd: int | None) ->
             return run_proxy(spec, lifeline_fd)
 
 
-def _run_hub(spec: HubSpec, keys_fd: int | None, lifeline_fd: int | None) -> int:
+def _run_hub(spec: HubSpec, keys_fd: int | None, lifeline_fd: int | None, *, umask: int) -> int:
     from ..exec.launcher_client import fork_launcher
 
+    os.umask(umask)  # servers make files for the person
     launcher = fork_launcher(lifeline_fd=lifeline_fd)
+    os.umask(_OWN_UMASK)
     bind_to_run(lifeline_fd)
     keys = {} if keys_fd is None else _decode_keys(_read_all(keys_fd))
     from ..hub.hub_process import run_hub

@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.private_files import make_own_folders
 from swarm.roles.config.atomic_replace import replace_file
 
 KEY_NAME, BUNDLE_NAME = "ca.key", "bundle.pem"
@@ -94,7 +95,7 @@ def open_certificate_authority(folder: Path) -> CertificateAuthority:
     Raises NoCertificateAuthority, with the path.
     """
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_own_folders(folder)
         _check_owner(folder, 0o022)
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

@@ -18,6 +18,7 @@ import msgspec
 import trio
 
 from swarm.mailbox.credentials import open_ticket
+from swarm.mailbox.private_files import close_to_others
 from swarm.mailbox.protocol.proxy import (
     BlockReason,
     NetworkBlocked,
@@ -72,6 +73,7 @@ class RouteServer:
             Path(path).unlink()  # noqa: ASYNC240 - left by an earlier proxy; in memory
         with trio.socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
             await server.bind(path)
+            close_to_others(path)
             server.listen(512)
             async with trio.open_nursery() as nursery:
                 task_status.started()

@@ -106,7 +106,7 @@ class Driven:
             copies=str(tmp_path / "copies"), cwd="/", gateway_endpoint="ipc:///none",
             version=VERSION,
         )  # fmt: skip
-        self.process = HostsProcess(self.spec, mailbox, lambda _table: starter)
+        self.process = HostsProcess(self.spec, mailbox, lambda _table: starter, umask=0o027)
 
     async def hear(self, kind):
         """The next event of this kind."""

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from swarm.mailbox.protocol.limits import Limits
-from swarm.mailbox.protocol.spec import AgentSpec, GatewaySpec, RoleBrief, encode_spec
+from swarm.mailbox.protocol.spec import AgentSpec, GatewaySpec, HubSpec, RoleBrief, encode_spec
 
 LIMIT_S = 30
 STAND_IN = """
@@ -21,22 +21,32 @@ def module(name, **parts):
     vars(made).update(parts)
     sys.modules[name] = made
 
-def fork_launcher(*, lifeline_fd, spec_fd):
-    os.fstat(spec_fd)
-    said.append(f"launcher {lifeline_fd}")
+def mask():
+    os.umask(found := os.umask(0))
+    return f"umask {found:o}"
+
+def fork_launcher(*, lifeline_fd, spec_fd=None):
+    if spec_fd is not None:
+        os.fstat(spec_fd)
+    said.append(f"launcher {lifeline_fd} {mask()}")
     return "link"
 
 def run_agent(spec, launcher, lifeline_fd):
-    said.append(f"agent {spec.path} {launcher} {lifeline_fd} {os.umask(0):o}")
+    said.append(f"agent {spec.path} {launcher} {lifeline_fd} {mask()}")
     return 5
 
 def run_gateway(spec, keys, lifeline_fd):
-    said.append(f"gateway {spec.bind} {keys}")
+    said.append(f"gateway {spec.bind} {keys} {mask()}")
     return 6
+
+def run_hub(spec, keys, launcher, lifeline_fd):
+    said.append(f"hub {keys} {mask()}")
+    return 7
 
 module("swarm.worker.exec.launcher_client", fork_launcher=fork_launcher)
 module("swarm.worker.agent.agent_process", run_agent=run_agent)
 module("swarm.worker.gateway.gateway_process", run_gateway=run_gateway)
+module("swarm.worker.hub.hub_process", run_hub=run_hub)
 numbers = [int(text) if text else None for text in sys.argv[1:]]
 code = boot.run_from_spec(*numbers, None)
 print("; ".join(said))
@@ -72,6 +82,8 @@ GATEWAY = GatewaySpec(
     providers=(),
 )
 
+HUB = HubSpec(run_id="r", epoch=1, endpoint="", identity=b"h", secret=b"s", servers=())
+
 
 def pipe_with(data: bytes) -> int:
     reader, writer = os.pipe()
@@ -83,9 +95,11 @@ def pipe_with(data: bytes) -> int:
 @pytest.mark.parametrize(
     ("spec", "keys", "said", "code"),
     [
-        (AGENT, None, "launcher None; agent /root/scout link None 77", 5),
-        (GATEWAY, {"API_KEY": "v"}, "gateway here {'API_KEY': 'v'}", 6),
-        (GATEWAY, None, "gateway here {}", 6),
+        # What makes files for the person has their umask, commands and servers by their launcher.
+        (AGENT, None, "launcher None umask 27; agent /root/scout link None umask 27", 5),
+        (HUB, None, "launcher None umask 27; hub {} umask 77", 7),
+        (GATEWAY, {"API_KEY": "v"}, "gateway here {'API_KEY': 'v'} umask 77", 6),
+        (GATEWAY, None, "gateway here {} umask 77", 6),
     ],
 )
 def test_a_spec_becomes_what_it_says(spec, keys, said, code):
@@ -100,6 +114,7 @@ def test_a_spec_becomes_what_it_says(spec, keys, said, code):
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
+        umask=0o027,
     )
     for fd in fds:
         os.close(fd)
