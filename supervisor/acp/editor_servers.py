@@ -11,6 +11,7 @@ import msgspec
 from acp.schema import AcpMcpServer, HttpMcpServer, McpServerStdio, SseMcpServer
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.private_files import write_own_file
 
 EditorServer: TypeAlias = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
 _MOST_SERVERS = 64
@@ -69,5 +70,5 @@ def server_options(servers: bytes) -> Iterator[tuple[str, ...]]:
         return
     with TemporaryDirectory(prefix="swarm-acp-") as folder:
         path = Path(folder, "servers.json")
-        path.write_bytes(servers)
+        write_own_file(path, servers)
         yield (f"--mcp-config={path}",)

@@ -19,6 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.private_files import make_own_folders
 
 from ..interruption import let_interrupts_in
 
@@ -56,7 +57,7 @@ def take_project(lock_file: Path, paths: Iterable[str], *, limit_s: float) -> in
     """As `hold_project`; the lock is held until the caller closes the descriptor."""
     folder = common_folder(paths)
     try:
-        lock_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_own_folders(lock_file.parent)
         fd = os.open(lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise SwarmError(

@@ -3,6 +3,7 @@
 import os
 import socket
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -70,3 +71,13 @@ async def test_a_mailbox_is_for_this_user_alone(tmp_path):
     with open_socket("router") as listening:
         bind(listening, f"ipc://{tmp_path}/mail")
         assert mode(tmp_path / "mail") == 0o600
+
+
+def test_no_folder_of_swarm_is_made_with_parents_that_the_umask_decides_on():
+    root = Path(__file__).parents[2]
+    files = [one for name in ("mailbox", "roles", "worker", "supervisor")
+             for one in (root / name).rglob("*.py")]  # fmt: skip
+    found = {str(one.relative_to(root)) for one in files
+             if "mkdir(mode=0o700, parents=True" in one.read_text("utf-8")}  # fmt: skip
+    # Ray's actor has the standard library alone; it makes each folder by itself.
+    assert found == {"worker/hosts/node_holder.py"}
