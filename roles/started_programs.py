@@ -20,6 +20,7 @@ from swarm.mailbox.held_programs import (
     is_program,
     why_unheld,
 )
+from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.protocol.mcp import McpServer
 
 # They read from their folder what they start; options and arguments can name another folder.
@@ -142,7 +143,7 @@ def why_started_unheld(program: StartedProgram, lookup: Lookup) -> str:
 def parts_to_protect(program: StartedProgram, lookup: Lookup) -> tuple[str, ...]:
     """Canonical paths that hold the server if no agent may write them; () if that is impossible.
 
-    A root of agents, or a folder above one, is what they work in.
+    A root of agents, or a folder above one, is what they work in. What is missing can be made.
     """
     places = lookup.places
     wanted: list[str] = []
@@ -153,6 +154,9 @@ def parts_to_protect(program: StartedProgram, lookup: Lookup) -> tuple[str, ...]
         if real in places.roots or any(root.startswith(f"{real}/") for root in places.roots):
             return ()
         wanted.append(real)
+    missing = [one for one in wanted if not os.path.lexists(one)]
+    if any(not any(is_within(one, kept) for kept in wanted if kept != one) for one in missing):
+        return ()  # an agent could make it
     return () if program.reason else tuple(dict.fromkeys(wanted))
 
 

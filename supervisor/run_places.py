@@ -6,11 +6,15 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from swarm.mailbox.held_programs import Lookup, find_writable_places
+from swarm.mailbox.installation import (
+    InstallationExposure,
+    find_exposure,
+    installation_paths,
+)
 from swarm.mailbox.protocol.limits import SandboxPolicy, WorkspaceWrite
 from swarm.mailbox.protocol.spec import ProviderSpec
 from swarm.mailbox.writable_places import WritablePlaces, writable_roots
 
-from .installation import InstallationExposure, find_exposure, installation_paths
 from .run_request import RunRequest
 
 

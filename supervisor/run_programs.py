@@ -3,10 +3,10 @@
 import msgspec
 
 from swarm.mailbox.held_programs import why_unheld
+from swarm.mailbox.installation import describe_exposure
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.writable_places import WritablePlaces
 
-from .installation import describe_exposure
 from .mcp.held_servers import hold_servers
 from .run_places import exposure_of, writable_places
 from .run_request import RunRequest

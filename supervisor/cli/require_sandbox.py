@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from ..installation import InstallationExposure, describe_exposure
+from swarm.mailbox.installation import InstallationExposure, describe_exposure
+
 from ..processes.machine_sandbox import SandboxMissing, SandboxProbeFailed, probe_sandbox
 
 

@@ -32,6 +32,8 @@ class Setup:
         self.add(self.project / "server.py", "print()")
         self.add(self.project / "tools/server.py", "print()")
         self.add(self.project / "dist/index.js", "")
+        self.add(self.project / "dist/x.js", "")
+        (self.project / "src").mkdir()
         (self.project / "node_modules").mkdir()
         self.add(top / "outside/server.py", "print()")
 
@@ -81,6 +83,8 @@ TABLE = [
     (".venv/bin/python -I tools/server.py", ".venv/bin/python .venv tools/server.py"),
     ("node dist/index.js", "dist/index.js dist node_modules"),
     ("node --require ./dist/x.js {o}/index.js", "dist/x.js"),
+    ("node --require ./later.js {o}/index.js", "never"),  # an agent can make it
+    ("node later/index.js", "never"),
 ]
 
 

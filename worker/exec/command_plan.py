@@ -8,7 +8,7 @@ same plan from the same spec.
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 import msgspec
@@ -121,17 +121,31 @@ def _with_more_protected(spec: AgentSpec, plan: SandboxPlan) -> SandboxPlan:
     What is itself named as a writable root is open: that is the person's own word.
     """
     named = {script.path for hook in spec.hooks for script in hook.scripts if script.sha256}
-    named |= set(spec.protected) - set(plan.writable)
-    scripts = [
+    named |= {*spec.protected, *_in_copy_tree(spec)} - set(plan.writable)
+    return with_protected(plan, named)
+
+
+def _in_copy_tree(spec: AgentSpec) -> Iterator[str]:
+    """What is protected, in a copy of the project that is another folder: that may be merged."""
+    if not spec.copy_tree:
+        return
+    for path in spec.protected:
+        if is_within(path, spec.copy_of):
+            yield spec.copy_tree + path.removeprefix(spec.copy_of.rstrip("/"))
+
+
+def with_protected(plan: SandboxPlan, paths: Iterable[str]) -> SandboxPlan:
+    """The plan, in which those of the canonical paths that exist can be read alone, nor moved."""
+    found = [
         path
-        for path in sorted(named)
+        for path in sorted(set(paths))
         if os.path.exists(path)  # noqa: PTH110
         and any(is_within(path, root) for root in plan.writable)
         and not any(is_within(path, shut) for shut in plan.protected)
     ]
-    if not scripts:
+    if not found:
         return plan
-    protected = (*plan.protected, *scripts)
+    protected = (*plan.protected, *found)
     closed = (*protected, *plan.hidden, *plan.covered)
     pinned = {*plan.pinned, *pinned_folders(plan.writable, closed=closed, others=plan.missing)}
     return msgspec.structs.replace(

@@ -21,6 +21,7 @@ from types import FrameType
 import msgspec
 
 from swarm.mailbox.errors import SwarmError, UsageError
+from swarm.mailbox.installation import installation_paths
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
 from swarm.mailbox.protocol.spec import ShellEnvironmentPolicy
@@ -28,7 +29,7 @@ from swarm.mailbox.proxy_environment import without_proxy_variables
 from swarm.mailbox.remove_tree import remove_tree
 
 from ..exec.brokered_spawn import wait_for_brokers
-from ..exec.command_plan import command_environment
+from ..exec.command_plan import command_environment, with_protected
 from ..exec.command_spawn import SpawnFailed, set_process_limits, spawn_command
 from ..exec.launcher_protocol import CommandLimits, LaunchOrder
 from ..process.boot import set_title
@@ -169,6 +170,8 @@ def run_sandboxed(call: SandboxCall) -> int:
         plan = plan_sandbox(
             call.policy, cwd=call.cwd, tmp_dir=tmp_dir, hidden_paths=call.hidden, stack=stack
         )
+        if plan.writable:
+            plan = with_protected(plan, set(installation_paths()) - set(plan.writable))
         plan = msgspec.structs.replace(plan, since_s=began_s)
         base = os.environ if plan.network else without_proxy_variables(os.environ)
         environment = command_environment(base, ShellEnvironmentPolicy(), {})

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.util import find_spec
 
-from swarm.mailbox.path_rules import is_within
-from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import DangerFullAccess, SandboxPolicy
+from .path_rules import is_within
+from .protocol.base import Value
+from .protocol.limits import DangerFullAccess, SandboxPolicy
 
 _PACKAGES = ("swarm.mailbox", "swarm.roles", "swarm.worker", "swarm.supervisor")
 _MOST_NAMED = 6

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly, WorkspaceWrite
-from swarm.supervisor.cli.require_sandbox import check_installation
-from swarm.supervisor.installation import (
+from swarm.mailbox.installation import (
     InstallationExposure,
     describe_exposure,
     find_exposure,
     installation_paths,
 )
+from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly, WorkspaceWrite
+from swarm.supervisor.cli.require_sandbox import check_installation
 from swarm.supervisor.processes.machine_sandbox import SandboxMissing
 
 PATHS = ("/p/.venv", "/p/worker", "/usr/lib/python3.11")
@@ -68,5 +68,5 @@ def test_packages_environment_and_interpreter_are_known() -> None:
     assert covers(sys.prefix)
     assert covers(sys.executable)
     assert covers(sys.modules["swarm.mailbox.errors"].__file__ or "")
-    assert covers(sys.modules["swarm.supervisor.installation"].__file__ or "")
+    assert covers(sys.modules["swarm.mailbox.installation"].__file__ or "")
     assert not covers("/home")
