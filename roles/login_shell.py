@@ -9,9 +9,15 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from swarm.mailbox.held_programs import Lookup, UnheldProgram, find_program, why_unheld
+
 PRINT_ENVIRONMENT = r"printf '\0=swarm environment follows=\0'; exec /usr/bin/env -0"
 _MARKER = b"\0=swarm environment follows=\0"
 _OF_THAT_SHELL = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "SWARM_COMMAND"})
+_START_FILES = (
+    ".profile", ".bash_profile", ".bash_login", ".bashrc", ".bash_logout", ".zshenv", ".zprofile",
+    ".zshrc", ".zlogin", ".zlogout", ".kshrc",
+)  # fmt: skip
 _LOGIN_SHELLS = ("bash", "zsh", "sh", "dash", "ksh")
 
 
@@ -21,6 +27,19 @@ def find_shell(environment: Mapping[str, str]) -> str:
     if wanted.startswith("/") and Path(wanted).name in _LOGIN_SHELLS and os.access(wanted, os.X_OK):
         return wanted
     return "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh"
+
+
+def why_start_unheld(environment: Mapping[str, str], lookup: Lookup) -> str:
+    """Why agents could exchange what a login shell reads at its start; "" if they cannot.
+
+    Only its own files are looked at, not what these read.
+    """
+    found = find_program(find_shell(environment), lookup)
+    if isinstance(found, UnheldProgram):
+        return found.reason
+    homes = {environment.get(name, "") for name in ("HOME", "ZDOTDIR")}
+    files = (f"{home}/{name}" for home in homes if home.startswith("/") for name in _START_FILES)
+    return next(filter(None, (why_unheld(path, lookup.places) for path in files)), "")
 
 
 def shell_name(shell: str) -> str:

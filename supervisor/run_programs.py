@@ -2,10 +2,11 @@
 
 import msgspec
 
-from swarm.mailbox.held_programs import why_unheld
+from swarm.mailbox.held_programs import Lookup, why_unheld
 from swarm.mailbox.installation import describe_exposure
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.writable_places import WritablePlaces
+from swarm.roles.login_shell import why_start_unheld
 
 from .mcp.held_servers import hold_servers
 from .run_places import exposure_of, writable_places
@@ -27,16 +28,38 @@ def hold_programs(request: RunRequest) -> HeldRun:
     places = writable_places(request)
     servers = hold_servers(request, places)
     mcp = msgspec.structs.replace(request.mcp, servers=servers.servers)
+    shell = _shell_warning(request, places)
     return HeldRun(
-        request=msgspec.structs.replace(request, mcp=mcp),
+        request=msgspec.structs.replace(
+            request, mcp=mcp, shell_snapshot=request.shell_snapshot and not shell
+        ),
         places=msgspec.structs.replace(places, shut=(*places.shut, *servers.protected)),
         protected=(*exposure.closed, *servers.protected),
         warnings=tuple(
             filter(
                 None,
-                (describe_exposure(exposure), _module_warning(request, places), *servers.warnings),
+                (
+                    describe_exposure(exposure),
+                    _module_warning(request, places),
+                    shell,
+                    *servers.warnings,
+                ),
             )
         ),
+    )
+
+
+def _shell_warning(request: RunRequest, places: WritablePlaces) -> str:
+    """What is said if no login shell is asked, since it would run what agents wrote."""
+    if not request.shell_snapshot or places.everywhere:
+        return ""
+    lookup = Lookup(request.environment.get("PATH", ""), "/", places)
+    why = why_start_unheld(request.environment, lookup)
+    if not why:
+        return ""
+    return (
+        f"no login shell is asked for its variables, since it would run what agents write: {why}; "
+        "commands have the variables of this terminal"
     )
 
 

@@ -37,6 +37,9 @@ for line in sys.stdin:
 """
 
 
+_TRUE = {"agent": "/root", "calls": [{"name": "exec_command", "arguments": {"cmd": "true"}}]}
+
+
 def _mark(scene: AttackTestbed) -> Path:
     return scene.folder / _ESCAPED
 
@@ -122,6 +125,27 @@ def _not_outside(scene: AttackTestbed) -> str:
         name for name in ("touch", "node", "git") if not (scene.folder / f"by-{name}").exists()
     ]
     return f"did not run outside of the sandbox: {', '.join(missing)}" if missing else ""
+
+
+def _dotfiles(scene: AttackTestbed) -> None:
+    """The project holds what the person's start-up files lead to."""
+    (scene.project / "profile").write_text("true\n")
+    for name in (".profile", ".bash_profile", ".zshenv", ".zprofile"):
+        (scene.home / name).symlink_to(scene.project / "profile")
+
+
+def _write_dotfiles(scene: AttackTestbed) -> Sequence[Call]:
+    """By a patch; a login shell may have been asked before."""
+    body = f"*** Update File: profile\n@@\n-true\n+touch {_mark(scene)}\n"
+    patch = f"*** Begin Patch\n{body}*** End Patch"
+    return [{"name": "apply_patch", "arguments": {"input": patch}}, command("true")]
+
+
+def _next_run(scene: AttackTestbed) -> str:
+    """The person's next run there asks a login shell before its first command."""
+    words = ("run", "-p", "again", "--provider", scene.script("again", [_TRUE]))
+    scene.run_program(scene.swarm(*words, "-C", str(scene.project), *_OPTIONS), deadline_s=60.0)
+    return _escaped(scene)
 
 
 def _notify(scene: AttackTestbed) -> None:
@@ -250,6 +274,14 @@ PLAYS = (
             "PATH": "{folder}/project/.venv/bin:{folder}/home/.nvm/versions/node/v1/bin:"
             "/usr/bin:/bin"
         },
+    ),
+    Attack(
+        name="The start-up files of the person's login shell lie in the project",
+        calls=_write_dotfiles,
+        find_escape=_next_run,
+        prepare=_dotfiles,
+        options=lambda _: _OPTIONS,
+        fast=True,
     ),
     Attack(
         name="The program that tells a person of a turn's end is exchanged on PATH",

@@ -58,6 +58,7 @@ MAY_BE_SANDBOX = (
     "access does."
 )
 OUTPUT_TOKENS = described("Longer output is cut in the middle; default 10000.", NUMBER)
+_LOGIN = "the start-up files of a login shell can change where its programs are found"
 # Offered only where approvals can be requested; accepted everywhere.
 _ESCALATION = (
     "sandbox_permissions",
@@ -137,6 +138,8 @@ class ExecCommandTool(FunctionTool):
                 if self._context.may_leave_sandbox:
                     await self._context.commands.load_environment()  # the PATH of its programs
                 facts = _facts(self._context, arguments, planned)
+                if arguments.login and not facts.unheld:
+                    facts = msgspec.structs.replace(facts, unheld=_LOGIN)
                 effects = await find_effects(self._context, facts, folder)
                 return _CommandInvocation(self._context, arguments, planned, facts, effects)
 

@@ -479,3 +479,12 @@ async def test_a_home_folder_that_agents_write_keeps_commands_inside(autojump_cl
     commands = AtHome(home)
     await play_through(spec_in(home, rules=ALLOWS_TOOL), commands, [call(cmd="tool x")])
     assert isinstance(commands.requests[0].policy, WorkspaceWrite)
+
+
+async def test_a_login_shell_of_its_own_leaves_by_no_rule(autojump_clock, tmp_path):
+    project = tmp_path / "project"
+    tool_at(tmp_path / "bin/tool")
+    commands = Planted(project)
+    asked = call(cmd="tool x", login=True)
+    await play_through(spec_in(project, rules=ALLOWS_TOOL), commands, [asked])
+    assert isinstance(commands.requests[0].policy, WorkspaceWrite)

@@ -77,3 +77,21 @@ def test_a_module_folder_of_the_project_is_said_once(tmp_path: Path) -> None:
     held = hold_programs(RunRequest(cwd=request.cwd, environment=environment))
     assert len(held.warnings) == 1
     assert f"PYTHONPATH names {request.cwd}/src, where agents write" in held.warnings[0]
+
+
+def test_no_login_shell_is_asked_whose_start_up_files_agents_write(tmp_path: Path) -> None:
+    """Dotfiles in the project, a home folder that is the project, a shell of the project."""
+    request = request_of(tmp_path)
+    project = Path(request.cwd)
+    held = hold_programs(request)
+    assert (held.request.shell_snapshot, held.warnings) == (True, ())
+    (tmp_path / ".zshrc").symlink_to(project / "zshrc")
+    for environment in (
+        {"HOME": str(tmp_path)},
+        {"HOME": str(project)},
+        {"HOME": "/nowhere", "ZDOTDIR": f"{project}/zsh"},
+        {"HOME": "/nowhere", "SHELL": program(project / "bash")},
+    ):
+        held = hold_programs(RunRequest(cwd=str(project), environment=environment))
+        assert not held.request.shell_snapshot
+        assert "no login shell is asked for its variables" in held.warnings[0]
