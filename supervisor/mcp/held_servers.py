@@ -35,7 +35,7 @@ def hold_servers(request: RunRequest, places: WritablePlaces) -> HeldServers:
     """Find the programs of this machine's servers. Reads files; blocks."""
     held = HeldServers()
     for server in request.mcp.servers:
-        if server.on_node or places.everywhere or not has_rights(server):
+        if places.everywhere or not has_rights(server):
             held = _with(held, server)
             continue
         folder = server_folder(server, request.environment.get("HOME", ""), request.cwd)
@@ -55,7 +55,8 @@ def _with(held: HeldServers, server: McpServer) -> HeldServers:
 def _hold(
     held: HeldServers, server: McpServer, program: StartedProgram, lookup: Lookup
 ) -> HeldServers:
-    closing = parts_to_protect(program, lookup)
+    # what lies on other machines is closed to nobody there
+    closing = () if server.on_node else parts_to_protect(program, lookup)
     shut = (*lookup.places.shut, *closing)
     closed = lookup._replace(places=msgspec.structs.replace(lookup.places, shut=shut))
     named = f"MCP server `{server.name}` ({server.source})"
@@ -65,6 +66,8 @@ def _hold(
             f"exchange what it runs: {why}. Keep it in a folder that agents do not write"
         )
         return msgspec.structs.replace(_with(held, server), warnings=(*held.warnings, warning))
+    if server.on_node:  # found there, when it starts
+        return _with(held, server)
     held = _with(held, msgspec.structs.replace(server, command=program.path))
     if not closing:
         return held

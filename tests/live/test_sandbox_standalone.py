@@ -42,6 +42,19 @@ def test_the_policy_holds_and_nothing_is_left_in_the_folder(tmp_path, stack):
     assert os.listdir(tmp_path) == ["file"]
 
 
+def test_swarms_own_environment_is_closed_where_it_lies_in_the_folder(stack):
+    """The folder above the environment that this test runs in; the reason is said."""
+    prefix, name = os.path.split(os.path.realpath(sys.prefix))
+    options = ("--stack", stack, "-s", "workspace-write", "-C", prefix)
+    done = sandbox(*options, "--", "sh", "-c", f"mkdir {name}/made-by-a-test")
+    was_made = os.path.isdir(f"{sys.prefix}/made-by-a-test")
+    if was_made:
+        os.rmdir(f"{sys.prefix}/made-by-a-test")
+    assert (done.returncode == 0, was_made) == (False, False)
+    assert "read-only, since swarm itself lies there: " in done.stderr
+    assert f"{prefix}/{name}" in done.stderr
+
+
 def test_hidden_folders_and_secrets_are_not_passed_on(tmp_path, stack):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs/secret").write_text("hush")

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import msgspec
+
 from swarm.mailbox.protocol.limits import DangerFullAccess
 from swarm.mailbox.protocol.mcp import McpServer
 from swarm.supervisor.run_programs import hold_programs
@@ -95,3 +97,11 @@ def test_no_login_shell_is_asked_whose_start_up_files_agents_write(tmp_path: Pat
         held = hold_programs(RunRequest(cwd=str(project), environment=environment))
         assert not held.request.shell_snapshot
         assert "no login shell is asked for its variables" in held.warnings[0]
+
+
+def test_a_server_on_other_machines_is_told_of_and_nothing_is_closed_for_it(tmp_path: Path) -> None:
+    program(tmp_path / "project/tools/server.sh")
+    there = msgspec.structs.replace(server("./tools/server.sh"), on_node=True)
+    held = hold_programs(request_of(tmp_path, there))
+    assert (held.request.mcp.servers, held.protected) == ((there,), ())
+    assert "runs without network, credentials" in held.warnings[0]

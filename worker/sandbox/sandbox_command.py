@@ -171,7 +171,10 @@ def run_sandboxed(call: SandboxCall) -> int:
             call.policy, cwd=call.cwd, tmp_dir=tmp_dir, hidden_paths=call.hidden, stack=stack
         )
         if plan.writable:
-            plan = with_protected(plan, set(installation_paths()) - set(plan.writable))
+            closing = set(installation_paths()) - set(plan.writable)
+            kept, plan = plan, with_protected(plan, closing)
+            if closed := sorted(set(plan.protected) - set(kept.protected)):
+                _print_error(f"read-only, since swarm itself lies there: {', '.join(closed)}")
         plan = msgspec.structs.replace(plan, since_s=began_s)
         base = os.environ if plan.network else without_proxy_variables(os.environ)
         environment = command_environment(base, ShellEnvironmentPolicy(), {})
