@@ -10,8 +10,9 @@ import signal
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, TextIO, TypeAlias
+from typing import NamedTuple, TextIO, TypeAlias, cast
 
+from ..console.terminal import ColorChoice, decide_color
 from ..version import VERSION
 from .chat_screen import ChatScreen, ScreenContent
 
@@ -54,13 +55,21 @@ async def _run(options: ChatOptions, output: TextIO, history: Path | None) -> st
     cwd = Path.cwd()
     where = "".join(sign for sign in str(cwd) if sign.isprintable())
     output.write(f"swarm {VERSION} in {where}\n")
-    screen = ChatScreen(output, history=history, cwd=cwd, environment=dict(os.environ))
+    environment = dict(os.environ)
+    coloured = decide_color(
+        cast("ColorChoice", options.color), environment=environment, is_terminal=True
+    )
+    screen = ChatScreen(
+        output, history=history, cwd=cwd, environment=environment, coloured=coloured
+    )
     screen.show(ScreenContent(region=([],), status=[("class:dim", "/help · Ctrl-C twice leaves")]))
     application = asyncio.create_task(
         screen.application.run_async(set_exception_handler=False, handle_sigint=False)
     )
     talk = asyncio.create_task(_talk(screen, options))
     _end_on_signals(talk)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGCONT, screen.application.continue_here)
     try:
         await asyncio.wait([application, talk], return_when=asyncio.FIRST_COMPLETED)
         if application.done():

@@ -41,6 +41,7 @@ class KeyTargets:
         is_answering: True if characters answer a question now.
         is_typing_answer: True if all keys belong to a text that answers one.
         take_image: Stores the clipboard's picture. Raises SwarmError with words for the person.
+        suspend: Stops the conversation, as Ctrl-Z does.
     """
 
     def __init__(
@@ -51,7 +52,9 @@ class KeyTargets:
         is_answering: Callable[[], bool],
         is_typing_answer: Callable[[], bool],
         take_image: Callable[[], Awaitable[Path]],
+        suspend: Callable[[], None],
     ) -> None:
+        self.suspend = suspend
         self.buffer, self.emit, self._take_image = buffer, emit, take_image
         self.is_answering, self.is_typing_answer = is_answering, is_typing_answer
         self.pastes = PastedTexts()
@@ -130,7 +133,8 @@ def make_key_bindings(targets: KeyTargets) -> KeyBindings:
     _bind(keys, ("enter",), free, targets.submit)
     _bind(keys, ("c-c",), free, targets.interrupt)
     _bind(keys, ("tab",), free, targets.complete_or_toggle)
-    _bind(keys, ("escape",), free, targets.escape)
+    _bind_lone_escape(keys, free, targets.escape)
+    _bind(keys, ("c-z",), free, targets.suspend)
     _bind(keys, ("c-j",), free, lambda: buffer.insert_text("\n"))
     _bind(keys, ("escape", "enter"), free, lambda: buffer.insert_text("\n"))
     _bind(keys, ("c-x", "c-e"), free, lambda: _edit(buffer))
@@ -156,6 +160,16 @@ def _bind(
     keys.add(*sequence, filter=when)(handle)
 
 
+def _bind_lone_escape(keys: KeyBindings, when: Filter, act: Callable[[], None]) -> None:
+    """Esc that was typed alone: before another key it has no text (terminal_keys.py)."""
+
+    def handle(event: KeyPressEvent) -> None:
+        if event.data:
+            act()
+
+    keys.add("escape", filter=when)(handle)
+
+
 def _bind_answers(keys: KeyBindings, targets: KeyTargets, free: Filter) -> None:
     def answer(event: KeyPressEvent) -> None:
         if len(event.data) == 1 and event.data.isprintable():
@@ -163,8 +177,9 @@ def _bind_answers(keys: KeyBindings, targets: KeyTargets, free: Filter) -> None:
 
     keys.add(Keys.Any, filter=Condition(targets.is_answering) & free)(answer)
     typing = Condition(targets.is_typing_answer) & free
-    for key, name in (("enter", "enter"), ("escape", "esc"), ("backspace", "backspace")):
-        _bind(keys, (key,), typing, partial(targets.emit, Answered(name)))
+    for key in ("enter", "backspace"):
+        _bind(keys, (key,), typing, partial(targets.emit, Answered(key)))
+    _bind_lone_escape(keys, typing, partial(targets.emit, Answered("esc")))
 
 
 def _edit(buffer: Buffer) -> None:

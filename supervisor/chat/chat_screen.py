@@ -60,6 +60,7 @@ class ChatScreen:
         history: Path | None,
         cwd: Path,
         environment: Mapping[str, str],
+        coloured: bool = True,
     ) -> None:
         self.events: asyncio.Queue[ScreenEvent] = asyncio.Queue(_MAX_EVENTS)
         self._content = ScreenContent()
@@ -83,6 +84,7 @@ class ChatScreen:
             is_answering=self._is_answering,
             is_typing_answer=lambda: self._content.typing_answer,
             take_image=partial(_take_image, environment),
+            suspend=lambda: self.application.suspend(),
         )
         frames = open_frame_output(output)
         self._size = frames.get_size
@@ -91,6 +93,7 @@ class ChatScreen:
             key_bindings=make_key_bindings(self._keys),
             style=_STYLE,
             output=frames,
+            coloured=coloured,
             on_resize=lambda: self._emit(Gestured("resized")),
         )
 

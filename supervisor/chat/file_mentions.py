@@ -1,20 +1,37 @@
 """`@file` in the line that is typed: the word at the cursor, and the files that fit it. Pure."""
 
+import re
+
 from ..console.safe_text import clean_line
 
 MOST_MATCHES = 50
 
 
+_OPEN_QUOTE = re.compile(r'(?:^|[ \n\t])@"([^"\n]*)$')
+
+
 def mention_at(text_before_cursor: str) -> str | None:
-    """What stands after an `@` at the cursor; None if the cursor is in no mention."""
+    """What stands after an `@` at the cursor, without its quote; None if it is in no mention."""
+    if quoted := _OPEN_QUOTE.search(text_before_cursor):
+        return quoted[1]
     start = max(text_before_cursor.rfind(blank) for blank in " \n\t") + 1
     word = text_before_cursor[start:]
-    return word[1:] if word.startswith("@") else None
+    return word[1:] if word.startswith("@") and not word.startswith('@"') else None
+
+
+def mention_length(text_before_cursor: str, typed: str) -> int:
+    """Characters of the mention at the cursor, with its `@` and its quote."""
+    return len(typed) + (2 if _OPEN_QUOTE.search(text_before_cursor) else 1)
+
+
+def mention_of(path: str) -> str:
+    """How a file is named in the line: `@a.py`, `@"my file.md"`."""
+    return f'@"{path}"' if " " in path else f"@{path}"
 
 
 def is_mentionable(path: str) -> bool:
     """True for a name that can be shown and typed as it is."""
-    return bool(path) and path.isprintable() and " " not in path and clean_line(path) == path
+    return bool(path) and path.isprintable() and '"' not in path and clean_line(path) == path
 
 
 def rank_files(files: tuple[str, ...], typed: str) -> list[str]:

@@ -13,11 +13,13 @@ from prompt_toolkit.application import Application
 from prompt_toolkit.data_structures import Point, Size
 from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.layout import Layout
+from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.renderer import Renderer
 from prompt_toolkit.styles import BaseStyle
 
 from .reflow import rows_above_cursor
+from .terminal_keys import open_chat_input
 
 _BEGIN_FRAME, _END_FRAME = "\x1b[?2026h", "\x1b[?2026l"
 
@@ -118,13 +120,16 @@ class InlineApplication(Application[None]):
         key_bindings: KeyBindings,
         style: BaseStyle,
         output: FrameOutput,
+        coloured: bool,
         on_resize: Callable[[], None],
     ) -> None:
         super().__init__(
             layout=layout,
             key_bindings=key_bindings,
             style=style,
+            input=open_chat_input(),
             output=output,
+            color_depth=None if coloured else ColorDepth.DEPTH_1_BIT,
             full_screen=False,
             erase_when_done=True,
         )
@@ -132,8 +137,22 @@ class InlineApplication(Application[None]):
         self._resized = on_resize
         self.inline = InlineRenderer(self._merged_style, output)
         self.renderer = self.inline
-        self.timeoutlen = 0.15  # Esc alone: nothing follows it for so long
-        self.ttimeoutlen = 0.05
+        self.ttimeoutlen = 0.15  # Esc alone: nothing follows it for so long
+        self.timeoutlen = 0.05  # Esc before Enter, typed as two keys
+
+    def suspend(self) -> None:
+        """Stop, as any program of a shell does at Ctrl-Z; the terminal is as before meanwhile."""
+        self.suspend_to_background()
+
+    def continue_here(self) -> None:
+        """After SIGCONT: the shell had the terminal and its modes, so take them, and draw anew."""
+        if not self.is_running or os.tcgetpgrp(self.input.fileno()) != os.getpgrp():
+            return
+        self.input.raw_mode().__enter__()  # the application's own ends it, with the first modes
+        self.renderer.reset()
+        with self.frames.one_frame():
+            self._redraw()
+        self._resized()
 
     def print_above(self, text: str) -> None:
         """Append text (lines that end in `\\r\\n`) to the transcript, above the region."""

@@ -21,7 +21,13 @@ from swarm.mailbox.errors import SwarmError
 
 from ..console.safe_text import clean_line
 from ..isolation.sandboxed_git import SandboxedGit
-from .file_mentions import is_mentionable, mention_at, rank_files
+from .file_mentions import (
+    is_mentionable,
+    mention_at,
+    mention_length,
+    mention_of,
+    rank_files,
+)
 from .prompt_completion import ServerPrompts, prompt_at
 from .slash_commands import OwnCommand, argument_at, matching_commands
 
@@ -141,4 +147,5 @@ class ChatCompleter(Completer):
         typed = mention_at(before)
         if typed is not None:
             for path in rank_files(self._files.known(), typed):
-                yield Completion(f"@{path}", start_position=-len(typed) - 1, display=path)
+                begin = -mention_length(before, typed)
+                yield Completion(mention_of(path), start_position=begin, display=path)

@@ -71,6 +71,7 @@ class PromptState(Value):
     seen_rows: int = 0  # how many of the first rows were drawn
     drawn: str = ""  # the lines that these numbers are about,
     drawn_width: int = 0  # and the width at which they are
+    is_drawn: bool = False  # this page was drawn: a key typed before that does not turn it
     is_read: bool = False  # the last row was drawn, after all before it
 
     @property
@@ -134,8 +135,11 @@ def handle_key(state: PromptState, key: str, *, now: float) -> PromptStep:
 
 
 def _turn_page(state: PromptState, key: str) -> PromptState:
+    if not state.is_drawn:
+        return state
     step = max(state.page_rows - 1, 1)  # a row of the page before stays
-    return replace(state, top=max(state.top + (step if key == _NEXT_PAGE else -step), 0))
+    top = max(state.top + (step if key == _NEXT_PAGE else -step), 0)
+    return replace(state, top=top, is_drawn=False)
 
 
 def _decide(state: PromptState, pending: PendingApproval, key: str) -> PromptStep:
@@ -278,7 +282,9 @@ def show_panel(state: PromptState, *, width: int, height: int) -> ShownPanel:
     shown = body[top : top + room]
     seen = max(state.seen_rows, top + len(shown)) if top <= state.seen_rows else state.seen_rows
     is_read = (state.is_read or seen >= len(body)) and not _is_short(state)
-    state = replace(state, top=top, page_rows=room, seen_rows=seen, is_read=is_read)
+    state = replace(
+        state, top=top, page_rows=room, seen_rows=seen, is_read=is_read, is_drawn=True
+    )
     foot = foot_lines(state, width=width)
     if len(shown) < len(body):
         foot = [_position_line(state, len(body), len(shown)), *foot]

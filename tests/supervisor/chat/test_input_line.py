@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.mailbox.protocol.control import AgentView
-from swarm.supervisor.chat.file_mentions import is_mentionable, mention_at, rank_files
+from swarm.supervisor.chat.file_mentions import (
+    is_mentionable,
+    mention_at,
+    mention_length,
+    mention_of,
+    rank_files,
+)
 from swarm.supervisor.chat.image_mentions import find_images
 from swarm.supervisor.chat.input_completion import list_git_files
 from swarm.supervisor.chat.pasted_text import MOST_TEXT_BYTES, PastedTexts
@@ -21,12 +27,34 @@ from swarm.supervisor.chat.words_to_send import decide_delivery, next_queued
         ("@", ""),
         ("a\n@b", "b"),
         ("mail me@example.org", None),
+        ('see @"my fi', "my fi"),
+        ('see @"my file" and', None),
+        ('see @"my file" @a', "a"),
         ("@done and", None),
         ("", None),
     ],
 )
 def test_a_mention_begins_with_an_at_after_a_blank(before, typed):
     assert mention_at(before) == typed
+
+
+def test_a_name_with_a_blank_is_quoted_and_replaces_what_was_typed():
+    assert (mention_of("a.py"), mention_of("my file.md")) == ("@a.py", '@"my file.md"')
+    assert (mention_length("@my", "my"), mention_length('@"my fi', "my fi")) == (3, 7)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["می\u200cخواهم", "ක්\u200dෂ", "👨\u200d👩\u200d👧", "❤\ufe0f", "\u200eabc\u200f", "a\u00adb",
+     "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"],
+)  # fmt: skip
+def test_what_belongs_to_a_text_is_pasted_as_it_is(text):
+    assert PastedTexts().add(text) == (text, "")
+
+
+def test_what_is_no_text_is_left_out_of_a_paste_and_counted():
+    paste = PastedTexts().add("a\x00b\u202e\x1b[31mc\U000e0041\r\nd")
+    assert paste == ("ab[31mc\nd", "left out 4 characters that are no text")
 
 
 def test_names_that_begin_with_the_letters_come_first():
@@ -37,7 +65,7 @@ def test_names_that_begin_with_the_letters_come_first():
     assert rank_files(files, "zzz") == []
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a\nb", "a\x1b[2Jb", "a\u202eb", "\udcff"])
+@pytest.mark.parametrize("name", ["", 'a"b', "a\nb", "a\x1b[2Jb", "a\u202eb", "\udcff"])
 def test_names_that_cannot_be_shown_are_not_offered(name):
     assert not is_mentionable(name)
 
@@ -48,7 +76,7 @@ def test_files_come_from_git_and_its_rules(tmp_path):
     for name in ("a.py", "b.log", "with blank"):
         (tmp_path / name).touch()
     (tmp_path / ".gitignore").write_text("*.log\n")
-    assert list_git_files(tmp_path) == (".gitignore", "a.py")
+    assert list_git_files(tmp_path) == (".gitignore", "a.py", "with blank")
 
 
 @pytest.mark.parametrize("way", ["core.fsmonitor", "planted git", "promisor", "include"])
