@@ -8,7 +8,7 @@ import click
 
 from swarm.mailbox.errors import SwarmError, UsageError
 
-from ..console.safe_text import clean_line
+from ..console.safe_text import clean_line, exact_line
 from ..console.terminal import is_ci, is_terminal
 
 
@@ -32,7 +32,7 @@ def confirm(question: str, *, yes: bool, details: Sequence[str] = ()) -> None:
     if yes:
         return
     for line in details:
-        click.echo(f"  {clean_line(line)}", err=True)
+        click.echo(f"  {exact_line(line)}", err=True)
     if not can_ask():
         raise UsageError(f"{clean_line(question)} Nobody can be asked here; --yes says yes")
     if not click.confirm(clean_line(question), default=False, err=True):

@@ -5,7 +5,7 @@ import click
 from swarm.mailbox.ids import short_id
 from swarm.mailbox.protocol.control import MergeChanges
 
-from ..console.safe_text import clean_line
+from ..console.safe_text import clean_line, exact_line
 from ..isolation.ended_merges import merge_ended_run
 from ..isolation.merge_service import CopiedWork
 from ..isolation.merge_summary import describe_end, describe_plan
@@ -26,6 +26,9 @@ def ask_to_merge(here: RunPaths) -> None:
         return
     for line in describe_plan(shown.plan, shown.changes):
         click.echo(clean_line(line), err=True)
+    for change in shown.changes:
+        for edit in change.edits:
+            click.echo(f"  {exact_line(edit.path)}", err=True)
     try:
         wanted = click.confirm("Merge this into the project?", default=False, err=True)
     except click.Abort:

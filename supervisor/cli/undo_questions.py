@@ -7,7 +7,7 @@ import click
 from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.ids import short_id
 
-from ..console.safe_text import clean_line
+from ..console.safe_text import exact_line
 from ..file_history.content_store import ContentStore
 from ..file_history.file_undo import recorded_changes
 from ..file_history.person_edits import changed_paths, find_long_changes
@@ -16,8 +16,6 @@ from ..journal.journal_reader import read_records, run_records
 from ..runs.paths import RunPaths
 from .confirmation import can_ask, confirm
 from .run_choice import RunWanted
-
-_MOST_PATHS = 20
 
 
 def load_file_history(here: RunPaths) -> FilesPast:
@@ -38,7 +36,7 @@ def confirm_undo(here: RunPaths, wanted: RunWanted, chosen: Sequence[FileSnapsho
         raise UsageError(
             f"name the run ({short}), or say --yes: this takes back what {agents} did to {files}"
         )
-    confirm(question, yes=wanted.yes, details=_some(paths))
+    confirm(question, yes=wanted.yes, details=paths)
 
 
 def ask_about_person_edits(
@@ -52,8 +50,8 @@ def ask_about_person_edits(
     if yes or not paths:
         return ()
     click.echo("swarm: changed while a command of an agent ran, perhaps by you:", err=True)
-    for line in _some(paths):
-        click.echo(f"  {clean_line(line)}", err=True)
+    for line in paths:
+        click.echo(f"  {exact_line(line)}", err=True)
     if can_ask() and click.confirm("Take these back too?", default=False, err=True):
         return ()
     return paths
@@ -64,8 +62,3 @@ def _paths_of(here: RunPaths, chosen: Sequence[FileSnapshot]) -> tuple[str, ...]
         return changed_paths(recorded_changes(chosen, ContentStore(here.file_copies)))
     except (OSError, ValueError) as error:
         raise SwarmError(f"the run's store cannot be read: {error}") from error
-
-
-def _some(paths: Sequence[str]) -> list[str]:
-    more = [f"and {len(paths) - _MOST_PATHS} more"] if len(paths) > _MOST_PATHS else []
-    return [*paths[:_MOST_PATHS], *more]

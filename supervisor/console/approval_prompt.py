@@ -282,9 +282,7 @@ def show_panel(state: PromptState, *, width: int, height: int) -> ShownPanel:
     shown = body[top : top + room]
     seen = max(state.seen_rows, top + len(shown)) if top <= state.seen_rows else state.seen_rows
     is_read = (state.is_read or seen >= len(body)) and not _is_short(state)
-    state = replace(
-        state, top=top, page_rows=room, seen_rows=seen, is_read=is_read, is_drawn=True
-    )
+    state = replace(state, top=top, page_rows=room, seen_rows=seen, is_read=is_read, is_drawn=True)
     foot = foot_lines(state, width=width)
     if len(shown) < len(body):
         foot = [_position_line(state, len(body), len(shown)), *foot]

@@ -156,7 +156,7 @@ def _plan_add(hunk: AddFile, path: Path, read: Read) -> PlannedHunk:
     edits = replace_all(_text_or_nothing(old), hunk.content)
     return PlannedHunk(
         outcome=HunkResult(letter="A", path=hunk.path),
-        change=_change(path, "add", render_diff(_text_or_nothing(old), edits)),
+        change=_change(path, "add", _about(old) + render_diff(_text_or_nothing(old), edits)),
         before=None if old is None else digest_of(old),
         content=hunk.content.encode(),
     )
@@ -170,7 +170,7 @@ def _plan_delete(hunk: DeleteFile, path: Path, read: Read) -> PlannedHunk:
     text = _text_or_nothing(old)
     return PlannedHunk(
         outcome=HunkResult(letter="D", path=hunk.path),
-        change=_change(path, "delete", render_diff(text, replace_all(text, ""))),
+        change=_change(path, "delete", _about(old) + render_diff(text, replace_all(text, ""))),
         before=digest_of(old),
     )
 
@@ -247,6 +247,13 @@ def _read_if_there(path: Path, read: Read) -> bytes | None:
         raise PatchFailed(f"Failed to write file {path}: {describe_os_error(error)}") from error
     except ValueError as error:
         raise PatchFailed(f"Failed to write file {path}: not a valid path") from error
+
+
+def _about(content: bytes | None) -> str:
+    """A line about an old content that no diff can show."""
+    if content is None or content == b"" or _text_or_nothing(content):
+        return ""
+    return f"\\ the old content is no text: {len(content):,} bytes, {digest_of(content)}\n"
 
 
 def _text_or_nothing(content: bytes | None) -> str:
