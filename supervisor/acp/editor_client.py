@@ -83,13 +83,19 @@ class EditorClient:
         except _FAULTS as error:
             raise SwarmError(f"the editor did not answer: {error}") from error
 
-    async def read_file(self, session_id: str, path: str) -> str | None:
-        """A file with what is not saved yet; None if the editor does not give it."""
+    async def read_file(
+        self, session_id: str, path: str, line: int | None = None, limit: int | None = None
+    ) -> str | None:
+        """A file, or `limit` lines from `line` on, with what is not saved yet; None if the editor
+        does not give it.
+        """
         if not self._reads_files:
             return None
         try:
             async with asyncio.timeout(_ANSWER_LIMIT_S):
-                reply = await self._client.read_text_file(session_id=session_id, path=path)
+                reply = await self._client.read_text_file(
+                    session_id=session_id, path=path, line=line, limit=limit
+                )
         except _FAULTS:
             return None  # the agent reads the file itself
         return reply.content

@@ -1,11 +1,13 @@
 """A prompt's content blocks as text and images.
 
 Embedded resources become text with their address. A link to a file is read through the editor where
-it offers that, so that the agent sees what is not saved yet; otherwise the agent gets the link.
+it offers that, so that the agent sees what is not saved yet; of a selection only its lines. Else,
+and where a file is too large or no text, the agent gets the link.
 """
 
 import base64
 import binascii
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -30,10 +32,12 @@ PromptBlock: TypeAlias = (
     | ResourceContentBlock
     | EmbeddedResourceContentBlock
 )
-ReadFile: TypeAlias = Callable[[str], Awaitable[str | None]]
+ReadFile: TypeAlias = Callable[[str, int | None, int | None], Awaitable[str | None]]
 MAX_TEXT_BYTES = 512 << 10  # as of `swarm send`
 _MAX_IMAGE_BYTES = 16 << 20
 _MAX_IMAGES = 16
+_ROOM_FOR_WORDS = 64 << 10
+_SELECTION = re.compile(r"L(\d{1,9})(?:[-:]L?(\d{1,9}))?|(\d{1,9})[-:](\d{1,9})")
 
 
 class PromptContent:
@@ -90,13 +94,23 @@ class PromptContent:
 
     async def _add_link(self, block: ResourceContentBlock) -> None:
         path = file_path(block.uri)
-        text = None
+        text, lines = None, selected_lines(block.uri)
         if path is not None and self._read_file is not None:
-            text = await self._read_file(path)
-        if text is None:
-            self._texts.append(f"[{block.name}]({path or block.uri})")
+            text = await self._read_file(path, *lines)
+        if text is not None and lines[1] is not None:
+            text = _only(text, lines[0] or 1, lines[1])
+        if text is None or "\x00" in text or not self._has_room_for(text):
+            selection = f"#{urlsplit(block.uri).fragment}" if lines[0] is not None else ""
+            self._texts.append(f"[{block.name}]({f'{path}{selection}' if path else block.uri})")
         else:
             self._texts.append(_quoted(block.uri, text))
+
+    def _has_room_for(self, text: str) -> bool:
+        """False for what would make the prompt too large, with some room for other words."""
+        if len(text) > MAX_TEXT_BYTES:
+            return False
+        size = len(self.text.encode(errors="replace")) + len(text.encode(errors="replace"))
+        return size <= MAX_TEXT_BYTES - _ROOM_FOR_WORDS
 
 
 def file_path(uri: str) -> str | None:
@@ -108,6 +122,29 @@ def file_path(uri: str) -> str | None:
     if parts.scheme != "file" or parts.netloc not in {"", "localhost"}:
         return None
     return unquote(parts.path) or None
+
+
+def selected_lines(uri: str) -> tuple[int | None, int | None]:
+    """The first line and the number of lines that an address selects: `#L5:8`, `#L10-L12`, `#L7`.
+
+    (None, None) if it names the whole file.
+    """
+    try:
+        found = _SELECTION.fullmatch(urlsplit(uri).fragment)
+    except ValueError:
+        return None, None
+    if found is None:
+        return None, None
+    first = int(found[1] or found[3])
+    last = int(found[2] or found[4] or first)
+    first, last = max(min(first, last), 1), max(first, last, 1)
+    return first, last - first + 1
+
+
+def _only(text: str, first: int, count: int) -> str:
+    """The lines of a selection, also from an editor that has sent the whole file."""
+    lines = text.splitlines(keepends=True)
+    return "".join(lines[first - 1 : first - 1 + count]) if len(lines) > count else text
 
 
 def _quoted(uri: str, text: str) -> str:

@@ -12,8 +12,8 @@ from swarm.mailbox.ids import is_run_id, new_uuid7
 
 from ..client import LiveRun
 from ..journal.journal_reader import read_records
-from ..runs.paths import find_user_paths, paths_of_run
-from ..runs.run_list import list_runs
+from ..runs.paths import UserPaths, find_user_paths, paths_of_run
+from ..runs.run_list import RunSummary, list_runs
 from ..runs.run_metadata import read_metadata
 from .editor_client import EditorClient
 from .editor_session import EditorSession, SessionPlace
@@ -73,8 +73,7 @@ class SessionStore:
         self, cwd: str | None, cursor: str | None
     ) -> tuple[list[SessionInfo], str | None]:
         """The newest runs of a folder, or of all, and where the next page begins."""
-        runs = await asyncio.to_thread(list_runs, self._places)
-        fits = [run for run in runs if cwd is None or run.cwd == cwd]
+        fits = await asyncio.to_thread(_runs_of, self._places, cwd)
         fits.sort(key=lambda run: run.run_id, reverse=True)
         rest = [run for run in fits if cursor is None or run.run_id < cursor]
         shown = [
@@ -102,6 +101,15 @@ class SessionStore:
         for result in await asyncio.gather(*closing, return_exceptions=True):
             if isinstance(result, BaseException) and not isinstance(result, SwarmError):
                 raise result
+
+
+def _runs_of(places: UserPaths, cwd: str | None) -> list[RunSummary]:
+    """The runs of a folder, whichever links lead to it; None: all."""
+    runs = list_runs(places)
+    if cwd is None:
+        return list(runs)
+    folder = os.path.realpath(cwd)
+    return [run for run in runs if os.path.realpath(run.cwd) == folder]
 
 
 def _rfc3339(moment: float) -> str:
