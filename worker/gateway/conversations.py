@@ -167,10 +167,15 @@ class Conversation:
         """The plainest form, once, after a refusal in unknown words."""
         if self._guess is not None or failure.may_be_too_long or failure.kind != "bad_request":
             return ()
-        if failure.http_status not in {400, 422, 500}:
+        if failure.http_status not in {400, 422, 500} or not self._holds_calls():
             return ()
         self._guess = plainest(self._dialects.of(self.owner.model))
         return self._body(key)
+
+    def _holds_calls(self) -> bool:
+        """True if the conversation has more than messages, so that its form may be the reason."""
+        items = (decode_item(raw) for raw in self._items)
+        return any(isinstance(item, FunctionCall | CustomToolCall) for item in items)
 
     def _note_accepted(self) -> None:
         """The server took what was sent: a guess is what it wants."""

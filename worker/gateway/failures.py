@@ -39,8 +39,11 @@ _OVERLOADED = frozenset(
 )
 _UNAUTHORIZED = frozenset({"authentication_error", "permission_error"})
 _BAD_REQUEST = frozenset(
-    {"invalid_prompt", "invalid_request_error", "not_found_error", "request_too_large"}
-)
+    {
+        "invalid_prompt", "invalid_request_error", "not_found_error", "request_too_large", "400",
+        "413", "422", "BadRequestError", "bad_request",
+    }
+)  # fmt: skip
 
 
 class ErrorBody(msgspec.Struct):
@@ -215,7 +218,13 @@ def classify_stream_error(error: ErrorBody, *, provider: str) -> Failure:
         return Failure(kind="unauthorized", message=text)
     if kinds & _BAD_REQUEST:
         said = error.message[:MAX_QUOTED_CHARS] or "Invalid request."
-        return Failure(kind="bad_request", message=f"{provider}: {said}")
+        return Failure(
+            kind="bad_request",
+            message=f"{provider}: {said}",
+            http_status=400,
+            said=error.message,
+            may_be_too_long=may_be_too_long(400, error.message),
+        )
     if kinds & _OVERLOADED or "rate_limit_exceeded" in kinds or error.code in {"429", "503"}:
         return Failure(
             kind="overloaded",

@@ -221,6 +221,7 @@ class ResponsesStore(EncodedItemStore):
             case Message(role="developer", content=content) if not self._dialect.developer:
                 return to_json(_SystemMessage(content=self._resolve(content)))
             case Message(role=role, content=content, phase=phase):
+                phase = None if "phase" in self._dialect.left_out else phase
                 return to_json(Message(role=role, content=self._resolve(content), phase=phase))
             case Reasoning(summary=summary, encrypted_content=encrypted):
                 texts = tuple(_SummaryText(text=text) for text in summary)

@@ -24,7 +24,7 @@ _NEEDED = frozenset(
 _STANDARD = frozenset(
     {
         "role", "content", "tool_calls", "tool_call_id", "id", "type", "function", "name",
-        "call_id", "arguments", "output", "status", "summary", "encrypted_content", "phase",
+        "call_id", "arguments", "output", "status", "summary", "encrypted_content",
         "input", "tool_use_id", "is_error", "signature", "thinking", "data", "text", "source",
     }
 )  # fmt: skip
