@@ -37,6 +37,7 @@ from .request_encoding import (
     encode_fields,
     is_strict,
     to_json,
+    told_instructions,
 )
 
 _decode_table = msgspec.json.Decoder(dict[str, object]).decode
@@ -292,7 +293,8 @@ class ChatStore(GroupedItemStore):
 
     def body(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
         head = self._heads.get(key)
-        messages = self._system_messages(key.instructions) if self._has_system(key) else []
+        instructions = told_instructions(key, "response_format")
+        messages = self._system_messages(instructions) if instructions or self._leading else []
         if self._settled:
             messages.append(bytes(self._settled))
         messages += self._open_messages()
@@ -307,9 +309,6 @@ class ChatStore(GroupedItemStore):
         before, messages, after = self.body(key, cache_key)
         last = to_json(_ChatMessage(role="assistant", content=text))
         return (before, messages, b",", last, _CONTINUES, after.removeprefix(b"]"))
-
-    def _has_system(self, key: HeadKey) -> bool:
-        return bool(key.instructions or self._leading)
 
     def _system_messages(self, instructions: str) -> list[bytes]:
         if self._system is None or self._system[0] != instructions:

@@ -133,7 +133,7 @@ class HttpSource:
         address = self._urls
         body = b"".join(request.body)
         refused: Failure | None = None
-        is_renewed, refits = False, 0
+        is_renewed, refits, is_answered = False, 0, False
         for notice in request.take_notices():
             yield RequestWaiting(reason=notice, delay_s=0.0)
         while True:
@@ -147,20 +147,21 @@ class HttpSource:
                     if reply.status != 200:
                         refused = await self._refused(reply)
                     else:
-                        request.note_accepted()
-                        for notice in request.take_notices():
-                            yield RequestWaiting(reason=notice, delay_s=0.0)
                         yield RequestAccepted(
                             pause_s=_pause_s(reply.headers),
                             limits=read_rate_limits(reply.headers, time()),
                         )
-                        read = self._read_compacted if request.compacts else self._read
-                        async with aclosing(read(reply, request, begun)) as events:
+                        async with aclosing(self._answer(reply, request, begun)) as events:
                             async for event in events:
+                                is_answered = True
                                 yield event
                         return
             except TransportFailed as error:
                 raise SampleError(self._broken(error)) from error
+            except SampleError as error:
+                refused = error.failure
+                if is_answered or refused.kind != "bad_request" or refused.http_status is None:
+                    raise  # else it is a refusal, though the status said that all is well
             if refused.http_status == 401 and not is_renewed:
                 is_renewed = True
                 if await self._keys.refresh_key(self._provider, key):
@@ -201,6 +202,21 @@ class HttpSource:
         except KeyUnavailable as error:
             raise SampleError(Failure(kind="missing_key", message=str(error))) from error
         return self._keys.values.get(self._provider.env_key or "", "")
+
+    async def _answer(
+        self, reply: HttpReply, request: RenderedRequest, begun: float
+    ) -> ResponseEvents:
+        """The events of an answer. With the first one, what was sent is known to be taken."""
+        is_taken = False
+        read = self._read_compacted if request.compacts else self._read
+        async with aclosing(read(reply, request, begun)) as events:
+            async for event in events:
+                if not is_taken:
+                    is_taken = True
+                    request.note_accepted()
+                    for notice in request.take_notices():
+                        yield RequestWaiting(reason=notice, delay_s=0.0)
+                yield event
 
     async def _read(
         self, reply: HttpReply, request: RenderedRequest, begun: float

@@ -12,13 +12,16 @@ from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 
 from .effort_choice import nearest_effort
 from .messages_request import CACHE_MARK
-from .request_encoding import HeadKey, RequestHead, encode_fields, is_strict, to_json
+from .request_encoding import (
+    HeadKey,
+    RequestHead,
+    encode_fields,
+    is_strict,
+    schema_text,
+    to_json,
+)
 
 MAX_TOKENS_UNKNOWN = 8_192  # for a model without an entry: a value that all models allow
-_SCHEMA_TEXT = (
-    "Your final answer must be one JSON value that fits this JSON schema. Write nothing before or "
-    "after it, and no code fence:\n"
-)
 # Keywords that a server cannot compile to a grammar; it would refuse a schema with one of them.
 _NO_GRAMMAR = frozenset(
     {
@@ -70,11 +73,12 @@ def encode_head(key: HeadKey) -> RequestHead:
     if key.instructions.strip():
         blocks.append(_system(key.instructions)[:-1] + CACHE_MARK + b"}")
     if key.output_schema is not None:
-        if model.structured_output and has_grammar(key.output_schema):
+        is_taken = key.dialect.refused_fields.isdisjoint({"output_config", "output_config.format"})
+        if model.structured_output and is_taken and has_grammar(key.output_schema):
             schema = msgspec.Raw(key.output_schema)
             output["format"] = {"type": "json_schema", "schema": schema}
         else:
-            blocks.append(_system(_SCHEMA_TEXT + key.output_schema.decode("utf-8", "replace")))
+            blocks.append(_system(schema_text(key.output_schema)))
     head = _Head(
         model=model.slug,
         max_tokens=limit,

@@ -79,6 +79,24 @@ def encode_fields(head: msgspec.Struct, dialect: Dialect) -> bytes:
     return to_json(table)
 
 
+_SCHEMA_TEXT = (
+    "Your final answer must be one JSON value that fits this JSON schema. Write nothing before or "
+    "after it, and no code fence:\n"
+)
+
+
+def schema_text(schema: bytes) -> str:
+    """What tells a model of a schema where its server does not enforce it."""
+    return _SCHEMA_TEXT + schema.decode("utf-8", "replace")
+
+
+def told_instructions(key: HeadKey, *fields: str) -> str:
+    """The instructions, with the schema of the answer if the server refused its field."""
+    if key.output_schema is None or key.dialect.refused_fields.isdisjoint(fields):
+        return key.instructions
+    return f"{key.instructions}\n\n{schema_text(key.output_schema)}".strip()
+
+
 def is_strict(schema: bytes) -> bool:
     """True if this JSON schema may be enforced strictly.
 

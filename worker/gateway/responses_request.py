@@ -37,6 +37,7 @@ from .request_encoding import (
     encode_fields,
     is_strict,
     to_json,
+    told_instructions,
 )
 
 LOCAL_CALL = "local_shell_call"  # a call of a tool that is never offered
@@ -136,7 +137,7 @@ def encode_head(key: HeadKey) -> RequestHead:
     freeform = model.freeform_tools and key.dialect.custom_tools
     head = _Head(
         model=model.slug,
-        instructions=key.instructions,
+        instructions=told_instructions(key, "text", "text.format"),
         tools=tuple(encode_tool(tool, freeform=freeform) for tool in tools),
         parallel_tool_calls=model.parallel_tool_calls,
         reasoning=effort if model.reasoning else msgspec.UNSET,

@@ -157,6 +157,8 @@ class OddServer:
         elif rule.rule == "message fields" and not any(name in rule.says for name in rule.names):
             name = next(name for name in rule.names if name in json.dumps(body["messages"]))
             error = {"detail": [{"loc": ["body", "messages", 2, name], "msg": rule.says}]}
+        if rule.status == 200:  # the refusal comes in the stream
+            return self._server.reply(self._server.sse({"error": {**error, "code": 400}}))
         wrapped = error if "detail" in error else {"error": error}
         return self._json(wrapped, rule.status)
 
@@ -338,6 +340,12 @@ def _chat_deltas(form: str, entries: list[Json]) -> list[Json]:
                 {"tool_calls": [_with_arguments(one, json.loads(one["function"]["arguments"]))]}
                 for one in entries
             ]
+        case "split name":
+            return [
+                {"tool_calls": [{"index": one["index"], "function": part}]}
+                for one in entries
+                for part in _named_in_two(one["function"])
+            ]
         case "name in each":
             return [
                 {"tool_calls": [_with_arguments(one, piece)]}
@@ -360,6 +368,11 @@ def _chat_deltas(form: str, entries: list[Json]) -> list[Json]:
 
 def _with_arguments(entry: Json, arguments: Any) -> Json:
     return {**entry, "function": {**entry["function"], "arguments": arguments}}
+
+
+def _named_in_two(function: Json) -> list[Json]:
+    first, second = _halves(function["name"])
+    return [{"name": first}, {"name": second}, {"arguments": function["arguments"]}]
 
 
 def _halves(text: str) -> tuple[str, str]:
