@@ -6,7 +6,6 @@ text contains anything that could hold a key (headers, query).
 
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from functools import partial
 from time import time
 
 import msgspec
@@ -40,7 +39,6 @@ from .failures import (
     refuses_schema,
     refuses_thinking,
 )
-from .fit.call_names import meant_name
 from .http_client import KEEPALIVE_IDLE_FACTOR, HttpClient, HttpReply, HttpRequest, TransportFailed
 from .provider_keys import KeyUnavailable, ProviderKeys
 from .providers import key_source
@@ -130,7 +128,6 @@ class HttpSource:
         )
 
     async def attempt(self, request: RenderedRequest) -> AttemptEvents:
-        address = self._urls
         body = b"".join(request.body)
         refused: Failure | None = None
         is_renewed, refits, is_answered = False, 0, False
@@ -138,9 +135,7 @@ class HttpSource:
             yield RequestWaiting(reason=notice, delay_s=0.0)
         while True:
             key = await self._fresh_key()
-            headers = _HEADERS | auth_headers(self._provider, self._keys.values)
-            url = address.compact_url if request.compacts else address.url
-            post = HttpRequest(url, headers, body, address.idle_s)
+            post = self._post(request, body)
             begun = trio.current_time()
             try:
                 async with self._client.post(post) as reply:
@@ -167,13 +162,16 @@ class HttpSource:
                 if await self._keys.refresh_key(self._provider, key):
                     continue
             refits += 1
-            if refits > MOST_REFITS:
-                raise SampleError(refused)
             body, notices = self._without_refused(request, refused, post.body)
             for notice in notices:
                 yield RequestWaiting(reason=notice, delay_s=0.0)
-            if not body:
+            if not body or refits > MOST_REFITS:
                 raise SampleError(refused)
+
+    def _post(self, request: RenderedRequest, body: bytes) -> HttpRequest:
+        headers = _HEADERS | auth_headers(self._provider, self._keys.values)
+        url = self._urls.compact_url if request.compacts else self._urls.url
+        return HttpRequest(url, headers, body, self._urls.idle_s)
 
     def _without_refused(
         self, request: RenderedRequest, refused: Failure, sent: bytes
@@ -288,8 +286,7 @@ class HttpSource:
 
     def _open_stream(self, request: RenderedRequest) -> WireStream[object]:
         stream = self._stream_of_wire(request)
-        offered = frozenset(tool.name for tool in request.tools)
-        stream.read_name = partial(meant_name, offered=offered)
+        stream.offered_tools = frozenset(tool.name for tool in request.tools)
         stream.origin = Origin(provider=request.model.provider, model=request.model.slug)
         return stream
 

@@ -44,9 +44,10 @@ class OpaqueFields:
         known: Iterable[str] = (),
     ) -> None:
         """Add what one event holds, without the `known` names. Raises UnreadableEvent."""
-        for name in fields.keys() - _NO_NEWS - set(known):
-            value = _with_halves(_value(fields[name]), read)
-            if isinstance(value, str | dict | list) and value:
+        used = _NO_NEWS.union(known)
+        for name, raw in fields.items():
+            value: object = None if name in used else _with_halves(_value(raw), read)
+            if value and not isinstance(value, bool | int | float):
                 self._fields[name] = _joined(self._fields.get(name), value)
 
     def set_own_text(self, name: str, text: str) -> None:
@@ -135,8 +136,8 @@ def _joined_tables(before: JsonObject, value: JsonObject) -> JsonObject:
 def _add_entry(entries: list[object], entry: object) -> None:
     """Add an entry of reasoning details: one with the index of the last goes on with it."""
     last = entries[-1] if entries else None
-    if not isinstance(last, dict) or not isinstance(entry, dict):
-        entries.append(entry)
+    if not (isinstance(last, dict) and isinstance(entry, dict)):
+        entries += [entry]
         return
     old, new = cast("JsonObject", last), cast("JsonObject", entry)
     is_same = "index" in new and (old.get("index"), old.get("type")) == (
@@ -144,7 +145,7 @@ def _add_entry(entries: list[object], entry: object) -> None:
         new.get("type"),
     )
     if not is_same:
-        entries.append(entry)
+        entries.append(new)
         return
     merged = dict(old)
     for name, value in new.items():

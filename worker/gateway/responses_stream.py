@@ -7,12 +7,12 @@ read cuts the stream (wire_stream.py), and so does an end before all begun items
 import msgspec
 
 from swarm.mailbox.protocol.items import (
+    AnyCall,
     AnyItem,
     Compaction,
     CustomToolCall,
     FunctionCall,
     Message,
-    Origin,
     OutputText,
     Phase,
     ProviderItem,
@@ -262,33 +262,26 @@ class ResponsesStream(WireStream[_Event]):
                     id=item.id,
                     origin=self._origin_with(_more_fields(raw), is_needed=True),
                 )
-            case "function_call":
-                call_id = item.call_id or f"call_{self._new_id()}"
-                return FunctionCall(
-                    call_id=call_id,
-                    name=_name(item),
-                    arguments=_arguments(item.arguments),
-                    id=item.id,
-                    origin=self._call_origin(call_id, raw),
-                )
-            case "custom_tool_call":
-                if item.input is None:
-                    raise UnreadableEvent("a call has no input")
-                call_id = item.call_id or f"call_{self._new_id()}"
-                return CustomToolCall(
-                    call_id=call_id,
-                    name=_name(item),
-                    input=item.input,
-                    id=item.id,
-                    origin=self._call_origin(call_id, raw),
-                )
+            case "function_call" | "custom_tool_call":
+                return self._whole_call(item, raw)
             case kind if kind in _COMPACTIONS and item.encrypted_content:
                 return Compaction(encrypted_content=item.encrypted_content, id=item.id)
             case _:
                 return None
 
-    def _call_origin(self, call_id: str, raw: msgspec.Raw) -> Origin | None:
-        return self._origin_with(_more_fields(raw), is_needed=not is_portable_id(call_id))
+    def _whole_call(self, item: _Item, raw: msgspec.Raw) -> AnyCall:
+        call_id, name = item.call_id or f"call_{self._new_id()}", _name(item)
+        origin = self._origin_with(_more_fields(raw), is_needed=not is_portable_id(call_id))
+        if item.type == "function_call":
+            arguments = _arguments(item.arguments)
+            return FunctionCall(
+                call_id=call_id, name=name, arguments=arguments, id=item.id, origin=origin
+            )
+        if item.input is None:
+            raise UnreadableEvent("a call has no input")
+        return CustomToolCall(
+            call_id=call_id, name=name, input=item.input, id=item.id, origin=origin
+        )
 
     def _provider_item(self, item: _Item, raw: msgspec.Raw) -> ProviderItem | None:
         """An item of a kind that is not used here. None: it says nothing to the provider later, or

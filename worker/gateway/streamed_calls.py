@@ -82,7 +82,7 @@ def _without_placeholder(arguments: str) -> str:
     return rest if rest != arguments and is_object(rest) else arguments
 
 
-class PendingCall:
+class StreamedCall:
     """A call whose arguments still arrive."""
 
     def __init__(self, size: ResponseSize) -> None:
@@ -108,29 +108,29 @@ class StreamedCalls:
 
     def __init__(self, size: ResponseSize, offered: frozenset[str]) -> None:
         self._size, self._offered = size, offered
-        self._calls: list[PendingCall] = []
-        self._by_index: dict[int | str, PendingCall] = {}
-        self._by_id: dict[str, PendingCall] = {}
-        self._lanes: list[PendingCall] = []  # the calls of the last event with names, in its order
+        self._calls: list[StreamedCall] = []
+        self._by_index: dict[int | str, StreamedCall] = {}
+        self._by_id: dict[str, StreamedCall] = {}
+        self._lanes: list[StreamedCall] = []  # the calls of the last event with names, in its order
         self._events = 0
 
     def __len__(self) -> int:
         return len(self._calls)
 
     @property
-    def calls(self) -> list[PendingCall]:
+    def calls(self) -> list[StreamedCall]:
         """The calls so far."""
         return self._calls
 
     def take(
         self, entries: tuple[msgspec.Raw, ...], read: DecodedEvent[object]
-    ) -> list[PendingCall]:
+    ) -> list[StreamedCall]:
         """Add the entries of one event. Returns the calls that got their name by it.
 
         Raises UnreadableEvent and ResponseTooLong.
         """
         self._events += 1
-        named: list[PendingCall] = []
+        named: list[StreamedCall] = []
         for place, raw in enumerate(entries):
             lane = self._lanes[place] if len(entries) == len(self._lanes) > 1 else None
             call = self._take_one(raw, read, lane)
@@ -141,8 +141,8 @@ class StreamedCalls:
         return named
 
     def _take_one(
-        self, raw: msgspec.Raw, read: DecodedEvent[object], lane: PendingCall | None
-    ) -> PendingCall | None:
+        self, raw: msgspec.Raw, read: DecodedEvent[object], lane: StreamedCall | None
+    ) -> StreamedCall | None:
         slot, function = _read_entry(raw)
         slot_id = read.identifier("" if slot.id is None else str(slot.id))
         name = read.identifier(function.name or "")
@@ -157,7 +157,7 @@ class StreamedCalls:
         call.function_fields.add(_read_fields(slot.function), read)
         return call if is_named else None
 
-    def _bind(self, call: PendingCall, slot: CallEntry, slot_id: str) -> None:
+    def _bind(self, call: StreamedCall, slot: CallEntry, slot_id: str) -> None:
         if slot_id and not call.id and slot_id not in self._by_id:
             call.id = slot_id
         if slot_id:
@@ -165,7 +165,7 @@ class StreamedCalls:
         if slot.place is not None:
             self._by_index[slot.place] = call
 
-    def whole(self) -> list[tuple[PendingCall, str]]:
+    def whole(self) -> list[tuple[StreamedCall, str]]:
         """The calls with their arguments, after the last entry. Raises UnreadableEvent."""
         if any(not call.name for call in self._calls):
             raise UnreadableEvent("a call has no name")
@@ -177,7 +177,7 @@ class StreamedCalls:
 
     # --- which call an entry is of -----------------------------------------------------------
 
-    def _find(self, slot: CallEntry, slot_id: str, name: str) -> PendingCall | None:
+    def _find(self, slot: CallEntry, slot_id: str, name: str) -> StreamedCall | None:
         """The call that the entry goes on with; None: it begins one."""
         place = slot.place
         at_place = None if place is None else self._by_index.get(place)
@@ -191,12 +191,12 @@ class StreamedCalls:
             return None
         return None if self._is_new(at_place, name) else at_place
 
-    def _is_other(self, call: PendingCall, name: str, slot: CallEntry) -> bool:
+    def _is_other(self, call: StreamedCall, name: str, slot: CallEntry) -> bool:
         """True if an entry with the id of the call is none of it, though nothing else says so."""
         has_arguments = bytes(_read_function(slot.function).arguments) not in _EMPTY
         return (has_arguments or name != call.name) and call.is_whole
 
-    def _is_new(self, call: PendingCall, name: str) -> bool:
+    def _is_new(self, call: StreamedCall, name: str) -> bool:
         """True if an entry with this name, without an id of its own, begins a call."""
         if not name or not call.name:
             return False
@@ -206,14 +206,14 @@ class StreamedCalls:
             return False
         return call.name in self._offered and not call.id
 
-    def _joined_name(self, call: PendingCall, name: str) -> str | None:
+    def _joined_name(self, call: StreamedCall, name: str) -> str | None:
         """The whole name, where it comes in pieces, or again from its beginning."""
         if call.arguments:
             return None
         whole = (call.name + name, name if name.startswith(call.name) else "")
         return next((one for one in whole if one in self._offered), None)
 
-    def _begin(self, slot_id: str, name: str, function: _FunctionEntry) -> PendingCall | None:
+    def _begin(self, slot_id: str, name: str, function: _FunctionEntry) -> StreamedCall | None:
         """Begin a call at its id or its name; None for an empty entry."""
         is_empty = bytes(function.arguments) in _EMPTY
         if not slot_id and not name:
@@ -224,12 +224,12 @@ class StreamedCalls:
         is_repeat = last is not None and last.event < self._events and name == last.name
         if is_repeat and not slot_id and is_empty:
             return None  # the end of the last call, said with its name
-        call = PendingCall(self._size)
+        call = StreamedCall(self._size)
         call.event = self._events
         self._calls.append(call)
         return call
 
-    def _name(self, call: PendingCall, name: str) -> bool:
+    def _name(self, call: StreamedCall, name: str) -> bool:
         """Give the call its name; True if it is new."""
         if not name or name == call.name:
             return False
@@ -241,7 +241,7 @@ class StreamedCalls:
         call.name = name
         return True
 
-    def _add(self, call: PendingCall, raw: msgspec.Raw, read: DecodedEvent[object]) -> None:
+    def _add(self, call: StreamedCall, raw: msgspec.Raw, read: DecodedEvent[object]) -> None:
         """Add a fragment of JSON text; some servers send the object itself, or null."""
         data = bytes(raw)
         if data == b"null":

@@ -33,6 +33,7 @@ from .backend import (
     SampleError,
 )
 from .failures import ErrorFields, classify_stream_error, cut_off, unreadable
+from .fit.call_names import meant_name
 from .sse import (
     Decode,
     DecodedEvent,
@@ -79,7 +80,7 @@ class WireStream(ABC, Generic[Event_co]):
         self._events: list[AnyResponseEvent] = []  # of the current call
         self._content_events = 0
         self._items_done = 0
-        self.read_name: Callable[[str], str] = str  # what a call's name means
+        self.offered_tools: frozenset[str] = frozenset()  # what a call's name may mean
         self.origin: Origin | None = None  # of what is answered, where it is known
         self.served_model = ""  # the server's own name of the model that answers; "" if none came
         self.finished = False
@@ -154,8 +155,12 @@ class WireStream(ABC, Generic[Event_co]):
 
     def _emit_started(self, item_id: str, kind: str, tool: str = "") -> None:
         self._events.append(
-            ResponseItemStarted(item_id=item_id, kind=kind, tool=tool and self.read_name(tool))
+            ResponseItemStarted(item_id=item_id, kind=kind, tool=tool and self._meant(tool))
         )
+
+    def _meant(self, name: str) -> str:
+        """The tool that a call's name means."""
+        return meant_name(name, self.offered_tools)
 
     def _emit_text(self, item_id: str, text: str) -> None:
         if text:
@@ -168,7 +173,7 @@ class WireStream(ABC, Generic[Event_co]):
     def _emit_item(self, item: AnyItem) -> None:
         self._items_done += 1
         if isinstance(item, FunctionCall | CustomToolCall):
-            item = msgspec.structs.replace(item, name=self.read_name(item.name))
+            item = msgspec.structs.replace(item, name=self._meant(item.name))
         self._events.append(ResponseItemDone(item=item))
 
     def _emit_finished(

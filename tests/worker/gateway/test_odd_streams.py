@@ -28,7 +28,7 @@ def stream_of(wire):
             stream = MessagesStream(**how, slug="m")
         case _:
             stream = ResponsesStream(**how, provider_id="p")
-    stream.read_name = lambda name: meant_name(name, TOOLS)
+    stream.offered_tools = TOOLS
     stream.origin = HERE
     return stream
 

@@ -94,10 +94,9 @@ def _either(before: object, value: object) -> object:
     """What a property is that two alternatives describe."""
     if before is None or before == value:
         return value
-    known: object = None
+    forms: list[object] = [before]
     if isinstance(before, dict) and set(cast("JsonObject", before)) == {"anyOf"}:
-        known = cast("JsonObject", before)["anyOf"]
-    forms = list(cast("list[object]", known)) if isinstance(known, list) else [before]
+        forms = cast("list[object]", cast("JsonObject", before)["anyOf"])
     return {"anyOf": forms if value in forms else [*forms, value]}
 
 
@@ -107,6 +106,10 @@ def _tables(value: object) -> Iterator[JsonObject]:
             yield cast("JsonObject", inner)
 
 
+def _inner(value: object, name: str) -> object:
+    return cast("JsonObject", value).get(name) if isinstance(value, dict) else None
+
+
 def _referred(table: JsonObject, root: JsonObject) -> JsonObject | None:
     """What a `$ref` within the schema names."""
     name = table.get("$ref")
@@ -114,8 +117,7 @@ def _referred(table: JsonObject, root: JsonObject) -> JsonObject | None:
         return None
     found: object = root
     for step in name.removeprefix("#").split("/")[1:]:
-        step = step.replace("~1", "/").replace("~0", "~")
-        found = cast("JsonObject", found).get(step) if isinstance(found, dict) else None
+        found = _inner(found, step.replace("~1", "/").replace("~0", "~"))
     return cast("JsonObject", found) if isinstance(found, dict) else None
 
 
@@ -166,8 +168,10 @@ def _simplified(table: JsonObject, root: JsonObject, depth: int) -> JsonObject:
         items = _simplified(cast("JsonObject", kept["items"]), root, depth + 1)
         kept["items"] = items or {"type": "string"}
     choices = kept.get("enum")
-    if isinstance(choices, list) and not all(isinstance(one, str) for one in choices):
-        del kept["enum"]
+    if isinstance(choices, list):
+        listed = cast("list[object]", choices)
+        if not all(isinstance(one, str) for one in listed):
+            del kept["enum"]
     return kept
 
 
