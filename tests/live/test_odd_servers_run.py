@@ -53,3 +53,27 @@ async def test_a_server_that_refuses_for_ever_is_not_asked_six_times(rig, model_
         ended = await run.wait_end()
     assert ended.code == 5
     assert len(model_server.requests) <= 2
+
+
+async def test_a_history_with_a_bad_call_is_taken_again_after_a_resume(rig, model_server):
+    """Its server refuses arguments that are no JSON, and wants its signatures back."""
+    profile = PROFILES["gemini compatible"]._replace(
+        refuses=PROFILES["gemini compatible"].refuses + PROFILES["llama.cpp with Qwen"].refuses
+    )
+    model_server.choose = odd = Server(profile, model_server)
+    call = odd._entry(0, "functions.exec_command<|channel|>x", '{"cmd": "echo', index=0)
+    model_server.default = None
+    first = model_server.reply(model_server.chat({"tool_calls": [call]}, finish="tool_calls"))
+    said = iter([first])
+    model_server.choose = lambda seen: next(said, None) or odd(seen)
+    with trio.fail_after(LIMIT_S):
+        (rig.home / "config.toml").write_text(
+            f'[model_providers.bench]\nbase_url = "{model_server.url}"\nname = "bench"\n'
+            'wire_api = "chat"\nrequest_max_retries = 1\n'
+        )
+        ended = await (await rig.run("bench", "-m", "some-model")).wait_end()
+        assert (ended.code, ended.out) == (0, "Done.\n"), ended.err
+        again = await (await rig.resume("-p", "again")).wait_end()
+    assert again.code == 0, again.err
+    assert odd.refusals == []
+    assert len(model_server.requests) == 1 + odd.answers
