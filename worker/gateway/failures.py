@@ -32,6 +32,7 @@ _BAD_IMAGE = re.compile(
     r"image exceeds .{1,40} maximum|image dimensions exceed",
     re.IGNORECASE,
 )
+_RETRY_INFO = re.compile(rb'"retryDelay"\s*:\s*"([0-9]{1,6}(?:\.[0-9]{1,9})?)s"')
 _SCHEMA_FIELD = re.compile(r"response.?format|json.?schema|grammar|guided", re.IGNORECASE)
 _OLD_THINKING = re.compile(r"`?(?:redacted_)?thinking`? block", re.IGNORECASE)
 _OVERLOADED = frozenset(
@@ -133,7 +134,7 @@ def classify_status(
     quoted = f": {error.message[:MAX_QUOTED_CHARS]}" if error.message else ""
     text = f"{origin.provider} answered {status} {_phrase(status)}{quoted}{_trace(headers, origin)}"
     kinds = frozenset({error.code, error.type}) - {""}
-    delay_s = asked_delay_s(headers, said, time())
+    delay_s = asked_delay_s(headers, said, time()) or _retry_info_s(body)
     is_delayed = delay_s is not None and delay_s <= MAX_WAIT_S
     reading = read_failure_text(said, kinds, is_delayed=is_delayed)
     failure = _of_reading(reading, text, error) or _of_status(status, text, kinds)
@@ -148,7 +149,14 @@ def classify_status(
                 message=text + _advice(status, headers),
                 may_be_too_long=may_be_too_long(status, said),
             )
-    return msgspec.structs.replace(failure, http_status=status, said=said)
+    asked_s = delay_s if failure.retryable else None
+    return msgspec.structs.replace(failure, http_status=status, said=said, retry_after_s=asked_s)
+
+
+def _retry_info_s(body: bytes) -> float | None:
+    """The delay in Google's form, `"retryDelay": "34s"`; None if there is none."""
+    found = _RETRY_INFO.search(body)
+    return None if found is None else float(found[1])
 
 
 def _of_reading(reading: TextReading | None, text: str, error: ErrorBody) -> Failure | None:

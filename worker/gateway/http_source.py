@@ -42,7 +42,7 @@ from .failures import (
 from .http_client import KEEPALIVE_IDLE_FACTOR, HttpClient, HttpReply, HttpRequest, TransportFailed
 from .provider_keys import KeyUnavailable, ProviderKeys
 from .providers import key_source
-from .rate_limit_headers import MAX_PREVENTIVE_S, asked_delay_s, read_rate_limits, spent_allowance_s
+from .rate_limit_headers import MAX_PREVENTIVE_S, read_rate_limits, spent_allowance_s
 from .responses_stream import ResponsesStream, read_compaction
 from .sse import EventTooLarge, SseSplitter, UnreadableEvent
 from .whole_answers import MAX_WHOLE_BYTES, events_of_answer, is_whole_answer
@@ -310,11 +310,7 @@ class HttpSource:
 
     async def _refused(self, reply: HttpReply) -> Failure:
         body = await reply.read_bounded()
-        failure = classify_status(reply.status, reply.headers, body, origin=self._origin)
-        if not failure.retryable:
-            return failure
-        asked_s = asked_delay_s(reply.headers, failure.message, time())
-        return msgspec.structs.replace(failure, retry_after_s=asked_s)
+        return classify_status(reply.status, reply.headers, body, origin=self._origin)
 
     def _broken(self, error: TransportFailed) -> Failure:
         name = self._origin.provider

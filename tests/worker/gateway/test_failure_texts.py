@@ -144,6 +144,12 @@ def test_a_limit_that_comes_back_soon_is_waited_for(message):
     assert (failure.kind, failure.scope) == ("overloaded", "everyone")
 
 
+def test_a_delay_in_googles_form_is_obeyed():
+    detail = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34s"}
+    failure = failure_of(429, [error("You exceeded your current quota", details=[detail])])
+    assert (failure.kind, failure.retry_after_s) == ("overloaded", 34.0)
+
+
 @pytest.mark.parametrize(
     "message",
     [
