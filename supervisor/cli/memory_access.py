@@ -15,7 +15,8 @@ from swarm.roles.config.memory_settings import memory_settings
 from ..memories.consolidation import Consolidation
 from ..memories.memory_context import known_project
 from ..memories.memory_database import open_database
-from ..memories.memory_paths import GLOBAL, MemoryPaths, find_project
+from ..memories.memory_facts import GLOBAL
+from ..memories.memory_paths import MemoryPaths, find_project
 from ..memories.memory_store import MemoryStore
 from ..runs.paths import find_user_paths
 from .options import stack_options
@@ -56,6 +57,11 @@ def settings_here() -> MemorySettings:
     return memory_settings(table=config.memories, is_enabled=switched.is_enabled("memories"))
 
 
+def _project_at(store: MemoryStore, folder: str) -> str:
+    own, top = find_project(folder)
+    return store.project_at(top) or own
+
+
 @contextmanager
 def open_memories(cd: str | None, *, is_global: bool) -> Iterator[OpenMemories]:
     """The person's memories, with edits of files taken over. Raises MemoriesBusy, SwarmError."""
@@ -65,9 +71,9 @@ def open_memories(cd: str | None, *, is_global: bool) -> Iterator[OpenMemories]:
     folder = str(find_cwd(cd))
     project = GLOBAL if is_global or settings.scope == "global" else ""
     project = project or known_project(places.memories, folder)
-    project = project or find_project(folder, environment)[0]
     with paths.writing(wait_s=WAIT_S), closing(open_database(paths.database)) as base:
         store = MemoryStore(base)
+        project = project or _project_at(store, folder)
         files = Consolidation(store, paths, summary_tokens=settings.summary_tokens)
         opened = OpenMemories(store, paths, files, project, settings)
         if files.absorb_edits(project, now=time.time()):

@@ -50,7 +50,7 @@ def work(
     secrets = (*keys.values(), *named)
     with paths.writing(wait_s=wait_s), closing(open_database(paths.database)) as base:
         job = MemoryWork(
-            MemoryStore(base), places, settings, environment, partial(ask_model, keys),
+            MemoryStore(base), places, settings, partial(ask_model, keys),
             redactor=Redactor(secrets),
         )  # fmt: skip
         return job.run()

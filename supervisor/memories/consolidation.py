@@ -69,12 +69,15 @@ class Consolidation:
         `outputs`: as `MemoryStore.select` chooses them. Raises OSError.
         """
         store = self._store
+        home = store.home_of(project)
         facts = store.facts.all(project)
+        outputs = [one for one in outputs if one.is_told_in(home)]
         files = render_files(
             facts,
             outputs,
             label=label_of(project, store.paths_of(project)),
             summary_tokens=self._summary_tokens,
+            home=home,
         )
         folder = self._paths.project(project)
         make_own_folders(folder / SUMMARIES)

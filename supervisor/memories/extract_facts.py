@@ -5,22 +5,20 @@ Of outputs only the kind of an error is taken, by a table: their words may be an
 """
 
 import re
-import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .fact_gate import FactGate
+from .bare_command import bare_command
+from .fact_gate import FactGate, clean_place, reads_as_order
 from .memory_facts import Fact, make_fact, one_line
 from .memory_rules import load_memory_rules
 from .run_evidence import RanCommand, RunEvidence
 
-_MOST_COMMAND_CHARS = 160
 _MOST_SENTENCE_CHARS = 300
 _MOST_EACH = 40  # facts of one kind and run
 _WRAPPERS = frozenset(
     ["time", "env", "nice", "uv", "poetry", "pipenv", "npx", "bundle", "run", "exec"]
 )
-_AROUND = re.compile(r"^cd [\w./-]+ && | 2>&1$")
 _WISH = re.compile(
     r"(?:please )?(?:always|never|prefer|use|do not|don't|avoid|from now on|remember|we)\b",
     re.IGNORECASE,
@@ -52,7 +50,12 @@ def extract_facts(evidence: RunEvidence, project: str, gate: FactGate) -> tuple[
         for found in evidence.findings[:_MOST_EACH]:
             if not gate.why_not(found.fact):
                 yield make_fact(
-                    project, "finding", found.fact, place=found.place, run_id=run_id, now=at
+                    project,
+                    "finding",
+                    found.fact,
+                    place=clean_place(found.place),
+                    run_id=run_id,
+                    now=at,
                 )
 
     return tuple({fact.fact_id: fact for fact in facts()}.values())
@@ -60,16 +63,7 @@ def extract_facts(evidence: RunEvidence, project: str, gate: FactGate) -> tuple[
 
 def purpose_of(script: str) -> str:
     """What a command is for, by its first words; "" if it is none that is worth keeping."""
-    line = one_line(script)
-    if "\n" in script.strip() or len(line) > _MOST_COMMAND_CHARS:
-        return ""
-    line = _AROUND.sub("", line)
-    if re.search(r"[`$<>|;&]", line):
-        return ""  # its exit code would not be that of the command
-    try:
-        words = shlex.split(line)
-    except ValueError:
-        return ""
+    words = bare_command(script).split()
     while words and (words[0] in _WRAPPERS or re.fullmatch(r"\w+=\S*", words[0])):
         words = words[1:]
     plain = " ".join(words)
@@ -92,9 +86,10 @@ def _wishes(evidence: RunEvidence) -> Iterator[str]:
 
 def _with_purpose(commands: tuple[RanCommand, ...]) -> list[_Purposeful]:
     return [
-        _Purposeful(one_line(one.script), purpose, one)
+        _Purposeful(line, purpose, one)
         for one in commands
         if (purpose := purpose_of(one.script))
+        and not reads_as_order(line := bare_command(one.script))
     ]
 
 
@@ -126,5 +121,6 @@ def _failing(commands: list[_Purposeful]) -> Iterator[str]:
 def _error_of(output: str) -> str:
     for pattern, words in load_memory_rules().errors:
         if (found := pattern.search(output)) is not None:
-            return words.format(*found.groups())
+            told = words.format(*found.groups())
+            return "" if any(map(reads_as_order, found.groups())) else told
     return ""

@@ -7,6 +7,7 @@ origin: only what a person said may be an instruction, and only what ran may be 
 
 import re
 
+from .bare_command import bare_command
 from .memory_rules import load_memory_rules
 from .run_evidence import RunEvidence
 
@@ -17,6 +18,9 @@ _CODE = re.compile(r"`([^`]+)`")
 _HIDDEN = re.compile(
     r"[\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]|<!--|-->"
 )
+_JOINED = re.compile(r"[_\W]+")
+_LEAST_ORDER_WORDS = 3  # `make eval` is no order
+_PLACE = re.compile(r"[\w./@+-]{1,200}(?::\d{1,7}(?:-\d{1,7})?)?")
 _SPACE = re.compile(r"\s+")
 _COPIED_WORDS = 8  # in a row as some output has them
 
@@ -26,7 +30,7 @@ class FactGate:
 
     def __init__(self, evidence: RunEvidence) -> None:
         self._said = tuple(_plain(text) for text in evidence.said)
-        self._ran = {_plain(one.script) for one in evidence.commands}
+        self._ran = {_plain(bare_command(one.script)) for one in evidence.commands} - {""}
         self._outputs = tuple(_plain(text) for text in evidence.outputs)
 
     def is_said(self, text: str) -> bool:
@@ -56,6 +60,24 @@ class FactGate:
             if any(part in output for output in self._outputs):
                 return True
         return False
+
+
+def reads_as_order(words: str) -> bool:
+    """True if words of a command, a file's name or an error read as an order, or name an address.
+
+    Words that are joined (`always_run_this`) count as words; options do not.
+    """
+    if _ADDRESS.search(words):
+        return True
+    bare = " ".join(one for one in words.split() if not one.startswith("-"))
+    found = load_memory_rules().order.findall(_JOINED.sub(" ", bare))
+    return len(found) > 0 and len(_JOINED.split(bare)) >= _LEAST_ORDER_WORDS
+
+
+def clean_place(place: str) -> str:
+    """The place of a finding if it is one of a file, and reads as nothing else; else ""."""
+    is_place = _PLACE.fullmatch(place.strip()) is not None and not reads_as_order(place)
+    return place.strip() if is_place else ""
 
 
 def _plain(text: str) -> str:

@@ -159,6 +159,11 @@ class FactTable:
         if self.find(fact.fact_id) is None:
             self.insert(fact)
         else:  # it was found true once more
+            if not fact.untrusted:
+                self._base.execute(
+                    "UPDATE facts SET origin = ?, untrusted = 0 WHERE fact_id = ?",
+                    (fact.origin, fact.fact_id),
+                )
             self._base.execute(
                 "UPDATE facts SET stale = '' WHERE fact_id = ? AND ? > created_at",
                 (fact.fact_id, fact.created_at),
@@ -167,9 +172,10 @@ class FactTable:
 
     def insert(self, fact: Fact) -> None:
         self._base.execute(
-            "INSERT OR REPLACE INTO facts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO facts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (fact.fact_id, fact.project, fact.kind, fact.text, fact.place, fact.run_id,
-             fact.created_at, fact.uses, fact.last_used, fact.pinned, fact.stale, fact.by_person),
+             fact.created_at, fact.uses, fact.last_used, fact.pinned, fact.stale, fact.by_person,
+             fact.origin, fact.untrusted),
         )  # fmt: skip
         self.index("fact", fact.fact_id, fact.project, f"{fact.text} {fact.place}")
 
@@ -210,4 +216,5 @@ def _fact(row: sqlite3.Row) -> Fact:
         place=row["place"], run_id=row["run_id"], created_at=row["created_at"], runs=row["runs"],
         uses=row["uses"], last_used=row["last_used"], pinned=bool(row["pinned"]),
         stale=row["stale"], by_person=bool(row["by_person"]),
+        origin=row["origin"], untrusted=bool(row["untrusted"]),
     )  # fmt: skip

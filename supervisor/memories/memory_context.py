@@ -11,9 +11,9 @@ from swarm.mailbox.protocol.memories import MemorySettings
 from swarm.mailbox.safe_open import read_user_file
 from swarm.roles.config.atomic_replace import replace_file
 
-from .memory_facts import PROJECT
+from .memory_facts import GLOBAL, PROJECT
 from .memory_files import EMPTY, SUMMARY
-from .memory_paths import GLOBAL
+from .memory_paths import up_to_repository
 
 _MOST_BYTES = 64 << 10
 _RULES = """\
@@ -43,14 +43,23 @@ def read_memory_text(settings: MemorySettings, memories: Path, cwd: str) -> str:
 
 
 def known_project(memories: Path, cwd: str) -> str:
-    """The project of a folder that a memory job has seen, or of one above it; "" for none."""
+    """The project of a folder that a memory job has seen, or of its repository; "" for none.
+
+    A folder above it counts only within the same repository: what lies in a folder of yours may be
+    somebody else's.
+    """
     here = Path(os.path.realpath(cwd))
-    for folder in (here, *here.parents):
+    for folder in up_to_repository(here):
         with suppress(OSError):
             found = read_user_file(_mark(memories, str(folder)), most_bytes=64)
             text = found.decode("ascii", "replace")
             return text if PROJECT.fullmatch(text) else ""
     return ""
+
+
+def forget_path(memories: Path, folder: str) -> None:
+    """No run in this folder finds a project by it any more. Raises OSError."""
+    _mark(memories, os.path.realpath(folder)).unlink(missing_ok=True)
 
 
 def remember_path(memories: Path, folder: str, project: str) -> None:
@@ -62,4 +71,4 @@ def remember_path(memories: Path, folder: str, project: str) -> None:
 
 def _mark(memories: Path, folder: str) -> Path:
     name = hashlib.sha256(folder.encode("utf-8", "surrogateescape")).hexdigest()[:32]
-    return memories / "paths" / name
+    return memories / "folders" / name

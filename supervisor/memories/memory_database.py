@@ -15,10 +15,13 @@ from pathlib import Path
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.private_files import make_own_folders
 
-VERSION = 1
+from .memory_migration import to_version_2
+
+VERSION = 2
 _BUSY_S = 5.0
 _SCHEMA = """
 CREATE TABLE paths (path TEXT PRIMARY KEY, project TEXT NOT NULL);
+CREATE TABLE homes (path TEXT PRIMARY KEY, project TEXT NOT NULL);
 CREATE TABLE jobs (
   kind TEXT NOT NULL, job_key TEXT NOT NULL, status TEXT NOT NULL, ownership_token TEXT,
   started_at REAL, finished_at REAL, lease_until REAL, retry_at REAL,
@@ -30,13 +33,15 @@ CREATE TABLE outputs (
   source_updated_at REAL NOT NULL, raw_memory TEXT NOT NULL, summary TEXT NOT NULL,
   slug TEXT NOT NULL, method TEXT NOT NULL, generated_at REAL NOT NULL,
   uses INTEGER NOT NULL DEFAULT 0, last_used REAL,
-  selected INTEGER NOT NULL DEFAULT 0, selected_updated_at REAL);
+  selected INTEGER NOT NULL DEFAULT 0, selected_updated_at REAL,
+  origin TEXT NOT NULL DEFAULT '', untrusted INTEGER NOT NULL DEFAULT 0);
 CREATE INDEX outputs_by_project ON outputs (project, source_updated_at);
 CREATE TABLE facts (
   fact_id TEXT PRIMARY KEY, project TEXT NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL,
   place TEXT NOT NULL, run_id TEXT NOT NULL, created_at REAL NOT NULL,
   uses INTEGER NOT NULL DEFAULT 0, last_used REAL, pinned INTEGER NOT NULL DEFAULT 0,
-  stale TEXT NOT NULL DEFAULT '', by_person INTEGER NOT NULL DEFAULT 0);
+  stale TEXT NOT NULL DEFAULT '', by_person INTEGER NOT NULL DEFAULT 0,
+  origin TEXT NOT NULL DEFAULT '', untrusted INTEGER NOT NULL DEFAULT 0);
 CREATE INDEX facts_by_project ON facts (project);
 CREATE TABLE fact_runs (
   fact_id TEXT NOT NULL, run_id TEXT NOT NULL, PRIMARY KEY (fact_id, run_id)) WITHOUT ROWID;
@@ -77,6 +82,12 @@ def open_database(file: Path, *, read_only: bool = False) -> sqlite3.Connection:
                 if base.execute("PRAGMA user_version").fetchone()[0] == 0:
                     for statement in _SCHEMA.split(";\n"):
                         base.execute(statement)
+                    base.execute(f"PRAGMA user_version = {VERSION}")
+            version = VERSION
+        if version == 1 and not read_only:
+            with transaction(base):
+                if base.execute("PRAGMA user_version").fetchone()[0] == 1:
+                    to_version_2(base)
                     base.execute(f"PRAGMA user_version = {VERSION}")
             version = VERSION
     except sqlite3.Error as error:

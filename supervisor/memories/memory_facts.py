@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 from swarm.mailbox.protocol.base import Value
 
 MAX_FACT_CHARS = 400
+GLOBAL = "global"  # the set of all projects
 FactKind = Literal["preference", "command", "failure", "finding", "note"]
 FACT_ID = re.compile(r"m[0-9a-f]{8}")
 PROJECT = re.compile(r"[0-9a-f]{16}|global")  # the name of its folder, too
@@ -44,6 +45,17 @@ class Fact(Value):
     pinned: bool = False
     stale: str = ""  # why it is not true any more
     by_person: bool = False
+    origin: str = ""  # the folder where it was learned; "" for a person's own note
+    untrusted: bool = False  # the person has not trusted that folder
+
+    def is_told_in(self, folder: str) -> bool:
+        """True for agents that work in this folder, "" if it is none in particular.
+
+        What came from a folder that nobody trusted is told there alone. A person's own words, and
+        what the person pinned, are told wherever the set is read.
+        """
+        is_own = self.pinned or self.by_person or self.kind in ("preference", "note")
+        return not self.untrusted or is_own or (bool(folder) and self.origin == folder)
 
 
 class Output(Value):
@@ -61,6 +73,12 @@ class Output(Value):
     last_used: float | None = None
     is_selected: bool = False
     selected_updated_at: float | None = None
+    origin: str = ""  # as of a fact
+    untrusted: bool = False
+
+    def is_told_in(self, folder: str) -> bool:
+        """As of a fact."""
+        return not self.untrusted or (bool(folder) and self.origin == folder)
 
 
 def make_fact(

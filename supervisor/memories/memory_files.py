@@ -44,12 +44,21 @@ class FileEdits(NamedTuple):
 
 
 def render_files(
-    facts: Sequence[Fact], outputs: Sequence[Output], *, label: str, summary_tokens: int
+    facts: Sequence[Fact],
+    outputs: Sequence[Output],
+    *,
+    label: str,
+    summary_tokens: int,
+    home: str = "",
 ) -> dict[str, str]:
-    """All files of one project by name. `facts`: the most important first."""
+    """All files of one project by name. `facts`: the most important first.
+
+    `home`: the project's folder; the summary is told to agents, and holds no more than that.
+    """
+    told = [fact for fact in facts if fact.is_told_in(home)]
     files = {
         HANDBOOK: _handbook(facts, label),
-        SUMMARY: render_summary(facts, label=label, tokens=summary_tokens),
+        SUMMARY: render_summary(told, label=label, tokens=summary_tokens),
         RAW: _raw_memories(outputs),
     }
     for output in outputs:

@@ -17,10 +17,10 @@ from pathlib import Path
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.ids import short_id
 
-from ..isolation.sandboxed_git import BranchFailed, SandboxedGit
 from ..runs.paths import UserPaths, make_private_folder
+from .memory_facts import GLOBAL
 
-GLOBAL, DATABASE = "global", "memories.sqlite"
+DATABASE = "memories.sqlite"
 _POLL_S = 0.05
 
 
@@ -59,20 +59,29 @@ class MemoryPaths:
             os.close(fd)
 
 
-def find_project(path: str, environment: dict[str, str]) -> tuple[str, str]:
-    """The project to which a folder belongs, and its top folder.
+def find_project(path: str) -> tuple[str, str]:
+    """The project of a folder that is linked to no other, and its top folder.
 
-    A repository is known by its first commit, so that a clone keeps its memories; any other folder
-    by its path. git runs in the sandbox.
+    It is known by the path of the repository, or of the folder outside of one: what is inside
+    proves nothing, for anybody can make a clone with the same commits.
     """
-    real = os.path.realpath(path)
-    try:
-        git = SandboxedGit(environment)
-        top = git.run(("rev-parse", "--show-toplevel"), real).strip()
-        roots = git.run(("rev-list", "--max-parents=0", "HEAD"), real).split()
-    except BranchFailed:
-        return _key(f"path {real}"), real
-    return _key(f"git {min(roots)}"), top
+    top = find_top(path)
+    return _key(f"path {top}"), top
+
+
+def find_top(cwd: str) -> str:
+    """The folder of the repository around a folder, or that folder."""
+    return str(up_to_repository(Path(os.path.realpath(cwd)))[-1])
+
+
+def up_to_repository(here: Path) -> list[Path]:
+    """The folder, and those above it up to that of its repository; alone outside of one."""
+    folders: list[Path] = []
+    for folder in (here, *here.parents):
+        folders.append(folder)
+        if os.path.lexists(folder / ".git"):
+            return folders
+    return [here]
 
 
 def label_of(project: str, paths: tuple[str, ...]) -> str:

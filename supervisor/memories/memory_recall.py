@@ -29,8 +29,8 @@ from ..agents.child_plan import AgentRequestError
 from ..run_context import RunContext
 from .memory_context import known_project
 from .memory_database import open_database
-from .memory_facts import FACT_ID, one_line
-from .memory_paths import DATABASE, GLOBAL
+from .memory_facts import FACT_ID, GLOBAL, one_line
+from .memory_paths import DATABASE
 from .memory_search import search_memories
 from .memory_store import MemoryStore
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from swarm.mailbox.protocol.memories import RecalledFact
 
 from .memory_facts import Fact, Output, words_of
+from .memory_paths import find_top
 from .memory_store import MemoryStore
 
 MAX_RECALLED = 12
@@ -33,7 +34,9 @@ def search_memories(
     words = [word for part in words_of(query)[:_MAX_WORDS] for word in _TOKEN.findall(part)]
     if not words:
         return (), 0
-    found = store.search(project, words, MAX_RECALLED * 4)
+    here = find_top(cwd)
+    every = store.search(project, words, MAX_RECALLED * 4)
+    found = [one for one in every if one.is_told_in(here)]
     recalled = [_recalled(one, cwd, now) for one in found]
     recalled.sort(key=lambda one: bool(one.stale))  # the order is kept otherwise
     return tuple(recalled[:MAX_RECALLED]), max(0, len(recalled) - MAX_RECALLED)

@@ -206,6 +206,27 @@ class MemoryStore:
         wipe(self._base)
         return True
 
+    def home_of(self, project: str) -> str:
+        """The folder to which a project belongs; "" if it is none, as of the set of all."""
+        rows = self._base.execute(
+            "SELECT path FROM homes WHERE project = ? ORDER BY rowid LIMIT 1", (project,)
+        ).fetchone()
+        return "" if rows is None else str(rows["path"])
+
+    def project_at(self, top: str) -> str | None:
+        """The project of a folder that has one, as its home or by a link."""
+        row = self._base.execute("SELECT project FROM homes WHERE path = ?", (top,)).fetchone()
+        return None if row is None else str(row["project"])
+
+    def settle(self, top: str, project: str) -> None:
+        """The project's home is this folder, if it has none; another one becomes linked to it."""
+        self._base.execute("INSERT OR REPLACE INTO homes VALUES (?, ?)", (top, project))
+
+    def unlink(self, top: str) -> None:
+        """The folder has memories of its own from now on."""
+        self._base.execute("DELETE FROM homes WHERE path = ?", (top,))
+        self._base.execute("DELETE FROM paths WHERE path = ?", (top,))
+
     def project_of(self, path: str) -> str | None:
         row = self._base.execute("SELECT project FROM paths WHERE path = ?", (path,)).fetchone()
         return None if row is None else str(row["project"])
@@ -249,9 +270,10 @@ class MemoryStore:
             forgotten.without, (output.raw_memory, output.summary, output.slug)
         )
         self._base.execute(
-            "INSERT INTO outputs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO outputs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (output.run_id, output.project, output.cwd, output.updated_at, raw, summary,
-             slug, output.method, now, uses, last_used, selected, mark),
+             slug, output.method, now, uses, last_used, selected, mark,
+             output.origin, output.untrusted),
         )  # fmt: skip
         self.facts.index("run", output.run_id, output.project, f"{slug} {summary}")
 
@@ -291,4 +313,5 @@ def _output(row: sqlite3.Row) -> Output:
         updated_at=row["source_updated_at"], raw_memory=row["raw_memory"], summary=row["summary"],
         slug=row["slug"], method=row["method"], uses=row["uses"], last_used=row["last_used"],
         is_selected=bool(row["selected"]), selected_updated_at=row["selected_updated_at"],
+        origin=row["origin"], untrusted=bool(row["untrusted"]),
     )  # fmt: skip

@@ -9,14 +9,16 @@ process of its own; facts are found without a model where none may be asked.
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
 
 from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.protocol.memories import MemorySettings
 from swarm.mailbox.redact import Redactor
+from swarm.roles.config.trust import read_trust
 
 from ..journal.journal_reader import read_records
 from ..runs.paths import UserPaths, paths_of_run
@@ -26,9 +28,9 @@ from .consolidation import Consolidation
 from .extract_facts import extract_facts
 from .fact_gate import FactGate
 from .memory_context import remember_path
-from .memory_facts import Fact, Output, hide_secrets
+from .memory_facts import GLOBAL, Fact, Output, hide_secrets
 from .memory_jobs import Claim
-from .memory_paths import GLOBAL, MemoryPaths, find_project
+from .memory_paths import MemoryPaths, find_project
 from .memory_store import MemoryStore
 from .model_extraction import (
     Ask,
@@ -78,7 +80,6 @@ class MemoryWork:
         store: Of the person.
         places: The person's folders.
         settings: Of the run that started the job, or of the configuration.
-        environment: For git.
         ask_model: Asks a model; it gets the tokens and dollars that may be spent.
         redactor: Hides secrets.
         clock: Unix seconds.
@@ -89,14 +90,13 @@ class MemoryWork:
         store: MemoryStore,
         places: UserPaths,
         settings: MemorySettings,
-        environment: dict[str, str],
         ask_model: AskModel,
         *,
         redactor: Redactor,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store, self._places, self._settings = store, places, settings
-        self._environment, self._ask_model = environment, ask_model
+        self._ask_model = ask_model
         self._redactor, self._clock = redactor, clock
         self._paths = MemoryPaths(places)
         self._files = Consolidation(store, self._paths, summary_tokens=settings.summary_tokens)
@@ -163,20 +163,30 @@ class MemoryWork:
 
     def _extract(self, claim: Claim) -> None:
         evidence = read_evidence(read_records(paths_of_run(self._places, claim.key)))
-        self._store.note_uses(evidence.cited, self._clock())
-        for fact_id, why in evidence.stale:
-            self._store.mark_stale(fact_id, why, self._clock())
+        project, top = self._project_of(evidence.cwd)
+        self._store.note_uses(self._of_project(evidence.cited, project), self._clock())
+        gate = FactGate(evidence)
+        stale = dict(evidence.stale)
+        for fact_id in self._of_project(stale, project):
+            why = stale[fact_id]
+            told = "an agent found it untrue" if gate.why_not(why) else why
+            self._store.mark_stale(fact_id, told, self._clock())
         if evidence.polluted and self._settings.leaves_out_polluted:
             self._store.leave_out(claim, evidence.polluted, now=self._clock())
             self._done.left_out += 1
             return
-        project = self._project_of(evidence.cwd)
-        gate = FactGate(evidence)
+        untrusted = not self._is_trusted(top)
         facts = list(extract_facts(evidence, project, gate))
         answer, more = self._ask_extraction(evidence, project, gate)
         facts += [one for one in more if one.fact_id not in {fact.fact_id for fact in facts}]
-        facts = [fact for one in facts if (fact := self._clean(one)) is not None]
+        facts = [
+            msgspec.structs.replace(fact, origin=top, untrusted=untrusted)
+            for one in facts
+            if (fact := self._clean(one)) is not None
+        ]
         output = self._output(claim, evidence, project, facts, answer)
+        if output is not None:
+            output = msgspec.structs.replace(output, origin=top, untrusted=untrusted)
         self._store.finish_extraction(claim, output, facts, now=self._clock())
         self._done.extracted += 1
 
@@ -204,6 +214,16 @@ class MemoryWork:
             method="facts" if answer is None else "model",
         )
 
+    def _of_project(self, ids: Iterable[str], project: str) -> list[str]:
+        """The facts that a run of this project may speak about."""
+        found = ((name, self._store.facts.find(name)) for name in ids)
+        return [name for name, fact in found if fact is not None and fact.project == project]
+
+    def _is_trusted(self, top: str) -> bool:
+        """True if the person trusted the configuration of this folder, or of one inside."""
+        found = read_trust(self._places.config).folders.items()
+        return any(bool(seen.trusted) and is_within(folder, top) for folder, seen in found)
+
     def _redact(self, text: str) -> str:
         return self._redactor.redact(hide_secrets(text))
 
@@ -212,13 +232,18 @@ class MemoryWork:
         texts = fact.text + fact.place
         return fact if self._redact(texts) == texts else None
 
-    def _project_of(self, cwd: str) -> str:
-        project, top = find_project(cwd, self._environment)
-        project = GLOBAL if self._settings.scope == "global" else project
+    def _project_of(self, cwd: str) -> tuple[str, str]:
+        """Whose memories a run in this folder gives, and the top folder of them."""
+        own, top = find_project(cwd)
+        if self._settings.scope == "global":
+            return GLOBAL, top
+        project = self._store.project_at(top) or own
+        if project == own:
+            self._store.settle(top, project)
         for path in {top, cwd}:
             self._store.know_path(path, project)
             remember_path(self._paths.folder, path, project)
-        return project
+        return project, top
 
     # --- models ---------------------------------------------------------------------------------
 

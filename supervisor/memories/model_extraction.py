@@ -12,7 +12,8 @@ import msgspec
 
 from swarm.mailbox.protocol.base import Value
 
-from .fact_gate import FactGate
+from .bare_command import bare_command
+from .fact_gate import FactGate, clean_place
 from .memory_facts import MAX_FACT_CHARS, Fact, make_fact, one_line
 from .run_evidence import RunEvidence
 
@@ -64,7 +65,11 @@ def extraction_prompt(evidence: RunEvidence) -> str:
     conversation = {
         "person": _fitting(evidence.said, _MOST_SAID_CHARS),
         "commands": _fitting(
-            [f"{one_line(one.script)} -> exit {one.exit_code}" for one in evidence.commands],
+            [
+                f"{line} -> exit {one.exit_code}"
+                for one in evidence.commands
+                if (line := bare_command(one.script))
+            ],
             _MOST_COMMAND_CHARS,
         ),
         "changed_files": list(evidence.changed[:200]),
@@ -89,7 +94,7 @@ def read_extraction(
             words = one_line(one.quote)[:MAX_FACT_CHARS]
         elif not words or gate.why_not(words):
             continue
-        place = one_line(one.place) if not gate.why_not(one.place) else ""
+        place = clean_place(one.place)
         fact = make_fact(
             project, one.kind, words, place=place, run_id=evidence.run_id, now=evidence.updated_at
         )

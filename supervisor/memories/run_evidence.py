@@ -6,6 +6,7 @@ A run that read what strangers may have written is polluted: its memories might 
 import re
 from collections.abc import Iterable
 
+from swarm.mailbox.context_markers import task_in
 from swarm.mailbox.ids import ROOT_PATH
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.events import (
@@ -89,7 +90,8 @@ class _Fold:
                     self._online.add(path)
             case InputPosted() as posted if record.agent == ROOT_PATH:
                 if posted.source in ("task", "person"):
-                    self.said += (one.text for one in posted.parts if isinstance(one, TextInput))
+                    texts = (one.text for one in posted.parts if isinstance(one, TextInput))
+                    self.said += filter(None, map(task_in, texts))
             case CallBegan() as began:
                 self._take_call(record.agent, began)
             case CallEnded() as ended:

@@ -137,15 +137,20 @@ async def test_a_person_forgets_pins_edits_and_takes_memories_along(rig, project
         assert await swarm(rig, "memory", "search", "valkey") != ""
 
 
-async def test_a_clone_keeps_its_memories_and_a_neighbour_has_none(rig, project, tmp_path):
+async def test_a_clone_has_the_memories_only_once_a_person_links_it(rig, project, tmp_path):
     with trio.fail_after(LIMIT_S):
         await play(rig, *FIRST)
         await remembered(rig)
         clone, neighbour = tmp_path / "clone", tmp_path / "neighbour"
         await trio.run_process(["git", "clone", "-q", str(project), str(clone)])
         neighbour.mkdir()
-        assert WORKED in await remembered(rig, "-C", str(clone))
+        assert await remembered(rig, "-C", str(clone)) == {}
         assert await remembered(rig, "-C", str(neighbour)) == {}
+        await swarm(rig, "memory", "link", str(project), "-C", str(clone))
+        assert WORKED in await remembered(rig, "-C", str(clone))
+        await swarm(rig, "memory", "link", "--off", "-C", str(clone))
+        assert await remembered(rig, "-C", str(clone)) == {}
+        assert WORKED in await remembered(rig)
 
 
 async def test_a_model_that_is_named_for_it_extracts_in_a_run_of_its_own(rig, project):

@@ -134,7 +134,7 @@ class RememberedRuns:
 
         with self.paths.writing(wait_s=0), closing(open_database(self.paths.database)) as base:
             job = MemoryWork(
-                MemoryStore(base), self.places, settings, self.environment, ask,
+                MemoryStore(base), self.places, settings, ask,
                 redactor=Redactor(()), clock=lambda: self.now,
             )  # fmt: skip
             return job.run()

@@ -21,6 +21,7 @@ from ..memory_job import describe, work
 from ..printing import print_columns, print_json
 from ..run_setup.run_settings import find_cwd
 from .memory_file_commands import edit, export, import_file
+from .memory_link_command import link
 
 _SHOWN = 10
 
@@ -47,6 +48,7 @@ def _find(opened: OpenMemories, name: str) -> Fact:
 
 def _row(fact: Fact) -> tuple[str, ...]:
     marks = [word for word, on in (("pinned", fact.pinned), ("yours", fact.by_person)) if on]
+    marks += ["untrusted"] if fact.untrusted else []
     marks += [f"stale: {fact.stale}"] if fact.stale else []
     age = render_age(time.time() - fact.created_at)
     text = f"{fact.text} ({fact.place})" if fact.place else fact.text
@@ -154,6 +156,9 @@ def why(fact: str, *, cd: str | None, is_global: bool) -> None:
         click.echo(clean_line(f"place {found.place}"))
     if found.by_person:
         click.echo("in your words")
+    if found.origin:
+        trust = ", which you have not trusted: it is told there alone" if found.untrusted else ""
+        click.echo(clean_line(f"learned in {found.origin}{trust}", limit=1000))
     for run_id in runs:
         click.echo(f"run {run_id} (swarm show {short_id(run_id)})")
     if found.stale:
@@ -286,5 +291,5 @@ def run(*, with_polluted: bool) -> None:
     click.echo(describe(work(settings, wait_s=WAIT_S)))
 
 
-for _command in (edit, export, import_file):
+for _command in (edit, export, import_file, link):
     memory.add_command(_command)
