@@ -53,6 +53,7 @@ from .journal.journal_files import repair_tail
 from .journal.journal_reader import BadLine, last_seq, run_records
 from .journal.replay import RunPast, fold_run
 from .leases.lease_ledger import LeaseLedger
+from .machine_room import check_room
 from .mcp.hub_manager import HubManager
 from .mcp.mcp_requests import McpEndpoint
 from .mcp.run_hubs import RunHubs
@@ -220,6 +221,7 @@ async def _open_context(
     run_paths, dependencies = locked.run_paths, locked.dependencies
     held = hold_programs(request)
     request = held.request
+    check_room()
     mailbox = await stack.enter_async_context(dependencies.open_mailbox(run_paths.mailbox_endpoint))
     feed = await stack.enter_async_context(dependencies.open_feed(run_paths.feed_endpoint))
     redactor, unix_s = Redactor(request.secrets), dependencies.entropy.unix_s

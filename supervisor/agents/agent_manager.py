@@ -24,6 +24,7 @@ from ..journal.replay import AgentMemory, interrupted_end
 from ..processes.child_loop import stop_child
 from ..processes.child_spec import GiveUp
 from ..processes.process_types import DiedBeforeHello, ProcessEnd, SpawnError, StartInterrupted
+from ..processes.start_faults import start_faults
 from ..run_context import RunContext
 from ..run_end import RunEnd
 from ..team.mail_delivery import deliver_unread_mail
@@ -89,7 +90,8 @@ class AgentManager:
         is for a resumed agent. Raises SpawnError: nothing was started and no slot is held.
         """
         if memory is not None:
-            agent.note_last_epoch(last_epoch(self._run, agent.plan.agent_id))
+            with start_faults(agent.path):
+                agent.note_last_epoch(last_epoch(self._run, agent.plan.agent_id))
 
         async def start() -> None:
             agent.renew_process()
@@ -112,7 +114,8 @@ class AgentManager:
             raise SlotsClosed("the run is ending; nothing new starts")
         self._starts += 1
         try:
-            await self._start_process(agent, memory, wait)
+            with start_faults(agent.path):
+                await self._start_process(agent, memory, wait)
         finally:
             self._starts -= 1
 

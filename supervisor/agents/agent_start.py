@@ -337,10 +337,13 @@ def hidden_paths(running: RunContext) -> tuple[str, ...]:
 
 
 def hidden_folders(running: RunContext) -> tuple[FolderIdentity, ...]:
-    """The hidden paths that must keep leading to the same folder."""
+    """The hidden paths that must keep leading to the same folder.
+
+    One that somebody removed while the run lives is made anew, empty, so that agents can start.
+    """
     places = running.paths
     found = (places.sockets.parent, places.folder.parent, *places.kept_apart)
-    return tuple(map(identify_folder, found))
+    return tuple(identify_folder(make_private_folder(one)) for one in found)
 
 
 def _mcp_wait_s(running: RunContext, plan: AgentPlan) -> float:

@@ -18,6 +18,7 @@ from swarm.mailbox.protocol.requests import AnyRequest, Spawn, WaitFor
 
 from ..journal.replay import AgentMemory, interrupted_end
 from ..processes.process_types import SpawnError
+from ..processes.start_faults import start_faults
 from ..run_context import RunContext
 from .agent_manager import AgentManager
 from .agent_phases import AgentEvent, Effect
@@ -98,10 +99,11 @@ class AgentLifecycle:
             if agent.phase.has_process or agent.process.suspending:
                 await agent.gone.wait()
             file = agent.plan.agent_id
-            memory = await read_agent_memory(self._run, file)
-            if memory.open_calls:
-                self._close_calls(agent, memory)
+            with start_faults(agent.path):
                 memory = await read_agent_memory(self._run, file)
+                if memory.open_calls:
+                    self._close_calls(agent, memory)
+                    memory = await read_agent_memory(self._run, file)
             if agent.closed:
                 return
             # Unread since before a resume.

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import click
@@ -14,7 +14,7 @@ from swarm.roles.config.memory_settings import memory_settings
 
 from ..memories.consolidation import Consolidation
 from ..memories.memory_context import known_project
-from ..memories.memory_database import open_database
+from ..memories.memory_database import using_database
 from ..memories.memory_facts import GLOBAL
 from ..memories.memory_paths import MemoryPaths, find_project
 from ..memories.memory_store import MemoryStore
@@ -71,7 +71,7 @@ def open_memories(cd: str | None, *, is_global: bool) -> Iterator[OpenMemories]:
     folder = str(find_cwd(cd))
     project = GLOBAL if is_global or settings.scope == "global" else ""
     project = project or known_project(places.memories, folder)
-    with paths.writing(wait_s=WAIT_S), closing(open_database(paths.database)) as base:
+    with paths.writing(wait_s=WAIT_S), using_database(paths.database) as base:
         store = MemoryStore(base)
         project = project or _project_at(store, folder)
         files = Consolidation(store, paths, summary_tokens=settings.summary_tokens)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -16,10 +16,11 @@ import msgspec
 from swarm.mailbox.after_fork import disable_core_dumps
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.key_wiping import is_credential_name
+from swarm.mailbox.machine_faults import explain_failure
 from swarm.mailbox.protocol.memories import MemorySettings
 from swarm.mailbox.redact import Redactor
 
-from ..memories.memory_database import open_database
+from ..memories.memory_database import using_database
 from ..memories.memory_paths import MemoriesBusy, MemoryPaths
 from ..memories.memory_store import MemoryStore
 from ..memories.memory_work import MemoryWork, ModelChoice, WorkDone
@@ -48,7 +49,7 @@ def work(
     keys = dict(keys or {})
     named = (text for name, text in environment.items() if is_credential_name(name))
     secrets = (*keys.values(), *named)
-    with paths.writing(wait_s=wait_s), closing(open_database(paths.database)) as base:
+    with paths.writing(wait_s=wait_s), using_database(paths.database) as base:
         job = MemoryWork(
             MemoryStore(base), places, settings, partial(ask_model, keys),
             redactor=Redactor(secrets),
@@ -115,6 +116,10 @@ def main() -> int:
         return 0  # the one that works takes this run as well, or the next one does
     except (SwarmError, msgspec.DecodeError) as error:
         text, code = f"failed: {error}", 1
+    except Exception as error:
+        if (words := explain_failure(error)) is None:
+            raise
+        text, code = f"failed: {words}", 1
     sys.stdout.write(f"{began} {text}\n")
     return code
 

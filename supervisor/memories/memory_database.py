@@ -9,10 +9,11 @@ that a person can see, change and forget a single one; projects have a scope of 
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.machine_faults import explain_database
 from swarm.mailbox.private_files import make_own_folders
 
 from .memory_migration import to_version_2
@@ -91,7 +92,7 @@ def open_database(file: Path, *, read_only: bool = False) -> sqlite3.Connection:
                     base.execute(f"PRAGMA user_version = {VERSION}")
             version = VERSION
     except sqlite3.Error as error:
-        raise MemoryUnreadable(f"{file} cannot be read: {error}") from error
+        raise MemoryUnreadable(_unreadable(file, error)) from error
     except OSError as error:
         raise MemoryUnreadable(f"{file} cannot be made: {error.strerror}") from error
     if version != VERSION:
@@ -101,6 +102,21 @@ def open_database(file: Path, *, read_only: bool = False) -> sqlite3.Connection:
             "version, or move the file away"
         )
     return base
+
+
+@contextmanager
+def using_database(file: Path, *, read_only: bool = False) -> Iterator[sqlite3.Connection]:
+    """An open database, whose failures are told as such. Raises MemoryUnreadable."""
+    with closing(open_database(file, read_only=read_only)) as base:
+        try:
+            yield base
+        except sqlite3.Error as error:
+            raise MemoryUnreadable(_unreadable(file, error)) from error
+
+
+def _unreadable(file: Path, error: sqlite3.Error) -> str:
+    words = explain_database(error, file=str(file)) or f"{file} cannot be used: {error}"
+    return f"{words}. The notes beside it ({file.parent}/*/MEMORY.md) stay readable"
 
 
 @contextmanager

@@ -3,9 +3,7 @@
 Nothing here writes memories: a report is journaled, and the memory job reads it.
 """
 
-import sqlite3
 import time
-from contextlib import closing
 
 import trio
 
@@ -28,7 +26,7 @@ from ..agents.agent_start import reads_memories
 from ..agents.child_plan import AgentRequestError
 from ..run_context import RunContext
 from .memory_context import known_project
-from .memory_database import open_database
+from .memory_database import using_database
 from .memory_facts import FACT_ID, GLOBAL, one_line
 from .memory_paths import DATABASE
 from .memory_search import search_memories
@@ -60,10 +58,9 @@ class MemoryRecall:
         is_global = request.memories.scope == "global"
         project = GLOBAL if is_global else known_project(folder, request.cwd)
         try:
-            base = open_database(folder / DATABASE, read_only=True)
-            with closing(base):
+            with using_database(folder / DATABASE, read_only=True) as base:
                 store = MemoryStore(base)
                 facts, more = search_memories(store, project, query, cwd=cwd, now=time.time())
-        except (SwarmError, sqlite3.Error) as error:
+        except SwarmError as error:
             raise AgentRequestError(f"memories cannot be read: {error}") from error
         return MemoriesFound(facts=facts, more=more)

@@ -11,6 +11,7 @@ from contextlib import suppress
 import msgspec
 import trio
 
+from swarm.mailbox.machine_faults import explain_abort
 from swarm.mailbox.process_tree import kill_descendants_once
 
 from .process_types import STDERR_KEPT_BYTES, ProcessEnd, describe_end
@@ -153,8 +154,10 @@ class ChildProcess:
                 await self._stderr.wait_end(limit_s=_STDERR_TIMEOUT_S)
                 nursery.cancel_scope.cancel()
         finally:  # also when cancelled: no waiter hangs, no descriptor leaks
-            end = describe_end(status)
-            self._ended = msgspec.structs.replace(end, stderr_tail=self._stderr.text)
+            end, said = describe_end(status), self._stderr.text
+            if end.signal is not None and (words := explain_abort(said)) is not None:
+                end = msgspec.structs.replace(end, reason=f"{end.reason}: {words}")
+            self._ended = msgspec.structs.replace(end, stderr_tail=said)
             os.close(self._pidfd)
             self._done.set()
 

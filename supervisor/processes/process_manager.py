@@ -29,6 +29,7 @@ from .early_start import EarlyProcesses, kill_launched, launch_fork_server
 from .fork_server_client import ForkedProcess, ForkServerClient, ForkServerGone
 from .process_types import Child, SpawnError, StartInterrupted
 from .spawn_payload import SpawnPayload, open_spawn_payload, spawn_cold
+from .start_faults import start_faults
 
 START_LIMIT_S = 3.0  # a fork-server silent for so long counts as dead
 MAX_STARTING = 16  # at once: more would finish no sooner, and each would seem slow
@@ -88,7 +89,7 @@ class ProcessManager:
             return child
         run = short_id(spec.run_id)
         name = f"swarm: {title.removeprefix('swarm: ')} {run}"
-        with open_spawn_payload(spec, keys) as payload:
+        with start_faults(title), open_spawn_payload(spec, keys) as payload:
             order = StartProcess(
                 request=0,
                 title=name,

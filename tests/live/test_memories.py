@@ -195,3 +195,21 @@ async def test_a_job_that_is_killed_anywhere_costs_only_time(rig, project):
             assert WORKED in await remembered(rig)
             with closing(open_database(rig.home / "state/memories/memories.sqlite")) as base:
                 assert {one.runs for one in MemoryStore(base).facts.all()} == {1}
+
+
+async def test_a_damaged_database_is_told_as_that_and_ends_no_run(rig, project):
+    with trio.fail_after(LIMIT_S):
+        await play(rig, *FIRST)
+        await remembered(rig)
+        database = rig.home / "state" / "memories" / "memories.sqlite"
+        for beside in database.parent.glob("memories.sqlite-*"):
+            beside.unlink()
+        database.write_bytes(b"this is no database" * 500)
+        for words in (("list",), ("run",), ("add", "x"), ("status",)):
+            ended = await (await rig.start("memory", *words)).wait_end()
+            assert ended.code == 1
+            assert "is damaged; move the file away" in ended.err, ended.err
+            assert "fault of swarm" not in ended.err and "Traceback" not in ended.err
+        rig.forget_run()
+        recall = {"name": "recall_memories", "arguments": {"query": "tests"}}
+        await play(rig, {"calls": [recall]}, {"text": "{last_output}"})

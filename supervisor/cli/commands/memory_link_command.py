@@ -1,7 +1,6 @@
 """`swarm memory link`: one set of memories for two folders, because the person says so."""
 
 import os
-from contextlib import closing
 
 import click
 
@@ -9,7 +8,7 @@ from swarm.mailbox.errors import UsageError
 
 from ...console.safe_text import clean_line
 from ...memories.memory_context import forget_path, remember_path
-from ...memories.memory_database import open_database
+from ...memories.memory_database import using_database
 from ...memories.memory_facts import GLOBAL
 from ...memories.memory_paths import MemoryPaths, find_project
 from ...memories.memory_store import MemoryStore
@@ -33,7 +32,7 @@ def link(folder: str | None, *, cd: str | None, off: bool) -> None:
         raise UsageError("name the folder whose memories are shared, or give --off")
     paths = MemoryPaths(find_user_paths(dict(os.environ)))
     own, top = find_project(str(find_cwd(cd)))
-    with paths.writing(wait_s=WAIT_S), closing(open_database(paths.database)) as base:
+    with paths.writing(wait_s=WAIT_S), using_database(paths.database) as base:
         store = MemoryStore(base)
         if folder is None:
             store.unlink(top)
