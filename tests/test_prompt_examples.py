@@ -92,8 +92,9 @@ def texts_of_code():
                 and isinstance(node.body[0], ast.Expr)
             }  # fmt: skip
             for node in ast.walk(tree):
-                is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
-                if is_text and id(node) not in docs and " " in node.value:
+                if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+                    continue
+                if id(node) not in docs and " " in node.value:
                     yield f"{file.relative_to(ROOT)}:{node.lineno}", node.value
 
 

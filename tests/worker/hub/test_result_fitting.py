@@ -13,6 +13,10 @@ GOOD = {"name": "good", "inputSchema": {"type": "object"}}
 PAGE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
+def texts_of(result):
+    return [part["text"] for part in result["content"]]
+
+
 def test_an_answer_of_the_protocols_form_is_left_as_it_is():
     for result in ({"tools": [GOOD]}, {"content": []}, {"anything": 1}, {}):
         assert fit_result(result, OLD).result is result
@@ -75,7 +79,7 @@ def test_an_unreadable_cursor_or_list_ends_the_list():
 )
 def test_a_part_that_the_protocol_does_not_know_is_passed_on_as_text(result, texts, is_error):
     told = fit_result(result, OLD).result
-    assert [part["text"] for part in told["content"]] == texts
+    assert texts_of(told) == texts
     assert told["isError"] is is_error
 
 
