@@ -13,19 +13,26 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 import msgspec
-
-if TYPE_CHECKING:  # reading metadata takes 8 ms: only who has something to say about it pays that
-    from importlib.metadata import Distribution
 
 NAME = "swarm-supervisor"
 FORMER_NAME = "swarm-agents"  # on package indexes this is somebody else's package
 _OUR_PACKAGES = ("swarm.supervisor.", "swarm_command:")  # what the command of our metadata starts
 _EXTRA = re.compile(r"""extra\s*==\s*['"]([\w-]+)['"]""")
 _METADATA_LIMIT_BYTES = 1 << 20
+
+
+class InstalledPackage(Protocol):
+    """What is used of `importlib.metadata.Distribution`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def requires(self) -> list[str] | None: ...
+    def read_text(self, filename: str, /) -> str | None: ...
 
 
 class Installation(msgspec.Struct, frozen=True):
@@ -144,7 +151,7 @@ def read_installation() -> Installation:
         environment=str(environment),
         python=sys.executable,
         installer=_installer(environment),
-        name=found.metadata["Name"] if found is not None else "",
+        name=found.name if found is not None else "",
         source=source,
         is_editable=is_editable,
         has_own_script=own_script and environment == Path(source) / ".venv",
@@ -153,9 +160,9 @@ def read_installation() -> Installation:
     )
 
 
-def find_own(name: str) -> "Distribution | None":
+def find_own(name: str) -> InstalledPackage | None:
     """The installed distribution of that name if it is ours; None for a stranger's."""
-    from importlib.metadata import distributions
+    from importlib.metadata import distributions  # takes 8 ms, which few have to pay
 
     with suppress(OSError, ValueError):
         for one in distributions(name=name):
@@ -197,7 +204,7 @@ def _checkout() -> str:
     return str(root) if (root / "pyproject.toml").is_file() else ""
 
 
-def _source(distribution: "Distribution") -> tuple[str, bool]:
+def _source(distribution: InstalledPackage) -> tuple[str, bool]:
     """Where it was installed from, and whether it is used in place. Without passwords."""
     try:
         text = distribution.read_text("direct_url.json") or ""
@@ -235,7 +242,7 @@ def _tool_extras(receipt: Path) -> tuple[str, ...]:
                  for one in wanted.extras)  # fmt: skip
 
 
-def _needs(distribution: "Distribution") -> dict[str, tuple[str, ...]]:
+def _needs(distribution: InstalledPackage) -> dict[str, tuple[str, ...]]:
     """The requirements of each extra, without their markers."""
     needs: dict[str, tuple[str, ...]] = {}
     for line in distribution.requires or ():

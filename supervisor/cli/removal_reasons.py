@@ -7,7 +7,7 @@ from swarm.mailbox.protocol.records import ApprovalRequested, ApprovalResolved, 
 
 from ..console.number_format import render_age, render_bytes
 from ..isolation.held_work import describe_held_work
-from ..journal.journal_reader import run_records
+from ..journal.journal_reader import BadLine, run_records
 from ..runs.paths import RunPaths
 from ..runs.run_list import RunSummary
 
@@ -38,6 +38,10 @@ def plan_removal(run: RunSummary, here: RunPaths) -> Removal:
     return Removal(run=run, unmerged=describe_held_work(here), reasons=tuple(reasons))
 
 
+def _skip(line: BadLine) -> None:
+    """A line that cannot be read asks nothing."""
+
+
 def has_open_question(here: RunPaths) -> bool:
     """True if the last part of the run asked a person something and ended, or went on, without it.
 
@@ -47,7 +51,7 @@ def has_open_question(here: RunPaths) -> bool:
         return False
     asked: set[str] = set()
     try:
-        for record in run_records(here, on_bad_line=lambda *_: None):
+        for record in run_records(here, on_bad_line=_skip):
             match record.body:
                 case RunStarted():  # a resume: what is still wanted is asked again
                     asked.clear()
