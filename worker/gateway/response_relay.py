@@ -120,12 +120,16 @@ class ResponseRelay:
                     SampleWaiting(request_id=self.request_id, reason=reason, delay_s=0.0)
                 )
 
-    async def forward(self, event: AnyResponseEvent) -> None:
-        """Relay one event. Raises PeerGone, and SampleError for an item that is too large."""
-        number = self.request_id
+    def _note_sign(self, event: AnyResponseEvent) -> None:
+        """The server said something, or why it waits: it is not called silent now."""
         self._told_at = trio.current_time()
         if not isinstance(event, RequestWaiting):
             self._silence.cancel()
+
+    async def forward(self, event: AnyResponseEvent) -> None:
+        """Relay one event. Raises PeerGone, and SampleError for an item that is too large."""
+        number = self.request_id
+        self._note_sign(event)
         match event:
             case ResponseTextDelta(item_id=name, text=text):
                 for piece in _split_delta(text):
