@@ -7,7 +7,7 @@ import os
 import threading
 
 from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.machine_faults import explain_failure
+from swarm.mailbox.foreign_failures import explain_failure
 
 _DESCRIPTORS = 24  # of the mailbox, its sockets and the journal, before there is an agent
 _THREADS = 3  # two of libzmq, and one for files

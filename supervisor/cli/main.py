@@ -147,7 +147,7 @@ def _report(error: BaseException) -> int:
                 return _print_error(words, 1)
         case _:
             pass
-    from swarm.mailbox.machine_faults import explain_failure  # seldom needed
+    from swarm.mailbox.foreign_failures import explain_failure  # seldom needed
 
     words = explain_failure(error)  # what the machine lacks, and what to do
     return _print_fault(error) if words is None else _print_error(words, 1)

@@ -15,8 +15,8 @@ import msgspec
 
 from swarm.mailbox.after_fork import disable_core_dumps
 from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.foreign_failures import explain_failure
 from swarm.mailbox.key_wiping import is_credential_name
-from swarm.mailbox.machine_faults import explain_failure
 from swarm.mailbox.protocol.memories import MemorySettings
 from swarm.mailbox.redact import Redactor
 

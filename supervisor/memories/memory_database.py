@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.machine_faults import explain_database
+from swarm.mailbox.foreign_failures import explain_database
 from swarm.mailbox.private_files import make_own_folders
 
 from .memory_migration import to_version_2

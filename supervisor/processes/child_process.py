@@ -11,7 +11,7 @@ from contextlib import suppress
 import msgspec
 import trio
 
-from swarm.mailbox.machine_faults import explain_abort
+from swarm.mailbox.foreign_failures import explain_abort
 from swarm.mailbox.process_tree import kill_descendants_once
 
 from .process_types import STDERR_KEPT_BYTES, ProcessEnd, describe_end

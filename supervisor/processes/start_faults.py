@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.machine_faults import explain_failure
+from swarm.mailbox.foreign_failures import explain_failure
 
 from .process_types import SpawnError
 

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from swarm.mailbox.machine_faults import explain_abort, explain_database, explain_failure
+from swarm.mailbox.foreign_failures import explain_abort, explain_database, explain_failure
 
 
 @pytest.mark.parametrize(
