@@ -288,7 +288,7 @@ class ConstrainedChatStore(ChatStore):
             self._has_looked = False  # an answer: the next message is another task
         if isinstance(item, FunctionCallOutput):
             if item.success is False and self._call.startswith(f"{BEGIN_TASK} "):
-                self._claimed = "question"  # a change that the task does not ask for
+                self._claimed = "refused"  # a change that the task does not ask for
             is_failed_edit = item.success is False and self._call.startswith("edit_file ")
             self._failed_edits = self._failed_edits + 1 if is_failed_edit else 0
         text = as_text(item, thought=self._thought)
@@ -340,7 +340,8 @@ class ConstrainedChatStore(ChatStore):
         names = {tool.name for tool in tools}
         if BEGIN_TASK in names and not self._claimed:
             return {*names, FINISH} - {BEGIN_TASK}
-        closed = {BEGIN_TASK} if self._claimed == "change" else set[str]()
+        is_said = self._claimed == "change" or (self._claimed == "refused" and not self._has_looked)
+        closed = {BEGIN_TASK} if is_said else set[str]()
         has_looked = self._has_looked or self._claimed == "greeting"
         if not has_looked or 0 < self._failed_edits <= _MOST_FAILED_EDITS:
             closed.add(FINISH)

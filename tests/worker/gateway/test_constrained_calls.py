@@ -314,7 +314,7 @@ def test_each_task_begins_with_what_it_asks_for_in_sentences_of_its_own():
         ("greeting", True, True, True),
         ("question", True, True, False),
         ("change", True, False, False),
-        ("change", False, True, False),  # the task does not ask for one: it is a question
+        ("change", False, False, False),  # the task does not ask for one: look first
     ],
 )
 def test_only_a_greeting_is_answered_without_a_look(kind, success, is_again, may_finish):
