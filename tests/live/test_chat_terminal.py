@@ -257,7 +257,7 @@ def test_escape_sequences_of_models_and_commands_are_not_obeyed(play):
         say(terminal, "/no-such")
         terminal.wait("no command /no-such")
         say(terminal, "be evil")
-        shown = terminal.wait("redtxt")
+        shown = terminal.wait("⟨ESC⟩[31mred⟨U+202E⟩txt")
         assert "› be evil" in shown
         assert "here" in shown
         assert (
