@@ -46,7 +46,7 @@ def _is_inside_other(path: str, others: Iterable[str]) -> bool:
 def find_exposure(
     policy: SandboxPolicy, roots: Iterable[str], paths: Iterable[str]
 ) -> InstallationExposure:
-    """What of these paths agents could write. Pure; all paths are canonical.
+    """What of these paths agents could write. All paths are canonical; nothing is read.
 
     A path that is itself a root, or holds one, cannot be closed: a person has named it.
     """
