@@ -53,7 +53,7 @@ class CurrentSpec:
         Or take a new list of skills, of which the model is told with the next turn.
         """
         if isinstance(op, LearnRule):
-            rules = self._spec.rules.allowing(op.prefix)
+            rules = self._spec.rules.allowing(op.prefix, exact=op.exact)
             self._spec = msgspec.structs.replace(self._spec, rules=rules)
         else:
             self._spec = msgspec.structs.replace(self._spec, skills=op.lines)

@@ -65,7 +65,11 @@ class CommandAction(Tagged, tag="command"):
     commits_in: str = ""  # the repository whose data it would write
     parsed_cmd: tuple[ParsedCommand, ...] = ()  # as in CommandCall
     resolved_cwd: str = ""  # where links in `cwd` lead; "" if there are none
-    unheld: str = ""  # why agents could exchange a program of it; then no lasting yes covers it
+    # Why agents could change what it runs; then no lasting yes covers it.
+    unheld: str = ""
+    # Outside of the sandbox: digests of files that agents may write and that it names. A lasting
+    # yes holds while they are the same.
+    files: dict[str, str] = {}
 
 
 class PatchAction(Tagged, tag="patch"):
@@ -148,6 +152,7 @@ class ApprovalRequest(Value):
     retry_reason: str = ""  # what failed before
     keys: tuple[str, ...] = ()
     proposed_prefix: tuple[str, ...] = ()  # the rule that scope `always` would write; () = none
+    proposed_exact: bool = False  # that rule is for these words alone
     preview: LossPreview | None = None
     allowed_by_hook: str = ""  # id of a hook that allowed it once
 
@@ -172,6 +177,7 @@ class ApprovalGrant(Value):
     below: bool = False  # and all agents below it
     keys: tuple[str, ...] = ()
     prefix: tuple[str, ...] = ()  # plain commands that begin with these words
+    exact: bool = False  # these words alone
     permissions: ExtraPermissions | None = None
     commits_in: str = ""  # may write objects, index and refs of this repository
     uses: int | None = None  # None: unlimited

@@ -121,6 +121,7 @@ class LearnRule(Tagged):
     """A person allowed all commands with this prefix, permanently: apply the rule from now on."""
 
     prefix: tuple[str, ...]
+    exact: bool = False  # these words alone
 
 
 class ListSkills(Tagged):

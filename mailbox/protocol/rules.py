@@ -19,6 +19,10 @@ class PrefixRule(Value):
     pattern: tuple[tuple[str, ...], ...]  # neither empty nor with an empty place
     decision: RuleDecision = "allow"
     justification: str | None = None
+    exact: bool = False  # matches these words alone, and nothing that begins with them
+    # An allowed command also leaves the sandbox where its further words write or run something,
+    # or where it runs code of the project.
+    unconfined: bool = False
 
 
 class HostExecutable(Value):
@@ -45,9 +49,9 @@ class RuleSet(Value):
     network: tuple[NetworkRule, ...] = ()
     broken: str = ""  # the error, with file and line; "" = none
 
-    def allowing(self, prefix: tuple[str, ...]) -> "RuleSet":
+    def allowing(self, prefix: tuple[str, ...], *, exact: bool = False) -> "RuleSet":
         """The rules plus one that allows commands with this prefix; unchanged if it exists."""
-        rule = PrefixRule(pattern=tuple((word,) for word in prefix))
+        rule = PrefixRule(pattern=tuple((word,) for word in prefix), exact=exact)
         if not prefix or rule in self.prefixes:
             return self
         return msgspec.structs.replace(self, prefixes=(*self.prefixes, rule))

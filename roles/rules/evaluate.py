@@ -65,7 +65,7 @@ class _Builtins:
         self.network: list[NetworkRule] = []
         self.executables = {one.name: one for one in before.executables}
 
-    def prefix_rule(  # noqa: PLR0917 - the language's own parameters, in its order
+    def prefix_rule(  # noqa: PLR0913, PLR0917 - the language's own parameters, in its order
         self,
         stack: str,
         pattern: object,
@@ -73,8 +73,11 @@ class _Builtins:
         match: object = None,
         not_match: object = None,
         justification: object = None,
+        exact: object = None,
+        unconfined: object = None,
     ) -> None:
-        rule = read_prefix_rule(pattern, decision, justification)
+        reach = (exact, unconfined)
+        rule = read_prefix_rule(pattern, decision, justification, reach=reach)
         self._check_count()
         self.examples.append(
             RuleExamples(

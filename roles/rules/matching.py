@@ -54,7 +54,8 @@ class RuleIndex:
     ) -> Iterator[MatchedRule]:
         for at, rule in self._by_head.get(head, ()):
             length = len(rule.pattern)
-            if length <= len(words) and all(
+            fits = length == len(words) if rule.exact else length <= len(words)
+            if fits and all(
                 word in allowed
                 for word, allowed in zip(words[1:length], rule.pattern[1:], strict=True)
             ):

@@ -103,11 +103,30 @@ class RuleExamples(Value):
     line: int | None = None
 
 
-def read_prefix_rule(pattern: object, decision: object, justification: object) -> PrefixRule:
-    """Convert the arguments of `prefix_rule`. Raises RuleRefused."""
+def read_prefix_rule(
+    pattern: object, decision: object, justification: object, *, reach: tuple[object, object]
+) -> PrefixRule:
+    """Convert the arguments of `prefix_rule`; `reach`: `exact` and `unconfined`.
+
+    Raises RuleRefused.
+    """
     decided = "allow" if decision is None else _decision(decision)
-    why = _justification(justification)
-    return PrefixRule(pattern=_pattern(pattern), decision=decided, justification=why)
+    exact, unconfined = _flag(reach[0], "exact"), _flag(reach[1], "unconfined")
+    if unconfined and decided != "allow":
+        raise RuleRefused('invalid rule: unconfined is for decision="allow" alone')
+    return PrefixRule(
+        pattern=_pattern(pattern),
+        decision=decided,
+        justification=_justification(justification),
+        exact=exact,
+        unconfined=unconfined,
+    )
+
+
+def _flag(given: object, name: str) -> bool:
+    if given is None or isinstance(given, bool):
+        return bool(given)
+    raise RuleRefused(f"invalid rule: {name} must be True or False (got {_kind(given)})")
 
 
 def read_examples(given: object, name: str) -> tuple[Words, ...]:

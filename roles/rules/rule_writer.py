@@ -31,8 +31,10 @@ class RuleNotSaved(SwarmError):
     """Nothing was written; the rules on disk are unchanged."""
 
 
-def append_prefix_rule(rules_folder: Path, prefix: Sequence[str]) -> Path:
-    """Allow commands that begin with these words from now on; return the file.
+def append_prefix_rule(rules_folder: Path, prefix: Sequence[str], *, exact: bool = False) -> Path:
+    """Allow commands that begin with these words, or are exactly these, from now on.
+
+    Returns the file.
 
     Raises RuleNotSaved for a banned or impossible prefix, or an untrusted file.
     """
@@ -44,7 +46,8 @@ def append_prefix_rule(rules_folder: Path, prefix: Sequence[str]) -> Path:
             "anything; give more of the command"
         )
     words = ", ".join(_quote(word) for word in prefix)
-    return _append(rules_folder, f'prefix_rule(pattern=[{words}], decision="allow")')
+    more = ", exact=True" if exact else ""
+    return _append(rules_folder, f'prefix_rule(pattern=[{words}], decision="allow"{more})')
 
 
 def append_network_rule(

@@ -36,7 +36,8 @@ def permission_options(request: ApprovalRequest) -> list[PermissionOption]:
         options.append(PermissionOption(option_id="session", name=name, kind="allow_always"))
     if request.proposed_prefix:
         rule = exact_head(" ".join(request.proposed_prefix))
-        name = f"Yes, and always commands that begin with: {rule}"
+        which = "exactly this" if request.proposed_exact else "commands that begin with"
+        name = f"Yes, and always {which}: {rule}"
         options.append(PermissionOption(option_id="always", name=name, kind="allow_always"))
     if isinstance(request.action, McpToolAction) and request.action.always:
         name = f"Yes, and always: saves {exact_head(request.action.always)}"

@@ -26,7 +26,9 @@ from swarm.mailbox.protocol.approvals import (
 )
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.elicitation import ElicitationAction
+from swarm.mailbox.protocol.ops import LearnRule
 from swarm.mailbox.protocol.records import ApprovalRequested, ApprovalResolved, GrantGiven, Record
+from swarm.roles.rules.program_effects import find_more
 
 _SHELLS = frozenset({"sh", "bash", "zsh", "dash"})
 _SYSTEM_FOLDERS = ("/bin", "/usr/bin", "/usr/local/bin")
@@ -83,9 +85,13 @@ class ApprovalGrants:
         return next((grant for grant in once if set(grant.keys) == exact_keys(request)), None)
 
     @property
-    def prefixes(self) -> tuple[tuple[str, ...], ...]:
-        """Command prefixes that a person allowed with "always" in this run, in that order."""
-        return tuple(grant.prefix for grant in self._held.values() if grant.prefix)
+    def learned(self) -> tuple[LearnRule, ...]:
+        """What a person allowed with "always" in this run, in that order."""
+        return tuple(
+            LearnRule(prefix=grant.prefix, exact=grant.exact)
+            for grant in self._held.values()
+            if grant.prefix
+        )
 
     def use(self, grant: ApprovalGrant) -> GrantGiven | None:
         """Count one use. If that was the last one, return the record that withdraws the grant."""
@@ -121,8 +127,15 @@ def _covers(grant: ApprovalGrant, request: ApprovalRequest) -> bool:
         here = grant.commits_in in (ANY_REPOSITORY, action.commits_in)
         return request.cause == "commit" and here
     if grant.prefix and request.cause in _PREFIX_CAUSES:
-        return plain_words(action.argv)[: len(grant.prefix)] == grant.prefix
+        return _begins(plain_words(action.argv), grant)
     return False
+
+
+def _begins(words: tuple[str, ...], grant: ApprovalGrant) -> bool:
+    """Whether the saved rule says all of these words."""
+    if grant.exact:
+        return words == grant.prefix
+    return words[: len(grant.prefix)] == grant.prefix and not find_more(grant.prefix, words)
 
 
 def plain_words(argv: tuple[str, ...]) -> tuple[str, ...]:
@@ -209,7 +222,9 @@ def make_grant(
     if scope == "always" and not isinstance(action, NetworkAction | McpToolAction):
         if not request.proposed_prefix:
             return "no rule is proposed for it; approve it once, for the session or the subtree"
-        return msgspec.structs.replace(grant, prefix=request.proposed_prefix)
+        return msgspec.structs.replace(
+            grant, prefix=request.proposed_prefix, exact=request.proposed_exact
+        )
     if request.cause == "commit" and isinstance(action, CommandAction) and action.commits_in:
         return msgspec.structs.replace(grant, commits_in=action.commits_in)
     if isinstance(action, PermissionsAction):

@@ -12,7 +12,6 @@ import trio
 from swarm.mailbox.errors import PeerGone, SwarmError
 from swarm.mailbox.host_patterns import with_port
 from swarm.mailbox.protocol.approvals import ApprovalRequest, NetworkAction
-from swarm.mailbox.protocol.ops import LearnRule
 from swarm.mailbox.protocol.rules import RuleSet
 
 from ..agents.agent_record import Agent
@@ -31,7 +30,7 @@ def save_rule(folder: Path, request: ApprovalRequest) -> str:
             host = with_port(action.host, action.port)
             path = append_network_rule(folder, host, action.protocol, "allow")
         else:
-            path = append_prefix_rule(folder, request.proposed_prefix)
+            path = append_prefix_rule(folder, request.proposed_prefix, exact=request.proposed_exact)
     except OSError as error:
         raise SwarmError(f"cannot write {error.filename}: {error.strerror}") from error
     return f"the rule is in {path}"
@@ -39,9 +38,9 @@ def save_rule(folder: Path, request: ApprovalRequest) -> str:
 
 def rules_for(running: RunContext, agent: Agent) -> RuleSet:
     """The rules that a new agent process starts with."""
-    rules, saved = running.request.rules, running.grants.prefixes
-    for prefix in saved:
-        rules = rules.allowing(prefix)
+    rules, saved = running.request.rules, running.grants.learned
+    for one in saved:
+        rules = rules.allowing(one.prefix, exact=one.exact)
     agent.process.know_rules(len(saved))
     return rules
 
@@ -53,9 +52,9 @@ async def send_rules(running: RunContext, agent: Agent) -> None:
     process = agent.process
     sent = process.rules_sent
     with trio.move_on_after(_SEND_TIMEOUT_S):
-        for prefix in running.grants.prefixes[sent:]:
+        for one in running.grants.learned[sent:]:
             try:
-                await running.send(agent, LearnRule(prefix=prefix))
+                await running.send(agent, one)
             except PeerGone:
                 return  # the agent's next process starts with it
             if agent.process is not process:

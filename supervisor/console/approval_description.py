@@ -157,7 +157,8 @@ def approval_detail_lines(request: ApprovalRequest) -> list[str]:
     lines = [f"why: {describe_cause(request)}", *_preview_lines(request), *_action_lines(action)]
     if request.proposed_prefix:
         rule = " ".join(map(shlex.quote, request.proposed_prefix))
-        lines.append(f"always would save a rule for commands that begin with: {exact_line(rule)}")
+        which = "exactly" if request.proposed_exact else "commands that begin with"
+        lines.append(f"always would save a rule for {which}: {exact_line(rule)}")
     if request.reason:
         lines.append(f"reason given: {exact_line(request.reason)}")
     if request.retry_reason:
@@ -300,7 +301,8 @@ def describe_grant(grant: ApprovalGrant) -> str:
     """What a grant covers, and for which agents."""
     whom = f"{grant.path} and below" if grant.below else grant.path
     if grant.prefix:
-        what = f"commands that begin with {shlex.join(grant.prefix)}"
+        which = "exactly" if grant.exact else "commands that begin with"
+        what = f"{which} {shlex.join(grant.prefix)}"
     elif grant.commits_in:
         what = f"commits in {grant.commits_in}"
     elif grant.permissions is not None:

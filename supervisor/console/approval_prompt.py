@@ -242,7 +242,8 @@ def available_keys(pending: PendingApproval) -> list[tuple[str, str]]:
         keys += [("s", "for this agent"), ("t", "for it and all below")]
     if request.proposed_prefix and kind != "network":
         rule = exact_head(" ".join(request.proposed_prefix), limit=60)
-        keys.append(("a", f"always: saves a rule for `{rule}`"))
+        which = "exactly " if request.proposed_exact else ""
+        keys.append(("a", f"always: saves a rule for {which}`{rule}`"))
     if isinstance(request.action, McpToolAction) and request.action.always:
         keys.append(("a", f"always: saves {exact_head(request.action.always, limit=120)}"))
     return [*keys, ("n", "no"), ("d", "no, because …"), ("x", "no, and end its turn")]

@@ -76,7 +76,7 @@ class Story:
         return "/home/rules"
 
     async def spread_rules(self) -> None:
-        self.spread.append((len(self.grants.prefixes), bool(self.decided)))
+        self.spread.append((len(self.grants.learned), bool(self.decided)))
 
     def notify_overruled(self, path: str, approval_id: str) -> None:
         self.notified.append((path, approval_id))

@@ -196,6 +196,8 @@ def command_key(action: CommandAction) -> str:
         "sandbox_permissions": action.permissions if action.sandboxed else "require_escalated",
         "additional_permissions": None if extra is None else msgspec.to_builtins(extra),
     }
+    if action.files:
+        body["files"] = action.files
     return msgspec.json.encode(body, order="sorted").decode()
 
 

@@ -48,6 +48,10 @@ KEPT_INSIDE = (
     "A rule allows this command outside of the sandbox, but it ran inside, since a program of it "
     "could be exchanged by agents: "
 )
+NOT_ALL_SAID = (
+    "A rule allows this command outside of the sandbox, but it ran inside, since the rule does not "
+    "say all that it would do: "
+)
 OUTSIDE_PROJECT = "writing outside of the project; rejected by user approval settings"
 READ_ONLY = "writing is blocked by read-only sandbox; rejected by user approval settings"
 FORCED_REMOVAL = "commands that remove by force are not permitted. Use a safer approach"
@@ -129,7 +133,7 @@ def _ask_about_effects(facts: CommandFacts) -> PolicyDecision | None:
 
     A rule for every plain command of it counts as the user's decision on that.
     """
-    if _is_by_rule(facts):
+    if _is_by_rule(facts) and not _is_unheld(facts):
         return None
     unbound = isinstance(facts.sandbox, DangerFullAccess)
     if facts.loss is not None:
@@ -224,7 +228,7 @@ def _judge(command: PolicyCommand, facts: CommandFacts) -> _Judgement:
     if decision == "allow" and facts.standing.rules_broken:
         return _judge_unmatched(command, facts)  # the unreadable rules may forbid it
     if decision == "allow" and _is_unheld(facts) and _escalation_cause(facts) == "escalation":
-        return _judge_unmatched(command, facts)  # the rule was not written for an exchanged program
+        return _judge_unmatched(command, facts)  # the rule was not written for that
     speaking = [rule for rule in command.rules if rule.decision == decision]
     return _Judgement(
         decision=decision, rule=max(speaking, key=lambda rule: len(rule.matched_prefix))
@@ -304,13 +308,15 @@ def _run(facts: CommandFacts) -> Run:
     """Run without the sandbox only if there is none, or a rule allows every plain command."""
     bypass = _is_by_rule(facts) and not must_stay_sandboxed(facts)
     if bypass and _is_unheld(facts):
-        return msgspec.structs.replace(_in_sandbox(facts), notice=KEPT_INSIDE + facts.unheld)
+        why = KEPT_INSIDE + facts.unheld if facts.unheld else NOT_ALL_SAID + facts.beyond
+        return msgspec.structs.replace(_in_sandbox(facts), notice=why)
     return _in_sandbox(facts) if not bypass else Run(sandboxed=False)
 
 
 def _is_unheld(facts: CommandFacts) -> bool:
-    """Whether an agent could exchange a program of it, where a sandbox should keep it from that."""
-    return bool(facts.unheld) and not isinstance(facts.sandbox, DangerFullAccess)
+    """Whether agents could change what it runs, or its rules do not say all that it would do."""
+    is_open = bool(facts.unheld or facts.beyond)
+    return is_open and not isinstance(facts.sandbox, DangerFullAccess)
 
 
 def must_stay_sandboxed(facts: CommandFacts) -> bool:

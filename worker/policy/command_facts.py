@@ -25,6 +25,7 @@ class RuleMatch(Value):
     decision: RuleDecision
     matched_prefix: Words
     justification: str | None = None
+    unconfined: bool = False  # it also takes out what its words do not say
 
 
 class PolicyCommand(Value):
@@ -72,6 +73,7 @@ class CommandFacts(Value):
     is_complex: bool = False  # one command with a heredoc as its input
     shell_is_known: bool = True  # False: the shell itself is a program of unknown origin
     unheld: str = ""  # why a program of it could be exchanged by agents; "" = none could
+    beyond: str = ""  # what rules that allow it do not say of it; "" = they say all
 
 
 class PatchFacts(Value):

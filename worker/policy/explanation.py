@@ -4,12 +4,14 @@ This module decides nothing. It calls the agent's own functions and records thei
 explanation cannot differ from what a run does.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from swarm.mailbox.held_programs import find_writable_places
 from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.protocol.approvals import Cause, LossPreview
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ProfilePolicy, ReadOnly
@@ -30,6 +32,7 @@ from .command_facts import AgentStanding, CommandFacts, PolicyCommand, gather_fa
 from .command_summary import encode_parsed_commands, parse_command
 from .commit_commands import find_commit_folder
 from .destructive_commands import DestructiveCommand, find_destructive_commands
+from .rule_coverage import Surroundings, why_beyond
 from .rule_matching import find_rules, rule_matcher
 from .shell_parser import Words, join_words, plain_commands, shell_script
 
@@ -152,6 +155,9 @@ def explain_command(words: Sequence[str], situation: Situation) -> Explanation:
         match_rules=rule_matcher(loaded.rules),
         standing=AgentStanding(rules_broken=loaded.rules.broken, may_commit=situation.allow_commit),
     )
+    places = find_writable_places(limits.sandbox, situation.cwd)
+    here = Surroundings(situation.cwd, places, os.environ.get("HOME", ""))
+    facts = msgspec.structs.replace(facts, beyond=why_beyond(facts.commands, here))
     destroyed = find_destructive_commands(argv)
     verdict = decide_command(_with_effects(facts, destroyed, situation))
     runs = _run_of(verdict)
@@ -273,6 +279,10 @@ def _reason(verdict: PolicyDecision, facts: CommandFacts, limits: Limits) -> str
             return "nothing forbids it, and this run has no sandbox"
         case Run() if not verdict.sandboxed:
             return "a rule allows each of its commands, so it runs outside of the sandbox"
+        case Run() if verdict.notice:
+            return (
+                f"a rule allows it, but does not say all of it, so it stays inside: {facts.beyond}"
+            )
         case Run() if verdict.commits_in:
             return f"it only records work in {verdict.commits_in}, which `allow_commit` allows"
         case Run() if all(one.is_safe for one in facts.commands):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from swarm.mailbox.protocol.rules import RuleSet
 from swarm.roles.rules.matching import MatchedRule, RuleIndex, is_banned
+from swarm.roles.rules.program_effects import leaves_open
 
 from .command_facts import CommandFacts, MatchRules, PolicyCommand, RuleMatch
 from .safe_commands import is_system_program
@@ -34,6 +35,7 @@ def match_rules(rules: RuleSet, words: Words) -> tuple[RuleMatch, ...]:
             decision=found.rule.decision,
             matched_prefix=found.matched_prefix,
             justification=found.rule.justification,
+            unconfined=found.rule.unconfined,
         )
         for found in find_rules(rules, words)
     )
@@ -74,6 +76,7 @@ def propose_prefix(
     if by_rule or not facts.shell_is_known:
         return ()
     unruled = all(not one.rules for one in facts.commands)
+    asked = asked if asked and (leaves_open(asked) or _is_whole(facts, asked)) else ()
     if asked and unruled and _is_rememberable(asked) and _settles(facts, asked, needs_asking):
         return asked
     if facts.is_complex:
@@ -94,9 +97,17 @@ def _settles(
     Commands with rules are allowed by them here.
     """
     return all(
-        one.rules or one.words[: len(asked)] == asked or not needs_asking(one)
-        for one in facts.commands
+        one.rules or _fits(one.words, asked) or not needs_asking(one) for one in facts.commands
     )
+
+
+def _fits(words: Words, asked: Words) -> bool:
+    return words[: len(asked)] == asked if leaves_open(asked) else words == asked
+
+
+def _is_whole(facts: CommandFacts, asked: Words) -> bool:
+    """Whether these words are a whole command of it, so that a rule for them can be exact."""
+    return any(one.words == asked for one in facts.commands)
 
 
 def _is_rememberable(prefix: Words) -> bool:

@@ -78,6 +78,7 @@ class ApprovalRequester:
                 retry_reason=verdict.retry_reason,
                 keys=proposal.keys,
                 proposed_prefix=proposal.prefix,
+                proposed_exact=proposal.exact,
                 preview=verdict.preview,
                 allowed_by_hook=allowed_by,
             ),

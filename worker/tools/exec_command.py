@@ -5,6 +5,7 @@ written as a shell command is applied in this process instead, under the rules o
 """
 
 import os
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
@@ -31,6 +32,7 @@ from ..policy.approval_offers import command_key, commit_key, decide_retry, may_
 from ..policy.command_decision import Ask, PolicyDecision, Run, asks_without_rules, decide_command
 from ..policy.command_facts import CommandFacts, EscalationRequest
 from ..policy.command_summary import only_reads, shown_meanings
+from ..policy.lasting_yes import LastingYes, find_lasting
 from ..policy.permission_sets import covers
 from ..policy.shell_parser import Words
 from .apply_patch import PatchInvocation
@@ -239,8 +241,11 @@ class _CommandInvocation(TurnTakingInvocation):
     def propose(self, ask: Ask) -> Proposal:
         action = self._action(ask.then)
         prefix: Words = ()
+        exact = False
         if ask.cause in _PREFIX_RULE_CAUSES and not action.unheld:
             # Imported by the few commands that need approval.
+            from swarm.roles.rules.program_effects import leaves_open
+
             from ..policy.rule_matching import propose_prefix
 
             prefix = propose_prefix(
@@ -248,7 +253,8 @@ class _CommandInvocation(TurnTakingInvocation):
                 self._arguments.prefix_rule or (),
                 needs_asking=lambda command: asks_without_rules(command, self._facts),
             )
-        return Proposal(action=action, keys=self._keys(ask, action), prefix=prefix)
+            exact = bool(prefix) and not leaves_open(prefix)
+        return Proposal(action=action, keys=self._keys(ask, action), prefix=prefix, exact=exact)
 
     def _keys(self, ask: Ask, action: CommandAction) -> Words:
         """Return the approval keys; none for a destructive command, which is approved each time."""
@@ -322,8 +328,16 @@ class _CommandInvocation(TurnTakingInvocation):
             commits_in=run.commits_in,
             parsed_cmd=self._meanings,
             resolved_cwd=_real_folder(self._planned.folder),
-            unheld="" if run.sandboxed else self._facts.unheld,
+            unheld="" if run.sandboxed else self._facts.unheld or self._lasting.why_not,
+            files=LastingYes().files if run.sandboxed else self._lasting.files,
         )
+
+    @cached_property
+    def _lasting(self) -> LastingYes:
+        """What a yes to it, outside of the sandbox, depends on; as it is when it is asked about."""
+        words = tuple(one.words for one in self._facts.commands)
+        here = self._context.surroundings(self._planned.folder)
+        return find_lasting(self._planned.argv, words, here)
 
 
 def _real_folder(folder: str) -> str:

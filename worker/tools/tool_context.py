@@ -8,6 +8,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from swarm.mailbox.held_programs import (
     Lookup,
     UnheldProgram,
@@ -40,6 +42,7 @@ from ..policy.command_facts import (
     gather_facts,
     no_rules,
 )
+from ..policy.rule_coverage import Surroundings, why_beyond
 from ..sandbox.file_policy import names_protected
 from ..sandbox.sandbox_plan import SandboxPlan, SandboxUnavailable, Stack
 from ..sandbox.sandbox_probe import probe_sandbox
@@ -188,6 +191,20 @@ class ToolContext:
     ) -> CommandFacts:
         """Return the facts by which a command in this folder is judged now."""
         folder = folder or self.spec.cwd
+        facts = self._facts(argv, escalation, folder)
+        if self.is_locked or not any(one.rules for one in facts.commands):
+            return facts
+        beyond = why_beyond(facts.commands, self.surroundings(folder))
+        return msgspec.structs.replace(facts, beyond=beyond)
+
+    def surroundings(self, folder: str) -> Surroundings:
+        """Where a command in this folder would run, and where agents may write."""
+        home = self.spec.environment.get("HOME", "")
+        return Surroundings(folder, self.writable_places(), home)
+
+    def _facts(
+        self, argv: Sequence[str], escalation: EscalationRequest, folder: str
+    ) -> CommandFacts:
         return gather_facts(
             argv,
             self.limits,

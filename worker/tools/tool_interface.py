@@ -64,12 +64,14 @@ class Proposal(Value):
     """What an approver is shown, in addition to the decision's `Ask`.
 
     `keys` name what an approval for longer than once would cover, as canonical JSON texts; without
-    keys an approval holds only once. `prefix` is the rule that could be remembered.
+    keys an approval holds only once. `prefix` is the rule that could be remembered, `exact` for
+    these words alone.
     """
 
     action: AnyAction
     keys: tuple[str, ...] = ()
     prefix: Words = ()
+    exact: bool = False
 
 
 class Invocation(Protocol):

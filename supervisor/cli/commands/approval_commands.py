@@ -248,7 +248,9 @@ def _answer_options(entry: PendingApproval) -> str:
     if can_grant_repeatedly(request):
         more += ["--session", "--subtree"]
     if request.proposed_prefix:
-        more.append(f"--always (a rule for: {exact_head(' '.join(request.proposed_prefix))})")
+        which = " exactly" if request.proposed_exact else ""
+        words = exact_head(" ".join(request.proposed_prefix))
+        more.append(f"--always (a rule for{which}: {words})")
     if isinstance(request.action, McpToolAction) and request.action.always:
         more.append(f"--always (saves {exact_head(request.action.always)})")
     return "once, or " + ", ".join(more) if more else "only once"

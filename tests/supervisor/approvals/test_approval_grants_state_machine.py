@@ -13,6 +13,7 @@ from swarm.mailbox.protocol.approvals import (
     PermissionsAction,
 )
 from swarm.mailbox.protocol.records import GrantGiven, Record
+from swarm.roles.rules.program_effects import find_more
 from swarm.supervisor.approvals.approval_grants import (
     ApprovalGrants,
     applies_to,
@@ -119,9 +120,13 @@ class Yeses(RuleBasedStateMachine):
             return self.is_within(request.action.permissions, lasting)
         if request.cause == "destructive":
             return False
-        words = request.action.script.split()
+        words = tuple(request.action.script.split())
         by_key = any(request.action.script in one.keys for one in lasting)
-        return by_key or any(one.prefix and words[0] == one.prefix[0] for one in lasting)
+        return by_key or any(
+            one.prefix == words[: len(one.prefix)] and not find_more(one.prefix, words)
+            for one in lasting
+            if one.prefix
+        )
 
     def is_within(self, wanted: ExtraPermissions, lasting: list[ApprovalGrant]) -> bool:
         held = [one.permissions for one in lasting if one.permissions is not None]
