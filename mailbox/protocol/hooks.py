@@ -86,6 +86,7 @@ class Hook(Value):
     once: bool = False  # at most once for each agent
     background: bool = False  # nothing waits for it; it decides nothing
     condition: str = ""  # `Tool(pattern)`; only for such calls
+    may_allow: bool = False  # its `allow` counts, if all that it starts is held
     scripts: tuple[HookScript, ...] = ()
     plugin: str = ""  # the folder of the plugin that brings it
     plugin_data: str = ""  # the plugin's own folder for what it keeps

@@ -40,7 +40,7 @@ _TIMEOUTS_S = {"prompt": 30, "agent": 60}  # of the others 600
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 _OWN_HEADERS = frozenset({"host", "content-length", "content-type", "transfer-encoding"})
-_COMMON = "type timeout timeoutSec on_failure network statusMessage once async if"
+_COMMON = "type timeout timeoutSec on_failure network may_allow statusMessage once async if"
 # Keys that have their effect here, or that concern only another system.
 _KEYS: dict[str, frozenset[str]] = {
     "command": frozenset(f"{_COMMON} command args shell commandWindows".split()),
@@ -176,6 +176,7 @@ def _hook(entry: Json, kind: EntryKind, what: tuple[str, HookAction, str], where
         form=kind.form,
         timeout_s=min(max(1.0, float(given)), _MAX_TIMEOUT_S),
         network=_flag(entry, "network", where),
+        may_allow=_flag(entry, "may_allow", where),
         fails_closed=on_failure == "deny",
         once=_flag(entry, "once", where),
         background=background,
@@ -207,6 +208,8 @@ def _hook_id(hook: Hook, source: str) -> str:
     further = (msgspec.to_builtins(hook.action), hook.once, hook.background, hook.condition)
     if further != (msgspec.to_builtins(CommandHook()), False, False, ""):
         parts += further
+    if hook.may_allow:
+        parts.append("may_allow")
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
 
 

@@ -16,7 +16,7 @@ from swarm.mailbox.protocol.base import Value
 Words = tuple[str, ...]
 Further = Literal["read", "words", "exact", "one", "program", "verb", "mode", "run"]
 _TABLE = Path(__file__).with_suffix(".toml")
-_FURTHER: tuple[Further, ...] = get_args(Further)
+_FURTHER: dict[str, Further] = {one: one for one in get_args(Further)}
 
 
 class ProgramEffects(Value):
@@ -181,7 +181,7 @@ def _effects(given: object) -> ProgramEffects:
         acts=tuple(str(entry.get("acts", "")).split()),
         values=str(entry.get("values", "")),
         fine=tuple(str(entry.get("fine", "")).split()),
-        more=next((one for one in _FURTHER if one == entry.get("more")), "words"),
+        more=_FURTHER.get(str(entry.get("more")), "words"),
         code=None if code is None else tuple(str(code).split()),
         verbs={verb: _effects(one) for verb, one in _section(entry, "verbs").items()},
     )

@@ -64,7 +64,9 @@ def open_approval_queue(
     """
     request = running.request
     past = fold_approvals(run_records(running.paths)) if request.resumes else ApprovalsPast()
-    approving = frozenset(hook.hook_id for hook in request.hooks if hook.event in _APPROVING_EVENTS)
+    approving = frozenset(
+        hook.hook_id for hook in request.hooks if hook.may_allow and hook.event in _APPROVING_EVENTS
+    )
 
     def hooks_for(path: str) -> frozenset[str]:
         """None for a locked role: that a hook allowed something is the agent's own word."""

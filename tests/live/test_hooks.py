@@ -187,7 +187,7 @@ async def test_a_changed_input_is_what_runs_and_is_judged(rig):
 
 
 async def test_a_hooks_permission_answers_an_approval_once_and_is_journaled(rig):
-    write_hooks(rig, PermissionRequest=("Bash", {"command": f"echo '{ALLOW}'"}))
+    write_hooks(rig, PermissionRequest=("Bash", {"command": f"echo '{ALLOW}'", "may_allow": True}))
     outside = call("touch out", sandbox_permissions="require_escalated", justification="a test")
     await run_trusted(rig, {"calls": [outside]}, {"text": "done"}, words=("--reviewer", "guardian"))
     (resolved,) = rig.bodies(ApprovalResolved)
@@ -196,7 +196,7 @@ async def test_a_hooks_permission_answers_an_approval_once_and_is_journaled(rig)
 
 
 async def test_a_hooks_permission_counts_for_nothing_where_nobody_may_be_asked(rig):
-    write_hooks(rig, PermissionRequest=("Bash", {"command": f"echo '{ALLOW}'"}))
+    write_hooks(rig, PermissionRequest=("Bash", {"command": f"echo '{ALLOW}'", "may_allow": True}))
     outside = call("touch ../out", sandbox_permissions="require_escalated", justification="x")
     await run_trusted(rig, {"calls": [outside]}, {"text": "done"}, words=("-a", "never"))
     assert not rig.bodies(ApprovalResolved)

@@ -37,11 +37,16 @@ async def fetch(rig, decision, *, answer=None):
     (rig.work / ".git").mkdir(exist_ok=True)
     (folder / "decide.py").write_text(hook)
     entries = {
-        "PermissionRequest": "python3 .swarm/decide.py",
+        "PermissionRequest": "/usr/bin/python3 -I .swarm/decide.py",
         "ApprovalRequested": "cat > /dev/null",
     }
     table = {
-        event: [{"matcher": "^Bash$", "hooks": [{"type": "command", "command": command}]}]
+        event: [
+            {
+                "matcher": "^Bash$",
+                "hooks": [{"type": "command", "command": command, "may_allow": True}],
+            }
+        ]
         for event, command in entries.items()
     }
     (folder / "hooks.json").write_text(json.dumps({"hooks": table}))

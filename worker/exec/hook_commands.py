@@ -15,11 +15,13 @@ import msgspec
 import trio
 
 from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.held_programs import Lookup, held_environment
 from swarm.mailbox.protocol.hooks import Hook
 from swarm.roles.hooks.hook_scripts import hook_variables
 
 from ..current_spec import CurrentSpec
 from ..hooks.hook_argv import hook_argv
+from ..hooks.hook_places import hook_places
 from ..sandbox.sandbox_plan import SandboxPlan
 from .command_plan import check_workdir, plan_hook
 from .command_route import RouteRequest
@@ -78,10 +80,14 @@ class HookCommands:
         plan = plan_hook(spec, network=hook.network)
         check_workdir(plan, folder)
         variables = hook_variables(hook, folder)
+        environment = self._environment(variables, plan)
+        if hook.may_allow:  # no variable leads its programs to files that agents may write
+            lookup = Lookup(environment.get("PATH", ""), folder, hook_places(spec))
+            environment = held_environment(environment, lookup)
         request = CommandRequest(
             argv=hook_argv(hook, folder, self._shell_argv),
             cwd=folder,
-            environment=self._environment(variables, plan),
+            environment=environment,
             sandbox=plan,
             resources=spec.resources,
             route=RouteRequest(

@@ -11,7 +11,7 @@ import msgspec
 import trio
 
 from swarm.mailbox.protocol.events import HookRan, Warned
-from swarm.mailbox.protocol.hooks import Hook, HookEvent
+from swarm.mailbox.protocol.hooks import Hook, HookDecision, HookEvent
 from swarm.roles.hooks.hook_combination import HookVerdict, combine, matching_hooks
 from swarm.roles.hooks.hook_input import HookSession, encode_input
 from swarm.roles.hooks.hook_output import HookEnd, HookOpinion, read_opinion
@@ -20,11 +20,13 @@ from swarm.roles.hooks.hook_scripts import missing_script
 from ..agent.reporter import Reporter
 from ..current_spec import CurrentSpec
 from .background_hooks import BackgroundHooks
+from .hook_places import hook_places
 from .hook_runner import RunHook
 
 Fields = Mapping[str, object]
 Inputs = Callable[[Hook], Sequence[Fields]]  # one run of the hook for each of them
 NO_VERDICT = HookVerdict()
+NOT_SAID = "its table does not say `may_allow = true`"
 _SHOWN_CHARS = 2_000
 _COMMAND_CHARS = 200
 _SIDE_BY_SIDE = 8
@@ -165,9 +167,14 @@ class HookDispatcher:
     async def _run_one(self, hook: Hook, given: Fields, moment: _Moment) -> HookOpinion:
         payload = encode_input(hook.event, self._session(), moment.turn_id, given)
         started = trio.current_time()
+        unheld = self._why_not_held(hook) if hook.may_allow else NOT_SAID
         end = await self._run(hook, payload)
         end = self._checked(hook, end)
         opinion = read_opinion(hook.event, end, hook.form)
+        if opinion.decision == "allow" and unheld:
+            self._warn_of_allow(hook, unheld)
+            decision: HookDecision = "rewrite" if opinion.updated_input is not None else ""
+            opinion = msgspec.structs.replace(opinion, decision=decision, reason="")
         text = opinion.reason or opinion.context
         if opinion.status == "failed":
             text = opinion.message
@@ -188,6 +195,24 @@ class HookDispatcher:
             )
         )
         return opinion
+
+    def _why_not_held(self, hook: Hook) -> str:
+        """Why the hook may not allow: agents could change what it starts."""
+        from .hook_hold import why_not_held  # few hooks allow anything
+
+        spec = self._current.spec
+        return why_not_held(hook, spec.cwd, spec.environment, hook_places(spec))
+
+    def _warn_of_allow(self, hook: Hook, why: str) -> None:
+        """Say once for each hook that its `allow` has no effect."""
+        if hook.hook_id in self._warned:
+            return
+        self._warned.add(hook.hook_id)
+        text = (
+            f"the {hook.event} hook {hook.hook_id} ({hook.line[:_COMMAND_CHARS]}) allowed a call, "
+            f"which does not count: {why}. It can deny and ask (docs/hooks.md)"
+        )
+        self._reporter.emit(Warned(message=text))
 
     def _checked(self, hook: Hook, end: HookEnd) -> HookEnd:
         """The end; of an interpreter that found no script it is one of a hook that did not run."""

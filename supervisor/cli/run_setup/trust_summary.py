@@ -30,6 +30,7 @@ from swarm.roles.config.project_config import (
 from swarm.roles.config.schema import Toml
 from swarm.roles.config.trust import TrustStore
 from swarm.roles.hooks.hook_file import read_hook_json
+from swarm.roles.hooks.hook_output import CALL_GATES
 from swarm.roles.hooks.project_hooks import hook_form
 from swarm.roles.skills.skill_file import SKILL_FILE
 
@@ -151,6 +152,8 @@ def _hook_lines(name: str, data: bytes, form: HookForm) -> Iterator[str]:
     for hook in read.hooks:
         when = f"{hook.event} {hook.matcher}".strip()
         reach = ", WITH network" if hook.network else ""
+        if hook.event in CALL_GATES:
+            reach += ", MAY ALLOW what it is asked about" if hook.may_allow else ", can only deny"
         yield f"{MARK} hook, {exact_line(when)}{reach}, runs: {exact_line(hook.line)}"
     for warning in read.warnings:
         yield f"  {exact_line(warning)}"

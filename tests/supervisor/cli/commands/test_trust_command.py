@@ -253,7 +253,7 @@ def test_servers_and_hooks_are_shown_with_the_programs_that_they_start(tmp_path)
     assert [line.strip() for line in lines if "!" in line] == [
         '! mcp_servers.docs.command = "run-me"   <- names programs that are started, '
         "in the sandbox, with these rights",
-        "! hook, PreToolUse Bash, WITH network, runs: sh .swarm/check.sh",
+        "! hook, PreToolUse Bash, WITH network, can only deny, runs: sh .swarm/check.sh",
     ]
 
 

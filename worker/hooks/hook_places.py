@@ -1,0 +1,12 @@
+"""Where the agents of a run may write, as a hook's `allow` is judged by it. Reads the disk."""
+
+from swarm.mailbox.held_programs import find_writable_places
+from swarm.mailbox.protocol.spec import AgentSpec
+from swarm.mailbox.writable_places import WritablePlaces
+
+
+def hook_places(spec: AgentSpec) -> WritablePlaces:
+    """The agent's folders, those that it was granted, and copies of the project."""
+    copies = (spec.copy_tree, *(one.path for one in spec.copies))
+    granted = spec.granted.write
+    return find_writable_places(spec.limits.sandbox, spec.cwd, extra=(*granted, *copies))
