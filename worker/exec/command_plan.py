@@ -23,6 +23,7 @@ from swarm.mailbox.protocol.limits import (
     SandboxPolicy,
 )
 from swarm.mailbox.protocol.spec import AgentSpec, FolderIdentity, ShellEnvironmentPolicy
+from swarm.mailbox.secret_names import holds_secret
 
 from ..sandbox.sandbox_plan import (
     SandboxPlan,
@@ -221,7 +222,6 @@ def _unmoved(paths: tuple[str, ...]) -> tuple[str, ...]:
 CORE_VARIABLES = frozenset(
     "PATH SHELL TMPDIR TEMP TMP HOME LANG LC_ALL LC_CTYPE LOGNAME USER".split()  # noqa: SIM905
 )
-DEFAULT_EXCLUDES = ("*KEY*", "*SECRET*", "*TOKEN*")
 # Settings for a program without a user: no paging, no colour, a fixed language.
 FORCED_VARIABLES: dict[str, str] = {
     "NO_COLOR": "1",
@@ -263,7 +263,9 @@ def command_environment(
     """
     inherited = {name: value for name, value in base.items() if _is_inherited(name, policy)}
     if not policy.ignore_default_excludes:
-        inherited = _without(inherited, DEFAULT_EXCLUDES)
+        inherited = {
+            name: value for name, value in inherited.items() if not holds_secret(name, value)
+        }
     inherited = _without(inherited, policy.exclude)
     chosen = {**inherited, **policy.set}
     if policy.include_only:
