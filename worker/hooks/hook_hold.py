@@ -26,7 +26,7 @@ from swarm.roles.rules.program_effects import effects_of, named_files, runs_proj
 from ..policy.git_call import read_git_call
 from ..policy.git_settings import why_git_unheld
 from ..policy.script_commands import find_commands
-from ..policy.shell_words import ShellWords
+from ..policy.shell_words import ShellWord, ShellWords
 
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 _MAX_SCRIPT = 256 << 10
@@ -111,9 +111,7 @@ def _why_script(text: str, place: _Place, depth: int) -> str:
 
 
 def _why_command(words: ShellWords, place: _Place, depth: int) -> str:
-    first = next(iter(words), None)
-    if first is None:
-        return ""
+    first = words[0] if words else ShellWord("true")
     if first.kind != "literal":
         return f"`{first.text[:80]}` starts what is known only when it runs"
     name = first.text
@@ -138,9 +136,10 @@ def _why_command(words: ShellWords, place: _Place, depth: int) -> str:
 
 
 def _why_sourced(words: ShellWords, place: _Place, depth: int) -> str:
-    if len(words) < 2 or words[1].kind != "literal":
-        return f"`{words[0].text}` reads a file that is known only when it runs"
-    return _why_shell_file(_path(words[1].text, place), place, depth)
+    file = next(iter(words[1:]), None)
+    if file is None or file.kind != "literal":
+        return "it sources a file that is known only when it runs"
+    return _why_shell_file(_path(file.text, place), place, depth)
 
 
 def _why_program(literal: tuple[str, ...], words: ShellWords, place: _Place, depth: int) -> str:

@@ -6,7 +6,10 @@ from swarm.mailbox.writable_places import WritablePlaces
 
 
 def hook_places(spec: AgentSpec) -> WritablePlaces:
-    """The agent's folders, those that it was granted, and copies of the project."""
+    """The folders of all agents of the run, what this one was granted, and copies."""
     copies = (spec.copy_tree, *(one.path for one in spec.copies))
     granted = spec.granted.write
-    return find_writable_places(spec.limits.sandbox, spec.cwd, extra=(*granted, *copies))
+    own = find_writable_places(
+        spec.limits.sandbox, spec.cwd, extra=(*granted, *copies), shut=spec.protected
+    )
+    return own.joined(spec.run_places)
