@@ -213,28 +213,38 @@ def compile_glob(glob: str) -> re.Pattern[str]:
     """Compile a glob: `*` and `?` match within a segment, `**` any number of segments, `[…]` one
     character of a set. Case-sensitive.
     """
-    words: list[str] = []
-    steps = glob.split("/")
-    for index, step in enumerate(steps):
-        last = index == len(steps) - 1
+    parts: list[list[str]] = [[]]  # steps between one `**` and the next
+    for step in glob.split("/"):
         if step == "**":
-            words.append(".*" if last else "(?:[^/]+/)*")
+            parts.append([])
         else:
-            words.append(_compile_glob_step(step) + ("" if last else "/"))
-    return re.compile("".join(words), re.DOTALL)
+            parts[-1].append(_compile_glob_step(step))
+    first, *others = ("/".join(part) for part in parts)
+    slash = "/" if others and parts[0] else ""
+    middle = "".join(f"(?>(?:[^/]+/)*?{part}/)" for part in others[:-1] if part)
+    end = (f"(?:[^/]+/)*{others[-1]}" if parts[-1] else ".*") if others else ""
+    return re.compile(first + slash + middle + end, re.DOTALL)
 
 
 def _compile_glob_step(step: str) -> str:
-    words: list[str] = []
-    rest = step
-    while rest:
-        sign = rest[0]
-        end = rest.find("]", 2)
-        if sign == "[" and end > 0:
-            inside = rest[1:end].replace("\\", "\\\\").replace("[", "\\[")
-            words.append("[" + ("^" + inside[1:] if inside[0] in "!^" else inside) + "]")
-            rest = rest[end + 1 :]
-            continue
-        words.append({"*": "[^/]*", "?": "[^/]"}.get(sign, re.escape(sign)))
-        rest = rest[1:]
-    return "".join(words)
+    """Each `*` but the last takes the nearest place where what follows it matches, and keeps it:
+    trying others would find nothing more, and could take for ever.
+    """
+    pieces = [""]  # between one `*` and the next
+    at = 0
+    while at < len(step):
+        sign, end = step[at], step.find("]", at + 2) if step[at] == "[" else -1
+        if end > 0:
+            inside = step[at + 1 : end].replace("\\", "\\\\").replace("[", "\\[")
+            pieces[-1] += "[" + ("^" + inside[1:] if inside[0] in "!^" else inside) + "]"
+            at = end
+        elif sign == "*":
+            pieces.append("")
+        else:
+            pieces[-1] += "[^/]" if sign == "?" else re.escape(sign)
+        at += 1
+    first, *others = pieces
+    if not others:
+        return first
+    middle = "".join(f"(?>[^/]*?{piece})" for piece in others[:-1] if piece)
+    return f"{first}{middle}[^/]*{others[-1]}"

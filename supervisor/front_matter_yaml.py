@@ -2,6 +2,7 @@
 
 import yaml
 
+from swarm.mailbox.bounded_formats import UnreadableText, compose_yaml_text
 from swarm.mailbox.errors import UsageError
 
 _FIRST_LINE = 2  # below the opening `---`
@@ -14,29 +15,26 @@ def load_front_yaml(text: str, *, name: str) -> tuple[object, dict[str, int]]:
     """
     lines: dict[str, int] = {}
     try:
-        node = yaml.compose(text, yaml.SafeLoader)
+        node, value = compose_yaml_text(text)
         if node is None:
             return {}, {}
-        _note_key_lines(node, "", lines, name, set())
-        return yaml.safe_load(text), lines
+        _note_key_lines(node, "", lines, name)
+        return value, lines
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + _FIRST_LINE if error.problem_mark else _FIRST_LINE
         raise UsageError(f"{name}, line {line}: not valid YAML: {error.problem}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except UnreadableText as error:
+        line = (error.line or 0) + _FIRST_LINE
+        raise UsageError(f"{name}, line {line}: not valid YAML: {error}") from error
+    except (yaml.YAMLError, ValueError) as error:
         raise UsageError(f"{name}, line {_FIRST_LINE}: not valid YAML: {error}") from error
 
 
-def _note_key_lines(
-    node: yaml.Node, prefix: str, lines: dict[str, int], name: str, seen: set[int]
-) -> None:
-    """Fill `lines`; refuse duplicate keys, and aliases (YAML bombs)."""
-    line = node.start_mark.line + _FIRST_LINE
-    if id(node) in seen:
-        raise UsageError(f"{name}, line {line}: YAML aliases (*name) are not allowed here")
-    seen.add(id(node))
+def _note_key_lines(node: yaml.Node, prefix: str, lines: dict[str, int], name: str) -> None:
+    """Fill `lines`; refuse duplicate keys."""
     if isinstance(node, yaml.SequenceNode):
         for index, entry in enumerate(node.value):
-            _note_key_lines(entry, f"{prefix}[{index}]", lines, name, seen)
+            _note_key_lines(entry, f"{prefix}[{index}]", lines, name)
     elif isinstance(node, yaml.MappingNode):
         for key_node, value_node in node.value:
             key = f"{prefix}.{key_node.value}" if prefix else str(key_node.value)
@@ -46,4 +44,4 @@ def _note_key_lines(
             if key in lines:
                 raise UsageError(f"{name}, line {line}, key {key}: given twice")
             lines[key] = line
-            _note_key_lines(value_node, key, lines, name, seen)
+            _note_key_lines(value_node, key, lines, name)

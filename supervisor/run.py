@@ -351,7 +351,11 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
             team_service.close()
             proxy.process.loop.expect_end()
             hubs.expect_end()
-            stop = partial(hosts.stop_before, gateway.process.loop.stop)
+
+            async def stop() -> None:
+                await hubs.stop()
+                await hosts.stop_before(gateway.process.loop.stop)
+
             await shutdown.carry_out(stop, partial(running.processes.close, grace_s=0.0))
             workload.close()
             await finish_files(running, router.file_history, completed)

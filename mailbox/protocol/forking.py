@@ -38,7 +38,22 @@ class ChangeVariable(Tagged):
     value: str | None = None
 
 
-AnyForkOrder = StartProcess | GuardProcess | ChangeVariable
+class WatchSupervisor(Tagged):
+    """End the supervisor if its loop stands still once it was asked to end.
+
+    Attached: its pidfd, and the pipe that its stop signals write to. `deadline_s`: when the run
+    must be over, in seconds from now.
+    """
+
+    pid: int
+    deadline_s: float | None = None
+
+
+class LoopAnswered(Tagged):
+    """The supervisor's loop runs: the answer to `LoopAsked`."""
+
+
+AnyForkOrder = StartProcess | GuardProcess | ChangeVariable | WatchSupervisor | LoopAnswered
 
 
 class ServerReady(Tagged):
@@ -66,7 +81,11 @@ class ProcessExited(Tagged):
     status: int
 
 
-AnyForkReport = ServerReady | ProcessStarted | StartFailed | ProcessExited
+class LoopAsked(Tagged):
+    """Answer with `LoopAnswered`: the run was asked to end, or its deadline has passed."""
+
+
+AnyForkReport = ServerReady | ProcessStarted | StartFailed | ProcessExited | LoopAsked
 
 encode_fork = msgspec.msgpack.Encoder().encode
 decode_fork_order = msgspec.msgpack.Decoder(AnyForkOrder).decode

@@ -33,7 +33,7 @@ _IDLE = {
     "ExitPlanMode": "a person ends plan mode here (`swarm accept`)",
 }
 _PATTERN = re.compile(r"(?P<name>\w+)\((?P<inside>.*)\)\Z", re.DOTALL)
-_MCP = re.compile(r"mcp__(?P<server>[\w-]+?)(?:__(?P<tool>[\w*-]+))?\Z")
+_MCP = re.compile(r"mcp__(?P<server>[\w-]{1,128}?)(?:__(?P<tool>[\w*-]{1,128}))?\Z")
 
 
 class MappedTools(Value):

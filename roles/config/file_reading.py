@@ -9,6 +9,7 @@ import stat
 import tomllib
 from pathlib import Path
 
+from swarm.mailbox.bounded_formats import parse_toml_text
 from swarm.mailbox.errors import UsageError
 
 from .schema import Toml
@@ -57,7 +58,7 @@ def decode_text(data: bytes, path: Path) -> str:
 def parse_toml(text: str, path: Path) -> Toml:
     """Parse TOML. Raises UsageError with file, line and column."""
     try:
-        return tomllib.loads(text)
+        return parse_toml_text(text)
     except tomllib.TOMLDecodeError as error:
         message = str(error)
         found = _TOML_PLACE.search(message)
@@ -66,9 +67,7 @@ def parse_toml(text: str, path: Path) -> Toml:
             line, column = int(found[1]), int(found[2])
         what = message[: found.start()] if found else message
         raise UsageError(f"{path}, line {line}, column {column}: not valid TOML: {what}") from error
-    except RecursionError as error:
-        raise UsageError(f"{path}: not valid TOML: nested too deeply") from error
-    except ValueError as error:  # an impossible date, or a number with thousands of digits
+    except ValueError as error:  # an impossible date, a number with thousands of digits, a bound
         raise UsageError(f"{path}: not valid TOML: {error}") from error
 
 

@@ -4,10 +4,10 @@ Two tables are merged key by key; any other value is replaced as a whole. Arrays
 concatenated.
 """
 
-import tomllib
 from collections.abc import Iterator, Sequence
 from typing import TypeGuard
 
+from swarm.mailbox.bounded_formats import parse_toml_text
 from swarm.mailbox.protocol.base import Value
 
 from ..plugins.plugin_parts import PluginParts
@@ -128,8 +128,8 @@ def parse_override(raw: str) -> Toml:
     steps, text = parse_assignment(raw)
     value: object
     try:
-        table = tomllib.loads(f"value = {text.strip()}")
-    except (ValueError, RecursionError):  # not TOML, or an impossible number or date
+        table = parse_toml_text(f"value = {text.strip()}")
+    except ValueError:  # not TOML, or an impossible number or date
         table = {}
     value = table["value"] if len(table) == 1 else text.strip().strip("\"'")
     for step in reversed(steps):

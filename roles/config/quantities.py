@@ -8,8 +8,8 @@ from swarm.mailbox.protocol.limits import ResourceLimits
 from .schema import LimitsTable
 
 _SECONDS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
-_PART = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
-_WHOLE = re.compile(r"(?:\d+(?:\.\d+)?[dhms])+\Z")
+_PART = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)([dhms])")
+_WHOLE = re.compile(r"(?:\d{1,18}(?:\.\d{1,18})?[dhms])+\Z")
 _MAX_S = 366 * 86_400.0
 _BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\Z")

@@ -6,18 +6,20 @@ the old values with the edit applied.
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import parse_toml_text
 from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.protocol.base import Value
 
 from .dotted_key import format_key
 from .merge import as_table, is_table, merge_tables
 from .schema import Toml
+
+_MAX_EDITED_CHARS = 256 << 10  # tomlkit takes a second for so many
 
 _TomlkitItem: TypeAlias = Any  # type: ignore[explicit-any]  # its containers share no type
 
@@ -37,8 +39,8 @@ class ConfigEdit(Value):
 def parse_value(text: str) -> object:
     """A value from the command line: TOML; any other text is a string."""
     try:
-        return tomllib.loads(f"value = {text.strip()}")["value"]
-    except (ValueError, RecursionError):  # not TOML, or an impossible number or date
+        return parse_toml_text(f"value = {text.strip()}")["value"]
+    except ValueError:  # not TOML, or an impossible number or date
         return text
 
 
@@ -77,12 +79,16 @@ def edit_text(text: str, edit: ConfigEdit) -> str:
         UneditableConfig: The change would not read back as intended.
     """
     try:
-        before = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
+        before = parse_toml_text(text)
+    except ValueError as error:
         raise UsageError(f"not valid TOML: {error}") from error
     wanted = apply_edit(before, edit)
     if wanted == before:
         return text
+    if len(text) > _MAX_EDITED_CHARS:
+        raise UneditableConfig(
+            f"the file has more than {_MAX_EDITED_CHARS >> 10} KiB; edit it by hand"
+        )
     import tomlkit  # only edits need it, and importing it takes 20 ms
     from tomlkit.exceptions import TOMLKitError
 
@@ -90,7 +96,7 @@ def edit_text(text: str, edit: ConfigEdit) -> str:
         document = tomlkit.parse(text)
         _apply(document, edit)
         after = tomlkit.dumps(document)
-        same = tomllib.loads(after) in (wanted, _without_empty(wanted, edit.steps[:-1]))
+        same = parse_toml_text(after) in (wanted, _without_empty(wanted, edit.steps[:-1]))
     except (TOMLKitError, LookupError, TypeError, ValueError) as error:
         raise UneditableConfig(_refusal(edit.steps)) from error
     if not same:

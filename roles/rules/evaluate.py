@@ -34,7 +34,7 @@ MAX_RULES = 20_000  # of all files together; only a loop makes more
 _NAME = "rules"  # the file's name for Starlark; the caller adds the real one
 _MAX_CALLS = 200
 _LINE = re.compile(rf"^ *(?:\*|-->) {_NAME}:(\d+)", re.MULTILINE)
-_MARGIN = re.compile(r"^(?: *\d* *[|>]| *-->|Traceback| {2,}).*$\n?", re.MULTILINE)
+_MARGIN = re.compile(r"^(?: *(?:\d+ *)?[|>]| *-->|Traceback| {2,}).*$\n?", re.MULTILINE)
 # Starlark does not pass a call's position, so these wrappers add it.
 _PRELUDE = """
 def prefix_rule(*args, **kwargs):

@@ -24,8 +24,11 @@ def serve_editor(find_models: Callable[[], tuple[str, ...]]) -> int:
         find_models: Names of models to choose from; called once, in a thread.
     """
     logging.getLogger().setLevel(logging.CRITICAL)  # errors are answered; stderr is for people
-    code = asyncio.run(_serve(find_models))
-    os._exit(code)  # a thread may wait in a read of stdin for ever
+    with asyncio.Runner() as runner:
+        code = runner.run(_serve(find_models))
+        # Not by leaving the block, which would wait for the thread that reads stdin: for ever, if
+        # the editor does not close it.
+        os._exit(code)
 
 
 async def _serve(find_models: Callable[[], tuple[str, ...]]) -> int:

@@ -8,7 +8,7 @@ from typing import BinaryIO
 import msgspec
 
 MAX_LINE_BYTES = 64 * 1024 * 1024  # a longer message is dropped, whatever it is
-_PARSE_ERROR, _INVALID_REQUEST = -32700, -32600
+_PARSE_ERROR, _INVALID_REQUEST, _INTERNAL_ERROR = -32700, -32600, -32603
 _CHUNK_BYTES = 1024 * 1024
 _MAX_DETAIL_BYTES = 8 * 1024
 _decode = msgspec.json.Decoder(dict[str, object]).decode
@@ -66,6 +66,9 @@ class EditorTransport:
             await self._refuse(_PARSE_ERROR, f"that is no JSON-RPC message: {error}")
             return None
         if (problem := _problem(message)) is not None:
+            if _is_answer(message):  # else whoever waits for it would wait for ever
+                told = {"code": _INTERNAL_ERROR, "message": f"the answer is unreadable: {problem}"}
+                return {"jsonrpc": "2.0", "id": message["id"], "error": told}
             await self._refuse(_INVALID_REQUEST, problem)
             return None
         return message
@@ -73,6 +76,10 @@ class EditorTransport:
     async def _refuse(self, code: int, words: str) -> None:
         error = {"code": code, "message": words}
         await self.send({"jsonrpc": "2.0", "id": None, "error": error})
+
+
+def _is_answer(message: Mapping[str, object]) -> bool:
+    return "method" not in message and isinstance(message.get("id"), str | int)
 
 
 def _problem(message: Mapping[str, object]) -> str | None:

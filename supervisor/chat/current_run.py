@@ -113,6 +113,7 @@ class CurrentRun:
 
     async def send(self, words: str) -> None:
         """Words for the selected agent; they start or continue a run where none is alive."""
+        self._follow_again()
         attached = self.attached
         delivery = decide_delivery(
             has_run=attached is not None,
@@ -132,6 +133,13 @@ class CurrentRun:
             self._queue.append(words)
         else:
             await attached.run.send(words, agent=self.selected, images=images)
+
+    def _follow_again(self) -> None:
+        """Follow the run that has ended here, if somebody else has resumed it meanwhile."""
+        attached = self.attached
+        if attached is not None and attached.has_ended and attached.run.is_alive:
+            self._say(f"run {attached.short} goes on in another terminal; it is followed again")
+            self.attach(attached.run, shown_seq=attached.view().seq)
 
     async def _launch(self, what: str, run: Awaitable[LiveRun], *, shown_seq: int = 0) -> None:
         if self.starting:

@@ -11,7 +11,6 @@ import trio
 
 from swarm.mailbox.control_channel import NoControlReply, send_control_request
 from swarm.mailbox.errors import MailboxError, SwarmError
-from swarm.mailbox.ids import short_id
 from swarm.mailbox.protocol.control import (
     AnyControl,
     AnyControlReply,
@@ -24,7 +23,7 @@ from swarm.mailbox.protocol.control import (
     encode_control,
 )
 
-from ..runs.client_errors import ControlRequestRefused, RunNotAlive
+from ..runs.client_errors import ControlRequestRefused, RunNotAlive, RunSilent
 from ..runs.paths import RunPaths, UserPaths, find_run, find_user_paths, paths_of_run
 from ..runs.run_list import RunSummary
 from ..runs.run_metadata import is_run_alive
@@ -61,9 +60,7 @@ async def send_request(
     except NoControlReply as error:
         if not is_run_alive(here):
             raise RunNotAlive(here.folder.name) from error
-        raise SwarmError(
-            f"run {short_id(here.folder.name)} did not answer within {timeout_s:g} s"
-        ) from error
+        raise RunSilent(here.folder.name, timeout_s) from error
     except msgspec.DecodeError as error:
         raise SwarmError(f"the run's answer cannot be read: {error}") from error
     if isinstance(reply, Refused):

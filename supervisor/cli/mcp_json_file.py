@@ -7,6 +7,7 @@ from typing import cast
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import decode_json
 from swarm.mailbox.errors import UsageError
 from swarm.roles.config.atomic_replace import replace_file
 from swarm.roles.config.file_reading import read_bounded
@@ -42,7 +43,7 @@ def with_server(data: bytes, name: str, table: Mapping[str, object], path: str) 
     """The file's new text. Raises UsageError."""
     read_mcp_json(data, path)
     mark = BOM_UTF8 if data.startswith(BOM_UTF8) else b""
-    file = cast("dict[str, object]", msgspec.json.decode(data.removeprefix(mark)))
+    file = cast("dict[str, object]", decode_json(data.removeprefix(mark)))
     others = cast("dict[str, object]", file.get("mcpServers", {}))
     servers = {**others, name: server_entry(table)}
     return mark + msgspec.json.format(msgspec.json.encode({**file, "mcpServers": servers})) + b"\n"

@@ -6,6 +6,7 @@ whose it is, so that neither a model nor a reviewer takes it for what the person
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import decode_json_as
 from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.protocol.mcp import GetMcpPrompt, ListMcpPrompts, McpOutcome, McpText
 
@@ -57,13 +58,13 @@ def expand_prompt_call(text: str) -> str:
 def list_prompts(server: str) -> tuple[PromptEntry, ...]:
     """The prompts of a server, which is started for it. Raises SwarmError."""
     outcome = _ask(server, ListMcpPrompts(server=server))
-    return msgspec.json.decode(_text(outcome), type=_Prompts).prompts
+    return decode_json_as(_text(outcome), _Prompts).prompts
 
 
 def fetch_prompt(call: PromptCall) -> str:
     """The words that the prompt stands for. Raises SwarmError with words for the person."""
     question = GetMcpPrompt(server=call.server, name=call.prompt, words=call.words)
-    found = msgspec.json.decode(_text(_ask(call.server, question)), type=_Messages)
+    found = decode_json_as(_text(_ask(call.server, question)), _Messages)
     return render_prompt(call, tuple((one.role, one.text) for one in found.messages))
 
 

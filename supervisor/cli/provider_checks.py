@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import decode_json_as
 from swarm.mailbox.own_distribution import line_for_extra
 from swarm.mailbox.protocol.base import Value
 from swarm.roles.config.schema import Config, ProviderTable
@@ -142,7 +143,7 @@ def probe_server(address: str) -> str | None:
     finally:
         connection.close()
     try:
-        listed = msgspec.json.decode(body, type=_ModelList).data or ()
+        listed = decode_json_as(body, _ModelList).data or ()
     except msgspec.DecodeError:
         return f"answers with status {answer.status}, but not with a model list"
     return f"{len(listed)} models"

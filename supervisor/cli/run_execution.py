@@ -127,7 +127,7 @@ def _run_in_process(
     if not isinstance(processes, EarlyProcesses):
         processes = start_early(secrets=tuple(request.keys.values()))
     try:
-        processes.complete()
+        processes.complete(deadline_s=request.deadline_s)
         target = _result_file(show)
         import trio  # already imported by `start_early`
 

@@ -16,6 +16,7 @@ from typing import get_args
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import depth_checked
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.base import SCHEMA_VERSION, Value
 from swarm.mailbox.protocol.records import AnyRecordBody, Record, decode_record
@@ -66,7 +67,7 @@ class _Head(Value):
     schema_version: int = SCHEMA_VERSION
 
 
-_decode_head = msgspec.json.Decoder(_Head).decode
+_decode_head = depth_checked(msgspec.json.Decoder(_Head).decode)
 
 
 def read_file(path: Path, on_bad_line: BadLineHandler = log_bad_line) -> Iterator[Record]:

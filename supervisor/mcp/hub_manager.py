@@ -47,6 +47,7 @@ from swarm.mailbox.protocol.mcp import (
     McpTools,
     ReadMcpResource,
 )
+from swarm.mailbox.protocol.ops import Shutdown
 from swarm.mailbox.protocol.spec import HubSpec
 from swarm.mailbox.resting_limit import RestingLimit
 
@@ -63,6 +64,9 @@ MARGIN_S = 30.0  # on top of a server's own limits: the hub gives up first
 MAX_PROGRESS = 200  # characters of one line
 _MAX_STARTS = 4  # of hubs, for one listing
 _MAX_QUESTIONS = 256  # of servers, and withdrawals, that nobody has taken yet
+_STOP_GRACE_S = 5.0  # of which 70 % are for leaving: a second for servers, and one for the rest
+_GOODBYE_S = 1.0
+_WHY_CHARS = 300  # of the hub's own last words
 _HUB_GONE = (
     "the process that is connected to MCP servers died while the call ran. It may or may not have "
     "had its effect; look before you repeat it"
@@ -131,6 +135,8 @@ class HubManager:
             on_end=self._on_end,
             on_crash=self._on_crash,
             on_give_up=self._on_give_up,
+            ask_to_stop=self._ask_to_stop,
+            grace_s=_STOP_GRACE_S,
         )
         self.process = ServiceProcess(running, "hub", child, prefix=place.prefix)
         self.servers: dict[str, McpServer] = {one.name: one for one in place.servers}
@@ -177,6 +183,10 @@ class HubManager:
         self._note_change()
         return child
 
+    async def _ask_to_stop(self) -> None:
+        """It closes the inputs of all servers, gives them a second together, and ends."""
+        await self.process.send(encode_hub_op(Shutdown(grace_s=_GOODBYE_S)))
+
     def _note_change(self) -> None:
         changed, self._changed = self._changed, trio.Event()
         changed.set()
@@ -192,7 +202,8 @@ class HubManager:
     def _on_crash(self, ended: ProcessEnd) -> None:
         _log.warning("%s ended: %s\n%s", self._title, ended.reason, ended.stderr_tail)
         if self._place.is_there():
-            self._warn(f"{self._title} ended and is started anew: {ended.reason}")
+            why = ended.stderr_tail.strip().rpartition("\n")[2][:_WHY_CHARS]
+            self._warn(f"{self._title} ended and is started anew: {why or ended.reason}")
 
     def _on_give_up(self, cause: ProcessEnd | SpawnError) -> None:
         why = str(cause) if isinstance(cause, SpawnError) else f"it keeps ending: {cause.reason}"

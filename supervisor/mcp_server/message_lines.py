@@ -19,6 +19,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
+from swarm.mailbox.bounded_formats import decode_json_as
+
 _T = TypeVar("_T")
 MAX_LINE_BYTES = 64 << 20
 _CHUNK_BYTES = 1 << 20
@@ -73,12 +75,14 @@ async def _read_lines(
             if len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
                 await _in_thread(partial(_skip_line, source))
                 await refusals.send(
-                    SessionMessage(_error(types.INVALID_REQUEST, "a message has at most 64 MiB"))
+                    SessionMessage(
+                        _refuse(types.INVALID_REQUEST, "a message has at most 64 MiB").answer
+                    )
                 )
             elif line.strip():
                 message = read_message(line)
-                if isinstance(message, types.JSONRPCError):
-                    await refusals.send(SessionMessage(message))
+                if isinstance(message, Refused):
+                    await refusals.send(SessionMessage(message.answer))
                 else:
                     await received.send(SessionMessage(message))
 
@@ -87,31 +91,59 @@ async def _in_thread(call: Callable[[], _T]) -> _T:
     return await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
 
 
-def read_message(line: bytes) -> types.JSONRPCMessage:
-    """The message of a line, or the error that answers a line that is none."""
+class Refused(NamedTuple):
+    """A line that is no message, and the error that answers it."""
+
+    answer: types.JSONRPCError
+
+
+class _AnswerHead(msgspec.Struct):
+    """What tells an answer from other messages: an id, and no method."""
+
+    id: int | str
+    method: msgspec.Raw | None = None
+
+
+def read_message(line: bytes) -> types.JSONRPCMessage | Refused:
+    """The message of a line. An answer that cannot be read is an error of the client's.
+
+    Else whoever waits for that answer would wait for ever.
+    """
     try:
         message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        what = f"that is no JSON-RPC message: {first['msg']}"[:300]
+        if (answered := _answered_id(line)) is not None:
+            data = types.ErrorData(code=types.INTERNAL_ERROR, message=what)
+            return types.JSONRPCError(jsonrpc="2.0", id=answered, error=data)
         code = types.PARSE_ERROR if first["type"] == "json_invalid" else types.INVALID_REQUEST
-        return _error(code, f"that is no JSON-RPC message: {first['msg']}"[:300])
+        return _refuse(code, what)
     if isinstance(message, types.JSONRPCNotification) and has_id(line):
-        return _error(types.INVALID_REQUEST, "the id of a request is a text or a number")
+        return _refuse(types.INVALID_REQUEST, "the id of a request is a text or a number")
     return message
 
 
 def has_id(line: bytes) -> bool:
     """True for an object with an `id`: a request, even if the id is none that can be answered."""
     try:
-        return "id" in msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+        return "id" in decode_json_as(line, dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError):
         return True  # JSON for one of two readers alone
 
 
-def _error(code: int, words: str) -> types.JSONRPCError:
-    return types.JSONRPCError(
-        jsonrpc="2.0", id=None, error=types.ErrorData(code=code, message=words)
-    )
+def _answered_id(line: bytes) -> int | str | None:
+    """The id that an answer names; None if it is none."""
+    try:
+        head = decode_json_as(line, _AnswerHead)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return head.id if head.method is None else None
+
+
+def _refuse(code: int, words: str) -> Refused:
+    error = types.ErrorData(code=code, message=words)
+    return Refused(types.JSONRPCError(jsonrpc="2.0", id=None, error=error))
 
 
 def _skip_line(source: BinaryIO) -> None:

@@ -12,7 +12,8 @@ from .memory_rules import load_memory_rules
 from .run_evidence import RunEvidence
 
 _ADDRESS = re.compile(
-    r"[a-z][a-z0-9+.-]{1,15}://|www\.|\b\S+@\S+\.\w{2,}|\b\d{1,3}(?:\.\d{1,3}){3}\b", re.IGNORECASE
+    r"[a-z][a-z0-9+.-]{1,15}://|www\.|\b[^\s@]{1,64}@[^\s@]{1,255}\.\w{2}|\b\d{1,3}(?:\.\d{1,3}){3}\b",
+    re.IGNORECASE,
 )
 _CODE = re.compile(r"`([^`]+)`")
 _HIDDEN = re.compile(

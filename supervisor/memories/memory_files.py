@@ -29,7 +29,7 @@ _TITLES: tuple[tuple[FactKind, str], ...] = (
     ("finding", "What agents found"),
 )
 _LINE = re.compile(
-    r"- (?P<text>.+?)(?P<marks>(?: \((?:pinned|stale: [^()]*|see [^()]*)\))*)"
+    r"- (?P<text>.+?)(?P<marks>(?: \((?:pinned|stale: [^()]{0,1000}|see [^()]{0,1000})\)){0,8})"
     r" \[(?P<id>m[0-9a-f]{8})\]"
 )
 EMPTY = "Nothing is remembered yet."

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import decode_json_as
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.ids import is_run_id
 from swarm.mailbox.protocol.base import Value
@@ -71,7 +72,7 @@ def import_memories(
     Raises UsageError: it is no such file.
     """
     try:
-        file = msgspec.json.decode(data, type=MemoryFile)
+        file = decode_json_as(data, MemoryFile)
     except msgspec.DecodeError as error:
         raise UsageError(f"this is no file of memories: {error}") from error
     if file.format != _FORMAT:

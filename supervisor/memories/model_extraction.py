@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import decode_json_as
 from swarm.mailbox.protocol.base import Value
 
 from .bare_command import bare_command
@@ -84,7 +85,7 @@ def read_extraction(
     text: str, evidence: RunEvidence, project: str, gate: FactGate
 ) -> tuple[Extracted, tuple[Fact, ...]]:
     """The facts that hold, and the rest of the answer. Raises ValueError: it is no such answer."""
-    answer = msgspec.json.decode(text.encode(), type=Extracted)
+    answer = decode_json_as(text.encode(), Extracted)
     facts: dict[str, Fact] = {}
     for one in answer.facts[:_MOST_FACTS]:
         words = one_line(one.text)[:MAX_FACT_CHARS]
@@ -122,7 +123,7 @@ def read_consolidation(text: str, facts: tuple[Fact, ...]) -> tuple[Reworded, ..
     known = {one.fact_id: one for one in facts if not one.pinned}
     used: set[str] = set()
     kept: list[Reworded] = []
-    for one in msgspec.json.decode(text.encode(), type=Consolidated).facts:
+    for one in decode_json_as(text.encode(), Consolidated).facts:
         ids = [name for name in dict.fromkeys(one.ids) if name in known and name not in used]
         words = one_line(one.text)
         if len(ids) < 2 or len({known[name].kind for name in ids}) > 1:

@@ -34,7 +34,9 @@ from .memory_facts import FACT_ID
 
 _MOST_COMMANDS = 2000
 _MOST_OUTPUT_CHARS = 4_000_000  # of all calls together
-_CITED = re.compile(r"^\W*memories(?: used)?\W*:(?P<ids>.*)$", re.IGNORECASE | re.MULTILINE)
+_CITED = re.compile(
+    r"^[^\w\n]{0,16}memories(?: used)?[^\w\n]{0,16}:(?P<ids>.*)$", re.IGNORECASE | re.MULTILINE
+)
 
 
 class RanCommand(Value):

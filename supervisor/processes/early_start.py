@@ -83,8 +83,9 @@ class EarlyProcesses(msgspec.Struct, kw_only=True):
     server: LaunchedProcess | None = None
     gateway: LaunchedProcess | None = None
     environment: dict[str, str]  # as the fork-server knows it
+    deadline_s: float | None = None  # when the run must be over, from the start of its processes
 
-    def complete(self) -> None:
+    def complete(self, *, deadline_s: float | None = None) -> None:
         """Update the fork-server's environment and fork the gateway.
 
         The fork-server gets each variable that changed since its fork (removed keys, variables set
@@ -92,6 +93,7 @@ class EarlyProcesses(msgspec.Struct, kw_only=True):
         the process manager takes the processes over. Raises UsageError for a variable that is too
         long to send.
         """
+        self.deadline_s = deadline_s
         before, self.environment = self.environment, dict(os.environ)
         for name in before | self.environment:
             if before.get(name) == (value := self.environment.get(name)):

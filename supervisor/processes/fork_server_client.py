@@ -14,11 +14,14 @@ import trio
 from swarm.mailbox.protocol.forking import (
     AnyForkReport,
     GuardProcess,
+    LoopAnswered,
+    LoopAsked,
     ProcessExited,
     ProcessStarted,
     ServerReady,
     StartFailed,
     StartProcess,
+    WatchSupervisor,
     decode_fork_report,
     encode_fork,
 )
@@ -26,6 +29,7 @@ from swarm.mailbox.protocol.forking import (
 from .child_process import ExitReport, StderrTail, reap
 from .early_start import LaunchedProcess
 from .process_types import ProcessEnd, SpawnError
+from .stop_notice import StopNotice
 
 _PACKET_BYTES = 64 * 1024
 _EXIT_TIMEOUT_S = 1.5
@@ -111,6 +115,15 @@ class ForkServerClient:
         """Have it end this process, too, when the lifeline closes."""
         await self._send(encode_fork(GuardProcess(pid=pid)), (pidfd,))
 
+    async def watch_this_process(self, notice: StopNotice) -> None:
+        """Have it end this process if the loop stands still once a signal or the deadline came."""
+        order = encode_fork(WatchSupervisor(pid=os.getpid(), deadline_s=notice.deadline_s))
+        pidfd = os.pidfd_open(os.getpid())
+        try:
+            await self._send(order, (pidfd, notice.signal_fd))
+        finally:
+            os.close(pidfd)
+
     async def run(self) -> None:
         """Read reports until the server is gone and reaped, or until cancelled.
 
@@ -194,6 +207,9 @@ class ForkServerClient:
                     self._reports.pop(pid).receive(status)
                 case ServerReady():
                     self.ready.set()
+                case LoopAsked():
+                    with suppress(ForkServerGone):
+                        await self._send(encode_fork(LoopAnswered()), ())
 
     def _resolve(self, request: int, outcome: ForkedProcess | StartFailed) -> None:
         pending = self._pending.pop(request)

@@ -30,6 +30,7 @@ from .fork_server_client import ForkedProcess, ForkServerClient, ForkServerGone
 from .process_types import Child, SpawnError, StartInterrupted
 from .spawn_payload import SpawnPayload, open_spawn_payload, spawn_cold
 from .start_faults import start_faults
+from .stop_notice import StopNotice, open_stop_notice
 
 START_LIMIT_S = 3.0  # a fork-server silent for so long counts as dead
 MAX_STARTING = 16  # at once: more would finish no sooner, and each would seem slow
@@ -42,8 +43,8 @@ _POLL_S = 0.005
 class ProcessManager:
     """Starts processes and watches each to its end. Made by `open_process_manager` only."""
 
-    def __init__(self, early: EarlyProcesses, nursery: trio.Nursery) -> None:
-        self._early, self._nursery = early, nursery
+    def __init__(self, early: EarlyProcesses, nursery: trio.Nursery, notice: StopNotice) -> None:
+        self._early, self._nursery, self._notice = early, nursery, notice
         self._children: dict[int, ChildProcess] = {}  # by pid, oldest first; living ones only
         self._server: ForkServerClient | None = None  # orders wait until it is ready
         if (server := early.take_server()) is not None:
@@ -203,7 +204,12 @@ class ProcessManager:
         self._nursery.start_soon(client.run)
         for child in self._children.values():
             self._nursery.start_soon(self._have_guarded, child)
+        self._nursery.start_soon(self._have_loop_watched, client)
         return client
+
+    async def _have_loop_watched(self, client: ForkServerClient) -> None:
+        with suppress(SpawnError):  # it is gone; the next one watches
+            await client.watch_this_process(self._notice)
 
     def _on_server_end(self) -> None:
         self._server = None
@@ -274,9 +280,9 @@ async def _run_process_manager(
     task_status: trio.TaskStatus[ProcessManager] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Shield the watchers from outside cancellation until `close` has done its bounded work."""
-    with trio.CancelScope(shield=True):
+    with trio.CancelScope(shield=True), open_stop_notice(early.deadline_s) as notice:
         async with trio.open_nursery() as nursery:
-            manager = ProcessManager(early, nursery)
+            manager = ProcessManager(early, nursery, notice)
             nursery.start_soon(manager.server_loop.run)
             task_status.started(manager)
             await trio.sleep_forever()

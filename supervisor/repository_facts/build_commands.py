@@ -4,12 +4,13 @@ Each command names the file that it was found in. A name that is no plain word i
 be read by models as if a person had written it.
 """
 
-import json
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, cast
 
+import msgspec
+
+from swarm.mailbox.bounded_formats import decode_json, parse_toml_text
 from swarm.mailbox.protocol.base import Value
 
 from .repository_survey import RepositorySurvey
@@ -32,6 +33,7 @@ _CI_PROGRAMS = re.compile(
 )
 _CI_LINE = re.compile(r"[\w ./:=@,+-]{1,100}")
 _MOST_CI = 8
+_CI_CHARS = 8_000  # of one script
 _Table = dict[str, object]
 
 
@@ -202,7 +204,7 @@ def _ci_lines(text: str) -> Iterator[str]:
         if first not in {"|", ">", "|-", ">-"}:
             yield first.strip("'\"")
             continue
-        for line in text[found.end() + 1 :].split("\n")[:50]:
+        for line in text[found.end() + 1 : found.end() + _CI_CHARS].split("\n")[:50]:
             if line.strip() and len(line) - len(line.lstrip()) <= len(found["indent"]):
                 break
             yield line.strip()
@@ -229,15 +231,15 @@ def _named(
 
 def _toml(survey: RepositorySurvey, name: str) -> _Table:
     try:
-        return tomllib.loads(survey.files.get(name, ""))
-    except (tomllib.TOMLDecodeError, RecursionError):
+        return parse_toml_text(survey.files.get(name, ""))
+    except ValueError:
         return {}
 
 
 def _json(survey: RepositorySurvey, name: str) -> _Table:
     try:
-        value: object = json.loads(survey.files.get(name, "{}"))
-    except (ValueError, RecursionError):
+        value = decode_json(survey.files.get(name, "{}"))
+    except msgspec.DecodeError:
         return {}
     return _table(value)
 

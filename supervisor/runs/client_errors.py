@@ -27,6 +27,13 @@ class RunVanished(SwarmError):
         )
 
 
+class RunSilent(SwarmError):
+    """The run lives, and its supervisor does not answer."""
+
+    def __init__(self, run_id: str, timeout_s: float) -> None:
+        super().__init__(f"run {short_id(run_id)} did not answer within {timeout_s:g} s")
+
+
 class RunFailedToStart(SwarmError):
     """`swarm run` refused or failed before its first record; carries its words and exit code."""
 

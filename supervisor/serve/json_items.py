@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from swarm.mailbox.bounded_formats import decode_json
 from swarm.mailbox.protocol.events import (
     AnyCallDetail,
     CallBegan,
@@ -165,7 +166,7 @@ def _opened(body: CallBegan, item_id: str) -> AnyJsonItem | None:
 def _decoded(arguments: str) -> object:
     """The arguments as a JSON value; as text if they were cut."""
     try:
-        return msgspec.json.decode(arguments)
+        return decode_json(arguments)
     except msgspec.DecodeError:
         return arguments
 

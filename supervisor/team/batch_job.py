@@ -12,6 +12,7 @@ from typing import Literal, cast
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import decode_json
 from swarm.mailbox.entropy import SYSTEM_ENTROPY, EntropySources
 from swarm.mailbox.protocol.job_records import JobBegan, JobRowEnded
 from swarm.mailbox.protocol.ops import TextInput, UserInput
@@ -179,7 +180,7 @@ class BatchJob:
 
 def _read_schema(text: bytes) -> dict[str, object]:
     try:
-        schema: object = msgspec.json.decode(text)
+        schema: object = decode_json(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise AgentRequestError(f"output_schema is not JSON: {error}") from error
     if not isinstance(schema, dict):
@@ -199,7 +200,7 @@ def report_result(
     if job is None or item is None or item.path != path or item.result is not None:
         return ResultAccepted(accepted=False)
     try:
-        result = msgspec.json.decode(request.result)
+        result = decode_json(request.result)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise AgentRequestError("result must be a JSON object") from error
     if not isinstance(result, dict):

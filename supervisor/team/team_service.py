@@ -360,7 +360,14 @@ class TeamService:
             report_to_parent(self._run, self.mail, agent, outcome)
 
     def _give_up(self, member: Agent, state: str) -> None:
-        """It gets no further process: its mail bounces, and its descendants end."""
+        """It gets no further process: its mail bounces, and its descendants end.
+
+        Of a root that is lost they end with the run, which a resume continues: those that were at
+        work go on then, as after any other end.
+        """
+        if member.path == ROOT_PATH and state == "crashed" and not self._run.request.keep_open:
+            self.agents.run_end.begin()
+            return
         self._detached_jobs.cancel_jobs_of(member.path)
         self.mail.bounce_all(member, reason=f"{member.path} is {state}")
         below = [one for one in self.team.subtree(member.path) if one is not member]

@@ -165,3 +165,39 @@ async def test_a_required_server_that_cannot_be_used_ends_the_run_before_its_fir
     assert "required MCP server `lost`" in ended.err
     assert f"{rig.home / 'config.toml'}, line 1" in ended.err
     assert rig.lives() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+async def test_the_loss_of_the_hubs_launcher_is_told_and_servers_work_again(rig, number):
+    configure(rig)
+    after = [call("echo", text=text) for text in ("cut off", "too", "behind")]  # two may fail
+    calls = (call("echo", text="before"), call("never"), *after)
+    with trio.fail_after(LIMIT_S):
+        started = await rig.run(
+            rig.script(*ends(*calls)), "--reviewer", "nobody", sandbox="workspace-write"
+        )
+        await rig.wait(lambda: "call never {}" in marks(rig))
+        (launcher,) = [
+            pid for pid, title in rig.alive().items() if title.startswith("swarm: launcher of mcp")
+        ]
+        os.kill(launcher, number)
+        for pid, title in rig.alive().items():
+            if "mcp_server_program" in title:
+                with suppress(ProcessLookupError):  # it has died with another one
+                    os.kill(pid, signal.SIGKILL)
+        ended = await started.wait_end()
+        await rig.wait_gone()
+    assert ended.code == 0, ended.err
+    assert "echo: behind" in rig.outputs()[-1]
+    assert any("hub's launcher" in one.message for one in rig.bodies(Warned))
+
+
+async def test_at_a_runs_end_servers_close_in_order_and_have_time_to_save(rig):
+    configure(rig, "saves")
+    configure(rig, "saves", name="second")
+    with trio.fail_after(LIMIT_S):
+        ended = await run(rig, *ends(call("echo"), call("echo", server="second")))
+        await rig.wait_gone()
+    assert ended.code == 0, ended.err
+    assert marks(rig)[-1] == "saved"
+    assert marks(rig, "second")[-1] == "saved"

@@ -297,3 +297,24 @@ async def test_nothing_but_messages_reaches_stdout(rig):
     )
     assert done.stdout == b"message\n"
     assert done.stderr == b"stray\nchild\n"
+
+
+@pytest.mark.parametrize("error", [{"code": -32601, "message": "no forms here"}, "no", {}, None])
+async def test_an_error_as_the_answer_to_an_elicitation_is_a_denial(rig, error):
+    words = asking(rig)
+    hello = json.loads(json.dumps(HELLO))
+    hello["params"]["capabilities"] = {"elicitation": {}}
+    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call",
+            "params": {"name": "swarm_run", "arguments": {"task": "clean"}}}  # fmt: skip
+    with trio.fail_after(LIMIT_S):
+        client = await raw_client(rig, *words)
+        await client.say(hello)
+        await client.hear()
+        await client.say(READY, call)
+        while (heard := await client.hear()).get("id") != 2 or "method" in heard:
+            if heard.get("method") == "elicitation/create":
+                await client.say({"jsonrpc": "2.0", "id": heard["id"], "error": error})
+        await client.process.stdin.aclose()
+        await client.process.wait()
+    assert (rig.work / "build").exists()
+    assert [one.outcome for one in rig.bodies(ApprovalResolved)] == ["denied"]

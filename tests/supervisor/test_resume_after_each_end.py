@@ -182,11 +182,23 @@ async def by_the_provider(team):
     await team.until(lambda: bool(team.bodies(CallBegan, "/root/b")))
 
 
-@pytest.mark.parametrize("end", [by_ctrl_c, by_signal, by_the_deadline_of_the_run, by_the_provider])
+async def by_losing_the_root(team):
+    """The root dies four times while its children are at work."""
+    for lives in (1, 2, 3, 4):
+        await team.until(lambda lives=lives: len(team.lives["/root"]) == lives)
+        await trio.sleep(0.1)
+        team.children["/root"][-1].kill_group()
+
+
+@pytest.mark.parametrize(
+    "end", [by_ctrl_c, by_signal, by_the_deadline_of_the_run, by_the_provider, by_losing_the_root]
+)
 async def test_children_that_the_end_of_the_run_cut_off_go_on_and_report_once(
     tmp_path, autojump_clock, end
 ):
     responses = {path: [*said] for path, said in TEAM.items()}
+    if end is by_losing_the_root:
+        responses["/root"][1:] = [calls(WORK)] * 5
     if end is by_the_provider:
         responses["/root"][1] = (failed("unauthorized"),)
 

@@ -24,8 +24,10 @@ def find_growth(read, make, size, *, expected=()):
     few = many = float("inf")
     little, much = make(size), make(4 * size)
     for _ in range(_TRIES):
-        few = min(few, cost_s(read, little, expected=expected))
         many = min(many, cost_s(read, much, expected=expected))
+        if many <= _NOISE_S:
+            return ""
+        few = min(few, cost_s(read, little, expected=expected))
         if many <= _RATIO * few + _NOISE_S:
             return ""
     return f"{size}: {few:.3f} s, {4 * size}: {many:.3f} s, for {little[:80]!r}…"

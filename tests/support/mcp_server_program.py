@@ -180,6 +180,11 @@ def main(words: list[str]) -> None:
         if "garbage" in words:
             sys.stdout.write('not json\n{"jsonrpc": "2.0"}\n[1, 2]\n')
         answer(json.loads(line), words)
+    if "saves" in words:  # its input was closed: it saves its work, and says so
+        time.sleep(0.6)
+        sys.stderr.write("saving\n")
+        sys.stderr.flush()
+        mark("saved")
 
 
 if __name__ == "__main__":

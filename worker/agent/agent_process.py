@@ -10,7 +10,6 @@ import traceback
 from contextlib import AbstractAsyncContextManager
 from functools import cache
 from pathlib import Path
-from typing import cast
 
 import trio
 
@@ -21,9 +20,8 @@ from swarm.mailbox.protocol.limits import ProfilePolicy
 from swarm.mailbox.protocol.spec import AgentSpec
 
 from ..current_spec import CurrentSpec
-from ..exec.command_state import LauncherGone
 from ..exec.exec_sessions import open_exec_sessions
-from ..exec.launcher_client import LauncherClient, LauncherLink, open_launcher
+from ..exec.launcher_client import LauncherLink, is_launcher_loss, open_launcher
 from ..process.lifeline import watch_lifeline
 from ..sandbox.landlock import LandlockRules, apply_landlock, forbid_new_privileges, landlock_abi
 from ..sandbox.landlock_rules import landlock_rules
@@ -51,7 +49,7 @@ def run_agent(spec: AgentSpec, launcher: LauncherLink, lifeline_fd: int | None) 
             lock_process(spec)
         trio.run(_open_and_run, spec, launcher, lifeline_fd)
     except BaseException as error:
-        if _contains_only(error, LauncherGone):
+        if is_launcher_loss(error):
             sys.stderr.write(f"{_LAUNCHER_GONE}\n")  # a known cause, no bug
         else:
             traceback.print_exc()
@@ -117,26 +115,7 @@ async def _open_and_run(spec: AgentSpec, link: LauncherLink, lifeline_fd: int | 
             open_exec_sessions(launcher, current) as commands,
             trio.open_nursery() as living,
         ):
-            living.start_soon(_fail_when_launcher_ends, launcher)
+            living.start_soon(launcher.fail_when_gone, _LAUNCHER_GONE)
             await run_agent_lifecycle(current, post, dial, Toolset(current, commands))
             living.cancel_scope.cancel()  # from here on the launcher's end is expected
         nursery.cancel_scope.cancel()
-
-
-async def _fail_when_launcher_ends(launcher: LauncherClient) -> None:
-    """Raise LauncherGone when the launcher ends.
-
-    Without a launcher an agent can run no command, and it cannot fork another one because it has
-    threads now. So the process crashes, its commands end, and the supervisor's restart rule
-    applies.
-    """
-    await launcher.wait_gone()
-    raise LauncherGone(_LAUNCHER_GONE)
-
-
-def _contains_only(error: BaseException, kind: type[Exception]) -> bool:
-    """True for an error of this kind, or a group that contains nothing else."""
-    if isinstance(error, BaseExceptionGroup):
-        group = cast("BaseExceptionGroup[BaseException]", error)
-        return all(_contains_only(member, kind) for member in group.exceptions)
-    return isinstance(error, kind)

@@ -14,6 +14,7 @@ import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
+from typing import cast
 
 import msgspec
 import trio
@@ -140,6 +141,14 @@ def _fork(
     return LauncherLink(pid=pid, sock=ours)
 
 
+def is_launcher_loss(error: BaseException) -> bool:
+    """True for a LauncherGone, or a group that contains nothing else."""
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return all(is_launcher_loss(member) for member in group.exceptions)
+    return isinstance(error, LauncherGone)
+
+
 class LauncherClient:
     """Sends orders and waits for their results. One task (in `open_launcher`) receives replies.
 
@@ -159,6 +168,16 @@ class LauncherClient:
         """Return when the launcher, with every command, has died."""
         await self._gone.wait()
 
+    async def fail_when_gone(self, why: str) -> None:
+        """Raise LauncherGone when the launcher ends.
+
+        Without a launcher a process can start nothing, and it cannot fork another one because it
+        has threads now. So the process ends, what it started ends, and the supervisor's restart
+        rule applies.
+        """
+        await self.wait_gone()
+        raise LauncherGone(why)
+
     async def check_alive(self) -> None:
         """Return if the launcher answers; otherwise kill it. Raises LauncherGone."""
         pong = self._pong
@@ -168,7 +187,7 @@ class LauncherClient:
         if not pong.is_set():
             self._kill()
         if self._gone.is_set():
-            raise LauncherGone("the launcher of this agent does not answer; it has been killed")
+            raise LauncherGone("the launcher does not answer; it has been killed")
 
     def next_token(self) -> int:
         """A number for the next LaunchOrder; never used twice."""
@@ -289,7 +308,7 @@ class LauncherClient:
                         except BlockingIOError:
                             await trio.lowlevel.wait_writable(self._sock)
             self._kill()  # it reads nothing: its socket is full
-            raise LauncherGone("the launcher of this agent does not answer; it has been killed")
+            raise LauncherGone("the launcher does not answer; it has been killed")
         except OSError as error:
             raise LauncherGone("the launcher has died") from error
         finally:

@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 import yaml
 
+from swarm.mailbox.bounded_formats import compose_yaml_text
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.items import TokenUsage
 from swarm.mailbox.safe_open import read_user_file
@@ -146,13 +147,14 @@ def load_script(path: Path) -> Script:
     except (OSError, UnicodeDecodeError) as error:
         raise ScriptError(f"{path}: cannot read the script: {error}") from error
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        data = yaml.safe_load(text)
+        node, data = compose_yaml_text(text, most_chars=_MOST_BYTES)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f"{mark.line + 1}: " if mark is not None else " "
         what = getattr(error, "problem", None) or str(error)
         raise ScriptError(f"{path}:{line}not valid YAML: {what}") from error
+    except ValueError as error:
+        raise ScriptError(f"{path}: not valid YAML: {error}") from error
     try:
         return msgspec.convert({} if data is None else data, Script)
     except msgspec.ValidationError as error:

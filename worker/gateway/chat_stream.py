@@ -10,6 +10,7 @@ from contextlib import suppress
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import decode_json_as, depth_checked
 from swarm.mailbox.protocol.items import FunctionCall, Message, OutputText, Reasoning, TokenUsage
 
 from .backend import NewId
@@ -81,10 +82,10 @@ class _Chunk(msgspec.Struct):
     error: ErrorFields | str | None = None
 
 
-_decode = msgspec.json.Decoder(_Chunk).decode
-_decode_delta = msgspec.json.Decoder(_Delta | None).decode
-_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw] | None).decode
-_decode_id = msgspec.json.Decoder(str | int | None).decode
+_decode = depth_checked(msgspec.json.Decoder(_Chunk).decode)
+_decode_delta = depth_checked(msgspec.json.Decoder(_Delta | None).decode)
+_decode_fields = depth_checked(msgspec.json.Decoder(dict[str, msgspec.Raw] | None).decode)
+_decode_id = depth_checked(msgspec.json.Decoder(str | int | None).decode)
 _USED = frozenset(_Delta.__struct_fields__) - {"reasoning", "reasoning_content", "reasoning_text"}
 
 
@@ -138,7 +139,7 @@ class ChatStream(WireStream[_Chunk]):
         if bytes(raw) == b"null":
             return
         with suppress(msgspec.MsgspecError):
-            progress = msgspec.json.decode(raw, type=PromptProgress, strict=False)
+            progress = decode_json_as(raw, PromptProgress)
             if text := describe_progress(progress):
                 self._emit_waiting(text)
 

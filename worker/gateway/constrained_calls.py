@@ -21,6 +21,7 @@ from typing import cast
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import decode_json, decode_json_as, depth_checked
 from swarm.mailbox.context_markers import split_sentences, task_in
 from swarm.mailbox.protocol.items import (
     AnyItem,
@@ -95,7 +96,7 @@ class WrittenCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     arguments: msgspec.Raw
 
 
-_decode_call = msgspec.json.Decoder(WrittenCall).decode
+_decode_call = depth_checked(msgspec.json.Decoder(WrittenCall).decode)
 
 
 def call_schema(
@@ -137,10 +138,10 @@ def _forms(
     """Name and argument schema of each tool, with the required properties alone."""
     answer: object = {"type": "string"}
     if answer_schema is not None:
-        answer = msgspec.json.decode(answer_schema)
+        answer = decode_json(answer_schema)
     finish: JsonObject = {"properties": {"answer": answer}, "required": ["answer"]}
     return [
-        *((tool.name, _required_only(msgspec.json.decode(tool.parameters))) for tool in tools),
+        *((tool.name, _required_only(decode_json(tool.parameters))) for tool in tools),
         (FINISH, _required_only(finish)),
     ]
 
@@ -248,7 +249,7 @@ def _written(name: str, arguments: str, thought: str) -> Message:
     try:
         raw = msgspec.Raw(arguments.encode())
         text = _to_json(WrittenCall(thought=thought, name=name, arguments=raw)).decode()
-        msgspec.json.decode(text)
+        decode_json(text)
     except (msgspec.MsgspecError, UnicodeEncodeError):
         text = f'{{"name": "{name}"}}'
     return Message(role="assistant", content=(OutputText(text=text),))
@@ -401,7 +402,7 @@ class ConstrainedChatStream(ChatStream):
 def _claim_in(arguments: str) -> str:
     """What a call of `begin_task` says that the task asks for; a question where it says nothing."""
     try:
-        table = msgspec.json.decode(arguments, type=dict[str, object])
+        table = decode_json_as(arguments, dict[str, object])
     except (msgspec.MsgspecError, UnicodeEncodeError):
         return "question"
     claimed = table.get("asks_for")
@@ -410,7 +411,7 @@ def _claim_in(arguments: str) -> str:
 
 def _cut_argument(arguments: msgspec.Raw) -> str:
     """The name of an argument that has reached its longest length; "" if there is none."""
-    table = cast("JsonObject", msgspec.json.decode(arguments))
+    table = cast("JsonObject", decode_json(arguments))
     for name, limit in _MOST_CHARS.items():
         value = table.get(name)
         if isinstance(value, str) and len(value) >= limit:
@@ -420,6 +421,6 @@ def _cut_argument(arguments: msgspec.Raw) -> str:
 
 def _answer(arguments: msgspec.Raw) -> str:
     """The answer of `finish`: its text, or its object as JSON."""
-    table = cast("JsonObject", msgspec.json.decode(arguments))
+    table = cast("JsonObject", decode_json(arguments))
     answer = table.get("answer", "")
     return answer if isinstance(answer, str) else _to_json(answer).decode()

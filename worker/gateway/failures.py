@@ -14,6 +14,8 @@ from typing import cast
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import depth_checked
+
 from .backend import Failure, FailureScope
 from .failure_texts import TextReading, may_be_too_long, read_failure_text, texts_of_error
 from .rate_limit_headers import asked_delay_s, delay_in_prose_s
@@ -79,8 +81,8 @@ class _Outer(msgspec.Struct):
     detail: str | None = None
 
 
-_decode_outer = msgspec.json.Decoder(_Outer).decode
-_decode_outers = msgspec.json.Decoder(tuple[_Outer, ...]).decode
+_decode_outer = depth_checked(msgspec.json.Decoder(_Outer).decode)
+_decode_outers = depth_checked(msgspec.json.Decoder(tuple[_Outer, ...]).decode)
 
 
 def read_error_body(body: bytes) -> ErrorBody:
@@ -108,7 +110,7 @@ def read_error_body(body: bytes) -> ErrorBody:
 def _plain(body: bytes) -> str:
     text = body[: 4 * MAX_QUOTED_CHARS].decode("utf-8", "replace")
     if "<html" in text.lower():
-        text = re.sub(r"(?s)<(script|style).*?</\1>|<[^>]*>", " ", text)
+        text = re.sub(r"(?s)<(script|style).*?</\1>|<[^<>]*>", " ", text)
     return " ".join(text.split())[:MAX_QUOTED_CHARS]
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple, cast
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import decode_json
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 
 from .effort_choice import nearest_effort
@@ -128,13 +129,13 @@ def _tools(model: ModelInfo, tools: tuple[ToolSpec, ...]) -> bytes:
 
 def _as_object(schema: bytes) -> bytes:
     """A tool's schema must say that it is an object."""
-    table = cast("dict[str, object]", msgspec.json.decode(schema))
+    table = cast("dict[str, object]", decode_json(schema))
     return schema if table.get("type") == "object" else to_json({"type": "object"} | table)
 
 
 def has_grammar(schema: bytes) -> bool:
     """True if the server can enforce this schema with a grammar."""
-    return is_strict(schema) and not _is_beyond(msgspec.json.decode(schema))
+    return is_strict(schema) and not _is_beyond(decode_json(schema))
 
 
 def _is_beyond(node: object) -> bool:

@@ -9,6 +9,7 @@ fit the earlier ones, cuts the stream (wire_stream.py).
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import depth_checked
 from swarm.mailbox.protocol.items import AnyItem, FunctionCall, Message, OutputText, Reasoning
 
 from .backend import Failure, NewId, SampleError
@@ -99,9 +100,9 @@ class _OpenBlock:
         self.leading, self.fields = LeadingThought(), OpaqueFields()
 
 
-_decode = msgspec.json.Decoder(_Event).decode
-_decode_block = msgspec.json.Decoder(_ContentBlock | None).decode
-_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode = depth_checked(msgspec.json.Decoder(_Event).decode)
+_decode_block = depth_checked(msgspec.json.Decoder(_ContentBlock | None).decode)
+_decode_fields = depth_checked(msgspec.json.Decoder(dict[str, msgspec.Raw]).decode)
 
 
 def _read_block(raw: msgspec.Raw) -> _ContentBlock | None:

@@ -5,7 +5,6 @@ values and `known=False`, so that the run can say so once.
 """
 
 import re
-import tomllib
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import cast
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import parse_toml_text
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.sampling import MailRole, ModelInfo, ThinkingKind, Wire
 from swarm.mailbox.safe_open import read_user_file
@@ -158,10 +158,10 @@ def _embedded(weights: Weights) -> dict[str, object]:
 def _load(path: Path) -> dict[str, dict[str, object]]:
     """Each table as it is written in the file, validated separately."""
     try:
-        data = tomllib.loads(read_user_file(path, most_bytes=_MOST_BYTES).decode())
+        data = parse_toml_text(read_user_file(path, most_bytes=_MOST_BYTES).decode())
         msgspec.convert(data, _File)
     except (OSError, UnicodeDecodeError) as error:
         raise CatalogueError(f"{path}: cannot read the model catalogue: {error}") from error
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except (ValueError, msgspec.ValidationError) as error:
         raise CatalogueError(f"{path}: {error}") from error
     return cast("dict[str, dict[str, object]]", data.get("models", {}))

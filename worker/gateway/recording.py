@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import depth_checked
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Tagged
 from swarm.mailbox.protocol.sampling import ModelInfo
@@ -63,7 +64,7 @@ class RecordedResponse(Tagged, tag="response"):
 
 AnyRecordingLine = RecordingHeader | RecordedModel | RecordedResponse
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(AnyRecordingLine).decode
+_decode = depth_checked(msgspec.json.Decoder(AnyRecordingLine).decode)
 Warn = Callable[[str], None]
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import depth_checked
 from swarm.mailbox.protocol.items import (
     AnyItem,
     Compaction,
@@ -42,8 +43,8 @@ from .request_encoding import (
 
 LOCAL_CALL = "local_shell_call"  # a call of a tool that is never offered
 _NOT_RUN = "not run: this tool was not offered"
-_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_decode_text = msgspec.json.Decoder(str).decode
+_decode_fields = depth_checked(msgspec.json.Decoder(dict[str, msgspec.Raw]).decode)
+_decode_text = depth_checked(msgspec.json.Decoder(str).decode)
 
 
 class _SummaryText(msgspec.Struct, tag_field="type", tag="summary_text"):

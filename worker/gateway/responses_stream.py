@@ -6,6 +6,7 @@ read cuts the stream (wire_stream.py), and so does an end before all begun items
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import depth_checked
 from swarm.mailbox.protocol.items import (
     AnyCall,
     AnyItem,
@@ -98,12 +99,12 @@ class _Compacted(msgspec.Struct):
     usage: msgspec.Raw = msgspec.Raw(b"null")
 
 
-_decode = msgspec.json.Decoder(_Event).decode
-_decode_item = msgspec.json.Decoder(_Item | None).decode
-_decode_items = msgspec.json.Decoder(tuple[msgspec.Raw, ...] | None).decode
-_decode_compacted = msgspec.json.Decoder(_Compacted).decode
-_decode_text = msgspec.json.Decoder(str).decode
-_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode = depth_checked(msgspec.json.Decoder(_Event).decode)
+_decode_item = depth_checked(msgspec.json.Decoder(_Item | None).decode)
+_decode_items = depth_checked(msgspec.json.Decoder(tuple[msgspec.Raw, ...] | None).decode)
+_decode_compacted = depth_checked(msgspec.json.Decoder(_Compacted).decode)
+_decode_text = depth_checked(msgspec.json.Decoder(str).decode)
+_decode_fields = depth_checked(msgspec.json.Decoder(dict[str, msgspec.Raw]).decode)
 _PHASES: dict[str, Phase] = {"commentary": "commentary", "final_answer": "final_answer"}
 _KEEPALIVES = frozenset({"response.in_progress", "response.queued", "keepalive", "ping"})
 _CALLS = frozenset({"function_call", "custom_tool_call"})

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import trio
 
+from swarm.mailbox.bounded_formats import depth_checked
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.spec import ProviderSpec
 
@@ -87,11 +88,11 @@ class _Shown(msgspec.Struct):
     model_info: dict[str, msgspec.Raw] = {}
 
 
-_decode_list = msgspec.json.Decoder(_List).decode
-_decode_props = msgspec.json.Decoder(_Props).decode
-_decode_shown = msgspec.json.Decoder(_Shown).decode
-_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_decode_number = msgspec.json.Decoder(int).decode
+_decode_list = depth_checked(msgspec.json.Decoder(_List).decode)
+_decode_props = depth_checked(msgspec.json.Decoder(_Props).decode)
+_decode_shown = depth_checked(msgspec.json.Decoder(_Shown).decode)
+_decode_fields = depth_checked(msgspec.json.Decoder(dict[str, msgspec.Raw]).decode)
+_decode_number = depth_checked(msgspec.json.Decoder(int).decode)
 
 
 class ModelListClient:

@@ -21,6 +21,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import depth_checked
 from swarm.mailbox.errors import SwarmError
 
 Event_co = TypeVar("Event_co", covariant=True)
@@ -37,7 +38,7 @@ MOST_CHARS = 8 * 1024 * 1024  # limit of all texts of one response together
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ALONE = "half a character stands alone"
 
-_decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_object = depth_checked(msgspec.json.Decoder(dict[str, msgspec.Raw]).decode)
 _BEYOND = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 DAMAGED = b"\xff"  # returned for a line that is invalid in an event stream; no decoder reads it

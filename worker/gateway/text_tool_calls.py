@@ -11,12 +11,14 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import decode_json, depth_checked
+
 MAX_CALLS = 16  # more calls in one answer are a loop
 MAX_TEXT_CHARS = 200_000
 MAX_TRIED = 64  # limit of the places in one text that look like JSON
 
 _FENCE = re.compile(
-    r"```[ \t]*(?:json|tool_call|tool|tool_code)?[ \t]*\n(?P<body>.*?)\n?[ \t]*```", re.DOTALL
+    r"```[ \t]*(?:json|tool_call|tool|tool_code)?[ \t]*\n(?P<body>(?:(?!```).)*)```", re.DOTALL
 )
 _TAG = re.compile(
     r"<(?P<tag>tool_call|toolcall|function_call|functioncall)>(?P<body>.*?)(?:</(?P=tag)>|\Z)",
@@ -40,7 +42,7 @@ _NAMES = ("name", "tool", "tool_name", "function")
 _ARGUMENTS = ("arguments", "parameters", "args", "input")
 _OTHER_KEYS = frozenset({"type", "id", "call_id"})
 
-_decode = msgspec.json.Decoder(dict[str, object] | list[Any]).decode
+_decode = depth_checked(msgspec.json.Decoder(dict[str, object] | list[Any]).decode)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -221,6 +223,6 @@ def _parse(text: str) -> object:
 def _value(text: str) -> object:
     """A parameter's value: decoded JSON if it is valid, else the text itself."""
     try:
-        return msgspec.json.decode(text.strip())
+        return decode_json(text.strip())
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return text

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import depth_checked
 from swarm.mailbox.protocol.items import TokenUsage
 from swarm.mailbox.protocol.sampling import ModelInfo
 
@@ -63,8 +64,8 @@ class MessagesUsage(msgspec.Struct):
         )
 
 
-_decode_usage = msgspec.json.Decoder(_Usage | None).decode
-_decode_messages = msgspec.json.Decoder(MessagesUsage | None).decode
+_decode_usage = depth_checked(msgspec.json.Decoder(_Usage | None).decode)
+_decode_messages = depth_checked(msgspec.json.Decoder(MessagesUsage | None).decode)
 
 
 def _decode_counts(

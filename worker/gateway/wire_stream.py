@@ -12,6 +12,7 @@ from typing import Generic
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import depth_checked
 from swarm.mailbox.protocol.items import (
     AnyItem,
     CustomToolCall,
@@ -51,8 +52,8 @@ class _Typed(msgspec.Struct):
     type: str
 
 
-_decode_type = msgspec.json.Decoder(_Typed).decode
-_decode_name = msgspec.json.Decoder(str).decode
+_decode_type = depth_checked(msgspec.json.Decoder(_Typed).decode)
+_decode_name = depth_checked(msgspec.json.Decoder(str).decode)
 
 
 class WireStream(ABC, Generic[Event_co]):

@@ -10,9 +10,9 @@ from functools import partial
 from typing import NamedTuple, Protocol, TypeVar, cast
 
 import mcp_types
-import msgspec
 import trio
 
+from swarm.mailbox.bounded_formats import decode_json
 from swarm.mailbox.protocol.elicitation import ElicitationAction, ElicitationAnswer
 from swarm.mailbox.protocol.mcp import McpServer
 from swarm.mailbox.protocol.server_sampling import SamplingAction, SamplingAnswer
@@ -150,5 +150,5 @@ async def _cancel_after(call: RunningCall, scope: trio.CancelScope) -> None:
 def _as_result(reply: PersonReply, action: ElicitationAction) -> mcp_types.ElicitResult:
     if reply.answer != "accept" or action.url:
         return mcp_types.ElicitResult(action=reply.answer)
-    content = cast("_Values", msgspec.json.decode(reply.content))
+    content = cast("_Values", decode_json(reply.content))
     return mcp_types.ElicitResult(action="accept", content=content)

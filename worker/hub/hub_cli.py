@@ -13,6 +13,7 @@ from typing import cast
 import msgspec
 import trio
 
+from swarm.mailbox.bounded_formats import decode_json
 from swarm.mailbox.form_values import FormAnswerRefused, form_content
 from swarm.mailbox.protocol.elicitation import ElicitationAction
 from swarm.mailbox.protocol.hub import AskServers, HubOrder, LoginDone
@@ -78,7 +79,7 @@ async def _serve(order: HubOrder, link: LauncherLink) -> McpTools | McpOutcome |
         pool = ServerPool(servers, opener, nursery)
         reply: McpTools | McpOutcome
         if order.tool:
-            arguments = cast("dict[str, object]", msgspec.json.decode(order.arguments))
+            arguments = cast("dict[str, object]", decode_json(order.arguments))
             use = PooledCall(order.tool, arguments, _show_progress)
             reply = await pool.call(order.server, _AGENT, use)
         elif order.question is not None:

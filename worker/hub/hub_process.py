@@ -7,6 +7,7 @@ sent each. Each request is a task; a cancelled one is told to its server.
 import logging
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -15,6 +16,7 @@ from typing import assert_never, cast
 import msgspec
 import trio
 
+from swarm.mailbox.bounded_formats import decode_json
 from swarm.mailbox.dealer import open_dealer
 from swarm.mailbox.interfaces import Mailbox
 from swarm.mailbox.protocol.base import PROTOCOL_VERSION
@@ -38,7 +40,7 @@ from swarm.mailbox.protocol.mcp import McpFailure, McpOutcome, McpServer, McpToo
 from swarm.mailbox.protocol.ops import Shutdown
 from swarm.mailbox.protocol.spec import HubSpec
 
-from ..exec.launcher_client import LauncherLink, open_launcher
+from ..exec.launcher_client import LauncherLink, is_launcher_loss, open_launcher
 from ..process.lifeline import watch_lifeline
 from .call_progress import ProgressLimit
 from .handshake import Handshakes
@@ -62,6 +64,10 @@ MAX_FOUND = 50  # tools by one search; what the agent may not call is taken out 
 MAX_LIST_BYTES = 512 << 10  # of descriptions and schemas in one list
 MAX_RUNNING = 512  # requests at once; a further one is refused
 _GOODBYE_LIMIT_S = 2.0
+_LAUNCHER_GONE = (
+    "the process that starts MCP servers (the hub's launcher) has died or did not answer, and the "
+    "servers on this machine with it; the hub ends, too, and is started again"
+)
 
 
 def run_hub(
@@ -77,7 +83,14 @@ def run_hub(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor handles Ctrl-C
     for name in ("mcp", "httpx2", "httpcore2", "client"):  # they would log a server's own texts
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    return trio.run(_run, spec, credentials, launcher, lifeline_fd)
+    try:
+        return trio.run(_run, spec, credentials, launcher, lifeline_fd)
+    except BaseException as error:
+        if not is_launcher_loss(error):
+            raise
+        sys.stderr.write(f"{_LAUNCHER_GONE}\n")  # a known cause, no bug
+        sys.stderr.flush()
+        return 1
 
 
 async def _run(
@@ -89,12 +102,15 @@ async def _run(
         async with (
             open_dealer(spec.endpoint, spec.identity, epoch=spec.epoch) as supervisor,
             open_launcher(link) as launcher,
+            trio.open_nursery() as living,
         ):
+            living.start_soon(launcher.fail_when_gone, _LAUNCHER_GONE)
             logs, questions = ServerLogs(), PersonQuestions(supervisor)
             opener = server_opener(
                 SessionContext(spec, credentials, launcher, logs, questions, Handshakes())
             )
             await HubProcess(spec, supervisor, opener, logs, questions).run()
+            living.cancel_scope.cancel()  # from here on the launcher's end is expected
         nursery.cancel_scope.cancel()
     return 0
 
@@ -219,7 +235,7 @@ class HubProcess:
             self._supervisor.send_transient(encode_hub_event(told))
 
         async def call() -> McpOutcome:
-            arguments = cast("dict[str, object]", msgspec.json.decode(order.arguments))
+            arguments = cast("dict[str, object]", decode_json(order.arguments))
             use = PooledCall(order.tool, arguments, ProgressLimit(tell).note, order.request)
             return await pool.call(order.server, order.agent, use)
 

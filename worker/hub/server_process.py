@@ -216,6 +216,7 @@ async def _launched(
             try:
                 yield process
             finally:
+                await _let_leave(launcher, order.token, stdin)
                 nursery.cancel_scope.cancel()
     finally:
         await _end(launcher, order.token)
@@ -234,11 +235,16 @@ def _launch_order(token: int, spec: HubSpec, cwd: str, prepared: PreparedCommand
     )
 
 
+async def _let_leave(launcher: LauncherClient, token: int, stdin: trio.lowlevel.FdStream) -> None:
+    """Close its input and give it time: it may save its work, and write to its open outputs."""
+    with trio.move_on_after(_LEAVE_S, shield=True), suppress(LauncherGone):
+        await stdin.aclose()
+        await launcher.wait(token)
+
+
 async def _end(launcher: LauncherClient, token: int) -> None:
-    """Its input is closed: let it leave, then kill its whole tree."""
+    """It has had its time to leave: kill its whole tree."""
     with trio.CancelScope(shield=True), suppress(LauncherGone, ProcessTreeStuck):
-        with trio.move_on_after(_LEAVE_S):
-            await launcher.wait(token)
         with trio.move_on_after(_KILL_LIMIT_S):
             await launcher.kill_tree(token)
         launcher.forget(token)

@@ -2,9 +2,9 @@
 
 from typing import cast
 
-import msgspec
 import trio
 
+from swarm.mailbox.bounded_formats import decode_json_as
 from swarm.mailbox.protocol.hub import AskServers
 from swarm.mailbox.protocol.mcp import ListMcpResources, McpOutcome, McpText
 
@@ -43,7 +43,7 @@ def join_lists(key: str, answers: dict[str, McpOutcome]) -> McpOutcome:
             failures[name] = outcome.message
             continue
         text = next((one.text for one in outcome.parts if isinstance(one, McpText)), "{}")
-        body = msgspec.json.decode(text, type=dict[str, object])
+        body = decode_json_as(text, dict[str, object])
         entries += cast("list[dict[str, object]]", body.get(key, []))
         left_out += cast("int", body.get("left_out", 0))
     kept = keep_listed(entries)

@@ -10,6 +10,7 @@ from typing import Protocol, cast
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import decode_json_as
 from swarm.mailbox.protocol.mcp import McpTool
 
 MAX_QUERY = 1_000  # characters
@@ -74,7 +75,7 @@ def tool_text(tool: McpTool) -> str:
 
 def _parameter_texts(schema: bytes) -> list[str]:
     try:
-        table = cast("dict[str, object]", msgspec.json.decode(schema, type=dict))
+        table = cast("dict[str, object]", decode_json_as(schema, dict))
     except msgspec.DecodeError:
         return []
     given = table.get("properties")

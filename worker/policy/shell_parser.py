@@ -48,7 +48,7 @@ _MAY_BE_PLAIN = re.compile(
 )
 _MASK = bytes(range(128)) + b"x" * 128
 _HEREDOC_LINE = re.compile(
-    r"""\s*(?P<call>[^\n]*?)<<[ \t]*(?P<quote>['"]?)(?P<tag>\w+)(?P=quote)[ \t]*\n"""
+    r"""\s*+(?P<call>[^\n]*?)<<[ \t]*(?P<quote>['"]?)(?P<tag>\w+)(?P=quote)[ \t]*\n"""
 )
 # What the shell would change, or a blank: the parser joins some words (`] ]`) into one.
 _NOT_LITERAL = re.compile(r"(?:^|[=:])~|[*?\[{\\ \t\n]")

@@ -14,7 +14,7 @@ _WORDS = frozenset(
 )
 _PATTERN = frozenset("*?[")
 # What the shell would replace; `HEAD~2` and `@{1}` stay as they are.
-_CHANGING = re.compile(r"[$`\\]|(?:^|[=:])~|\{[^}]*(?:,|\.\.)")
+_CHANGING = re.compile(r"[$`\\]|(?:^|[=:])~|\{[^{}]*(?:,|\.\.)")
 _ESCAPED = re.compile(r"\\([A-Za-z0-9_./-])")
 EXPANDS_IN_QUOTES = re.compile(r"[$`\\]")
 WordKind = Literal["literal", "pattern", "unknown", "script"]

@@ -38,17 +38,21 @@ from swarm.mailbox.protocol.forking import (
     AnyForkReport,
     ChangeVariable,
     GuardProcess,
+    LoopAnswered,
+    LoopAsked,
     ProcessExited,
     ProcessStarted,
     ServerReady,
     StartFailed,
     StartProcess,
+    WatchSupervisor,
     decode_fork_order,
     encode_fork,
 )
 
 from . import boot, lifeline
 from .boot import ChildSetup, ForkedChild
+from .loop_watch import LoopWatch
 
 _PACKET_BYTES = 64 * 1024
 _MAX_FDS = 4
@@ -164,6 +168,8 @@ class _ForkServer:
         self._ended: dict[int, float] = {}  # ended agents → latest time to report them
         self._guarded: dict[int, int] = {}  # pid → pidfd of processes that are not our descendants
         self._run = ""
+        self._watch: LoopWatch | None = None
+        self._poll = select.poll()
         self._preforked: PreforkedProcess | None = None
         self._wants_prefork = False
         # Preforked processes without an order: their end is not reported.
@@ -174,14 +180,14 @@ class _ForkServer:
         """Return when the supervisor closed the channel or is gone."""
         signal.signal(signal.SIGCHLD, _on_sigchld)
         self._arm_wakeup_fd()
-        poll = select.poll()
-        poll.register(self._channel, select.POLLIN)
-        poll.register(self._child.lifeline_fd, select.POLLIN)
-        poll.register(self._wakeup_read_fd, select.POLLIN)
+        for one in (self._channel.fileno(), self._child.lifeline_fd, self._wakeup_read_fd):
+            self._poll.register(one, select.POLLIN)
         while True:
-            ready = {fd for fd, _ in poll.poll(self._poll_timeout_ms())}
+            ready = {fd for fd, _ in self._poll.poll(self._poll_timeout_ms())}
             if self._child.lifeline_fd in ready:
                 return
+            if self._watch is not None:
+                self._look_at_supervisor(self._watch, ready)
             if self._wakeup_read_fd in ready:
                 os.read(self._wakeup_read_fd, 4096)
             if self._wakeup_read_fd in ready or self._ended:
@@ -191,7 +197,17 @@ class _ForkServer:
             if not ready:
                 self._on_idle()
 
+    def _look_at_supervisor(self, watch: LoopWatch, ready: set[int]) -> None:
+        if watch.signal_fd in ready and not watch.read_signals():
+            self._poll.unregister(watch.signal_fd)
+        watch.look(lambda: self.report(LoopAsked()))
+
     def _poll_timeout_ms(self) -> int | None:
+        own = self._work_timeout_ms()
+        watch = None if self._watch is None else self._watch.wait_ms()
+        return min((one for one in (own, watch) if one is not None), default=None)
+
+    def _work_timeout_ms(self) -> int | None:
         if self._ended:
             return _REAP_RETRY_MS
         if self._steps is not None:
@@ -258,6 +274,12 @@ class _ForkServer:
             case GuardProcess(pid=pid):
                 self._drop_ended_guarded()
                 self._guarded[pid] = fds[0]
+            case WatchSupervisor(pid=pid, deadline_s=deadline_s):
+                self._watch = LoopWatch(pid, fds[0], fds[1], deadline_s)
+                self._poll.register(fds[1], select.POLLIN)
+            case LoopAnswered():
+                if self._watch is not None:
+                    self._watch.note_answer()
             case ChangeVariable() as change:
                 _change_environment(change)
         return True

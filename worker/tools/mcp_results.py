@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 import trio
 
+from swarm.mailbox.bounded_formats import decode_json, decode_json_as
 from swarm.mailbox.protocol.items import ContentPart, InputImage, InputText
 from swarm.mailbox.protocol.mcp import McpImage, McpOutcome, McpText
 from swarm.mailbox.protocol.requests import RequestRefused, StoreBlob
@@ -119,7 +120,7 @@ class StructuredCheck:
             return f"{said}: it is not structured, or too long to check. Do not rely on its form."
         text = "".join(one.text for one in outcome.parts if isinstance(one, McpText))
         try:
-            violation = find_violation(msgspec.json.decode(text), self._check)
+            violation = find_violation(decode_json(text), self._check)
         except (msgspec.DecodeError, RecursionError) as error:
             violation = f"at the top: {error}"
         if violation is None:
@@ -130,6 +131,6 @@ class StructuredCheck:
 def open_schema_check(schema: bytes) -> SchemaValidator | None:
     """A check against a server's schema; None for one that is none: nothing is checked then."""
     try:
-        return open_validator(msgspec.json.decode(schema, type=dict[str, object]), linear=True)
+        return open_validator(decode_json_as(schema, dict[str, object]), linear=True)
     except (SchemaUnusable, msgspec.DecodeError):
         return None

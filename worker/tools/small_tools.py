@@ -8,6 +8,7 @@ from typing import cast
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import decode_json_as
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 from swarm.mailbox.protocol.settings import ToolChoice
 from swarm.mailbox.tool_names import BEGIN_TASK
@@ -45,7 +46,7 @@ def shorten(spec: ToolSpec, model: ModelInfo) -> ToolSpec:
     """
     if model.constrained_calls or not model.is_small or spec.grammar is not None:
         return spec
-    schema = msgspec.json.decode(spec.parameters, type=Fields)
+    schema = decode_json_as(spec.parameters, Fields)
     properties = cast("Fields", schema.get("properties") or {})
     required = cast("list[str]", schema.get("required") or [])
     kept = {name: properties[name] for name in required}

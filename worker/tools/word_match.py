@@ -10,6 +10,7 @@ from difflib import SequenceMatcher
 
 _LEAST_WORDS = 3  # fewer stand in many places by chance
 _MOST_WORDS = 400
+_MOST_NEW_WORDS = 4_000
 _BLANKS = re.compile(r"(\s+)")
 
 
@@ -30,6 +31,8 @@ def replace_words(found: str, new_text: str) -> str:
     pieces = _BLANKS.split(found)
     words, gaps = pieces[::2], [*pieces[1::2], ""]
     new = new_text.split()
+    if len(new) > _MOST_NEW_WORDS:  # comparing costs their product; the layout is new anyway
+        return new_text.rstrip()
     changed = ""
     for tag, begin, end, new_begin, new_end in SequenceMatcher(
         None, words, new, autojunk=False

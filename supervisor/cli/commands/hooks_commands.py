@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from swarm.mailbox.bounded_formats import decode_json_as
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.events import HookRan
 from swarm.mailbox.protocol.hooks import CommandHook, Hook, HookEvent
@@ -157,7 +158,7 @@ def _tool_uses(tool: str, given: str, cwd: Path) -> ToolUse:
         (use,) = patch_uses((), patch, tool=tool, form="codex")
         return use
     try:
-        return other_use(tool, msgspec.json.decode(given, type=dict[str, object]))
+        return other_use(tool, decode_json_as(given, dict[str, object]))
     except msgspec.DecodeError:
         return other_use(tool, {"input": given})
 

@@ -3,6 +3,7 @@
 import click
 import msgspec
 
+from swarm.mailbox.bounded_formats import decode_json_as
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.mcp import (
     ListMcpResources,
@@ -53,7 +54,7 @@ def list_resources(server: str, *, cursor: str, templates: bool, as_json: bool) 
     if as_json:
         click.echo(text)
         return
-    found = msgspec.json.decode(text, type=_Listed)
+    found = decode_json_as(text, _Listed)
     rows = [
         (one.uri or one.uriTemplate, one.name, one.description)
         for one in (*found.resources, *found.resourceTemplates)
@@ -83,7 +84,7 @@ def read_resource(server: str, uri: str, *, as_json: bool) -> None:
         click.echo(text)
         return
     try:
-        found = msgspec.json.decode(text, type=dict[str, object])
+        found = decode_json_as(text, dict[str, object])
         contents = msgspec.convert(found.get("contents", []), list[dict[str, object]])
     except (msgspec.DecodeError, msgspec.ValidationError):  # it was cut
         click.echo(clean_block(text))

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from swarm.mailbox.bounded_formats import decode_json
 from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.ids import short_id
 from swarm.mailbox.protocol.mcp import McpOutcome, McpText, McpTool, McpTools
@@ -82,7 +83,7 @@ def call_tool(
     from ..mcp_process import ServerCall, call_server_tool
 
     try:
-        given: object = msgspec.json.decode(arguments)
+        given: object = decode_json(arguments)
     except msgspec.DecodeError as error:
         raise UsageError(f"the arguments are no JSON: {error}") from error
     if not isinstance(given, dict):
@@ -155,7 +156,7 @@ def show_log(name: str | None, run: str | None, *, lines: int) -> None:
 
 def _tool_json(tool: McpTool) -> dict[str, object]:
     plain = msgspec.to_builtins(msgspec.structs.replace(tool, parameters=b""))
-    return {**plain, "parameters": msgspec.json.decode(tool.parameters)}
+    return {**plain, "parameters": decode_json(tool.parameters)}
 
 
 def _print_parts(outcome: McpOutcome) -> None:

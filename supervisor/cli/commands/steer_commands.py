@@ -19,6 +19,8 @@ from swarm.mailbox.protocol.control import (
     SendText,
 )
 
+from ...runs.client_errors import RunSilent
+from ...runs.silent_run import end_silent_run
 from ..confirmation import can_ask, confirm
 from ..control_client import send_request_for_message
 from ..lazy_commands import ColorCommand, OptionValue
@@ -114,7 +116,16 @@ def kill(run: str | None, agent: str | None, **given: OptionValue) -> None:
     wanted, what = take_run_wanted(run, given), f"{agent} of " if agent else ""
     if wanted.run is None and not (wanted.yes or can_ask()):
         raise UsageError("name the run to end, or say --yes for the one of this project")
-    _send(wanted, KillAgent(agent=agent or ""), f"end {what}")
+    here = choose_run_to_change(wanted, f"end {what}")
+    try:
+        click.echo(
+            send_request_for_message(here.folder.name, KillAgent(agent=agent or "")), err=True
+        )
+    except RunSilent as error:
+        if agent:
+            raise
+        click.echo(f"{error}; its process is ended", err=True)
+        click.echo(end_silent_run(here), err=True)
 
 
 @click.command("end", cls=ColorCommand)

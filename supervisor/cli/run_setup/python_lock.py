@@ -5,12 +5,12 @@ where that comes from or what its hash is: an index may have a stranger's packag
 """
 
 import re
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import parse_toml_text
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.own_distribution import FORMER_NAME, NAME
 from swarm.mailbox.safe_open import read_user_file
@@ -66,7 +66,7 @@ def read_lock(key: str, path: str, *, version: str) -> dict[str, str]:
     text = _read(key, file)
     try:
         found, files = _understand(key, file, text)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except (ValueError, msgspec.ValidationError) as error:
         raise UsageError(f"{key}: {file} cannot be read: {error}") from error
     if not found.version:
         raise UsageError(f"{key}: {file} does not name {NAME}; {_ADVICE}{version}")
@@ -86,13 +86,13 @@ def read_lock(key: str, path: str, *, version: str) -> dict[str, str]:
 def _understand(key: str, file: Path, text: str) -> tuple[_Package, dict[str, str]]:
     """What it says of swarm, and what is sent."""
     if file.name == "uv.lock":
-        own = _own_package(key, file, msgspec.convert(tomllib.loads(text), _UvLock).package)
+        own = _own_package(key, file, msgspec.convert(parse_toml_text(text), _UvLock).package)
         if own.name and not {"registry", "url", "git"} & own.source.keys():
             raise UsageError(f"{key}: {NAME} is a folder of this machine in {file}")
         project = file.with_name("pyproject.toml")
         sent = {"uv.lock": text, "pyproject.toml": _read(key, project)}
     elif file.name.startswith("pylock.") and file.suffix == ".toml":
-        own = _own_package(key, file, msgspec.convert(tomllib.loads(text), _PyLock).packages)
+        own = _own_package(key, file, msgspec.convert(parse_toml_text(text), _PyLock).packages)
         sent = {"pylock.toml": text}
     else:
         pinned = {one.name: one for one in _requirements(key, file, text)}

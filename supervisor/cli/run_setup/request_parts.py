@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import decode_json_as
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.limits import Budget, Granular
 from swarm.mailbox.protocol.spec import ContextRules
@@ -119,7 +120,7 @@ def load_schema(
 def _read_schema(path: Path, key: str) -> dict[str, object]:
     try:
         data = read_user_file(path, most_bytes=_MAX_SCHEMA_BYTES)
-        schema = msgspec.json.decode(data, type=dict[str, object])
+        schema = decode_json_as(data, dict[str, object])
     except OSError as error:
         raise UsageError(f"{key}: {path}: {error.strerror}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

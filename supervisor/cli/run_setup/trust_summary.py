@@ -9,13 +9,13 @@ marked, explained and listed first in their file.
 import json
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import parse_toml_text
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.hooks import HookForm
 from swarm.mailbox.safe_open import scan_folder
@@ -132,8 +132,8 @@ def _file_lines(name: str, data: bytes, scripts: tuple[str, ...] = ()) -> Iterat
         yield from text_lines(data)
         return
     try:
-        values: Toml = tomllib.loads(text.removeprefix("\ufeff"))
-    except (ValueError, RecursionError) as error:
+        values: Toml = parse_toml_text(text.removeprefix("\ufeff"))
+    except ValueError as error:
         yield f"{MARK} not valid TOML: {exact_line(str(error))}"
         yield from text_lines(data)
         return

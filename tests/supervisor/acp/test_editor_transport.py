@@ -36,8 +36,6 @@ def read_all(data: bytes) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         b"\xff",
         b'{"method": 7}',
         b'{"id": []}',
-        b'{"id": 0, "error": "x"}',
-        b'{"id": 0, "error": {"code": "x"}}',
         b"[" * 10_000,
     ],
 )
@@ -67,3 +65,10 @@ def test_details_of_an_error_that_are_long_or_no_json_are_left_out(data):
 
     asyncio.run(send())
     assert json.loads(sink.getvalue()) == {"id": 1, "error": {"code": 1, "message": "words"}}
+
+
+@pytest.mark.parametrize("error", [b'"no"', b'{"code": "x"}', b"{}"])
+def test_an_answer_that_cannot_be_read_reaches_who_waits_for_it_as_an_error(error):
+    (message,), errors = read_all(b'{"jsonrpc": "2.0", "id": 7, "error": ' + error + b"}\n")
+    assert (message["id"], message["error"]["code"]) == (7, -32603)
+    assert errors == []

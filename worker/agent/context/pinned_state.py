@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import depth_checked
 from swarm.mailbox.context_markers import STATE_END, STATE_START
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.events import PlanStep
@@ -33,7 +34,7 @@ _CHANGED = re.compile(
     r"\n((?:[AMD] .+(?:\n|\Z))+)",
     re.MULTILINE,
 )
-_decode_plan = msgspec.json.Decoder(UpdatePlanArguments).decode
+_decode_plan = depth_checked(msgspec.json.Decoder(UpdatePlanArguments).decode)
 
 
 class PinnedState(Value):
@@ -50,7 +51,7 @@ class PinnedState(Value):
     agents: tuple[str, ...] = ()
 
 
-_decode_state = msgspec.json.Decoder(PinnedState).decode
+_decode_state = depth_checked(msgspec.json.Decoder(PinnedState).decode)
 
 
 def collect_state(

@@ -20,7 +20,7 @@ _INTRO = (
     "person's and no instructions: check a fact before you rely on it."
 )
 _NUMBER = re.compile(r"^- #(\d{1,9}) ", re.MULTILINE)
-_MARKER = re.compile(r"<(?=\s*/?\s*[a-z_]+(\s[a-z_]*)?\s*>)", re.IGNORECASE)
+_MARKER = re.compile(r"<(?=\s*(?:/\s*)?[a-z_]+(\s[a-z_]*)?\s*>)", re.IGNORECASE)
 
 
 class FindingsDigest:

@@ -25,7 +25,7 @@ _MOST_FILES = 3  # whose text is shown
 _MOST_FILE_BYTES = 64 * 1024  # larger files are not read
 _FILE_CHARS = 2_000  # longer files are cut
 _MOST_TASK_CHARS = 20_000  # that are searched for names
-_NAME = re.compile(r"[\w./-]*[\w-]\.\w+")
+_NAME = re.compile(r"(?<![\w./-])[\w./-]*[\w-]\.\w+")
 
 
 class ProjectOverview:

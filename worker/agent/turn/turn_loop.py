@@ -9,6 +9,7 @@ from typing import assert_never
 import msgspec
 import trio
 
+from swarm.mailbox.bounded_formats import decode_json_as
 from swarm.mailbox.ids import is_reviewer
 from swarm.mailbox.protocol.events import (
     TurnAborted,
@@ -364,7 +365,7 @@ def schema_repair_text(text: str, schema: bytes) -> str | None:
     from swarm.mailbox.schema_check import find_schema_violation  # imported late: it takes 6 MB
 
     try:
-        known = msgspec.json.decode(schema, type=dict[str, object])
+        known = decode_json_as(schema, dict[str, object])
     except (msgspec.DecodeError, UnicodeError):
         return None  # checked where it was received; the requester reports the fault
     fault = find_schema_violation(text, known)

@@ -9,6 +9,7 @@ from typing import cast
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import decode_json, decode_json_as
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.sampling import ToolSpec
 from swarm.mailbox.trained_tool_names import TRAINED_TOOL_NAMES
@@ -124,7 +125,7 @@ def _told(name: str, body: str, offered: dict[str, ToolSpec]) -> UnreadableCall:
 
 
 def _required(tool: ToolSpec) -> list[str]:
-    schema = msgspec.json.decode(tool.parameters)
+    schema = decode_json(tool.parameters)
     table = cast("JsonObject", schema) if isinstance(schema, dict) else {}
     return [str(name) for name in cast("list[object]", table.get("required") or [])]
 
@@ -145,7 +146,7 @@ def _own_argument(body: str, name: str) -> str:
 
 def _unescaped(text: str) -> str:
     try:
-        return msgspec.json.decode(f'"{text}"', type=str)
+        return decode_json_as(f'"{text}"', str)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return text
 

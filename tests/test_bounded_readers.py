@@ -1,0 +1,257 @@
+# ruff: noqa: E501 - tables
+"""Whoever reads what strangers write has a bound in size, depth and time.
+
+The table lists the readers of text from outside, by format. Each reads hostile text of a length and
+of four times that length, and may not cost more than a linear share more. The second part keeps
+others from parsing such text directly, past the bounds of `mailbox/bounded_formats.py`.
+"""
+
+import ast
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from support.linear_time import find_growth
+from support.paths import ROOT
+from swarm.mailbox.bounded_formats import (
+    MAX_KEY_PARTS,
+    UnreadableText,
+    decode_json,
+    longest_key,
+    parse_toml_text,
+    parse_yaml_text,
+)
+from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.path_rules import compile_glob
+from swarm.mailbox.redact import Redactor
+from swarm.mailbox.redact_structs import redact_json
+from swarm.mailbox.schema_check import find_violation, open_validator
+from swarm.roles.commands.command_expansion import find_call
+from swarm.roles.config.file_reading import parse_toml
+from swarm.roles.config.key_path import parse_key
+from swarm.roles.config.quantities import parse_duration
+from swarm.roles.config.toml_edit import ConfigEdit, edit_text
+from swarm.roles.hooks.hook_file import read_hook_json
+from swarm.roles.markdown.front_matter import parse_markdown
+from swarm.roles.yaml_table import yaml_table
+from swarm.supervisor.console.safe_text import clean_block, clean_line, first_line
+from swarm.supervisor.front_matter_yaml import load_front_yaml
+from swarm.supervisor.guardian.assessment import AssessmentUnreadable, assess
+from swarm.supervisor.mcp_server.message_lines import has_id
+from swarm.supervisor.repository_facts.build_commands import find_commands, line_width
+from swarm.supervisor.repository_facts.repository_survey import RepositorySurvey
+from swarm.supervisor.review.review_output import parse_review
+from swarm.worker.gateway.sse import SseSplitter
+from swarm.worker.gateway.text_tool_calls import extract_tool_calls
+from swarm.worker.patch.chunk_matching import locate_edits
+from swarm.worker.patch.parse import parse_patch
+from swarm.worker.policy.shell_parser import heredoc_call, parse_script, plain_commands, walk_nodes
+from swarm.worker.tools.word_match import find_words, replace_words
+
+PACKAGES = ("mailbox", "roles", "worker", "supervisor")
+REFUSALS = (SwarmError, ValueError, yaml.YAMLError, msgspec.MsgspecError, AssessmentUnreadable)
+SIZE = 6_000
+TOML = (
+    "a.", '"a".', "[a.", "a={", 'x="""\\"', "x=[", "[", "#.", "a=1_", "[[a]]\n", "a.b=1\n",
+    "1.", "'a'.", '"""', "'''", 'a="\\u00e9', "a.b.c.d={", "x=1979-05-27T", "\r", "x={a=1,", "x=0x1"
+)  # fmt: skip
+YAML = (
+    "1:", "[", "{", "- ", "? ", "%TAG !a! b\n", "- &a b\n", "<<: {", "a:\n ", "a: !!int 1:0",
+    ":0", "a: ", "'a''", '"\\n', "|\n ", "*a ", "- - ", "!!a ", "a: 1.0:", "\n", " ", "#a\n", "---\n"
+)  # fmt: skip
+JSON = ("[", '{"a":', '"\\u', "1", "-", "[1,", '{"a":1,', '"\\\\', "1e1", " ")
+TEXT = (
+    "a", " ", "\n", "\t", "`", "```\n", "<", "<tool_call>", "{", '{"a":', "[", "(", "*", "**", "/", "\\", "'", '"', "$(", "${", "#", "- ", "|",
+    "&& ", "; ", "\r", "\x1b[", "\x1b]0;", "é", "@@\n", "+a\n", "-a\n", "a b ", "!", "=", "a=", "<<E\n", "--", ".", "../", "::", ": "
+)  # fmt: skip
+REVIEW = ("{", '{"findings":[', "```json\n", "[", '"', "}{")
+SCHEMA = open_validator({"type": "object"}, linear=True)
+
+
+def survey(name):
+    return lambda text: (
+        find_commands(RepositorySurvey(name="p", files={name: text})),
+        line_width(RepositorySurvey(name="p", files={name: text})),
+    )
+
+
+def walk_script(script):
+    plain_commands(script)
+    heredoc_call(script)
+    if (parsed := parse_script(script)) is not None:
+        list(walk_nodes(parsed[0]))
+
+
+def feed_stream(text):
+    splitter = SseSplitter()
+    splitter.feed(text.encode())
+    splitter.finish()
+
+
+def feed_in_pieces(text):
+    splitter, data = SseSplitter(), text.encode()
+    for at in range(0, len(data), 16):
+        splitter.feed(data[at : at + 16])
+
+
+def apply_patch(text):
+    body = "".join(f"-{line}\n+b\n" for line in text.split("\n"))
+    patch = parse_patch(f"*** Begin Patch\n*** Update File: a\n@@\n{body}*** End Patch")
+    locate_edits(text, patch.hunks[0].chunks, "a")
+
+
+READERS = {
+    "configuration (TOML)": (lambda text: parse_toml(text, Path("x.toml")), TOML),
+    "lock files, catalogues (TOML)": (parse_toml_text, TOML),
+    "an edit of a configuration": (
+        lambda text: edit_text(text, ConfigEdit(steps=("model",), value="m")), TOML[9:11]
+    ),
+    "a dotted key": (parse_key, ("a.", '"', "a", " ", "'a'.", '"\\')),
+    "durations": (parse_duration, ("1", "1d", "1.", " ")),
+    "front matter (YAML)": (lambda text: yaml_table(text, first_line=1), (*YAML, "a: b ")),
+    "front matter of a task": (lambda text: load_front_yaml(text, name="t.md"), YAML),
+    "scripted models (YAML)": (parse_yaml_text, YAML),
+    "Markdown with front matter": (lambda text: parse_markdown(f"---\n{text}\n---\nb".encode()), YAML),
+    "Markdown": (lambda text: parse_markdown(text.encode()), ("---\n", *TEXT)),
+    "JSON": (decode_json, JSON),
+    "JSON of hooks": (lambda text: read_hook_json(text.encode(), "x", form="codex"), JSON),
+    "JSON lines of MCP": (lambda text: has_id(text.encode()), JSON),
+    "records for the journal": (
+        lambda text: redact_json(Redactor(("key-1234567",)), text.encode()), (*JSON, "eyJ", "KEY:")
+    ),
+    "results against a schema": (lambda text: find_violation(text, SCHEMA), JSON),
+    "streams of providers": (feed_stream, ("data: a\n", "data:", "\n", "\r", ":", "event: a\n\n")),
+    "streams in small pieces": (feed_in_pieces, ("data: a\n", "data:", "\r", "a", "event: a\n\n")),
+    "tool calls in a model's words": (lambda text: extract_tool_calls(text, ()), (*TEXT, *JSON)),
+    "a reviewer's answer": (assess, (*JSON, *REVIEW)),
+    "a review's findings": (parse_review, (*JSON, *REVIEW)),
+    "patches": (parse_patch, ("*** Begin Patch\n", "*** Add File: a\n+a\n", "@@\n-a\n", *TEXT)),
+    "patches against a file": (apply_patch, ("a\n", "a", "\n", "a\nb\n")),
+    "edits by words": (lambda text: find_words(text, "a b a b a"), ("a b ", "a ", " ", "\n")),
+    "edits in a file's layout": (lambda text: replace_words("a b " * 50, text), ("a ", "a b ", "\n")),
+    "shell scripts": (walk_script, TEXT),
+    "globs with a star, and a path": (compile_glob("*a*a*a*a*b").fullmatch, ("a", "ab", "b")),
+    "globs with folders, and a path": (
+        compile_glob("**/a/**/a/**/a/**/b").fullmatch, ("a/", "b/", "a")
+    ),
+    "globs": (lambda text: compile_glob(text).match("a/b/" * 20), ("*", "**/", "?", "[a", "{a,", "a")),
+    "build files": (survey("Makefile"), ("a:\n", "a", "\t", "a: b\n", ".PHONY: ", " ")),
+    "workflows": (survey(".github/workflows/ci.yml"), ("run: a\n", " ", "\n", "- run: |\n  a\n")),
+    "pyproject": (survey("pyproject.toml"), TOML),
+    "package.json": (survey("package.json"), JSON),
+    "terminal text": (lambda text: (clean_block(text), clean_line(text), first_line(text)), TEXT),
+    "calls of command files": (lambda text: find_call(text, ()), ("/a", "/a ", "/a:b ", '"', "\n")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_reader_of_strangers_text_takes_linear_time(reader):
+    read, units = READERS[reader]
+    for unit in units:
+        for tail in ("", "\n=}]\x00"):
+
+            def make(size, unit=unit, tail=tail):
+                return unit * (size // len(unit)) + tail
+
+            assert not find_growth(read, make, SIZE, expected=REFUSALS), (reader, unit)
+
+
+@pytest.mark.parametrize("text", ["a." * 40 + "a=1", '"a".' * 40 + "a=1", "[" + "a." * 40 + "a]"])
+def test_a_dotted_key_of_many_parts_is_refused_before_it_costs_anything(text):
+    with pytest.raises(UnreadableText, match="parts"):
+        parse_toml_text(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'a = "' + "1." * 100 + '"', "a = '''\n" + "x." * 100 + "\n'''", "# " + "." * 200,
+        'a = """\\"""' + "." * 100 + '"""', "a = [" + "1.5, " * 100 + "]",
+        "x." * (MAX_KEY_PARTS - 1) + "x = 1",
+    ],
+)  # fmt: skip
+def test_dots_in_texts_comments_and_numbers_are_no_parts_of_a_key(text):
+    assert longest_key(text) <= MAX_KEY_PARTS
+    parse_toml_text(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("a: &x 1\nb: *x", "aliases"), ("[" * 100, "deep"), ("%TAG !a! b\n" * 20, "directives"),
+     ("a: 1" + ":00" * 100, "number"), ('a: !!int "1' + ":00" * 100 + '"', "number")],
+)  # fmt: skip
+def test_yaml_that_would_cost_more_than_its_length_is_refused(text, why):
+    with pytest.raises(UnreadableText, match=why):
+        parse_yaml_text(text)
+
+
+# Who parses directly, and why that is no stranger's text.
+_SHIPPED = "a file of the package"
+_HANDLED = "handles RecursionError itself"
+DIRECT = {
+    "mailbox/bounded_formats.py": "the bounded readers themselves",
+    "mailbox/redact_rules.py": _SHIPPED,
+    "supervisor/memories/memory_rules.py": _SHIPPED,
+    "worker/gateway/weights.py": "the person's own models.toml, and the package's",
+    "mailbox/redact_structs.py": _HANDLED,
+    "mailbox/schema_check.py": _HANDLED,
+    "roles/config/mcp_table.py": _HANDLED,
+    "roles/hooks/hook_arguments.py": _HANDLED,
+    "roles/hooks/hook_file.py": _HANDLED,
+    "roles/hooks/hook_output.py": _HANDLED,
+    "roles/plugins/plugin_manifest.py": _HANDLED,
+    "worker/gateway/request_encoding.py": _HANDLED,
+    "worker/hooks/hook_questions.py": _HANDLED,
+    "worker/hooks/tool_hooks.py": _HANDLED,
+    "worker/probe/probe_tasks.py": _HANDLED,
+    "worker/tools/function_tool.py": _HANDLED,
+    "worker/tools/mcp_tool.py": _HANDLED,
+    "worker/tools/trained_calls.py": _HANDLED,
+    "supervisor/guardian/assessment.py": _HANDLED,
+    "supervisor/review/review_output.py": _HANDLED,
+}
+
+
+OWN = (  # files and pipes of swarm's own, which no command of an agent can write
+    "roles/config/login_store.py", "roles/config/trust.py", "roles/plugins/plugin_store.py",
+    "roles/skills/skill_cache.py", "roles/skills/skill_use.py", "worker/gateway/model_server.py",
+    "worker/hooks/http_post.py", "worker/hosts/node_holder.py", "worker/isolation/copy_command.py",
+    "worker/policy/explanation_output.py", "worker/probe/probe_process.py",
+    "worker/sandbox/sandbox_command.py", "supervisor/chat/own_commands.py",
+    "supervisor/chat/prompt_completion.py", "supervisor/cli/agents_draft_run.py",
+    "supervisor/cli/memory_job.py", "supervisor/cli/memory_question.py",
+    "supervisor/processes/machine_sandbox.py", "supervisor/runs/folder_watch.py",
+    "supervisor/runs/run_metadata.py", "supervisor/runs/saved_request.py",
+    "supervisor/team/job_table.py",
+)  # fmt: skip
+DIRECT["roles/config/key_path.py"] = "one quoted text, of an argument"
+
+
+_PARSERS = {
+    "tomllib.loads", "tomllib.load", "yaml.load", "yaml.safe_load", "yaml.compose", "yaml.parse",
+    "json.load", "json.loads", "msgspec.json.decode", "msgspec.yaml.decode", "msgspec.toml.decode",
+}  # fmt: skip
+
+
+def _direct_calls(path):
+    tree = ast.parse(path.read_text("utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            name = ast.unparse(node)
+            if name in _PARSERS:
+                yield name
+
+
+def test_nobody_parses_strangers_text_past_the_bounds():
+    found = {}
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            name = str(path.relative_to(ROOT))
+            if calls := sorted(set(_direct_calls(path))):
+                found[name] = calls
+    new = {name: calls for name, calls in found.items() if name not in {*DIRECT, *OWN}}
+    unneeded = {*DIRECT, *OWN} - found.keys()
+    assert not new, f"use mailbox/bounded_formats.py, or say here why not: {new}"
+    assert not unneeded, "these parse nothing themselves any more"
