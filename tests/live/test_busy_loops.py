@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from support.paths import ROOT
-from swarm.mailbox.protocol.records import ProcessEnded, RunCompleted
+from swarm.mailbox.protocol.records import GatewayEnded, ProcessEnded, RunCompleted
 
 pytestmark = pytest.mark.live
 LIMIT_S = 60
@@ -75,3 +75,14 @@ async def test_a_run_ends_in_order_although_an_agents_loop_stands_still(rig):
         await rig.wait_gone()
         assert rig.bodies(ProcessEnded)
         assert [one.status for one in rig.bodies(RunCompleted)] != []
+
+
+async def test_a_script_of_megabytes_is_read_and_its_gateway_not_taken_for_dead(rig):
+    turns = "".join(f"- agent: /root/n{number}\n  text: x{'y' * 60}\n" for number in range(30_000))
+    path = rig.folder / "long.yaml"
+    path.write_text(f"turns:\n{turns}default:\n  text: read\n")
+    with trio.fail_after(180):
+        run = await rig.run(f"scripted:{path}")
+        ended = await run.wait_end()
+    assert (ended.code, ended.out) == (0, "read\n"), ended.err
+    assert rig.bodies(GatewayEnded) == []

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+import trio
 import yaml
 
 from swarm.mailbox.bounded_formats import compose_yaml_text
@@ -18,6 +19,7 @@ from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.items import TokenUsage
 from swarm.mailbox.safe_open import read_user_file
 
+_LONG_BYTES = 64 << 10  # takes longer to read than a loop should stand still
 _MOST_BYTES = 64 << 20  # long scripts are generated; the whole file is held in memory
 
 
@@ -138,6 +140,21 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     turns: tuple[ScriptedAnswer, ...] = ()
     default: ScriptedAnswer | None = None  # if no entry matches; without it the request fails
     model: ScriptedModel = ScriptedModel()
+
+
+async def load_script_aside(path: Path) -> Script:
+    """As `load_script`; a long one is read in a thread, so that the gateway is not taken for dead.
+
+    Raises ScriptError.
+    """
+    return await trio.to_thread.run_sync(load_script, path) if _is_long(path) else load_script(path)
+
+
+def _is_long(path: Path) -> bool:
+    try:
+        return path.stat().st_size > _LONG_BYTES
+    except OSError:
+        return False  # reading it says what is wrong
 
 
 def load_script(path: Path) -> Script:

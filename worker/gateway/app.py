@@ -305,10 +305,10 @@ async def _open_unrecorded(
                 keys, warn = dependencies.keys, dependencies.warn
                 yield with_retries(HttpSource(client, provider, keys, new_short_id, warn))
         case "scripted":
-            from .answer_script import load_script  # imported late: only this needs yaml
+            from .answer_script import load_script_aside  # imported late: only this needs yaml
             from .scripted_source import ScriptedSource
 
-            script = load_script(Path(provider.base_url))
+            script = await load_script_aside(Path(provider.base_url))
             yield with_retries(ScriptedSource(script, provider="script"))
         case "local":
             models_dir = Path(spec.models_dir)

@@ -75,7 +75,7 @@ class ProviderSelector:
 
     async def _explicit(self, asked: str) -> ProviderChoice:
         if asked.startswith(SCRIPTED):
-            return self._scripted(asked)
+            return await self._scripted(asked)
         provider = self._providers.get(asked)
         if provider is None:
             known = ", ".join(self._providers)
@@ -177,8 +177,8 @@ class ProviderSelector:
         model = msgspec.structs.replace(choice.model, context_window=window)
         return msgspec.structs.replace(choice, model=model)
 
-    def _scripted(self, asked: str) -> ProviderChoice:
-        from .answer_script import load_script  # imported late: only this needs yaml
+    async def _scripted(self, asked: str) -> ProviderChoice:
+        from .answer_script import load_script_aside  # imported late: only this needs yaml
         from .scripted_source import scripted_model
 
         path = asked.removeprefix(SCRIPTED)
@@ -186,7 +186,8 @@ class ProviderSelector:
             raise ProviderError("scripted: needs a file, as in --provider scripted:answers.yaml")
         provider = ProviderSpec(id="scripted", name="script", base_url=path, wire_api="scripted")
         slug = self._spec.model or "scripted"
-        model = scripted_model(load_script(Path(path)), "scripted", slug)
+        script = await load_script_aside(Path(path))
+        model = scripted_model(script, "scripted", slug)
         why = f"the answers come from {Path(path).name}"
         return ProviderChoice(provider=provider, model=model, why=why)
 
