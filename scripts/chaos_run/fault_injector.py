@@ -40,7 +40,8 @@ def process_role(living: RunProcess) -> FaultTarget:
 
 _MCP_SERVER = "counting_server.py"
 _TITLES: tuple[tuple[str, FaultTarget], ...] = (
-    ("launcher of ", "launcher"), ("/root [", "root"), ("/root/", "agent"),
+    ("launcher of mcp hub", "hub-launcher"), ("launcher of ", "launcher"),
+    ("/root [", "root"), ("/root/", "agent"),
     ("/guardian", "guardian"), ("mcp hub", "hub"), ("gateway", "gateway"),
     ("fork-server", "fork-server"),
 )  # fmt: skip

@@ -26,6 +26,7 @@ FaultTarget = Literal[
     "command",
     "supervisor",
     "hub",
+    "hub-launcher",
     "mcp-server",
 ]
 FAULTY_PROVIDERS = ("429", "500", "half", "cut", "nothing", "garbage", "damaged",
@@ -36,11 +37,12 @@ _WEIGHTS: dict[Kind, int] = {
 }  # fmt: skip
 _TARGET_WEIGHTS: dict[FaultTarget, int] = {
     "root": 1, "agent": 6, "launcher": 2, "fork-server": 2, "gateway": 2, "guardian": 1,
-    "command": 4, "hub": 2, "mcp-server": 3,
+    "command": 4, "hub": 2, "hub-launcher": 2, "mcp-server": 3,
 }  # fmt: skip
 _MOST: dict[tuple[Kind, FaultTarget], int] = {
     ("kill", "root"): 1, ("segv", "root"): 1, ("kill", "gateway"): 1, ("segv", "gateway"): 1,
-    ("kill", "fork-server"): 2, ("kill", "hub"): 2, ("segv", "hub"): 1,
+    ("kill", "fork-server"): 2, ("kill", "hub"): 1, ("segv", "hub"): 1,
+    ("kill", "hub-launcher"): 1, ("segv", "hub-launcher"): 0,  # the hub ends with it
     ("lose", ""): 2, ("end", ""): 2,
     ("disk_full", ""): 1, ("suspend", ""): 1,
 }  # fmt: skip
