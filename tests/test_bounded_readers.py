@@ -29,8 +29,8 @@ from swarm.mailbox.redact import Redactor
 from swarm.mailbox.redact_structs import redact_json
 from swarm.mailbox.schema_check import find_violation, open_validator
 from swarm.roles.commands.command_expansion import find_call
+from swarm.roles.config.dotted_key import parse_assignment
 from swarm.roles.config.file_reading import parse_toml
-from swarm.roles.config.key_path import parse_key
 from swarm.roles.config.quantities import parse_duration
 from swarm.roles.config.toml_edit import ConfigEdit, edit_text
 from swarm.roles.hooks.hook_file import read_hook_json
@@ -108,7 +108,7 @@ READERS = {
     "an edit of a configuration": (
         lambda text: edit_text(text, ConfigEdit(steps=("model",), value="m")), TOML[9:11]
     ),
-    "a dotted key": (parse_key, ("a.", '"', "a", " ", "'a'.", '"\\')),
+    "a dotted key": (lambda text: parse_assignment(f"{text}=1"), ("a.", '"', "a", " ", "'a'.", '"\\')),
     "durations": (parse_duration, ("1", "1d", "1.", " ")),
     "front matter (YAML)": (lambda text: yaml_table(text, first_line=1), (*YAML, "a: b ")),
     "front matter of a task": (lambda text: load_front_yaml(text, name="t.md"), YAML),
@@ -200,7 +200,6 @@ DIRECT = {
     "roles/config/mcp_table.py": _HANDLED,
     "roles/hooks/hook_arguments.py": _HANDLED,
     "roles/hooks/hook_file.py": _HANDLED,
-    "roles/hooks/hook_output.py": _HANDLED,
     "roles/plugins/plugin_manifest.py": _HANDLED,
     "worker/gateway/request_encoding.py": _HANDLED,
     "worker/hooks/hook_questions.py": _HANDLED,
@@ -224,9 +223,16 @@ OWN = (  # files and pipes of swarm's own, which no command of an agent can writ
     "supervisor/cli/memory_job.py", "supervisor/cli/memory_question.py",
     "supervisor/processes/machine_sandbox.py", "supervisor/runs/folder_watch.py",
     "supervisor/runs/run_metadata.py", "supervisor/runs/saved_request.py",
-    "supervisor/team/job_table.py",
+    "supervisor/runs/unfinished_merge.py", "supervisor/team/job_table.py",
 )  # fmt: skip
-DIRECT["roles/config/key_path.py"] = "one quoted text, of an argument"
+DIRECT |= {
+    "roles/config/dotted_key.py": "one quoted text, of an argument",
+    "mailbox/own_distribution.py": "the metadata of the installation",
+    "roles/hooks/hook_objection.py": _HANDLED,
+    "worker/gateway/failure_texts.py": _SHIPPED,
+    "worker/gateway/fit/dialect.py": _SHIPPED,
+    "supervisor/review/syntax_check.py": "a process of its own, in the sandbox, with a limit",
+}
 
 
 _PARSERS = {
