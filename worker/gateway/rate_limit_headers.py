@@ -15,13 +15,15 @@ from swarm.mailbox.protocol.gateway import LimitWindow
 MAX_PREVENTIVE_S = 60.0  # limit of a pause after a *success* that used up an allowance
 REFILL_SHARE = 0.1  # share of the time until an allowance is full: enough for some requests
 _UNITS = r"(?:ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?)"
-_SPANS = rf"\d+(?:\.\d+)?\s*{_UNITS}(?![a-z])"
+_NUMBER = r"\d{1,9}(?:\.\d{1,20})?"
+_SPANS = rf"{_NUMBER}\s{{0,8}}{_UNITS}(?![a-z])"
 _IN_PROSE = re.compile(
-    r"(?:try again|retry|available)\s+(?:in|after)\s+(?:about\s+)?"
-    rf"(?P<spans>(?:\d+(?:\.\d+)?\s*{_UNITS}(?=\d)\s*)*{_SPANS}(?:\s+(?:and\s+)?{_SPANS})*)",
+    r"(?:try again|retry|available)\s{1,8}(?:in|after)\s{1,8}(?:about\s{1,8})?"
+    rf"(?P<spans>(?:{_NUMBER}\s{{0,8}}{_UNITS}(?=\d)\s{{0,8}})*{_SPANS}"
+    rf"(?:\s{{1,8}}(?:and\s{{1,8}})?{_SPANS})*)",
     re.IGNORECASE,
 )
-_ONE_SPAN = re.compile(rf"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>{_UNITS})", re.IGNORECASE)
+_ONE_SPAN = re.compile(rf"(?P<number>{_NUMBER})\s{{0,8}}(?P<unit>{_UNITS})", re.IGNORECASE)
 _WINDOW = re.compile(r"x-([a-z0-9-]{1,40})-(primary|secondary)-used-percent\Z")
 _KINDS = ("requests", "tokens", "input-tokens", "output-tokens")
 _MOST = 8

@@ -35,7 +35,7 @@ _BLOCK = 1 << 18
 _LOOK_S, _STALL_S = 0.5, 300.0
 _MOST_CHARS = 300
 _PREFIX = ".fetch-"
-_ADDRESS = re.compile(r"(\w+://)(?:[^/\s@]*@)?([^/\s'\"),]+)[^\s'\"),]*")
+_ADDRESS = re.compile(r"(\w{1,16}://)(?:[^/\s@]*@)?([^/\s'\"),]+)[^\s'\"),]*")
 
 
 class WheelFetchFailed(ValueError):
