@@ -8,6 +8,7 @@ import errno
 import os
 import re
 import sys
+from typing import cast
 
 _NO_PROCESS = (
     "no further process or thread can be started here; raise the limit (`ulimit -u`, pids.max of "
@@ -43,7 +44,8 @@ def explain_failure(error: BaseException, *, depth: int = 0) -> str | None:
     if isinstance(error, BaseExceptionGroup):
         if depth >= _MOST_DEPTH:
             return None
-        told = [explain_failure(one, depth=depth + 1) for one in error.exceptions]
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        told = [explain_failure(one, depth=depth + 1) for one in group.exceptions]
         return None if None in told else next(iter(told), None)
     if isinstance(error, Exception) and _is_of_database(error):
         return explain_database(error)

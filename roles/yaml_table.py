@@ -7,7 +7,7 @@ text, so these are read without YAML, whose import alone takes 15 ms.
 import re
 from typing import cast
 
-from swarm.mailbox.bounded_formats import UnreadableText, parse_yaml_text
+from swarm.mailbox.bounded_formats import UnreadableText
 from swarm.mailbox.errors import UsageError
 
 _LINE = re.compile(
@@ -45,6 +45,8 @@ def _is_plain(text: str) -> bool:
 
 def _parse(text: str, first_line: int) -> dict[str, object]:
     import yaml
+
+    from swarm.mailbox.bounded_yaml import parse_yaml_text
 
     try:
         value = parse_yaml_text(text)

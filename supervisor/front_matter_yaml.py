@@ -2,7 +2,8 @@
 
 import yaml
 
-from swarm.mailbox.bounded_formats import UnreadableText, compose_yaml_text
+from swarm.mailbox.bounded_formats import UnreadableText
+from swarm.mailbox.bounded_yaml import compose_yaml_text
 from swarm.mailbox.errors import UsageError
 
 _FIRST_LINE = 2  # below the opening `---`

@@ -160,6 +160,7 @@ async def _run_locked(request: RunRequest, view: RunDisplay, locked: _LockedRun)
     run_paths = locked.run_paths
     past = _prepare(request, run_paths)
     write_owner(run_paths, locked.lock_fd)
+    check_room()
     started = trio.current_time()
     async with AsyncExitStack() as stack:
         running = await _open_context(stack, request, view, locked, past)
@@ -221,7 +222,6 @@ async def _open_context(
     run_paths, dependencies = locked.run_paths, locked.dependencies
     held = hold_programs(request)
     request = held.request
-    check_room()
     mailbox = await stack.enter_async_context(dependencies.open_mailbox(run_paths.mailbox_endpoint))
     feed = await stack.enter_async_context(dependencies.open_feed(run_paths.feed_endpoint))
     redactor, unix_s = Redactor(request.secrets), dependencies.entropy.unix_s
@@ -229,9 +229,7 @@ async def _open_context(
         open_journal(run_paths, last_seq=past.last_seq, redactor=redactor, unix_s=unix_s)
     )
     processes = await stack.enter_async_context(dependencies.open_processes(locked.early))
-    max_agents, limit_reason = limit_by_descriptors(request.max_agents)
-    archive = stack.enter_context(closing(FinishedAgents(run_paths.folder)))
-    registry = AgentRegistry(max_agents, bound=limit_reason, archive=archive)
+    registry, archive, state = _open_registry(stack, request, run_paths)
     return RunContext(
         run_id=RunId(run_paths.folder.name),
         run_key=dependencies.entropy.random_bytes(32),
@@ -239,7 +237,7 @@ async def _open_context(
         paths=run_paths,
         mailbox=mailbox,
         journal=journal,
-        broadcast=EventBroadcast(RunState(slots_max=max_agents), view, feed, redactor=redactor),
+        broadcast=EventBroadcast(state, view, feed, redactor=redactor),
         processes=processes,
         registry=registry,
         agents=AgentDirectory(registry, archive),
@@ -252,8 +250,18 @@ async def _open_context(
         protected=held.protected,
         start_warnings=held.warnings,
         entropy=dependencies.entropy,
-        began_s=dependencies.entropy.unix_s(),
+        began_s=unix_s(),
     )
+
+
+def _open_registry(
+    stack: AsyncExitStack, request: RunRequest, run_paths: RunPaths
+) -> tuple[AgentRegistry, FinishedAgents, RunState]:
+    """Who may live and who has lived; the archive is closed with the stack."""
+    archive = stack.enter_context(closing(FinishedAgents(run_paths.folder)))
+    max_agents, limit_reason = limit_by_descriptors(request.max_agents)
+    registry = AgentRegistry(max_agents, bound=limit_reason, archive=archive)
+    return registry, archive, RunState(slots_max=max_agents)
 
 
 def _record_start(running: RunContext, past: RunPast) -> RunMetadata:

@@ -21,8 +21,8 @@ from swarm.mailbox.bounded_formats import (
     decode_json,
     longest_key,
     parse_toml_text,
-    parse_yaml_text,
 )
+from swarm.mailbox.bounded_yaml import parse_yaml_text
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.path_rules import compile_glob
 from swarm.mailbox.redact import Redactor

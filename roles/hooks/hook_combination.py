@@ -83,11 +83,15 @@ def combine(opinions: Sequence[tuple[Hook, HookOpinion]]) -> HookVerdict:
         continuations=tuple(
             (hook.hook_id, one.reason) for hook, one in fine if one.decision == "continue"
         ),
-        unasked=tuple(
-            (hook.hook_id, UNASKED.format(one.message))
-            for hook, one in opinions
-            if one.unasked and hook.event in _STOPS
-        ),
+        unasked=_unasked_stops(opinions),
+    )
+
+
+def _unasked_stops(opinions: Sequence[tuple[Hook, HookOpinion]]) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (hook.hook_id, UNASKED.format(one.message))
+        for hook, one in opinions
+        if one.unasked and hook.event in _STOPS
     )
 
 

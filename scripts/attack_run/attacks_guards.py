@@ -4,7 +4,7 @@ Each play has one PreToolUse hook that answers each numbered call in another way
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from attack import Attack, Call, bare_command, run_ended
 from attack_testbed import AttackTestbed
@@ -111,10 +111,14 @@ def _stayed(scene: AttackTestbed) -> str:
     return "" if _left(scene) else "a hook that is held allowed it, and it did not run"
 
 
+def _hook_prepared(command: str) -> Callable[[AttackTestbed], None]:
+    return lambda scene: _may_allow(scene, [command])
+
+
 _APPROVALS = tuple(
     Attack(
         name=f"an agent approves itself through the person's hook: {one}",
-        prepare=lambda scene, one=one: _may_allow(scene, [one]),
+        prepare=_hook_prepared(one),
         calls=_approve_itself, find_escape=_left, tried=_guarded, fast=one == _SELF_MADE[0],
     )
     for one in _SELF_MADE

@@ -64,19 +64,7 @@ class ChatScreen:
     ) -> None:
         self.events: asyncio.Queue[ScreenEvent] = asyncio.Queue(_MAX_EVENTS)
         self._content = ScreenContent()
-        self._buffer = Buffer(
-            multiline=True,
-            history=None if history is None else FileHistory(str(history)),
-            completer=ChatCompleter(
-                cwd,
-                choices=lambda: self._content.choices,
-                own=lambda: self._content.own,
-                environment=environment,
-            ),
-            complete_while_typing=True,
-            enable_history_search=False,
-            tempfile_suffix=".md",
-        )
+        self._buffer = self._make_buffer(history, cwd, environment)
         self._search = Buffer(multiline=False)
         self._keys = KeyTargets(
             buffer=self._buffer,
@@ -95,6 +83,23 @@ class ChatScreen:
             output=frames,
             coloured=coloured,
             on_resize=lambda: self._emit(Gestured("resized")),
+        )
+
+    def _make_buffer(
+        self, history: Path | None, cwd: Path, environment: Mapping[str, str]
+    ) -> Buffer:
+        return Buffer(
+            multiline=True,
+            history=None if history is None else FileHistory(str(history)),
+            completer=ChatCompleter(
+                cwd,
+                choices=lambda: self._content.choices,
+                own=lambda: self._content.own,
+                environment=environment,
+            ),
+            complete_while_typing=True,
+            enable_history_search=False,
+            tempfile_suffix=".md",
         )
 
     def _emit(self, event: ScreenEvent) -> None:

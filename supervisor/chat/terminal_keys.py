@@ -1,4 +1,4 @@
-"""What the sequences of terminals mean as keys of prompt_toolkit. Pure but for its one input class.
+"""What the sequences of terminals mean as keys of prompt_toolkit.
 
 prompt_toolkit takes a sequence that it does not know for Esc and letters. Here only a lone Esc is
 Esc; both forms in which terminals tell of keys with modifiers (CSI u, and modifyOtherKeys) are

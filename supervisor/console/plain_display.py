@@ -159,10 +159,8 @@ class PlainLines:
                 return [f"turn completed after {_turn_cost(body)}"]
             case TurnFailed() as body:
                 return [f"turn failed after {_turn_cost(body)}: {clean_line(body.message)}"]
-            case TurnAborted(reason="run_ended") as body:
-                return [f"turn cut off after {_turn_cost(body)}: the run ended"]
             case TurnAborted() as body:
-                return [f"turn aborted after {_turn_cost(body)}: {body.reason}"]
+                return [_turn_aborted(body)]
             case ItemRecorded(source="model", item=Message(role="assistant") as message):
                 return _message(text_of(message.content))
             case CallBegan() as body:
@@ -234,6 +232,12 @@ def _spawned(body: AgentSpawned) -> str:
     text = f"started: role {body.role}, model {body.model or 'of the run'}, process {body.pid}"
     text += ", in a copy" if body.limits.isolation == "copy" else ""
     return clean_line(text + (f", called {body.nickname}" if body.nickname else ""))
+
+
+def _turn_aborted(body: TurnAborted) -> str:
+    if body.reason == "run_ended":
+        return f"turn cut off after {_turn_cost(body)}: the run ended"
+    return f"turn aborted after {_turn_cost(body)}: {body.reason}"
 
 
 def _turn_cost(body: TurnCompleted | TurnFailed | TurnAborted) -> str:

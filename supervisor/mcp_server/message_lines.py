@@ -81,7 +81,7 @@ async def _read_lines(
                 )
             elif line.strip():
                 message = read_message(line)
-                if isinstance(message, Refused):
+                if isinstance(message, RefusedMessage):
                     await refusals.send(SessionMessage(message.answer))
                 else:
                     await received.send(SessionMessage(message))
@@ -91,7 +91,7 @@ async def _in_thread(call: Callable[[], _T]) -> _T:
     return await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
 
 
-class Refused(NamedTuple):
+class RefusedMessage(NamedTuple):
     """A line that is no message, and the error that answers it."""
 
     answer: types.JSONRPCError
@@ -104,7 +104,7 @@ class _AnswerHead(msgspec.Struct):
     method: msgspec.Raw | None = None
 
 
-def read_message(line: bytes) -> types.JSONRPCMessage | Refused:
+def read_message(line: bytes) -> types.JSONRPCMessage | RefusedMessage:
     """The message of a line. An answer that cannot be read is an error of the client's.
 
     Else whoever waits for that answer would wait for ever.
@@ -141,9 +141,9 @@ def _answered_id(line: bytes) -> int | str | None:
     return head.id if head.method is None else None
 
 
-def _refuse(code: int, words: str) -> Refused:
+def _refuse(code: int, words: str) -> RefusedMessage:
     error = types.ErrorData(code=code, message=words)
-    return Refused(types.JSONRPCError(jsonrpc="2.0", id=None, error=error))
+    return RefusedMessage(types.JSONRPCError(jsonrpc="2.0", id=None, error=error))
 
 
 def _skip_line(source: BinaryIO) -> None:

@@ -14,7 +14,7 @@ import msgspec
 import trio
 import yaml
 
-from swarm.mailbox.bounded_formats import compose_yaml_text
+from swarm.mailbox.bounded_yaml import compose_yaml_text
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.items import TokenUsage
 from swarm.mailbox.safe_open import read_user_file

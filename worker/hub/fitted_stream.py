@@ -46,11 +46,11 @@ class FittedStream:
 
     async def __aexit__(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
     ) -> bool | None:
-        return await self._inner.__aexit__(kind, error, trace)
+        return await self._inner.__aexit__(exc_type, exc_val, exc_tb)
 
     def _fitted(self, message: Message) -> Message:
         if isinstance(message, Exception) or not isinstance(

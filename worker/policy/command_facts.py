@@ -118,8 +118,35 @@ def gather_facts(
     sandbox: by a rule, or because that was requested.
     """
     words = tuple(argv)
-    script = shell_script(words)
     known = is_system_program(words[0]) if words else False
+    judged, is_complex = _judge_parts(words, match_rules, known=known)
+    may_leave = any(one.rules for one in judged) or _may_leave(limits, escalation)
+    unheld = ""
+    if why_unheld is not None and may_leave:
+        unheld = _find_unheld(words, judged, why_unheld)
+    return CommandFacts(
+        argv=words,
+        unheld=unheld,
+        commands=judged,
+        approval=limits.approval,
+        granular=limits.granular,
+        sandbox=limits.sandbox,
+        reviewer=limits.reviewer,
+        escalation=escalation or EscalationRequest(),
+        standing=standing or AgentStanding(),
+        is_complex=is_complex,
+        shell_is_known=known,
+    )
+
+
+def _judge_parts(
+    words: Words, match_rules: MatchRules, *, known: bool
+) -> tuple[tuple[PolicyCommand, ...], bool]:
+    """The parts of a command, judged, and whether it is one with a heredoc.
+
+    `known`: it starts a program of the system, by its name or path.
+    """
+    script = shell_script(words)
     plain = None if script is None else plain_commands(script)
     fed = heredoc_command(script) if script is not None and plain is None else None
     commands = plain or ((fed,) if fed else (words,))
@@ -138,23 +165,7 @@ def gather_facts(
         PolicyCommand(words=one, rules=match_rules(one), is_dangerous=might_be_dangerous(one))
         for one in fed_words
     )
-    may_leave = any(one.rules for one in judged) or _may_leave(limits, escalation)
-    unheld = ""
-    if why_unheld is not None and may_leave:
-        unheld = _find_unheld(words, judged, why_unheld)
-    return CommandFacts(
-        argv=words,
-        unheld=unheld,
-        commands=judged,
-        approval=limits.approval,
-        granular=limits.granular,
-        sandbox=limits.sandbox,
-        reviewer=limits.reviewer,
-        escalation=escalation or EscalationRequest(),
-        standing=standing or AgentStanding(),
-        is_complex=fed is not None,
-        shell_is_known=known,
-    )
+    return judged, fed is not None
 
 
 def _may_leave(limits: Limits, escalation: EscalationRequest | None) -> bool:

@@ -19,7 +19,7 @@ from ..hooks.tool_hooks import HookedCall, ToolHooks
 from ..policy.approval_offers import refusal_without_reviewer
 from ..policy.command_decision import Ask, Refuse, Run
 from ..policy.shell_parser import Words
-from .tool_interface import ApprovableInvocation, Invocation, ToolResult
+from .tool_interface import ApprovableInvocation, Invocation, Proposal, ToolResult
 
 SHOW_AFTER_S = 0.2  # an immediate answer is not shown as a wait
 NOTIFY_AFTER_S = 0.5
@@ -68,22 +68,8 @@ class ApprovalRequester:
         if self._hooks is not None:
             self._hooks.on_request(call, verdict.reason or "")
         proposal = prepared.propose(verdict)
-        decided = await self._request_approval(
-            ApprovalRequest(
-                action=proposal.action,
-                cause=verdict.cause,
-                turn_id=call.turn_id,
-                call_id=call.item.call_id,
-                reason=verdict.reason or "",
-                retry_reason=verdict.retry_reason,
-                keys=proposal.keys,
-                proposed_prefix=proposal.prefix,
-                proposed_exact=proposal.exact,
-                preview=verdict.preview,
-                allowed_by_hook=allowed_by,
-            ),
-            call,
-        )
+        asked = _request(verdict, proposal, call, allowed_by)
+        decided = await self._request_approval(asked, call)
         if decided.outcome == "approved":
             if decided.scope == "always" and proposal.prefix and self._note is not None:
                 self._note(PREFIX_SAVED + _as_list(proposal.prefix))
@@ -118,3 +104,21 @@ class ApprovalRequester:
 def _as_list(words: Words) -> str:
     """Return the words as a rule file writes them."""
     return f"[{', '.join(msgspec.json.encode(word).decode() for word in words)}]"
+
+
+def _request(
+    verdict: Ask, proposal: Proposal, call: HookedCall, allowed_by: str
+) -> ApprovalRequest:
+    return ApprovalRequest(
+        action=proposal.action,
+        cause=verdict.cause,
+        turn_id=call.turn_id,
+        call_id=call.item.call_id,
+        reason=verdict.reason or "",
+        retry_reason=verdict.retry_reason,
+        keys=proposal.keys,
+        proposed_prefix=proposal.prefix,
+        proposed_exact=proposal.exact,
+        preview=verdict.preview,
+        allowed_by_hook=allowed_by,
+    )
