@@ -192,6 +192,7 @@ _SHIPPED = "a file of the package"
 _HANDLED = "handles RecursionError itself"
 DIRECT = {
     "mailbox/bounded_formats.py": "the bounded readers themselves",
+    "mailbox/bounded_yaml.py": "the bounded reader of YAML",
     "mailbox/redact_rules.py": _SHIPPED,
     "supervisor/memories/memory_rules.py": _SHIPPED,
     "worker/gateway/weights.py": "the person's own models.toml, and the package's",
@@ -226,6 +227,7 @@ OWN = (  # files and pipes of swarm's own, which no command of an agent can writ
     "supervisor/runs/unfinished_merge.py", "supervisor/team/job_table.py",
 )  # fmt: skip
 DIRECT |= {
+    "roles/rules/program_effects.py": "a table that is shipped with swarm",
     "roles/config/dotted_key.py": "one quoted text, of an argument",
     "mailbox/own_distribution.py": "the metadata of the installation",
     "roles/hooks/hook_objection.py": _HANDLED,

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+# setuptools takes the standard library's distutils where another import was under way before.
+pytestmark = pytest.mark.filterwarnings("ignore:The distutils package is deprecated")
 SCRIPT = Path(__file__).parents[2] / "scripts" / "build_backend.py"
 
 

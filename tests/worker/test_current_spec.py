@@ -1,5 +1,7 @@
 """Settings that change while the agent lives are seen by everybody who holds the same object."""
 
+from types import SimpleNamespace
+
 from msgspec.structs import replace
 
 from swarm.mailbox.protocol.limits import Limits, ReadOnly
@@ -26,7 +28,8 @@ def test_tools_and_approvals_follow_the_settings_at_once():
 
 def test_a_saved_prefix_holds_for_the_next_command_and_a_second_one_too():
     current = CurrentSpec(FAKE_AGENT_SPEC)
-    context = ToolContext(current, None)
+    commands = SimpleNamespace(outside_environment=lambda: {"PATH": "/usr/bin:/bin"})
+    context = ToolContext(current, commands)
 
     def decisions(*argv):
         facts = context.command_facts(argv, EscalationRequest())

@@ -45,7 +45,7 @@ _CHANGES_NAMES = re.compile(
     r"\b(?:PATH|LD_\w+|BASH_ENV|ENV|PYTHON\w+|GIT_\w+|NODE_\w+|PERL\w+|RUBY\w+|HOME|IFS)\+?="
     r"|\(\(|\s-(?:eq|ne|lt|le|gt|ge)\s[^]]*\]\]"
 )
-_FUNCTION = re.compile(r"^\s*(?:function\s+)?([A-Za-z_]\w*)\s*\(\)", re.MULTILINE)
+_FUNCTION = re.compile(r"^[ \t]*+(?:function[ \t]++)?([A-Za-z_]\w*+)[ \t]*+\(\)", re.MULTILINE)
 _STARTING_MODULES = frozenset(
     {"subprocess", "runpy", "importlib", "pty", "multiprocessing", "ctypes", "code", "codeop"}
     | {"pickle", "shelve", "marshal", "zipimport", "imp", "asyncio", "pkgutil", "socketserver"}

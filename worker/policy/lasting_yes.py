@@ -8,6 +8,7 @@ told (git settings, a project's own code, a large folder), a yes holds once.
 import hashlib
 import os
 import re
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -106,5 +107,8 @@ def _digest_file(path: str, budget: list[int]) -> str:
     budget[1] -= size
     if min(budget) < 0:
         raise _TooMuch(f"{path} is one too many")
-    with open(path, "rb") as file:  # noqa: PTH123 - text
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):  # exchanged since the look above
+            return "none"
         return hashlib.sha256(file.read(size + 1)).hexdigest()
