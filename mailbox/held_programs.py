@@ -175,7 +175,9 @@ def held_process_environment(lookup: Lookup) -> Iterator[None]:
 def _set_environment(wanted: Mapping[str, str]) -> None:
     for name in [one for one in os.environ if one not in wanted]:
         del os.environ[name]
-    os.environ.update(wanted)
+    for name, value in wanted.items():
+        if os.environ.get(name) != value:  # a title can be set while the first entries are old ones
+            os.environ[name] = value
 
 
 def _mentions(text: str, lookup: Lookup) -> bool:

@@ -1,5 +1,8 @@
 """Programs that run outside of a sandbox lie where no agent may write."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -202,3 +205,21 @@ def test_an_invalid_name_finds_nothing(machine: Machine) -> None:
         found = find_program(name, machine.lookup(machine.system))
         assert isinstance(found, UnheldProgram)
         assert not found.path
+
+
+SETS_A_TITLE = """
+from pathlib import Path
+from swarm.mailbox.held_programs import Lookup, WritablePlaces, held_process_environment
+from setproctitle import setproctitle
+with held_process_environment(Lookup("", "/", WritablePlaces(everywhere=True))):
+    setproctitle("swarm: gateway")
+print(Path("/proc/self/cmdline").read_text().partition(chr(0))[0].strip())
+"""
+
+
+def test_a_process_whose_variables_are_held_can_still_be_titled():
+    said = subprocess.run(
+        [sys.executable, "-P", "-c", SETS_A_TITLE],
+        env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert said.stdout == "swarm: gateway\n"
