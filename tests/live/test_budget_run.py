@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 import pytest
 import trio
-import yaml
 
 from swarm.mailbox.process_tree import children_of
 from swarm.mailbox.protocol.events import TurnStarted, Warned
@@ -29,6 +28,7 @@ from swarm.mailbox.protocol.records import (
 )
 from swarm.supervisor.journal.journal_reader import read_records
 from swarm.supervisor.runs.paths import find_user_paths, paths_of_run
+from tests.support.script_file import script_text
 
 pytestmark = pytest.mark.live
 SWARM = str(Path(sys.executable).with_name("swarm"))
@@ -113,7 +113,7 @@ class Story:
 
     def argv(self, turns, *options):
         script = self.folder / "script.yaml"
-        script.write_text(yaml.safe_dump({"turns": turns, "model": MODEL}))
+        script.write_text(script_text({"turns": turns, "model": MODEL}))
         where = ("--provider", f"scripted:{script}", "-s", "danger-full-access")
         return [SWARM, "run", "-p", "go", "--json", *where, *options]
 

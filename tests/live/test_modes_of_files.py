@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from support.copied_agents import call, root
 from support.scripted_team_run import SWARM
+from tests.support.script_file import script_text
 
 pytestmark = pytest.mark.live
 PATCH = "*** Begin Patch\n*** Add File: patched/new.txt\n+hello\n*** End Patch\n"
@@ -33,7 +33,7 @@ def run(folder, turns, *words, umask, stack):
     project = folder / "project"
     project.mkdir()
     script = folder / "script.yaml"
-    script.write_text(yaml.safe_dump({"turns": turns}))
+    script.write_text(script_text({"turns": turns}))
     path = os.environ["PATH"]
     if stack == "landlock":
         tools = folder / "bin"

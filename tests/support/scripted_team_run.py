@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 
 import trio
-import yaml
 
 from swarm.mailbox.protocol.items import FunctionCallOutput
 from swarm.mailbox.protocol.records import AgentSpawned, ItemRecorded, ProcessEnded, Record
 from swarm.supervisor.journal.journal_reader import read_records
 from swarm.supervisor.runs.paths import find_user_paths, paths_of_run
+from tests.support.script_file import script_text
 
 SWARM = str(Path(sys.executable).with_name("swarm"))
 
@@ -47,7 +47,7 @@ class ScriptedRun:
 
     def argv(self, turns, *options):
         script = self.folder / "script.yaml"
-        script.write_text(yaml.safe_dump({"turns": turns, "default": {"text": "nothing more"}}))
+        script.write_text(script_text({"turns": turns, "default": {"text": "nothing more"}}))
         return [
             SWARM, "run", "-p", "go", "--plain", "--provider", f"scripted:{script}",
             "-s", "danger-full-access", "-C", str(self.folder), *options,
