@@ -37,7 +37,7 @@ stream_max_retries = 40
 stream_idle_timeout_ms = 3000
 [mcp_servers.counter]
 command = "{python}"
-args = ["{work}/.{server}", "{work}/effects"]
+args = ["{tools}/{server}", "{work}/effects"]
 env = {{ CHAOS_MARK = "{mark}" }}
 writable_roots = ["{work}"]
 supports_parallel_tool_calls = true
@@ -60,8 +60,8 @@ class ChaosTestbed:
         self.work, self.home = folder / "work", folder / "home"
         self.tmp, self.runtime = folder / "tmp", folder / "r"
         self.state = self.home / "state"
-        self.served = folder / "served"
-        for each in (self.work, self.state, self.tmp, self.runtime):
+        self.served, self.tools = folder / "served", folder / "tools"
+        for each in (self.work, self.state, self.tmp, self.runtime, self.tools):
             each.mkdir(parents=True, mode=0o700)
         self.controls = FaultControls(folder / "page")
         self._seen: dict[int, int] = {}  # pid → when it started
@@ -93,10 +93,10 @@ class ChaosTestbed:
             time.sleep(0.01)
         config = _CONFIG.format(
             port=port_file.read_text(), python=sys.executable, work=self.work, mark=self.mark,
-            server=_MCP_SERVER,
+            server=_MCP_SERVER, tools=self.tools,
         )  # fmt: skip
-        # its sandbox sees the work folder, wherever this checkout is
-        shutil.copy(HERE / _MCP_SERVER, self.work / f".{_MCP_SERVER}")
+        # where agents do not write: a server that they could exchange would get no folder to write
+        shutil.copy(HERE / _MCP_SERVER, self.tools / _MCP_SERVER)
         (self.home / "config.toml").write_text(config)
         return process
 
