@@ -13,6 +13,7 @@ from .bounded_formats import MAX_CHARS, MAX_DEPTH, UnreadableText, check_size
 
 _MAX_NUMBER_CHARS = 128
 _MAX_DIRECTIVES = 16
+_MAX_PARTS = 1_000_000  # of a document, with all that its aliases stand for
 _NUMBER = re.compile(r"[-+_:.]*+[0-9][-+_:.0-9]*+")
 
 
@@ -27,20 +28,25 @@ def parse_yaml_text(text: str) -> object:
     return compose_yaml_text(text)[1]
 
 
-def compose_yaml_text(text: str, *, most_chars: int = MAX_CHARS) -> tuple[yaml.Node | None, object]:
+def compose_yaml_text(
+    text: str, *, most_chars: int = MAX_CHARS, aliases: bool = False
+) -> tuple[yaml.Node | None, object]:
     """The tree of a YAML document, which knows the lines, and its value; None and None if empty.
 
     Raises yaml.YAMLError for what is no YAML, and ValueError for YAML that is too large or nested
-    too deeply, or has aliases or long numbers. An alias can multiply its anchor without end.
+    too deeply, or has long numbers. An alias can multiply its anchor without end: none may stand
+    in the text unless `aliases` is set, and then all that it says has at most 1,000,000 parts.
     """
     kind = cast("type[yaml.SafeLoader]", getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     check_size(text, most_chars)
     if text.count("\n%") + text.startswith("%") > _MAX_DIRECTIVES:
         raise UnreadableText(f"more than {_MAX_DIRECTIVES} directives (lines that begin with %)")
-    _check_events(yaml.parse(text, kind))
+    _check_events(yaml.parse(text, kind), aliases=aliases)
     loader = cast("_Loader", kind(text))
     try:
         node = loader.get_single_node()
+        if aliases and node is not None:
+            _count_parts(node, {}, frozenset())
         return node, None if node is None else loader.construct_document(node)
     except RecursionError as error:
         raise UnreadableText("nested too deeply") from error
@@ -48,10 +54,10 @@ def compose_yaml_text(text: str, *, most_chars: int = MAX_CHARS) -> tuple[yaml.N
         loader.dispose()
 
 
-def _check_events(events: Iterable[yaml.Event]) -> None:
+def _check_events(events: Iterable[yaml.Event], *, aliases: bool) -> None:
     depth = 0
     for event in events:
-        if isinstance(event, yaml.AliasEvent):
+        if isinstance(event, yaml.AliasEvent) and not aliases:
             line = event.start_mark.line if event.start_mark else None
             raise UnreadableText("aliases (*name) are not allowed", line=line)
         if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
@@ -69,3 +75,23 @@ def _is_long_number(event: yaml.ScalarEvent) -> bool:
     if len(event.value) <= _MAX_NUMBER_CHARS or _NUMBER.fullmatch(event.value) is None:
         return False
     return not event.style or event.tag is not None
+
+
+def _count_parts(node: yaml.Node, counted: dict[int, int], above: frozenset[int]) -> int:
+    """How many parts a node has with all that its aliases stand for. Raises UnreadableText."""
+    if id(node) in above:
+        raise UnreadableText("an alias (*name) stands within what it names")
+    if (known := counted.get(id(node))) is not None:
+        return known
+    inside = above | {id(node)}
+    count = 1 + sum(_count_parts(one, counted, inside) for one in _parts_of(node))
+    if count > _MAX_PARTS:
+        raise UnreadableText(f"aliases (*name) make more than {_MAX_PARTS:,} parts of it")
+    counted[id(node)] = count
+    return count
+
+
+def _parts_of(node: yaml.Node) -> Iterable[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [part for pair in node.value for part in pair]
+    return node.value if isinstance(node, yaml.SequenceNode) else ()

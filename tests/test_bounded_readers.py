@@ -22,7 +22,7 @@ from swarm.mailbox.bounded_formats import (
     longest_key,
     parse_toml_text,
 )
-from swarm.mailbox.bounded_yaml import parse_yaml_text
+from swarm.mailbox.bounded_yaml import compose_yaml_text, parse_yaml_text
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.path_rules import compile_glob
 from swarm.mailbox.redact import Redactor
@@ -185,6 +185,17 @@ def test_dots_in_texts_comments_and_numbers_are_no_parts_of_a_key(text):
 def test_yaml_that_would_cost_more_than_its_length_is_refused(text, why):
     with pytest.raises(UnreadableText, match=why):
         parse_yaml_text(text)
+
+
+def test_aliases_of_a_persons_own_script_count_with_all_that_they_stand_for():
+    text = "a: &x {b: 1}\nc: [*x, *x]\n"
+    assert compose_yaml_text(text, aliases=True)[1] == {"a": {"b": 1}, "c": [{"b": 1}, {"b": 1}]}
+    rows = [f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]" for n in range(1, 9)]
+    laughs = "\n".join(["l0: &l0 [ha]", *rows])
+    with pytest.raises(UnreadableText, match="parts"):
+        compose_yaml_text(laughs, aliases=True)
+    with pytest.raises(UnreadableText, match="within"):
+        compose_yaml_text("a: &x [*x]", aliases=True)
 
 
 # Who parses directly, and why that is no stranger's text.

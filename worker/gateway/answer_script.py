@@ -164,7 +164,7 @@ def load_script(path: Path) -> Script:
     except (OSError, UnicodeDecodeError) as error:
         raise ScriptError(f"{path}: cannot read the script: {error}") from error
     try:
-        node, data = compose_yaml_text(text, most_chars=_MOST_BYTES)
+        node, data = compose_yaml_text(text, most_chars=_MOST_BYTES, aliases=True)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f"{mark.line + 1}: " if mark is not None else " "
