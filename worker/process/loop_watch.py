@@ -28,16 +28,20 @@ class LoopWatch:
         self._deadline = None if deadline_s is None else time.monotonic() + deadline_s
         self._asks_until = 0.0
         self._next_look = self._deadline
+        self._last_look = 0.0
         self._unanswered = 0
 
     def read_signals(self) -> bool:
-        """A signal arrived: look at once. False: the pipe is closed, and nothing will come."""
+        """A signal arrived: look soon. False: the pipe is closed, and nothing will come.
+
+        One signal is written in many pieces, and each may be read alone: the looks stay apart.
+        """
         with suppress(BlockingIOError):
             if not os.read(self.signal_fd, _READ_BYTES):
                 return False
         now = time.monotonic()
         self._asks_until = now + _ASKED_FOR_S
-        self._next_look = now
+        self._next_look = max(now, self._last_look + _LOOK_S)
         return True
 
     def note_answer(self) -> None:
@@ -55,6 +59,7 @@ class LoopWatch:
         now = time.monotonic()
         if self._next_look is None or now < self._next_look:
             return
+        self._last_look = now
         is_over = self._deadline is not None and now >= self._deadline
         self._next_look = now + _LOOK_S if is_over or now < self._asks_until else self._deadline
         if _is_stopped(self.pid):  # by SIGSTOP or Ctrl-Z, which is no fault of its loop
