@@ -94,7 +94,7 @@ async def test_what_a_server_wrote_in_a_run_can_be_read_afterwards(rig, monkeypa
     assert run_cli(["mcp", "logs", "odd"]) == 0
     shown = capsys.readouterr().out
     assert "the server's own log\n" in shown
-    assert "[warning] a red message\n" in shown
+    assert "[warning] a ⟨ESC⟩[31mred⟨ESC⟩[0m message\n" in shown
     assert "\x1b" not in shown
     assert run_cli(["mcp", "logs", "other"]) == 2
     assert "servers that did: odd" in capsys.readouterr().err
