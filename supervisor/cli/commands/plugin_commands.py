@@ -21,6 +21,7 @@ from ..plugin_offer import (
     confirmed,
     installed_plugin,
     plugin_store,
+    show_plugin,
     switch_plugin,
 )
 from ..printing import print_columns, print_json
@@ -124,7 +125,7 @@ def _fields(one: InstalledPlugin, *, state: str, enabled: bool) -> dict[str, obj
 
 @plugin.command("show", cls=ColorCommand)
 @click.argument("name")
-def show_plugin(name: str) -> None:
+def show(name: str) -> None:
     """What a plugin brings: what it may run, hear and reach, and what it costs.
 
     \b
