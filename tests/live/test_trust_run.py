@@ -81,5 +81,8 @@ async def test_a_cloned_task_file_cannot_take_the_sandbox_away_and_a_trusted_one
     assert ended.code == 0, ended.err
     assert outside.exists()
     warning, first = ended.err.splitlines()[:2]
-    assert "there is no sandbox, so agents may write everything, also your own configuration" in warning
+    assert (
+        "there is no sandbox, so agents may write everything, also your own configuration"
+        in warning
+    )
     assert "widens: sandbox danger-full-access, approval never" in first
