@@ -13,6 +13,7 @@ import msgspec
 import pytest
 import trio
 
+from support.script_file import script_text
 from swarm.mailbox.process_tree import children_of
 from swarm.mailbox.protocol.events import TurnStarted, Warned
 from swarm.mailbox.protocol.gateway import ReservationReleased, ResponseBilled
@@ -28,7 +29,6 @@ from swarm.mailbox.protocol.records import (
 )
 from swarm.supervisor.journal.journal_reader import read_records
 from swarm.supervisor.runs.paths import find_user_paths, paths_of_run
-from tests.support.script_file import script_text
 
 pytestmark = pytest.mark.live
 SWARM = str(Path(sys.executable).with_name("swarm"))

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from support.copied_agents import call, root
+from support.script_file import script_text
 from support.scripted_team_run import SWARM
-from tests.support.script_file import script_text
 
 pytestmark = pytest.mark.live
 PATCH = "*** Begin Patch\n*** Add File: patched/new.txt\n+hello\n*** End Patch\n"

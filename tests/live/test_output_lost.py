@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
+from support.script_file import script_text
 from support.scripted_team_run import SWARM, says
-from tests.support.script_file import script_text
 
 pytestmark = pytest.mark.live
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import trio
 
+from support.script_file import script_text
 from swarm.mailbox.protocol.items import FunctionCallOutput
 from swarm.mailbox.protocol.records import AgentSpawned, ItemRecorded, ProcessEnded, Record
 from swarm.supervisor.journal.journal_reader import read_records
 from swarm.supervisor.runs.paths import find_user_paths, paths_of_run
-from tests.support.script_file import script_text
 
 SWARM = str(Path(sys.executable).with_name("swarm"))
 
