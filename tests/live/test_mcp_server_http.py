@@ -184,6 +184,8 @@ async def test_a_connection_that_breaks_loses_neither_the_run_nor_its_answer(rig
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(call_and_lose, url, token)
                 await poll(lambda: rig.has_run and "sleep 3" in str(rig.alive()))
+                # the command may begin before the server has heard the id of its run
+                await poll(lambda: (rig.places.folder / "mcp_server").exists())
                 tasks.cancel_scope.cancel()  # the connection is closed in the middle of a call
             async with (
                 with_token(token) as http,
