@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import trio
+import yaml
 
 from support.script_file import script_text
 from swarm.mailbox.process_tree import children_of
@@ -113,7 +114,7 @@ class Story:
 
     def argv(self, turns, *options):
         script = self.folder / "script.yaml"
-        script.write_text(script_text({"turns": turns, "model": MODEL}))
+        script.write_text(yaml.safe_dump({"turns": turns, "model": MODEL}))
         where = ("--provider", f"scripted:{script}", "-s", "danger-full-access")
         return [SWARM, "run", "-p", "go", "--json", *where, *options]
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from support.copied_agents import call, root
 from support.script_file import script_text
@@ -33,7 +34,7 @@ def run(folder, turns, *words, umask, stack):
     project = folder / "project"
     project.mkdir()
     script = folder / "script.yaml"
-    script.write_text(script_text({"turns": turns}))
+    script.write_text(yaml.safe_dump({"turns": turns}))
     path = os.environ["PATH"]
     if stack == "landlock":
         tools = folder / "bin"

@@ -4,6 +4,7 @@ import os
 import subprocess
 
 import pytest
+import yaml
 
 from support.script_file import script_text
 from support.scripted_team_run import SWARM, says
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.live
 @pytest.mark.parametrize("options", [[], ["--json"]], ids=["plain", "json"])
 def test_an_answer_that_cannot_be_written_is_an_error_after_it_was_saved(tmp_path, options):
     script = tmp_path / "script.yaml"
-    script.write_text(script_text({"turns": [says("/root", "Here it is.")]}))
+    script.write_text(yaml.safe_dump({"turns": [says("/root", "Here it is.")]}))
     saved = tmp_path / "answer.txt"
     command = [SWARM, "run", "-p", "hello", f"--provider=scripted:{script}", "-o", str(saved)]
     with open("/dev/full", "w") as full:

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import trio
+import yaml
 
 from support.script_file import script_text
 from swarm.mailbox.protocol.items import FunctionCallOutput
@@ -47,7 +48,7 @@ class ScriptedRun:
 
     def argv(self, turns, *options):
         script = self.folder / "script.yaml"
-        script.write_text(script_text({"turns": turns, "default": {"text": "nothing more"}}))
+        script.write_text(yaml.safe_dump({"turns": turns, "default": {"text": "nothing more"}}))
         return [
             SWARM, "run", "-p", "go", "--plain", "--provider", f"scripted:{script}",
             "-s", "danger-full-access", "-C", str(self.folder), *options,
