@@ -74,6 +74,7 @@ class ToolRegistry:
         self._gate = context.gate if context is not None else None
         self._load_more, self._load_again = load_more, load_again
         self._own, self.version = frozenset(self._tools), 0
+        self._described: tuple[str, ...] = ()  # what the model was told of last
 
     async def complete(self) -> None:
         """Add the tools that other processes offer, before the first request; once.
@@ -129,7 +130,7 @@ class ToolRegistry:
         tool = self._tools.get(call.name)
         if tool is None:
             kind = "unsupported custom tool call" if isinstance(call, CustomToolCall) else None
-            known = ", ".join(list(self._tools)[:_NAMED_TOOLS])
+            known = ", ".join((self._described or tuple(self._tools))[:_NAMED_TOOLS])
             raise ToolFailed(f"{kind or 'unsupported call'}: {call.name}; the tools are {known}")
         if not tool.accepts(call):
             raise ToolFailed(f"tool {call.name} invoked with incompatible payload")
@@ -146,8 +147,9 @@ class ToolRegistry:
             fitting = list(filter(self._context.can_use, fitting))
         found = (self._tools[name].describe(model) for name in fitting)
         specs = tuple(shorten(spec, model) for spec in found if spec is not None)
+        self._described = tuple(spec.name for spec in specs)
         if self._context is not None:
-            self._context.note_offered(frozenset(spec.name for spec in specs))
+            self._context.note_offered(frozenset(self._described))
         return specs
 
 
