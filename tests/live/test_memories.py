@@ -121,7 +121,11 @@ async def test_a_person_forgets_pins_edits_and_takes_memories_along(rig, project
         folder = rig.home / "state/memories"
         written = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
         assert b"Moonlight" not in written and b"moonlight" not in written
-        rig.environment["EDITOR"] = "sed -i s/Redis/Valkey/"
+        rig.environment["EDITOR"] = f"{rig.work}/editor"
+        refused = await (await rig.start("memory", "edit")).wait_end()
+        assert (refused.code, "Vim" in refused.err) == (2, False)
+        assert f"EDITOR={rig.work}/editor names a file that agents may write" in refused.err
+        rig.environment["EDITOR"] = "sed -i s,Redis,Valkey,"  # no word looks like a path
         await swarm(rig, "memory", "edit")
         shown = await swarm(rig, "memory", "show")
         assert "Valkey must run first." in shown
