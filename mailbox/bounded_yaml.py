@@ -42,7 +42,7 @@ def compose_yaml_text(
     if text.count("\n%") + text.startswith("%") > _MAX_DIRECTIVES:
         raise UnreadableText(f"more than {_MAX_DIRECTIVES} directives (lines that begin with %)")
     _check_events(yaml.parse(text, kind), aliases=aliases)
-    loader: _Loader = kind(text)
+    loader = cast(_Loader, kind(text))
     try:
         node = loader.get_single_node()
         if aliases and node is not None:

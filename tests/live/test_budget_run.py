@@ -14,7 +14,6 @@ import pytest
 import trio
 import yaml
 
-from support.script_file import script_text
 from swarm.mailbox.process_tree import children_of
 from swarm.mailbox.protocol.events import TurnStarted, Warned
 from swarm.mailbox.protocol.gateway import ReservationReleased, ResponseBilled

@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from support.copied_agents import call, root
-from support.script_file import script_text
 from support.scripted_team_run import SWARM
 
 pytestmark = pytest.mark.live

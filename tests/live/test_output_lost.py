@@ -6,7 +6,6 @@ import subprocess
 import pytest
 import yaml
 
-from support.script_file import script_text
 from support.scripted_team_run import SWARM, says
 
 pytestmark = pytest.mark.live

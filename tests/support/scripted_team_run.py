@@ -10,7 +10,6 @@ from pathlib import Path
 import trio
 import yaml
 
-from support.script_file import script_text
 from swarm.mailbox.protocol.items import FunctionCallOutput
 from swarm.mailbox.protocol.records import AgentSpawned, ItemRecorded, ProcessEnded, Record
 from swarm.supervisor.journal.journal_reader import read_records
