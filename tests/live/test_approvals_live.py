@@ -189,25 +189,53 @@ async def test_a_question_that_a_crash_left_open_is_closed_by_the_resume(rig, pe
     assert not (rig.work / "made").exists()
 
 
+def wishing(command: str, *prefix: str) -> dict[str, Any]:
+    """A call that wants to leave the sandbox, and to have these words allowed for ever."""
+    call = outside()
+    call["arguments"] |= {"cmd": command, "prefix_rule": list(prefix)}
+    return call
+
+
 async def test_always_saves_a_rule_and_the_next_command_of_its_kind_is_not_asked(rig, person):
-    first, second = outside("one"), outside("two")
-    for call in (first, second):
-        call["arguments"] |= {"prefix_rule": ["touch"]}
+    for name in ("one", "two"):
+        (rig.work / name).write_text(f"text of {name}")
+    first, second = wishing("diff one two", "diff"), wishing("diff two one", "diff")
     with trio.fail_after(LIMIT_S):
         run = await person.start({"calls": [first]}, {"calls": [second]}, {"text": "done"})
         asked = await person.wait_asked()
-        assert asked.request.proposed_prefix == ("touch",)
+        assert asked.request.proposed_prefix == ("diff",)
+        assert not asked.request.proposed_exact
         assert (await person.tell("approve", "a1", "--always")).code == 0
         assert (await run.wait_end()).code == 0
-    assert (rig.work / "two").exists()
+    assert "< text of two" in rig.outputs()[1]
     assert len(rig.bodies(ApprovalRequested)) == 1
     rules = (rig.home / "rules" / "default.rules").read_text()
-    assert 'prefix_rule(pattern=["touch"], decision="allow")' in rules
+    assert 'prefix_rule(pattern=["diff"], decision="allow")' in rules
+
+
+async def test_always_covers_exactly_the_words_where_further_ones_could_write(rig, person):
+    again = wishing("touch one", "touch")
+    turns = [{"calls": [one]} for one in (again, again, wishing("touch two", "touch"))]
+    with trio.fail_after(LIMIT_S):
+        run = await person.start(*turns, {"text": "done"})
+        asked = await person.wait_asked()
+        assert asked.request.proposed_prefix == ("touch", "one")
+        assert asked.request.proposed_exact
+        assert (await person.tell("approve", "a1", "--always")).code == 0
+        other = await person.wait_asked(2)
+        assert len(rig.outputs()) == 2
+        assert (await person.tell("deny", other.approval_id)).code == 0
+        assert (await run.wait_end()).code == 0
+    assert (rig.work / "one").exists()
+    assert not (rig.work / "two").exists()
+    rules = (rig.home / "rules" / "default.rules").read_text()
+    assert 'prefix_rule(pattern=["touch", "one"], decision="allow", exact=True)' in rules
 
 
 async def test_always_is_known_to_every_agent_at_once_and_nobody_is_asked_twice(rig, person):
     names, far = ("one", "two"), rig.folder / "far"
     far.mkdir()
+    command = f"touch {far}/made"
     spawn = [
         {"name": "spawn_agent", "arguments": {"task_name": one, "message": f"be {one}"}}
         for one in names
@@ -215,24 +243,27 @@ async def test_always_is_known_to_every_agent_at_once_and_nobody_is_asked_twice(
     wait = {"name": "wait_agent", "arguments": {"timeout_ms": 30_000}}
     turns = [{"agent": "/root", "calls": spawn}, {"agent": "/root", "calls": [wait, wait]}]
     for one in names:
-        asking = outside(one)
-        asking["arguments"] |= {"prefix_rule": ["touch"]}
-        later = {"name": "exec_command", "arguments": {"cmd": f"touch {far}/{one}"}}
+        asking = wishing(command, *command.split())
+        later = {"name": "exec_command", "arguments": {"cmd": command}}
         turns += [{"agent": f"/root/{one}", "calls": [call]} for call in (asking, later)]
     done = {"default": {"text": "done"}}
     with trio.fail_after(LIMIT_S):
         provider = rig.script(*turns, **done)
         run = await rig.run(provider, "--reviewer", "person", sandbox="workspace-write")
         await person.wait_asked(2)
+        assert not list(far.iterdir())
         assert (await person.tell("approve", "a2", "--always")).code == 0
         assert (await run.wait_end()).code == 0
     assert {(one.approval_id, one.by) for one in rig.bodies(ApprovalResolved)} == {
         ("a2", "person"),
         ("a1", "grant"),
     }
-    assert {path.name for path in rig.work.iterdir()} >= set(names)
+    assert (far / "made").exists()
     # Outside of the sandbox, unasked, as a rule of a file lets it: both judge by the new rule.
-    assert {path.name for path in far.iterdir()} == set(names)
+    for one in names:
+        statuses = [body.status for body in rig.bodies(CallEnded, agent=f"/root/{one}")]
+        assert statuses == ["completed", "completed"]
+        assert all("exited with code 0" in output for output in rig.outputs(f"/root/{one}"))
 
 
 @pytest.mark.parametrize("words", [("--reviewer", "nobody"), ("-a", "never")])
