@@ -237,17 +237,23 @@ def make_private_folder(folder: Path) -> Path:
     return folder
 
 
+# As `find_user_paths` names them: the folder of runs, and the one of state around it.
+_OWN_FOLDERS = frozenset({"runs", "state", "swarm"})
+
+
 def close_state_folders(run_paths: RunPaths) -> None:
     """Make the folders above a run's, or close those that an earlier version left open to others.
 
-    One that a person has replaced by a link stays a link. Raises SwarmError.
+    One that a person has replaced by a link stays a link, and a folder that is not swarm's own by
+    its name, or is shared as /tmp is, keeps its mode. Raises SwarmError.
     """
     runs = run_paths.folder.parent
     try:
         for folder in (runs.parent, runs):
             make_own_folders(folder)
             facts = folder.stat()
-            if facts.st_uid == os.getuid() and facts.st_mode & 0o077:
+            is_shared = bool(facts.st_mode & stat.S_ISVTX) or folder.name not in _OWN_FOLDERS
+            if not is_shared and facts.st_uid == os.getuid() and facts.st_mode & 0o077:
                 folder.chmod(stat.S_IMODE(facts.st_mode) & 0o700)
     except OSError as error:
         raise SwarmError(

@@ -7,7 +7,14 @@ import pytest
 
 from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.supervisor.run_request import RunRequest
-from swarm.supervisor.runs.paths import find_run, find_user_paths, make_private_folder, paths_of_run
+from swarm.supervisor.runs.paths import (
+    RunPaths,
+    close_state_folders,
+    find_run,
+    find_user_paths,
+    make_private_folder,
+    paths_of_run,
+)
 from swarm.supervisor.runs.run_metadata import (
     RunMetadata,
     is_run_alive,
@@ -140,3 +147,17 @@ def test_a_local_folder_is_not_taken_for_a_network_disk(tmp_path):
 @pytest.mark.parametrize("variables", [{}, {"SWARM_HOME": "/h"}, {"XDG_CONFIG_HOME": "/c"}])
 def test_the_machines_own_folder_is_read_first_whatever_the_environment_says(variables):
     assert find_user_paths(variables).system[0] == Path("/etc/swarm")
+
+
+def test_only_folders_of_swarm_itself_are_closed_to_others(tmp_path):
+    own, foreign = tmp_path / "swarm" / "runs", tmp_path / "work" / "mine"
+    for folder in (own, foreign):
+        folder.mkdir(parents=True)
+        for one in (folder, folder.parent):
+            one.chmod(0o777)
+        close_state_folders(RunPaths(folder=folder / "r", sockets=tmp_path / "s"))
+    assert [one.stat().st_mode & 0o777 for one in (own, own.parent)] == [0o700, 0o700]
+    assert [one.stat().st_mode & 0o777 for one in (foreign, foreign.parent)] == [0o777, 0o777]
+    own.parent.chmod(0o1777)  # shared, as /tmp is
+    close_state_folders(RunPaths(folder=own / "r", sockets=tmp_path / "s"))
+    assert own.parent.stat().st_mode & 0o7777 == 0o1777
