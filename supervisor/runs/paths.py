@@ -220,7 +220,8 @@ def paths_of_run(user_paths: UserPaths, run_id: RunId | str) -> RunPaths:
 def make_private_folder(folder: Path) -> Path:
     """Create `folder` with mode 0700, or check that it is ours and close it to others.
 
-    Raises SwarmError that names the folder when it belongs to someone else or cannot be made.
+    Raises SwarmError that names the folder when it belongs to someone else, is shared as /tmp is,
+    or cannot be made.
     """
     try:
         make_own_folders(folder)
@@ -232,6 +233,8 @@ def make_private_folder(folder: Path) -> Path:
         ) from error
     if stat.S_ISLNK(facts.st_mode) or facts.st_uid != os.getuid():
         raise SwarmError(f"{folder} belongs to someone else; remove it or set XDG_RUNTIME_DIR")
+    if facts.st_mode & stat.S_ISVTX:
+        raise SwarmError(f"{folder} is shared with others, so swarm does not keep its files in it")
     if facts.st_mode & 0o077:
         folder.chmod(0o700)
     return folder

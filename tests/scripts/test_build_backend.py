@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
-# setuptools takes the standard library's distutils where another import was under way before.
-pytestmark = pytest.mark.filterwarnings("ignore:The distutils package is deprecated")
+# setuptools takes the standard library's distutils where another import was under way before, and
+# warns where some test of the same process has imported that one first.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The distutils package is deprecated"),
+    pytest.mark.filterwarnings("ignore:Distutils was imported before Setuptools"),
+]
 SCRIPT = Path(__file__).parents[2] / "scripts" / "build_backend.py"
 
 

@@ -246,9 +246,9 @@ async def open_team(
     folder: Path, scripts: dict[str, list[Reply]], *, disk_s: float = 0.0, **request: object
 ) -> AsyncIterator[TeamInMemory]:
     """A run that has not begun; everything of it is gone after the block."""
-    run_paths = RunPaths(folder=folder, sockets=folder / "s")
+    run_paths = RunPaths(folder=folder / "state/runs/run", sockets=folder / "runtime/s")
     for one in (run_paths.journal, run_paths.tmp, *run_paths.kept_apart):
-        one.mkdir(exist_ok=True)
+        one.mkdir(parents=True, exist_ok=True)
     run_request = RunRequest(cwd="/", linger_s=0.0, **request)
     with without_threads(disk_s):
         async with (

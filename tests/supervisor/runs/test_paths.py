@@ -127,6 +127,15 @@ def test_a_folder_open_to_others_is_closed(tmp_path):
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
+def test_a_folder_that_is_shared_with_others_is_refused_and_keeps_its_mode(tmp_path):
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    with pytest.raises(SwarmError, match="shared with others"):
+        make_private_folder(shared)
+    assert shared.stat().st_mode & 0o7777 == 0o1777
+
+
 def test_a_link_in_place_of_a_private_folder_is_refused(tmp_path):
     (tmp_path / "target").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "target")
