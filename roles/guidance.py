@@ -1,8 +1,9 @@
 """Loads AGENTS.md files: instructions from a project and a person for every agent.
 
 Never reads a file outside the project, even through a link, nor one that the agents' profile
-denies; never reads more than the byte budget. Truncated and skipped files are reported. Source:
-Codex `project_doc.rs`, which truncates without a warning.
+denies; never tells more than the byte budget. What is cut or left out is said to the person and, in
+the text itself, to the model. Source: Codex `project_doc.rs`, which cuts the nearest file first and
+without a word.
 """
 
 import errno
@@ -22,10 +23,14 @@ from swarm.mailbox.safe_open import (
     require_regular_file,
     resolve_links,
 )
+from swarm.mailbox.written_text import decode_leniently
 
 BUDGET_BYTES = 32 * 1024
 _NAMES = ("AGENTS.override.md", "AGENTS.md")
 _PERSONAL_BYTES = 256 * 1024
+_WIDEST_BYTES = 4  # of a character, in any encoding
+_MOST_NAMED = 10  # of the files that are left out
+_ADVICE = "so raise it or shorten the files"
 _SEPARATOR = "\n\n--- project-doc ---\n\n"
 
 
@@ -54,52 +59,99 @@ class _FileSkipped(Exception):
     """A file exists but must not be read; the text says why."""
 
 
+class _FoundFile(Value):
+    """A guidance file as far as it was read. `size_bytes`: of all of it."""
+
+    path: str
+    text: str
+    size_bytes: int
+    problem: str = ""  # wrong bytes
+
+
+class _Fitted(Value):
+    """What is told of one file. `text` ends in a mark if `left_out_bytes` are not in it."""
+
+    text: str
+    kept_bytes: int
+    left_out_bytes: int = 0
+
+
 def load_guidance(cwd: Path, *, config_folder: Path, rules: GuidanceRules) -> Guidance:
     """Read the person's file, then one file per folder from the project's root down to `cwd`.
+
+    The budget is given from `cwd` upwards: what is nearest to the work is the last to be cut.
 
     Args:
         cwd: Absolute.
         config_folder: Holds the person's own AGENTS.md, which the budget does not limit.
         rules: Byte budget of all project files together (0: none are read), and file names.
     """
-    personal, files = _read_personal(config_folder)
-    parts: list[str] = []
-    warnings: list[str] = []
-    refused: list[str] = []
-    left = rules.limit_bytes
+    own = _read_personal(config_folder)
+    chain = _Chain(rules)
     for root, folder in _project_folders(cwd, rules):
-        try:
-            found = _open_in(folder, root, rules)
-            if found is None:
-                continue
-            path, data = found[0], read_start(found[1], most_bytes=max(left, 0) + 1)
-        except _FileSkipped as why:
-            refused.append(str(why))
-            continue
-        except OSError as error:
-            warnings.append(f"{folder}: its AGENTS.md cannot be read: {error.strerror}")
-            continue
-        if not data.strip():
-            continue
-        if left <= 0:
-            warnings.append(f"{path} is left out: {_budget_text(rules.limit_bytes)}")
-            continue
-        if len(data) > left:
-            warnings.append(
-                f"{path} is cut after {left:,} bytes: {_budget_text(rules.limit_bytes)}"
-            )
-        parts.append(data[:left].decode("utf-8", "replace"))
-        files.append(TextSize(name=str(path), size_bytes=len(data[:left])))
-        left -= len(data)
-    project = "\n\n".join(parts)
-    text = _SEPARATOR.join(part for part in (personal, project) if part)
+        chain.add(folder, root)
+    project = "\n\n".join(chain.texts())
     return Guidance(
-        text=text,
-        warnings=(*refused, *warnings),
-        left_bytes=max(0, left),
-        refused=tuple(refused),
-        files=tuple(files),
+        text=_SEPARATOR.join(part for part in (own.text, project) if part),
+        warnings=(*chain.refused, *own.warnings, *reversed(chain.warnings)),
+        left_bytes=chain.left_bytes,
+        refused=tuple(chain.refused),
+        files=(*own.files, *reversed(chain.files)),
     )
+
+
+class _Chain:
+    """The project's files, gathered from the working folder upwards; lists are in that order."""
+
+    def __init__(self, rules: GuidanceRules) -> None:
+        self._rules = rules
+        self._parts: list[str] = []
+        self._left_out: list[str] = []
+        self.left_bytes = max(0, rules.limit_bytes)
+        self.files: list[TextSize] = []
+        self.warnings: list[str] = []
+        self.refused: list[str] = []
+
+    def add(self, folder: Path, root: Path) -> None:
+        """Read the folder's file, as far as the budget allows."""
+        try:
+            found = _read_in(folder, root, self._rules, left_bytes=self.left_bytes)
+        except _FileSkipped as skipped:
+            self.refused.append(str(skipped))
+            return
+        except OSError as error:
+            self.warnings.append(_unreadable(folder, error))
+            return
+        if found is None:
+            return
+        if found.problem:
+            self.warnings.append(_wrong_bytes(found))
+        why = f"project_doc_max_bytes is {self._rules.limit_bytes:,}"
+        is_first = self.left_bytes == self._rules.limit_bytes
+        fitted = _fit(found, self.left_bytes, why, cuts_lines=is_first)
+        if not fitted.kept_bytes:
+            self._left_out.append(f"{found.path} ({found.size_bytes:,} bytes)")
+            self.warnings.append(f"{found.path} is left out: {why}, {_ADVICE}")
+            return
+        if fitted.left_out_bytes:
+            self.warnings.append(_cut_warning(found, fitted, f"{why}, {_ADVICE}"))
+        self._parts.append(fitted.text)
+        self.files.append(TextSize(name=found.path, size_bytes=len(fitted.text.encode())))
+        self.left_bytes -= fitted.kept_bytes
+        if fitted.left_out_bytes:
+            self.left_bytes = 0  # no crumbs of a farther folder's file
+
+    def texts(self) -> Iterator[str]:
+        """From the root down; which files are left out is told first."""
+        if self._left_out:
+            named = ", ".join(reversed(self._left_out[:_MOST_NAMED]))
+            more = len(self._left_out) - _MOST_NAMED
+            rest = f" and {more} more in folders above" if more > 0 else ""
+            yield (
+                f"[Left out here, for project_doc_max_bytes is {self._rules.limit_bytes:,}: "
+                f"{named}{rest}. Read them there when you work on what they may be about.]"
+            )
+        yield from reversed(self._parts)
 
 
 def load_folder_guidance(folder: Path, *, root: Path, rules: GuidanceRules) -> Guidance:
@@ -108,28 +160,91 @@ def load_folder_guidance(folder: Path, *, root: Path, rules: GuidanceRules) -> G
     Args:
         folder: Below `root`; both are canonical paths.
         root: Links may not lead outside it.
-        rules: `limit_bytes` is the rest of the budget.
+        rules: `limit_bytes` is the rest of the budget; at 0 the text only says where the file is.
     """
-    if rules.limit_bytes <= 0:
-        return Guidance()
+    left = max(0, rules.limit_bytes)
     try:
-        found = _open_in(folder, root, rules)
-        if found is None:
-            return Guidance()
-        path, data = found[0], read_start(found[1], most_bytes=rules.limit_bytes + 1)
-    except _FileSkipped as why:
-        return Guidance(warnings=(str(why),))
+        found = _read_in(folder, root, rules, left_bytes=left)
+    except _FileSkipped as skipped:
+        return Guidance(warnings=(str(skipped),))
     except OSError as error:
-        return Guidance(warnings=(f"{folder}: its AGENTS.md cannot be read: {error.strerror}",))
-    if not data.strip():
-        return Guidance()
-    text = data[: rules.limit_bytes].decode("utf-8", "replace")
-    warnings: tuple[str, ...] = ()
-    if len(data) > rules.limit_bytes:
-        text += "\n[cut here: project_doc_max_bytes is used up]"
-        warnings = (f"{path} is cut after {rules.limit_bytes:,} bytes: all files are over budget",)
-    left = max(0, rules.limit_bytes - len(data))
-    return Guidance(text=text, warnings=warnings, left_bytes=left)
+        return Guidance(warnings=(_unreadable(folder, error),))
+    if found is None:
+        return Guidance(left_bytes=left)
+    why = "the files of this project use up project_doc_max_bytes"
+    fitted = _fit(found, left, why)
+    warnings = [_wrong_bytes(found)] if found.problem else []
+    if fitted.left_out_bytes:
+        warnings.append(_cut_warning(found, fitted, f"{why}, {_ADVICE}"))
+    is_cut = fitted.kept_bytes and fitted.left_out_bytes
+    left = 0 if is_cut else max(0, left - fitted.kept_bytes)
+    return Guidance(text=fitted.text, warnings=tuple(warnings), left_bytes=left)
+
+
+def _read_in(
+    folder: Path, root: Path, rules: GuidanceRules, *, left_bytes: int
+) -> _FoundFile | None:
+    """The folder's file; None if there is none, or nothing in it. Raises as `_open_in`."""
+    found = _open_in(folder, root, rules)
+    return None if found is None else _read(found[0], found[1], left_bytes)
+
+
+def _read(path: Path, fd: int, left_bytes: int) -> _FoundFile | None:
+    """Read as much as may be told, whatever it is encoded in; closes `fd`. Raises OSError."""
+    on_disk = os.fstat(fd).st_size
+    data = read_start(fd, most_bytes=_WIDEST_BYTES * (left_bytes + 2))
+    is_whole = len(data) >= on_disk
+    written = decode_leniently(data, is_whole=is_whole)
+    if is_whole and not written.text.strip():
+        return None
+    size = len(written.text.encode())
+    if not is_whole:  # as many bytes of UTF-8 as the rest is likely to have
+        size = on_disk * size // max(1, len(data))
+    return _FoundFile(
+        path=_shown(path), text=written.text, size_bytes=size, problem=written.problem
+    )
+
+
+def _fit(found: _FoundFile, left_bytes: int, why: str, *, cuts_lines: bool = False) -> _Fitted:
+    """The file, cut at the end of a line if it has more bytes than are left.
+
+    `cuts_lines`: if not even the first line fits, what fits of it is better than nothing.
+    """
+    data = found.text.encode()
+    if found.size_bytes <= left_bytes:
+        return _Fitted(text=found.text, kept_bytes=len(data))
+    kept = data[:left_bytes]
+    lines_end = max(kept.rfind(b"\n"), kept.rfind(b"\r")) + 1
+    if lines_end or not cuts_lines:
+        kept = kept[:lines_end]
+    text = kept.decode("utf-8", "ignore").rstrip()
+    left_out = max(1, found.size_bytes - len(kept))
+    line = len(text.splitlines()) + 1 if lines_end else 1
+    where = f"from line {line} on " if text else ""
+    mark = (
+        f"[Left out {where}here: {left_out:,} bytes of {found.path}, for {why}. "
+        "Read the rest there when you work on what it may be about.]"
+    )
+    kept_bytes = len(kept) if text else 0
+    text = f"{text}\n{mark}" if text else mark
+    return _Fitted(text=text, kept_bytes=kept_bytes, left_out_bytes=left_out)
+
+
+def _cut_warning(found: _FoundFile, fitted: _Fitted, why: str) -> str:
+    return f"{found.path} is cut after {fitted.kept_bytes:,} of {found.size_bytes:,} bytes: {why}"
+
+
+def _wrong_bytes(found: _FoundFile) -> str:
+    return f"{found.path}, {found.problem}: agents read U+FFFD there; save the file as UTF-8"
+
+
+def _unreadable(folder: Path, error: OSError) -> str:
+    return f"{_shown(folder)}: its AGENTS.md cannot be read: {error.strerror}"
+
+
+def _shown(path: Path) -> str:
+    """The path as text that every message can hold."""
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def _open_in(folder: Path, root: Path, rules: GuidanceRules) -> tuple[Path, int] | None:
@@ -188,31 +303,39 @@ def _check(path: Path, real: str, root: Path, rules: GuidanceRules) -> None:
         raise _FileSkipped(f"{path} is left out: the permission profile denies agents what it says")
 
 
-def _budget_text(limit_bytes: int) -> str:
-    return f"project_doc_max_bytes is {limit_bytes:,}; raise it or shorten the files"
-
-
-def _read_personal(folder: Path) -> tuple[str, list[TextSize]]:
+def _read_personal(folder: Path) -> Guidance:
+    warnings: list[str] = []
     for name in _NAMES:
         path = folder / name
         try:
-            data = read_start(open_user_file(path), most_bytes=_PERSONAL_BYTES)
-            text = data.decode("utf-8", "replace").strip()
-        except OSError:
+            found = _read(path, open_user_file(path), _PERSONAL_BYTES)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, *_NO_FILE):
+                warnings.append(f"{_shown(path)} cannot be read: {error.strerror}")
             continue
-        if text:
-            return text, [TextSize(name=str(path), size_bytes=len(text.encode()))]
-    return "", []
+        if found is None:
+            continue
+        if found.problem:
+            warnings.append(_wrong_bytes(found))
+        why = f"your own file may have {_PERSONAL_BYTES >> 10} KiB"
+        fitted = _fit(found, _PERSONAL_BYTES, why, cuts_lines=True)
+        if fitted.left_out_bytes:
+            warnings.append(_cut_warning(found, fitted, why))
+        text = fitted.text.strip()
+        size = TextSize(name=found.path, size_bytes=len(text.encode()))
+        return Guidance(text=text, warnings=tuple(warnings), files=(size,))
+    return Guidance(warnings=tuple(warnings))
 
 
 def _project_folders(cwd: Path, rules: GuidanceRules) -> Iterator[tuple[Path, Path]]:
-    """The project's root, with each folder from the root down to `cwd`."""
+    """The project's root, with each folder from `cwd` up to the root."""
     if rules.limit_bytes <= 0:
         return
     real = cwd if rules.keeps_cwd else Path(resolve_links(cwd))
     root = find_project_root(real, rules.root_markers)
-    for folder in reversed([one for one in (real, *real.parents) if one.is_relative_to(root)]):
-        yield root, folder
+    for folder in (real, *real.parents):
+        if folder.is_relative_to(root):
+            yield root, folder
 
 
 def find_project_root(cwd: Path, markers: Sequence[str]) -> Path:

@@ -15,6 +15,7 @@ import msgspec
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.spec import RoleCard
+from swarm.mailbox.written_text import NotText, decode_written
 
 from .agent_files.agent_roles import layer_agent_files, model_aliases, read_agent_roles
 from .config.file_reading import decode_text, parse_toml, read_bounded
@@ -368,7 +369,9 @@ def _decode(path: Path, read: _ReadFile) -> tuple[RoleFile, tuple[str, ...]]:
 
 def _text(path: Path, read: _ReadFile) -> str:
     try:
-        text = decode_text(read(path), path).strip()
+        text = decode_written(read(path)).strip()
+    except NotText as error:
+        raise UnusableRole(f"failed to read model instructions file {path}, {error}") from error
     except UsageError as error:
         raise UnusableRole(f"failed to read model instructions file {error}") from error
     if not text:

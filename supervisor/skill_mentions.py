@@ -16,6 +16,7 @@ from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.ops import SkillInput
 from swarm.mailbox.protocol.settings import SkillChoice
 from swarm.mailbox.safe_open import READ_FLAGS, open_canonical, read_whole
+from swarm.mailbox.written_text import decode_leniently
 from swarm.roles.skills.skill_file import SKILL_BYTES, Skill
 from swarm.roles.skills.skill_list import mentioned_skills
 from swarm.roles.skills.skill_servers import missing_servers
@@ -78,7 +79,8 @@ def _read(skill: Skill) -> SkillInput:
     data = read_whole(open_canonical(skill.path, READ_FLAGS), most_bytes=SKILL_BYTES)
     if skill.scope in ("repo", "plugin") and hashlib.sha256(data).hexdigest() != skill.digest:
         raise UsageError("it has changed since the run began, and that content was not trusted")
-    text = data[:_TEXT_BYTES].decode("utf-8", "replace")
-    if len(data) > _TEXT_BYTES:
+    text = decode_leniently(data).text
+    if len(encoded := text.encode()) > _TEXT_BYTES:
+        text = encoded[:_TEXT_BYTES].decode("utf-8", "ignore")
         text += f"\n[cut here after {_TEXT_BYTES:,} bytes: read the rest in the file]"
     return SkillInput(name=skill.name, path=skill.path, text=text)

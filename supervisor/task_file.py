@@ -16,6 +16,7 @@ from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import AskForApproval, Isolation, MergeAtEnd, RunIsolation
 from swarm.mailbox.safe_open import open_user_file, read_start
+from swarm.mailbox.written_text import NotText, decode_written
 from swarm.roles.config.schema import BudgetTable, SandboxMode
 from swarm.roles.config.validation_words import explain_mismatch
 
@@ -26,7 +27,6 @@ _MAX_FRONT_BYTES = 64 << 10
 _AT = re.compile(r" - at `\$\.?([^`]*)`")
 _FIELD = re.compile(r"unknown field `([^`]*)`")
 _DESCRIPTOR_PATHS = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
-_BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
 
 class StrictBudget(BudgetTable, forbid_unknown_fields=True):
@@ -173,16 +173,14 @@ def _suggest_file(path: Path) -> str:
 
 
 def decode_task(data: bytes, *, name: str) -> str:
-    """Decode UTF-8, with or without a BOM, or UTF-16 with a BOM. Raises UsageError."""
+    """Decode UTF-8, with or without a BOM, or UTF-16 or UTF-32 with one. Raises UsageError."""
     if len(data) > MAX_TASK_BYTES:
         raise UsageError(f"{name}: over 1 MiB; a task is a text that a model reads")
-    encoding = next((codec for mark, codec in _BOMS if data.startswith(mark)), "utf-8")
     try:
-        text = data.decode(encoding)
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{name}: not {encoding} text at byte {error.start}") from error
-    if "\0" in text:
-        raise UsageError(f"{name}: not a text (it has NUL characters)")
+        text = decode_written(data)
+    except NotText as error:
+        place = f"byte {error.byte} (line {error.line}: {error.what})"
+        raise UsageError(f"{name}: not {error.encoding} text at {place}") from error
     if not text.strip():
         raise UsageError(f"{name}: the task is empty")
     return text

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from swarm.mailbox.bounded_formats import parse_toml_text
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.written_text import NotText, decode_written, encoding_of
 
 from .schema import Toml
 
@@ -46,13 +47,16 @@ def read_bounded(path: Path, *, limit_bytes: int = FILE_BYTES) -> bytes:
 
 
 def decode_text(data: bytes, path: Path) -> str:
-    """Decode UTF-8. Raises UsageError with file, line and column."""
+    """Decode TOML, which is UTF-8. Raises UsageError with file, line and column."""
+    encoding = encoding_of(data)
+    if not encoding.startswith("utf-8"):
+        what = f"not UTF-8, but {encoding.upper()}; save it as UTF-8"
+        raise UsageError(f"{path}, line 1, column 1: {what}")
     try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        column = error.start - data.rfind(b"\n", 0, error.start)
-        raise UsageError(f"{path}, line {line}, column {column}: not UTF-8") from error
+        return decode_written(data)
+    except NotText as error:
+        place = f"{path}, line {error.line}, column {error.column}"
+        raise UsageError(f"{place}: {error.what}") from error
 
 
 def parse_toml(text: str, path: Path) -> Toml:

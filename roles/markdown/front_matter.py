@@ -10,6 +10,7 @@ from typing import cast
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.written_text import decode_written
 
 from ..yaml_table import yaml_table
 
@@ -51,13 +52,7 @@ def parse_markdown(data: bytes) -> MarkdownFile:
 
     Raises UsageError, with the line: no UTF-8, a NUL byte, or a front matter over 32 KiB.
     """
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"line {line}: not UTF-8") from error
-    if "\0" in text:
-        raise UsageError(f"line {text.count(chr(10), 0, text.index(chr(0))) + 1}: it is no text")
+    text = decode_written(data)
     lines = text.splitlines()
     end = next((at for at, line in enumerate(lines[1:], 1) if line.strip() == "---"), 0)
     if not lines or lines[0].strip() != "---" or not end:

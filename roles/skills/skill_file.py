@@ -12,6 +12,7 @@ from typing import Literal, cast
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.written_text import decode_leniently, decode_written
 
 from ..yaml_table import yaml_table
 
@@ -92,11 +93,7 @@ def read_front_matter(data: bytes) -> _Fields:
     """The mapping between the first two `---` lines. Raises UsageError."""
     if len(data) > SKILL_BYTES:
         raise UsageError(f"larger than {SKILL_BYTES >> 10} KiB; move details into files beside it")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"line {line}: not UTF-8") from error
+    text = decode_written(data)
     lines = text.splitlines()
     ends = (number for number, line in enumerate(lines[1:], 1) if line.strip() == "---")
     end = next(ends, 0)
@@ -110,7 +107,7 @@ def read_front_matter(data: bytes) -> _Fields:
 
 def instructions_of(data: bytes) -> str:
     """What follows the front matter; all of the text if there is none."""
-    text = data.decode("utf-8-sig", "replace")
+    text = decode_leniently(data).text
     found = re.match(r"---[ \t]*\r?\n.*?\n---[ \t]*(?:\r?\n|\Z)", text, re.DOTALL)
     return text[found.end() :].strip() if found else text.strip()
 
@@ -182,8 +179,8 @@ def _read_sidecar(sidecar: bytes) -> _Fields:
     if not sidecar or len(sidecar) > _FRONT_BYTES:
         return {}
     try:
-        return yaml_table(sidecar.decode("utf-8"), first_line=1)
-    except (UsageError, UnicodeDecodeError):
+        return yaml_table(decode_written(sidecar), first_line=1)
+    except UsageError:
         return {}
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.safe_open import IsAllowed, read_user_file, resolve_links
+from swarm.mailbox.written_text import NotText, decode_written
 
 from ..run_request import FanOut
 from .file_excerpts import read_excerpt, render_excerpts
@@ -103,11 +104,11 @@ def read_csv(path: Path) -> FoundItems:
     Raises UsageError that names the file and, where it can, the line.
     """
     try:
-        text = read_user_file(path, most_bytes=_MAX_CSV_BYTES).decode("utf-8-sig")
+        text = decode_written(read_user_file(path, most_bytes=_MAX_CSV_BYTES))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8 at byte {error.start}") from error
+    except NotText as error:
+        raise UsageError(f"{path}, {error}") from error
     reader = csv.DictReader(io.StringIO(text, newline=""), restkey="", strict=True)
     try:
         return _csv_rows(path, reader)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from swarm.mailbox.private_files import make_own_folders
 from swarm.mailbox.safe_open import read_user_file
+from swarm.mailbox.written_text import NotText, decode_written
 from swarm.roles.config.atomic_replace import replace_file
 
 from .memory_facts import Output
@@ -90,7 +91,7 @@ class Consolidation:
 
     def _read(self, project: str, name: str) -> str | None:
         """None: it is gone, or cannot be read; it is written again, and nothing is forgotten."""
-        with suppress(OSError, UnicodeDecodeError):
+        with suppress(OSError, NotText):
             path = Path(self._paths.project(project), name)
-            return read_user_file(path, most_bytes=_MOST_BYTES).decode()
+            return decode_written(read_user_file(path, most_bytes=_MOST_BYTES))
         return None

@@ -9,6 +9,7 @@ from swarm.mailbox.context_markers import MEMORIES_END, MEMORIES_START
 from swarm.mailbox.private_files import make_own_folders
 from swarm.mailbox.protocol.memories import MemorySettings
 from swarm.mailbox.safe_open import read_user_file
+from swarm.mailbox.written_text import decode_leniently
 from swarm.roles.config.atomic_replace import replace_file
 
 from .memory_facts import GLOBAL, PROJECT
@@ -33,7 +34,7 @@ def read_memory_text(settings: MemorySettings, memories: Path, cwd: str) -> str:
         return ""
     try:
         file = memories / project / SUMMARY
-        text = read_user_file(file, most_bytes=_MOST_BYTES).decode("utf-8", "replace").strip()
+        text = decode_leniently(read_user_file(file, most_bytes=_MOST_BYTES)).text.strip()
     except OSError:
         return ""
     if EMPTY in text or "\n- " not in text:

@@ -9,6 +9,7 @@ from pathlib import Path, PurePath
 
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.safe_open import READ_FLAGS, open_canonical, read_start, scan_folder
+from swarm.mailbox.written_text import decode_leniently
 
 _FOREIGN = frozenset(
     ("node_modules", "site-packages", "vendor", "venv", "__pycache__", "target", "dist", "build")
@@ -147,4 +148,4 @@ def _read(path: Path) -> str | None:
         data = read_start(open_canonical(str(path), READ_FLAGS), most_bytes=_FILE_BYTES)
     except OSError:
         return None
-    return data.decode("utf-8", "replace")
+    return decode_leniently(data, is_whole=len(data) < _FILE_BYTES).text

@@ -38,6 +38,7 @@ from swarm.mailbox.safe_open import (
     require_regular_file,
     resolve_links,
 )
+from swarm.mailbox.written_text import encoding_of
 
 from ..agents.child_plan import AgentRequestError
 
@@ -118,7 +119,8 @@ class TableFile:
     def open(self) -> IO[str]:
         """The file as text. Reading raises OSError if the file has grown over the limit."""
         raw = io.BufferedReader(_PositionedReader(self._fd), 1 << 16)
-        return io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
+        encoding = encoding_of(os.pread(self._fd, 4, 0))
+        return io.TextIOWrapper(raw, encoding=encoding, newline="")
 
     def close(self) -> None:
         """May be called twice."""

@@ -2,12 +2,13 @@
 
 import os
 
+import msgspec
 import pytest
 
 from swarm.mailbox.path_rules import make_rules
 from swarm.mailbox.protocol.limits import ProfilePolicy
 from swarm.roles import guidance as guidance_module
-from swarm.roles.guidance import GuidanceRules, find_project_root, load_guidance
+from swarm.roles.guidance import Guidance, GuidanceRules, find_project_root, load_guidance
 
 
 @pytest.fixture
@@ -46,13 +47,60 @@ def test_a_fallback_name_is_only_tried_last(tree):
     assert load(tree, fallback_names=("../AGENTS.md", "CLAUDE.md")).text == "fallback"
 
 
-def test_a_cut_is_said_aloud(tree):
+def test_the_file_of_the_working_folder_is_the_last_to_be_cut(tree):
     (tree / "AGENTS.md").write_text("x" * 100)
-    (tree / "src" / "AGENTS.md").write_text("later")
+    (tree / "src" / "AGENTS.md").write_text("one\ntwo\nthree\n")
+    (tree / "src" / "deep" / "AGENTS.md").write_text("near " * 10)
     guidance = load(tree, limit_bytes=60)
-    assert guidance.text == "x" * 60
-    assert "cut after 60 bytes" in guidance.warnings[0]
-    assert "left out" in guidance.warnings[1]
+    above, between, near = guidance.text.split("\n\n")
+    assert near == "near " * 10
+    assert between.startswith("one\ntwo\n[Left out from line 3 on here: 6 bytes of ")
+    assert f"{tree / 'src' / 'AGENTS.md'}, for project_doc_max_bytes is 60." in between
+    assert f"{tree / 'AGENTS.md'} (100 bytes)" in above
+    assert [one.name for one in guidance.files] == [
+        str(tree / "src" / "AGENTS.md"), str(tree / "src" / "deep" / "AGENTS.md"),
+    ]  # fmt: skip
+    assert "AGENTS.md is left out: project_doc_max_bytes is 60" in guidance.warnings[0]
+    assert "cut after 8 of 14 bytes: project_doc_max_bytes is 60" in guidance.warnings[1]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_file_is_cut_where_a_line_ends_and_the_text_says_how_much_is_missing(tree, end):
+    text = end.join(f"rule {number} of this house" for number in range(200))
+    (tree / "src" / "deep" / "AGENTS.md").write_bytes(text.encode())
+    guidance = load(tree, limit_bytes=1_000)
+    kept, _, mark = guidance.text.rpartition("\n[Left out ")
+    assert text.startswith(f"{kept}{end}")
+    assert len(kept) <= 1_000
+    lines = len(kept.splitlines())
+    assert mark.startswith(f"from line {lines + 1} on here: {len(text) - len(kept + end):,} bytes")
+    assert f"{tree / 'src' / 'deep' / 'AGENTS.md'}" in mark
+    assert guidance.left_bytes == 0
+
+
+def test_a_line_that_is_longer_than_the_budget_is_cut_between_two_characters(tree):
+    (tree / "AGENTS.md").write_text("é" * 100)
+    guidance = load(tree, where=".", limit_bytes=61)
+    assert guidance.text.startswith("é" * 30 + "\n[Left out from line 1 on here: ")
+
+
+def test_of_many_files_without_a_place_ten_are_named(tree):
+    deep = tree
+    for number in range(15):
+        deep /= f"f{number}"
+        deep.mkdir()
+        (deep / "AGENTS.md").write_text("x" * 50)
+    guidance = load(tree, where=deep, limit_bytes=50)
+    assert guidance.text.endswith("\n\n" + "x" * 50)
+    assert guidance.text.count("AGENTS.md (50 bytes)") == 10
+    assert "and 4 more in folders above" in guidance.text
+
+
+def test_a_persons_own_file_of_more_than_256_kib_says_what_is_missing(tree):
+    (tree.parent / "home" / "AGENTS.md").write_text("a rule\n" * 40_000)
+    guidance = load(tree)
+    assert "your own file may have 256 KiB" in guidance.text
+    assert "is cut after" in guidance.warnings[0]
 
 
 def test_a_budget_of_nothing_reads_no_project_file(tree):
@@ -70,14 +118,53 @@ def test_without_a_marker_only_the_working_directory_is_searched(tree):
 def test_a_huge_file_costs_no_more_than_its_budget(tree):
     (tree / "AGENTS.md").write_text("x" * 10_000_000)
     guidance = load(tree, limit_bytes=1_000)
-    assert guidance.text == "x" * 1_000
-    assert "cut after 1,000 bytes" in guidance.warnings[0]
+    assert guidance.text.startswith("x" * 1_000 + "\n[Left out ")
+    assert "9,999,000 bytes of" in guidance.text
+    assert len(guidance.text) < 1_500
+    assert "cut after 1,000 of 10,000,000 bytes" in guidance.warnings[0]
     assert guidance.left_bytes == 0
 
 
-def test_bytes_that_are_no_text_are_told_as_far_as_they_can_be(tree):
-    (tree / "AGENTS.md").write_bytes(b"caf\xe9\xff")
-    assert load(tree).text == "caf\ufffd\ufffd"
+@pytest.mark.parametrize("whose", ["project", "person"])
+def test_bytes_that_are_no_text_are_told_as_far_as_they_can_be_and_the_person_is_warned(
+    tree, whose
+):
+    file = tree / "AGENTS.md" if whose == "project" else tree.parent / "home" / "AGENTS.md"
+    file.write_bytes(b"one\ncaf\xe9\xff")
+    guidance = load(tree)
+    assert guidance.text == "one\ncaf\ufffd\ufffd"
+    assert guidance.warnings == (
+        f"{file}, line 2: not UTF-8 at byte 7: agents read U+FFFD there; save the file as UTF-8",
+    )
+
+
+@pytest.mark.parametrize("codec", ["utf-8-sig", "utf-16", "utf-16-be", "utf-32", "utf-32-be"])
+@pytest.mark.parametrize("whose", ["project", "person"])
+def test_a_marked_encoding_is_read_and_its_mark_never_reaches_a_model(tree, codec, whose):
+    file = tree / "AGENTS.md" if whose == "project" else tree.parent / "home" / "AGENTS.md"
+    mark = {"utf-16-be": b"\xfe\xff", "utf-32-be": b"\0\0\xfe\xff"}.get(codec, b"")
+    file.write_bytes(mark + "Grüße\n".encode(codec))
+    guidance = load(tree)
+    assert (guidance.text.strip(), guidance.warnings) == ("Grüße", ())
+
+
+def test_text_of_two_bytes_a_character_is_cut_by_its_characters(tree):
+    (tree / "AGENTS.md").write_bytes(("a rule\n" * 100).encode("utf-16"))
+    guidance = load(tree, limit_bytes=70)
+    assert guidance.text.startswith("a rule\n" * 9 + "a rule\n[Left out from line 11 on here: ")
+
+
+def test_a_name_that_is_no_text_is_told_as_text(tree):
+    folder = os.fsencode(tree) + b"/caf\xe9"
+    os.mkdir(folder)
+    with open(folder + b"/AGENTS.md", "w") as file:
+        file.write("x" * 100)
+    guidance = load_guidance(
+        tree.__class__(os.fsdecode(folder)),
+        config_folder=tree.parent / "home",
+        rules=GuidanceRules(limit_bytes=50),
+    )
+    assert msgspec.convert(msgspec.json.decode(msgspec.json.encode(guidance)), Guidance) == guidance
 
 
 def test_links_in_a_circle_are_no_file(tree):

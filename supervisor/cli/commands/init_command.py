@@ -19,6 +19,7 @@ from swarm.mailbox.safe_open import (
     read_user_file,
     read_whole,
 )
+from swarm.mailbox.written_text import NotText, decode_written
 
 from ...console.safe_text import clean_block, clean_line
 from ...console.terminal import ColorChoice
@@ -160,8 +161,8 @@ def _read_existing(path: Path) -> str | None:
 
 def _read_draft(path: str) -> str:
     try:
-        return clean_block(read_user_file(path, most_bytes=_MOST_BYTES).decode())
-    except (OSError, UnicodeDecodeError) as error:
+        return clean_block(decode_written(read_user_file(path, most_bytes=_MOST_BYTES)))
+    except (OSError, NotText) as error:
         raise UsageError(f"--draft {path}: {error}") from error
 
 

@@ -7,6 +7,7 @@ import msgspec
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.spec import ContextOverrides, RoleBrief
 from swarm.mailbox.safe_open import read_user_file
+from swarm.mailbox.written_text import NotText, decode_written
 from swarm.roles.config.file_reading import FILE_BYTES
 from swarm.roles.config.schema import Config
 from swarm.roles.role import Role, with_run_settings
@@ -63,8 +64,8 @@ def with_run_defaults(roles: Roles, settings: RunSettings) -> Roles:
 def _read_text(path: Path, trusted: bytes | None) -> str:
     try:
         data = read_user_file(path, most_bytes=FILE_BYTES) if trusted is None else trusted
-        text = data.decode().strip()
-    except (OSError, UnicodeDecodeError) as error:
+        text = decode_written(data).strip()
+    except (OSError, NotText) as error:
         raise UsageError(f"failed to read model instructions file {path}: {error}") from error
     if not text:
         raise UsageError(f"failed to read model instructions file {path}: it is empty")

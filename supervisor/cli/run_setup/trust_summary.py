@@ -19,6 +19,7 @@ from swarm.mailbox.bounded_formats import parse_toml_text
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.hooks import HookForm
 from swarm.mailbox.safe_open import scan_folder
+from swarm.mailbox.written_text import decode_leniently
 from swarm.roles.config.key_positions import KeyPath
 from swarm.roles.config.merge import leaves
 from swarm.roles.config.project_config import (
@@ -117,7 +118,7 @@ def _skill_files(one: ProjectFolder, name: str) -> tuple[str, ...]:
 
 
 def _file_lines(name: str, data: bytes, scripts: tuple[str, ...] = ()) -> Iterator[str]:
-    text = data.decode("utf-8", "replace")
+    text = decode_leniently(data).text
     if (lines := markdown_lines(name, data, scripts)) is not None:
         yield from lines
         return
@@ -132,7 +133,7 @@ def _file_lines(name: str, data: bytes, scripts: tuple[str, ...] = ()) -> Iterat
         yield from text_lines(data)
         return
     try:
-        values: Toml = parse_toml_text(text.removeprefix("\ufeff"))
+        values: Toml = parse_toml_text(text)
     except ValueError as error:
         yield f"{MARK} not valid TOML: {exact_line(str(error))}"
         yield from text_lines(data)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.written_text import NotText, decode_written
 from swarm.roles.config.file_reading import read_bounded
 
 from ...console.safe_text import exact_line, exact_lines
@@ -17,8 +18,8 @@ from ...console.safe_text import exact_line, exact_lines
 def text_lines(data: bytes) -> Iterator[str]:
     """A file's lines, each marked, as exact text."""
     try:
-        text = data.decode()
-    except UnicodeDecodeError:
+        text = decode_written(data)
+    except NotText:
         yield f"| ⟨{len(data):,} bytes that are no text, SHA-256 {_hash(data)}⟩"
         return
     for line in exact_lines(text.removesuffix("\n")) if text else ():

@@ -81,9 +81,20 @@ def test_all_files_keep_to_one_budget_and_a_cut_is_visible(tree):
     (tree / "AGENTS.md").write_text("r" * 90)
     (tree / "src" / "AGENTS.md").write_text("s" * 10_000_000)
     watch = GuidanceWatch(current_spec(tree, guidance_bytes=100), ())
-    (text,) = told(watch, command(tree, "ls", "src/deep"))
-    assert text == "s" * 10 + "\n[cut here: project_doc_max_bytes is used up]"
-    assert "cut after 10 bytes" in watch.warnings[0]
+    (tree / "src" / "deep" / "AGENTS.md").write_text("short")
+    text, fits = told(watch, command(tree, "ls", "src/deep"))
+    assert text.startswith("[Left out here: 10,000,000 bytes of ")
+    assert f"{tree / 'src' / 'AGENTS.md'}, for the files of this project use up" in text
+    assert "cut after 0 of 10,000,000 bytes" in watch.warnings[0]
+    assert fits == "short"
+
+
+def test_a_file_of_a_folder_below_that_has_no_place_any_more_is_named(tree):
+    (tree / "AGENTS.md").write_text("r" * 200)
+    watch = GuidanceWatch(current_spec(tree, guidance_bytes=100), ())
+    (outer, _) = told(watch, command(tree, "ls", "src/deep"))
+    assert outer.startswith("[Left out here: 6 bytes of ")
+    assert "AGENTS.md is cut after 0 of 6 bytes" in watch.warnings[0]
 
 
 def test_a_budget_of_nothing_reads_nothing(tree):
