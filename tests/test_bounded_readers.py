@@ -28,6 +28,7 @@ from swarm.mailbox.path_rules import compile_glob
 from swarm.mailbox.redact import Redactor
 from swarm.mailbox.redact_structs import redact_json
 from swarm.mailbox.schema_check import find_violation, open_validator
+from swarm.mailbox.written_text import read_written_object
 from swarm.roles.commands.command_expansion import find_call
 from swarm.roles.config.dotted_key import parse_assignment
 from swarm.roles.config.file_reading import parse_toml
@@ -116,6 +117,7 @@ READERS = {
     "Markdown with front matter": (lambda text: parse_markdown(f"---\n{text}\n---\nb".encode()), YAML),
     "Markdown": (lambda text: parse_markdown(text.encode()), ("---\n", *TEXT)),
     "JSON": (decode_json, JSON),
+    "JSON that people write": (lambda text: read_written_object(text.encode(), "x"), JSON),
     "JSON of hooks": (lambda text: read_hook_json(text.encode(), "x", form="codex"), JSON),
     "JSON lines of MCP": (lambda text: has_id(text.encode()), JSON),
     "records for the journal": (
@@ -209,10 +211,7 @@ DIRECT = {
     "worker/gateway/weights.py": "the person's own models.toml, and the package's",
     "mailbox/redact_structs.py": _HANDLED,
     "mailbox/schema_check.py": _HANDLED,
-    "roles/config/mcp_table.py": _HANDLED,
     "roles/hooks/hook_arguments.py": _HANDLED,
-    "roles/hooks/hook_file.py": _HANDLED,
-    "roles/plugins/plugin_manifest.py": _HANDLED,
     "worker/gateway/request_encoding.py": _HANDLED,
     "worker/hooks/hook_questions.py": _HANDLED,
     "worker/hooks/tool_hooks.py": _HANDLED,

@@ -6,15 +6,17 @@ The keys are Codex's. `sandbox`, `writable_roots`, `network`, `per_agent`, `wher
 """
 
 import re
-from codecs import BOM_UTF8
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, TypeGuard
 
 import msgspec
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.mcp import ApprovalMode, OauthGrant, SamplingMode
+from swarm.mailbox.written_text import read_written_object
+
+from .validation_words import explain_conversion
 
 SERVER_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
 _MAX_SERVERS = 100  # of one file
@@ -174,27 +176,69 @@ class _JsonServer(Value):
     expand_variables: bool = True
 
 
-class _JsonFile(Value):
-    mcpServers: dict[str, _JsonServer] = {}
+class McpFile(Value):
+    """The servers of one `.mcp.json` that can be used, and a line for each other one."""
+
+    servers: dict[str, dict[str, object]] = {}
+    problems: tuple[str, ...] = ()
 
 
 def read_mcp_json(data: bytes, path: str) -> dict[str, dict[str, object]]:
-    """The tables that a `.mcp.json` stands for. Raises UsageError, naming the file."""
-    try:
-        file = msgspec.json.decode(data.removeprefix(BOM_UTF8), type=_JsonFile)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{path}: {error}") from error
-    if len(file.mcpServers) > _MAX_SERVERS:
+    """The tables that a `.mcp.json` stands for. Raises UsageError, naming file and server."""
+    file = read_mcp_file(data, path)
+    if file.problems:
+        raise UsageError(file.problems[0])
+    return file.servers
+
+
+def read_mcp_file(data: bytes, path: str) -> McpFile:
+    """As `read_mcp_json`, but a server that cannot be used costs only itself.
+
+    Raises UsageError: it is no file of servers.
+    """
+    given = json_servers(read_written_object(data, path), path)
+    servers: dict[str, dict[str, object]] = {}
+    problems: list[str] = []
+    for name, one in given.items():
+        try:
+            servers[name] = _as_table(name, one, path)
+        except UsageError as error:
+            problems.append(str(error))
+    return McpFile(servers=servers, problems=tuple(problems))
+
+
+def json_servers(root: dict[str, object], path: str) -> dict[str, object]:
+    """The entries of `mcpServers`. Raises UsageError: they are no object, or too many."""
+    given = root.get("mcpServers")
+    if given is None:
+        return {}
+    if not _is_object(given):
+        raise UsageError(f"{path}: `mcpServers` must be an object of servers")
+    if len(given) > _MAX_SERVERS:
         raise UsageError(f"{path}: more than {_MAX_SERVERS} servers")
-    return {name: _as_table(name, one, path) for name, one in file.mcpServers.items()}
+    return given
 
 
-def _as_table(name: str, one: _JsonServer, path: str) -> dict[str, object]:
-    if one.type == "sse":
+def _as_table(name: str, entry: object, path: str) -> dict[str, object]:
+    where = f"{path}: mcpServers.{name[:64]}"
+    if not _is_object(entry):
+        raise UsageError(f"{where}: must be an object")
+    given = {key: value for key, value in entry.items() if value is not None}
+    if given.get("type") == "sse":
         raise UsageError(
-            f"{path}: mcpServers.{name}: the transport `sse` is not supported; use `http`, which "
-            "has replaced it"
+            f"{where}: the transport `sse` is not supported; use `http`, which has replaced it"
         )
+    try:
+        one = msgspec.convert(given, _JsonServer)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{where}: {explain_conversion(error, _JsonServer)}") from error
+    table = _table_of(one)
+    for key, problem in table_problems(name, msgspec.convert(table, McpServerTable)):
+        raise UsageError(f"{where}{f'.{key}' if key else ''}: {problem}")
+    return table
+
+
+def _table_of(one: _JsonServer) -> dict[str, object]:
     values: dict[str, object] = {
         "command": one.command,
         "args": list(one.args),
@@ -205,6 +249,10 @@ def _as_table(name: str, one: _JsonServer, path: str) -> dict[str, object]:
     return {key: value for key, value in values.items() if value} | {
         "expand_variables": one.expand_variables
     }
+
+
+def _is_object(value: object) -> TypeGuard[dict[str, object]]:
+    return isinstance(value, dict)
 
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")

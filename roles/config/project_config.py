@@ -21,7 +21,7 @@ from ..skills.discovery import has_skill_folder, read_project_skills
 from .file_reading import FILE_BYTES, decode_text, folder_warnings, parse_toml, read_bounded
 from .layer_check import find_key_position
 from .layer_paths import absolute_paths, is_list
-from .mcp_table import read_mcp_json
+from .mcp_table import McpFile, read_mcp_file
 from .merge import Layer, as_table, is_table, merge_tables
 from .project_servers import without_known_servers
 from .schema import Config, Toml
@@ -270,25 +270,32 @@ def _layer(one: ProjectFolder, *, ignored: str) -> Layer:
     try:
         text = "" if data is None else decode_text(data, path)
         values = absolute_paths(parse_toml(text, path), path.parent)
-        values = merge_tables(_mcp_values(one), values)
     except UsageError as error:
         return msgspec.structs.replace(layer, broken=str(error))
+    servers = _mcp_servers(one)
+    if servers.servers:
+        named = absolute_paths({"mcp_servers": servers.servers}, Path(one.folder))
+        values = merge_tables(named, values)
     kept = {key: value for key, value in values.items() if key not in DENIED_KEYS}
     for name, inner in DENIED_INNER_KEYS:
         if is_table(table := kept.get(name)):
             kept[name] = {key: value for key, value in table.items() if key != inner}
     layer = msgspec.structs.replace(layer, values=kept, text=text)
-    warnings = (*folder_warnings(path.parent), *_denied(layer, values))
+    warnings = (*folder_warnings(path.parent), *servers.problems, *_denied(layer, values))
     return msgspec.structs.replace(layer, warnings=warnings)
 
 
-def _mcp_values(one: ProjectFolder) -> Toml:
-    """What the folder's `.mcp.json` sets. Raises UsageError."""
+def _mcp_servers(one: ProjectFolder) -> McpFile:
+    """The servers of the folder's `.mcp.json`; what is wrong with it costs no more than them."""
     data = one.files.get(str(one.mcp_file))
     if data is None:
-        return {}
-    servers = read_mcp_json(data, str(one.mcp_file))
-    return absolute_paths({"mcp_servers": servers}, Path(one.folder))
+        return McpFile()
+    try:
+        file = read_mcp_file(data, str(one.mcp_file))
+    except UsageError as error:
+        return McpFile(problems=(f"{error}; its servers are left out",))
+    told = tuple(f"{problem}; this server is left out" for problem in file.problems)
+    return msgspec.structs.replace(file, problems=told)
 
 
 def _denied(layer: Layer, values: Toml) -> Iterator[str]:

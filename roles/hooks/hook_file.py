@@ -4,7 +4,6 @@ A file that is no hook file is an error with file and line. An entry that swarm 
 out with a warning that names it, so that nobody relies on a hook that does nothing.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from functools import partial
@@ -13,6 +12,7 @@ from typing import TypeGuard, cast, get_args
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.hooks import Hook, HookEvent, HookForm
+from swarm.mailbox.written_text import read_written_json
 
 from .hook_entry import EntryKind, read_entry
 from .hook_output import CALL_GATES
@@ -45,13 +45,7 @@ def read_hook_json(data: bytes, source: str, *, form: HookForm) -> HookFile:
 
     Raises UsageError with file and line: it is no JSON object, or its shape is not that of hooks.
     """
-    try:
-        root: object = json.loads(data.decode("utf-8-sig"))
-    except json.JSONDecodeError as error:
-        place = f"{source}, line {error.lineno}, column {error.colno}"
-        raise UsageError(f"{place}: not valid JSON: {error.msg}") from error
-    except (UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise UsageError(f"{source}: not valid JSON: {error}") from error
+    root = read_written_json(data, source, object)
     if not _is_object(root):
         raise UsageError(f"{source}: must be a JSON object with the key `hooks`")
     warnings = [
@@ -66,8 +60,8 @@ def read_hook_json(data: bytes, source: str, *, form: HookForm) -> HookFile:
 def names_hooks(data: bytes) -> bool:
     """True if Claude's settings file has hooks, or cannot be read."""
     try:
-        root: object = json.loads(data.decode("utf-8-sig"))
-    except (ValueError, RecursionError):
+        root = read_written_json(data, "", object)
+    except UsageError:
         return True
     return not _is_object(root) or bool(root.get("hooks"))
 

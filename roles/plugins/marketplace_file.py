@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.written_text import read_written_object
 
 from .plugin_id import LOCAL_MARKETPLACE, check_name
-from .plugin_manifest import inner_path, is_object, one_line, read_json_object
+from .plugin_manifest import inner_path, is_object, one_line
 
 # In the order in which they are looked for; paths of entries begin at the marketplace's root.
 MARKETPLACE_FILES = (
@@ -68,7 +69,7 @@ class MarketplaceFile(Value):
 
 def read_marketplace(data: bytes, *, path: str) -> MarketplaceFile:
     """Parse one file. Raises UsageError with file and line: it, or its name, cannot be used."""
-    root = read_json_object(data, path)
+    root = read_written_object(data, path)
     name = root.get("name")
     if not isinstance(name, str):
         raise UsageError(f"{path}: `name` must be a text")

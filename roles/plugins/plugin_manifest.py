@@ -4,13 +4,13 @@ A manifest that is no usable JSON is an error with file and line. An entry that 
 or a path that leads out, is left out with a warning that names it.
 """
 
-import json
 from collections.abc import Iterator
 from typing import TypeGuard, cast
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.hooks import HookForm
+from swarm.mailbox.written_text import read_written_object
 
 from .plugin_id import LOCAL_VERSION, check_name, check_version
 
@@ -66,7 +66,7 @@ def read_manifest(data: bytes, *, path: str, folder_name: str) -> PluginManifest
     Raises:
         UsageError: It is no JSON object, or its name or version cannot be used; with the line.
     """
-    reader = _Reader(path, read_json_object(data, path), data)
+    reader = _Reader(path, read_written_object(data, path), data)
     name = reader.text("name").strip() or folder_name
     with_line = f"{path}{reader.line('name')}"
     try:
@@ -167,23 +167,6 @@ def inner_path(text: str) -> str | None:
         return None
     parts = [part for part in text[2:].split("/") if part not in ("", ".")]
     return None if ".." in parts or not parts else "/".join(parts)
-
-
-def read_json_object(data: bytes, path: str) -> dict[str, object]:
-    """Parse a JSON object. Raises UsageError with file, line and column."""
-    try:
-        root: object = json.loads(data.decode("utf-8-sig"))
-    except json.JSONDecodeError as error:
-        place = f"{path}, line {error.lineno}, column {error.colno}"
-        raise UsageError(f"{place}: not valid JSON: {error.msg}") from error
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"{path}, line {line}: not UTF-8") from error
-    except (RecursionError, ValueError) as error:
-        raise UsageError(f"{path}: not valid JSON: {error}") from error
-    if not is_object(root):
-        raise UsageError(f"{path}, line 1: must be a JSON object")
-    return root
 
 
 def one_line(text: str) -> str:

@@ -10,6 +10,7 @@ import msgspec
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.hooks import CommandHook, Hook, HookScript
+from swarm.mailbox.written_text import read_written_object
 
 from ..config.file_reading import read_bounded
 from ..config.layer_paths import absolute_paths
@@ -26,7 +27,6 @@ from .plugin_manifest import (
     PluginManifest,
     inner_path,
     is_object,
-    read_json_object,
     read_manifest,
 )
 from .plugin_parts import PluginParts
@@ -176,7 +176,7 @@ def _server_tables(
         yield manifest.path, manifest.servers
     for name in manifest.server_files:
         try:
-            yield name, read_json_object(read_bounded(place.root / name), name)
+            yield name, read_written_object(read_bounded(place.root / name), name)
         except (FileNotFoundError, NotADirectoryError):
             if name != ".mcp.json":
                 warnings.append(f"{manifest.path}: mcpServers: there is no file {name!r}")

@@ -7,11 +7,11 @@ from typing import cast
 
 import msgspec
 
-from swarm.mailbox.bounded_formats import decode_json
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.written_text import encoding_of, read_written_object
 from swarm.roles.config.atomic_replace import replace_file
 from swarm.roles.config.file_reading import read_bounded
-from swarm.roles.config.mcp_table import read_mcp_json
+from swarm.roles.config.mcp_table import json_servers
 from swarm.roles.config.project_config import MCP_FILE
 
 _KEYS = {"command": "command", "args": "args", "env": "env", "url": "url",
@@ -40,11 +40,14 @@ def add_to_mcp_json(folder: Path, name: str, table: Mapping[str, object]) -> Pat
 
 
 def with_server(data: bytes, name: str, table: Mapping[str, object], path: str) -> bytes:
-    """The file's new text. Raises UsageError."""
-    read_mcp_json(data, path)
+    """The file's new text; the other servers stay as they are. Raises UsageError."""
+    if not encoding_of(data).startswith("utf-8"):
+        raise UsageError(f"{path} is not UTF-8; nothing was written: save it as UTF-8 first")
+    file = read_written_object(data, path)
     mark = BOM_UTF8 if data.startswith(BOM_UTF8) else b""
-    file = cast("dict[str, object]", decode_json(data.removeprefix(mark)))
-    others = cast("dict[str, object]", file.get("mcpServers", {}))
+    others = json_servers(file, path)
+    if strange := [other for other, entry in others.items() if not isinstance(entry, dict)]:
+        raise UsageError(f"{path}: mcpServers.{strange[0]}: must be an object; nothing was written")
     servers = {**others, name: server_entry(table)}
     return mark + msgspec.json.format(msgspec.json.encode({**file, "mcpServers": servers})) + b"\n"
 

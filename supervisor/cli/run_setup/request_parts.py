@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 
-from swarm.mailbox.bounded_formats import decode_json_as
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.limits import Budget, Granular
 from swarm.mailbox.protocol.spec import ContextRules
 from swarm.mailbox.safe_open import open_user_file, read_start, read_user_file
+from swarm.mailbox.written_text import NotText, decode_written, read_written_object
 from swarm.roles.config.features import FeatureSettings
 from swarm.roles.config.schema import Config
 from swarm.roles.guidance import GuidanceRules
@@ -61,8 +61,8 @@ def _compact_prompt(config: Config) -> str:
     path = Path(config.experimental_compact_prompt_file)
     try:
         data = read_start(open_user_file(path), most_bytes=_MOST_PROMPT_BYTES + 1)
-        text = data.decode("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
+        text = decode_written(data).strip()
+    except (OSError, NotText) as error:
         raise UsageError(f"experimental_compact_prompt_file: {path}: {error}") from error
     if not text or len(text.encode()) > _MOST_PROMPT_BYTES:
         raise UsageError(f"experimental_compact_prompt_file: {path} is empty or over 64 KiB")
@@ -120,12 +120,9 @@ def load_schema(
 def _read_schema(path: Path, key: str) -> dict[str, object]:
     try:
         data = read_user_file(path, most_bytes=_MAX_SCHEMA_BYTES)
-        schema = decode_json_as(data, dict[str, object])
     except OSError as error:
         raise UsageError(f"{key}: {path}: {error.strerror}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{key}: {path} is not a JSON object: {error}") from error
-    return _checked(schema, key)
+    return _checked(read_written_object(data, f"{key}: {path}"), key)
 
 
 def _checked(schema: dict[str, object], key: str) -> dict[str, object]:

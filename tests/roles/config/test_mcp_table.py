@@ -10,6 +10,7 @@ from swarm.roles.config.mcp_table import (
     McpServerTable,
     UnsetVariable,
     expand,
+    read_mcp_file,
     read_mcp_json,
     transport_problem,
 )
@@ -107,6 +108,29 @@ def test_a_mcp_json_with_a_byte_order_mark_is_read():
     assert read_mcp_json(text.encode(), "/p/.mcp.json")["a"]["command"] == "run"
 
 
+ODD = {
+    "sse": {"type": "sse", "url": "http://a"},
+    "of-another-kind": {"type": "ws", "url": "ws://a"},
+    "a number": {"command": "x"},
+    "list": ["x"],
+    "args": {"command": "x", "args": "-v"},
+    "env": {"command": "x", "env": {"PORT": 8080}},
+    "variable": {"command": "x", "env": {"A=B": "c"}},
+    "blank": {"command": " "},
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_an_odd_server_of_a_mcp_json_costs_itself_and_is_named(name):
+    text = json.dumps({"mcpServers": {name: ODD[name], "good": {"command": "x", "args": None}}})
+    file = read_mcp_file(text.encode(), ".mcp.json")
+    assert list(file.servers) == ["good"]
+    (problem,) = file.problems
+    assert problem.startswith(f".mcp.json: mcpServers.{name}")
+    with pytest.raises(UsageError, match=r"\.mcp\.json: mcpServers"):
+        read_mcp_json(text.encode(), ".mcp.json")
+
+
 @pytest.fixture
 def project(tmp_path):
     (tmp_path / ".git").mkdir()
@@ -135,6 +159,41 @@ def test_a_project_cannot_change_a_persons_server_nor_let_its_own_out_of_the_san
     told = "\n".join(layer.warnings)
     assert "mcp_servers.mine: ignored" in told
     assert "mcp_servers.own.sandbox: ignored" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            '{"mcpServers": {}, // none\n}',
+            "line 1, column 20: not valid JSON: JSON has no",
+        ),
+        (
+            '{"mcpServers": {"a": {"command": "x"}}',
+            "line 1, column 39: not valid JSON: it ends",
+        ),
+        ('{"mcpServers": []}', "`mcpServers` must be an object of servers"),
+        ('["mcpServers"]', "must be a JSON object"),
+        ("", "not valid JSON: it is empty"),
+        ("\0", "it is no text"),
+    ],
+)
+def test_a_trusted_mcp_json_that_cannot_be_read_costs_its_own_servers_alone(project, text, problem):
+    (project / ".mcp.json").write_text(text)
+    (layer,) = layers_of(project, {})
+    assert not layer.broken
+    assert list(layer.values["mcp_servers"]) == ["own"]
+    (told,) = [line for line in layer.warnings if ".mcp.json" in line]
+    assert problem in told
+    assert told.endswith("its servers are left out")
+
+
+def test_a_trusted_mcp_json_of_any_marked_encoding_is_read(project):
+    servers = json.dumps({"mcpServers": {"ünï": {}, "named": {"command": "grüße"}}})
+    (project / ".mcp.json").write_bytes(servers.encode("utf-16"))
+    (layer,) = layers_of(project, {})
+    assert layer.values["mcp_servers"]["named"]["command"] == "grüße"
+    assert any("mcpServers.ünï: invalid server name" in line for line in layer.warnings)
 
 
 def test_the_persons_own_words_about_a_projects_server_leave_it_there(project):

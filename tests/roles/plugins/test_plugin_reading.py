@@ -33,7 +33,7 @@ def test_a_faulty_part_is_left_out_by_name_and_the_others_count(tmp_path):
     assert list(parts.servers) == ["good"]
     assert parts.hooks == ()
     said = "\n".join(parts.warnings)
-    assert ".mcp.json: Expected `str | null`, got `int`" in said
+    assert ".mcp.json: mcpServers.bad: command: " in said
     assert "mcpServers.out.cwd" in said
     assert "hooks/hooks.json, line 1" in said
 
