@@ -6,6 +6,7 @@ is said with file and line.
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import PurePath
 from typing import cast
 
 from swarm.mailbox.errors import UsageError
@@ -13,13 +14,14 @@ from swarm.mailbox.protocol.limits import AskForApproval, McpAccess
 from swarm.mailbox.protocol.settings import EFFORTS, SkillChoice
 
 from ..config.schema import SandboxMode
-from ..markdown.front_matter import MarkdownFile, parse_markdown
+from ..markdown.front_matter import MarkdownFile, first_words, parse_markdown
 from ..markdown.markdown_discovery import FoundMarkdown
 from ..role import Role
 from .tool_mapping import MappedTools, map_tools
 
 MODEL_WORDS = ("sonnet", "opus", "haiku")
 _NAME = re.compile(r"[A-Za-z0-9][\w -]{0,63}\Z", re.ASCII)
+_WORDS_CHARS = 300  # of what stands for a missing description
 _EFFORTS = tuple(effort for effort in EFFORTS if effort != "none")  # these files have no "none"
 _OBEYED = frozenset({
     "name", "description", "tools", "disallowedTools", "model", "effort", "mcpServers", "skills",
@@ -43,7 +45,8 @@ def read_agent_file(found: FoundMarkdown, aliases: Mapping[str, str]) -> Role:
         UsageError: The text, with the file, says why it is none.
     """
     file = _read(found)
-    name, description = _describe(found.path, file)
+    odd: list[str] = []
+    name, description = _describe(found.path, file, odd)
     tools = map_tools(
         file.words("tools") if file.fields.get("tools") is not None else None,
         file.words("disallowedTools"),
@@ -62,7 +65,7 @@ def read_agent_file(found: FoundMarkdown, aliases: Mapping[str, str]) -> Role:
         ),
         tools=tools.choice,
         skills=SkillChoice(only=_skills(file)),
-        warnings=tuple(_warnings(found.path, file, tools, aliases)),
+        warnings=(*odd, *_warnings(found.path, file, tools, aliases)),
         source=found.path,
     )
 
@@ -77,20 +80,34 @@ def _read(found: FoundMarkdown) -> MarkdownFile:
         raise UsageError(text if text.startswith(found.path) else f"{found.path}: {text}") from None
 
 
-def _describe(path: str, file: MarkdownFile) -> tuple[str, str]:
-    """Name and description. Raises UsageError: one of them, or the text, is missing or wrong."""
-    name = file.text("name")
-    if not name:
+def _describe(path: str, file: MarkdownFile, odd: list[str]) -> tuple[str, str]:
+    """Name and description; what stands for a faulty one is noted.
+
+    Raises UsageError: it has no front matter or no text, or even the file's name is no role's.
+    """
+    if not file.fields:
         raise UsageError(f"{path}: an agent file begins with a front matter that has `name`")
-    if not _NAME.match(name):
-        raise UsageError(
-            f"{file.place(path, 'name')}: a role's name has letters, digits, blanks, - and _"
-        )
-    if not (description := file.text("description")):
-        raise UsageError(f"{path}: an agent file needs `description`")
     if not file.body:
         raise UsageError(f"{path}: it has no text: that is what its agents are told")
+    name = file.text("name")
+    if not _NAME.match(name):
+        fault = "a role's name has letters, digits, blanks, - and _" if name else "it has no name"
+        place = file.place(path, "name")
+        name = re.sub(r"[^\w -]+", "-", PurePath(path).stem, flags=re.ASCII).strip("- ")[:64]
+        if not _NAME.match(name):
+            raise UsageError(f"{place}: {fault}, and neither is its file's")
+        odd.append(f"{place}: {fault}; it is called {name}, as its file")
+    if not (description := _description(file)):
+        description = first_words(file.body, most_chars=_WORDS_CHARS)
+        odd.append(f"{path}: it has no `description`; the first words of its text stand for it")
     return name, description
+
+
+def _description(file: MarkdownFile) -> str:
+    """The text in one line, also of a list."""
+    if isinstance(file.fields.get("description"), list):
+        return " ".join(" ".join(file.words("description")).split())
+    return file.text("description")
 
 
 def _sandbox(file: MarkdownFile, tools: MappedTools) -> SandboxMode | None:

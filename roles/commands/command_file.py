@@ -59,8 +59,11 @@ def parse_command(found: FoundMarkdown) -> PromptCommand:
     """The command in this file. Raises UsageError: the text says what is wrong with it."""
     if found.problem:
         raise UsageError(found.problem)
-    if not _NAME.match(found.name) or len(found.name) > 128:
+    name = re.sub(r"[^\w.:-]+", "-", found.name)
+    if not _NAME.match(name) or len(name) > 128:
         raise UsageError("a command's name has letters, digits, `-`, `_` and `.`")
+    is_odd = name != found.name
+    odd = [f"{found.path}: it is called /{name}, for a name has no blanks"] if is_odd else []
     file = parse_markdown(found.data)
     if not file.body:
         raise UsageError("it has no text")
@@ -68,14 +71,14 @@ def parse_command(found: FoundMarkdown) -> PromptCommand:
         raise UsageError(f"more than {MOST_LINES} commands (!`…`)")
     first = next(line.strip("# ").strip() for line in file.body.splitlines() if line.strip())
     return PromptCommand(
-        name=found.name,
+        name=name,
         path=found.path,
         scope=found.scope,
         body=file.body,
         description=(file.text("description") or first)[:_DESCRIPTION_CHARS],
         hint=file.text("argument-hint")[:_DESCRIPTION_CHARS],
         is_prompt=PurePath(found.root).name == "prompts",
-        warnings=tuple(_idle_keys(found.path, file)),
+        warnings=(*odd, *_idle_keys(found.path, file)),
     )
 
 

@@ -53,26 +53,57 @@ def parse_markdown(data: bytes) -> MarkdownFile:
     Raises UsageError, with the line: no UTF-8, a NUL byte, or a front matter over 32 KiB.
     """
     text = decode_written(data)
-    lines = text.splitlines()
-    end = next((at for at, line in enumerate(lines[1:], 1) if line.strip() == "---"), 0)
-    if not lines or lines[0].strip() != "---" or not end:
-        return MarkdownFile(body=text.strip())
-    front = lines[1:end]
-    if sum(map(len, front)) > _FRONT_BYTES:
-        raise UsageError(f"front matter larger than {_FRONT_BYTES >> 10} KiB")
-    places = {found[1]: at for at, line in enumerate(front, 2) if (found := _KEY.match(line))}
+    split = split_front(text)
+    if split.front is None:
+        return MarkdownFile(body=split.body)
+    front, first = split.front, split.first_line
+    places = {found[1]: at for at, line in enumerate(front, first) if (found := _KEY.match(line))}
     return MarkdownFile(
-        fields=_fields(front), lines=places, body="\n".join(lines[end + 1 :]).strip()
+        fields=read_fields(front, first_line=first)[0], lines=places, body=split.body
     )
 
 
-def _fields(front: Sequence[str]) -> dict[str, object]:
+class SplitText(Value):
+    """A text in two. `front`: the lines between the marks, the first one in line `first_line`."""
+
+    body: str
+    front: tuple[str, ...] | None = None  # None: it has no front matter
+    first_line: int = 2
+
+
+def split_front(text: str) -> SplitText:
+    """Part the front matter from the text; blank lines before it do no harm.
+
+    Raises UsageError for a front matter over 32 KiB.
+    """
+    lines = text.splitlines()
+    start = next((at for at, line in enumerate(lines) if line.strip()), 0)
+    end = next((at for at, line in enumerate(lines) if at > start and line.strip() == "---"), 0)
+    if not lines or lines[start].strip() != "---" or not end:
+        return SplitText(body=text.strip())
+    front = tuple(lines[start + 1 : end])
+    if sum(map(len, front)) > _FRONT_BYTES:
+        raise UsageError(f"front matter larger than {_FRONT_BYTES >> 10} KiB")
+    body = "\n".join(lines[end + 1 :]).strip()
+    return SplitText(body=body, front=front, first_line=start + 2)
+
+
+def read_fields(front: Sequence[str], *, first_line: int) -> tuple[dict[str, object], str]:
+    """The values, and why they are no YAML, so that they were read line by line; "" if they are."""
     if not any(line.strip() and not line.lstrip().startswith("#") for line in front):
-        return {}
+        return {}, ""
     try:
-        return yaml_table("\n".join(front), first_line=2)
-    except UsageError:
-        return _plain_fields(front)
+        return yaml_table("\n".join(front), first_line=first_line), ""
+    except UsageError as error:
+        return _plain_fields(front), str(error)
+
+
+def first_words(body: str, *, most_chars: int) -> str:
+    """What stands for a missing description: the first line that is no heading, else the first."""
+    lines = [line.strip() for line in body.splitlines() if line.strip("# \t")]
+    plain = (line for line in lines if not line.startswith("#"))
+    first = next(plain, lines[0] if lines else "")
+    return " ".join(first.strip("# ").split())[:most_chars]
 
 
 def _plain_fields(front: Sequence[str]) -> dict[str, object]:

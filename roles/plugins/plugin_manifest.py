@@ -93,7 +93,7 @@ def read_manifest(data: bytes, *, path: str, folder_name: str) -> PluginManifest
         path=path,
         form=MANIFESTS.get(path, "codex"),
         version=version,
-        description=one_line(reader.text("description")),
+        description=one_line(reader.loose_text("description")),
         display_name=one_line(str(interface.get("displayName") or "")),
         author=one_line(str(shown_author or "")),
         skills=("skills", *reader.paths("skills")),
@@ -127,6 +127,14 @@ class _Reader:
         value = self.values.get(key)
         if value is not None and not isinstance(value, str):
             raise UsageError(f"{self.path}{self.line(key)}: `{key}` must be a text")
+        return value or ""
+
+    def loose_text(self, key: str) -> str:
+        """A text that only people read; anything else is left out by name."""
+        value = self.values.get(key)
+        if value is not None and not isinstance(value, str):
+            self.warn(key, "is no text; left out")
+            return ""
         return value or ""
 
     def table(self, key: str) -> dict[str, object]:

@@ -231,6 +231,7 @@ def parse_skills(files: Iterable[SkillFile], cache: SkillCache | None = None) ->
             continue
         if file.known is not None:
             found[file.path] = file.known
+            warnings += notes_of(file.known)
             continue
         try:
             if file.problem:
@@ -247,9 +248,15 @@ def parse_skills(files: Iterable[SkillFile], cache: SkillCache | None = None) ->
             where = "" if text.startswith(file.path) else f"{file.path}: "
             warnings.append(f"{where}{text}; this skill is left out")
         else:
+            warnings += notes_of(found[file.path])
             if cache is not None and file.mark:
                 cache.note(file.key, file.mark, found[file.path])
     return FoundSkills(skills=in_order(found.values()), warnings=tuple(warnings))
+
+
+def notes_of(skill: Skill) -> list[str]:
+    """What was odd in a skill's file, as warnings."""
+    return [f"{skill.path}: {note}" for note in skill.notes]
 
 
 def in_order(skills: Iterable[Skill]) -> tuple[Skill, ...]:

@@ -21,7 +21,7 @@ from .skill_file import Skill
 CACHE_FILE = "skills.json"  # in the folder of state
 _FILE_BYTES = 8 << 20
 _MOST_SKILLS = 4_000
-_VERSION = 1  # of what is made of a file; another one forgets all
+_VERSION = 2  # of what is made of a file; another one forgets all
 
 
 class _KnownSkill(Value):

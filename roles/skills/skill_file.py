@@ -1,7 +1,8 @@
 """Reads a SKILL.md: YAML front matter with a name and a description, then instructions. Pure.
 
 Source: the open Agent Skills format and Codex's loader. Loading forgives what does no harm (a name
-unlike its folder's); `format_problems` names everything that the format forbids.
+with blanks, a description that is too long) and notes it; `format_problems` names everything that
+the format forbids.
 """
 
 import hashlib
@@ -14,6 +15,7 @@ from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.written_text import decode_leniently, decode_written
 
+from ..markdown.front_matter import SplitText, first_words, read_fields, split_front
 from ..yaml_table import yaml_table
 
 SKILL_FILE = "SKILL.md"
@@ -27,6 +29,7 @@ _MOST_SERVERS = 16
 _FORMAT_KEYS = frozenset(
     ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 )
+_NAME = re.compile(r"[\w:.-]+")
 _FORMAT_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 SkillScope = Literal["repo", "user", "plugin", "admin"]
@@ -52,6 +55,7 @@ class Skill(Value):
     size_bytes: int = 0
     servers: tuple[NeededServer, ...] = ()  # MCP servers that it says it needs
     is_listed: bool = True  # False: only an explicit mention brings it into a conversation
+    notes: tuple[str, ...] = ()  # what was odd in the file, and what holds instead
 
     @property
     def folder(self) -> str:
@@ -65,17 +69,14 @@ def parse_skill(
 
     Raises UsageError: the text says what is wrong with it.
     """
-    fields = read_front_matter(data)
-    default = PurePath(path).parent.name or "skill"
-    name = _one_line(fields.get("name"), "name", most_chars=_NAME_CHARS) or default
-    name = f"{prefix}:{name}" if prefix else name
-    if len(name) > _NAME_CHARS:
-        raise UsageError(f"invalid name: exceeds maximum length of {_NAME_CHARS} characters")
-    if not re.fullmatch(r"[\w:.-]{1,64}", name):
-        raise UsageError("invalid name: letters, digits, `-`, `_`, `.` and `:` only")
-    description = _one_line(fields.get("description"), "description", most_chars=_DESCRIPTION_CHARS)
-    if not description:
-        raise UsageError("missing field `description`")
+    split = _split(data)
+    notes: list[str] = []
+    fields, fault = read_fields(split.front or (), first_line=split.first_line)
+    if fault:
+        notes.append(f"{fault}; its front matter is read line by line")
+    folder = PurePath(path).parent.name
+    name = _name(fields.get("name"), folder, prefix, notes)
+    description = _description(fields.get("description"), split.body, notes)
     beside = _read_sidecar(sidecar)
     return Skill(
         name=name,
@@ -85,31 +86,79 @@ def parse_skill(
         digest=hashlib.sha256(data).hexdigest(),
         size_bytes=len(data),
         servers=_needed_servers(beside),
-        is_listed=_may_be_listed(beside) and fields.get("disable-model-invocation") is not True,
+        is_listed=_may_be_listed(beside) and not _is_true(fields.get("disable-model-invocation")),
+        notes=tuple(notes),
     )
 
 
-def read_front_matter(data: bytes) -> _Fields:
-    """The mapping between the first two `---` lines. Raises UsageError."""
+def _name(given: object, folder: str, prefix: str, notes: list[str]) -> str:
+    """The name, else the folder's. Raises UsageError if even that is too long for its plugin."""
+    start = f"{prefix}:" if prefix else ""
+    own = _joined(given)
+    if own and _NAME.fullmatch(own) and len(start + own) <= _NAME_CHARS:
+        return start + own
+    instead = re.sub(r"[^\w.-]+", "-", folder).strip("-")[:_NAME_CHARS] or "skill"
+    if len(start + instead) > _NAME_CHARS:
+        raise UsageError(f"invalid name: exceeds maximum length of {_NAME_CHARS} characters")
+    if given is not None:
+        notes.append(
+            f"invalid name {own[:_NAME_CHARS]!r}: at most {_NAME_CHARS} letters, digits, `-`, `_`, "
+            f"`.` and `:`; it is called {start + instead}, as its folder"
+        )
+    return start + instead
+
+
+def _description(given: object, body: str, notes: list[str]) -> str:
+    """The description in one line, else the first words. Raises UsageError: there is neither."""
+    text = _joined(given)
+    if len(text) > _DESCRIPTION_CHARS:
+        notes.append(
+            f"its description has {len(text):,} characters; the first {_DESCRIPTION_CHARS:,} count"
+        )
+        return f"{text[: _DESCRIPTION_CHARS - 1].rstrip()}…"
+    if text:
+        return text
+    if not (text := first_words(body, most_chars=_DESCRIPTION_CHARS)):
+        raise UsageError("missing field `description`")
+    notes.append("missing field `description`; the first words of its text stand for it")
+    return text
+
+
+def _joined(value: object) -> str:
+    """A text, a number, or a list of such, with every white space as one blank; else ""."""
+    several = cast("list[object]", value) if isinstance(value, list) else [value]
+    texts = (str(one) for one in several if isinstance(one, str | int | float))
+    return " ".join(" ".join(texts).split())
+
+
+def _is_true(value: object) -> bool:
+    """True for what YAML, or who wrote it as a text, means by it."""
+    return value is True or (isinstance(value, str) and value.lower() in ("true", "yes", "on"))
+
+
+def _split(data: bytes) -> SplitText:
+    """Raises UsageError: it is too large, no text, or has no front matter."""
     if len(data) > SKILL_BYTES:
         raise UsageError(f"larger than {SKILL_BYTES >> 10} KiB; move details into files beside it")
-    text = decode_written(data)
-    lines = text.splitlines()
-    ends = (number for number, line in enumerate(lines[1:], 1) if line.strip() == "---")
-    end = next(ends, 0)
-    if not lines or lines[0].strip() != "---" or end < 2:
+    split = split_front(decode_written(data))
+    if not split.front:
         raise UsageError("missing YAML front matter delimited by ---")
-    front = "\n".join(lines[1:end])
-    if len(front) > _FRONT_BYTES:
-        raise UsageError(f"front matter larger than {_FRONT_BYTES >> 10} KiB")
-    return yaml_table(front, first_line=2)
+    return split
+
+
+def read_front_matter(data: bytes) -> _Fields:
+    """The mapping between the first two `---` lines, if it is YAML. Raises UsageError."""
+    split = _split(data)
+    return yaml_table("\n".join(split.front or ()), first_line=split.first_line)
 
 
 def instructions_of(data: bytes) -> str:
     """What follows the front matter; all of the text if there is none."""
     text = decode_leniently(data).text
-    found = re.match(r"---[ \t]*\r?\n.*?\n---[ \t]*(?:\r?\n|\Z)", text, re.DOTALL)
-    return text[found.end() :].strip() if found else text.strip()
+    try:
+        return split_front(text).body
+    except UsageError:
+        return text.strip()
 
 
 def format_problems(data: bytes, *, folder: str) -> list[str]:
@@ -160,18 +209,6 @@ def _text_problems(
     if len(value) > most_chars:
         return [f"invalid {key}: exceeds maximum length of {most_chars} characters"]
     return []
-
-
-def _one_line(value: object, key: str, *, most_chars: int) -> str:
-    """The text with every white space as one blank. Raises UsageError."""
-    if value is None:
-        return ""
-    if not isinstance(value, str | int | float):
-        raise UsageError(f"invalid {key}: it is no text")
-    text = " ".join(str(value).split())
-    if len(text) > most_chars:
-        raise UsageError(f"invalid {key}: exceeds maximum length of {most_chars} characters")
-    return text
 
 
 def _read_sidecar(sidecar: bytes) -> _Fields:

@@ -51,6 +51,7 @@ def _skill_lines(name: str, data: bytes, scripts: tuple[str, ...]) -> Iterator[s
         return
     size = instructions_of(data).count("\n") + 1
     yield f"{MARK} skill {exact_line(skill.name)}: {exact_line(skill.description)}"
+    yield from (f"  {exact_line(note)}" for note in skill.notes)
     yield f"  {size} lines of instructions for models"
     if scripts:
         more = " and more" if len(scripts) > _MOST_SCRIPTS else ""

@@ -94,14 +94,47 @@ def test_model_words_are_mapped_by_the_configuration():
     ("text", "words"),
     [
         ("Find.", "begins with a front matter that has `name`"),
-        ("---\nname: a/b\ndescription: x\n---\nFind.", "line 2, name: a role's name has"),
-        ("---\nname: a\n---\nFind.", "needs `description`"),
         ("---\nname: a\ndescription: x\n---\n", "it has no text"),
     ],
 )
 def test_a_file_that_is_no_agent_says_why(text, words):
     found = FoundMarkdown(path="/a/b.md", root="/a", scope="project", data=text.encode())
     with pytest.raises(UsageError, match=words):
+        read_agent_file(found, {})
+
+
+@pytest.mark.parametrize(
+    ("front", "name", "description", "warning"),
+    [
+        ("name: a/b\ndescription: x", "my-finder", "x", "line 2, name: a role's name has letters"),
+        ("name: [a]\ndescription: x", "my-finder", "x", "it is called my-finder, as its file"),
+        ("description: x", "my-finder", "x", "it has no name; it is called my-finder"),
+        ("name: a", "a", "Find it.", "it has no `description`"),
+        ("name: Code Finder\ndescription: x", "Code Finder", "x", ""),
+        ("name: a\ndescription: [Finds, 'all: of it']", "a", "Finds all: of it", ""),
+        ("name: a\ndescription: Use when: asked", "a", "Use when: asked", ""),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_what_is_odd_in_an_agent_file_costs_itself_and_is_said(
+    front, name, description, warning, end
+):
+    text = f"---\n{front}\n---\n\n# Finder\nFind it.\n".replace("\n", end)
+    found = FoundMarkdown(
+        path="/a/my.finder.md", root="/a", scope="project", data=text.encode("utf-8-sig")
+    )
+    role = read_agent_file(found, {})
+    assert (role.name, role.description) == (name, description)
+    assert len(role.warnings) == bool(warning)
+    assert warning in "".join(role.warnings)
+
+
+def test_an_agent_file_whose_own_name_is_none_either_says_so():
+    data = b"---\nname: '/'\ndescription: x\n---\nFind."
+    found = FoundMarkdown(path="/a/\u0394.md", root="/a", scope="project", data=data)
+    with pytest.raises(
+        UsageError, match=r"line 2, name: .* neither is its file's"
+    ):
         read_agent_file(found, {})
 
 

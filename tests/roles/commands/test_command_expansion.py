@@ -117,3 +117,9 @@ def test_a_folder_and_a_plugin_stand_before_the_name_and_keys_without_effect_are
         "/x/gh/pr.md, line 2, allowed-tools", "/x/gh/pr.md, line 3, model",
         "/x/gh/pr.md, line 4, foo",
     ]  # fmt: skip
+
+
+def test_a_command_file_with_blanks_in_its_name_is_called_without_them_and_that_is_said():
+    read = parse_commands([found("x", name="fix the bug.md"), found("y", name="gh/pr (new).md")])
+    assert [one.name for one in read.commands] == ["fix-the-bug", "gh:pr-new-"]
+    assert "it is called /fix-the-bug" in read.commands[0].warnings[0]

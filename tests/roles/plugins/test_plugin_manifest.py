@@ -123,3 +123,9 @@ def test_a_project_selects_and_restricts_and_never_overrules_a_no(own, project, 
 def test_a_difference_names_each_file_once():
     old, new = {"a": "1", "b": "2", "c": "3"}, {"b": "2", "c": "4", "d": "5"}
     assert list(changed_files(old, new)) == ["- a", "~ c", "+ d"]
+
+
+def test_a_description_that_is_no_text_costs_itself():
+    found = read({"name": "demo", "description": ["a", "b"]})
+    assert (found.name, found.description) == ("demo", "")
+    assert "'description' is no text; left out" in found.warnings[0]

@@ -79,7 +79,7 @@ def test_a_skill_of_10_mb_and_invalid_yaml_are_left_out_and_the_others_stay(tmp_
     root = tmp_path / "skills"
     write(root, "good")
     write(root, "huge").write_bytes(b"---\ndescription: x\n---\n" + b"x" * (10 << 20))
-    write(root, "broken").write_text("---\ndescription: [x\n---\n")
+    write(root, "broken").write_text("---\ndescription: x\n")
     cache = SkillCache(tmp_path / "memory.json")
     found = parse_skills(read_root(root, "user", cache), cache)
     assert [one.name for one in found.skills] == ["good"]

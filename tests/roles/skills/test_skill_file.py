@@ -45,13 +45,8 @@ def test_the_name_is_the_folders_where_none_is_given_and_white_space_is_one_blan
         (b"---\nname: a\n", "missing YAML front matter"),
         (b"---\nname: notes\n---\n", "missing field `description`"),
         (b"---\nname: notes\ndescription: ''\n---\n", "missing field `description`"),
-        (b"---\nname: a b\ndescription: x\n---\n", "invalid name"),
-        (b"---\nname: " + b"a" * 65 + b"\ndescription: x\n---\n", "maximum length of 64"),
-        (b"---\ndescription: " + b"a" * 1025 + b"\n---\n", "maximum length of 1024"),
-        (b"---\ndescription: [x]\n---\n", "invalid description: it is no text"),
-        (b"---\ndescription: Use when: asked\n---\n", "line 2: invalid YAML: mapping values"),
-        (b"---\n- x\n---\n", "no mapping"),
-        (b"---\nx: &a [1]\ndescription: *a\n---\n", "aliases"),
+        (b"---\nname: notes\ndescription: {a: b}\n---\n", "missing field `description`"),
+        (b"---\n- x\n---\n", "missing field `description`"),
         (b"---\ndescription: \xff\n---\n", "line 2: not UTF-8"),
         (b"---\n" + b"#" * (33 << 10) + b"\n---\n", "front matter larger than 32 KiB"),
         (b"---\ndescription: x\n---\n" + b"x" * SKILL_BYTES, "larger than 256 KiB"),
@@ -60,6 +55,63 @@ def test_the_name_is_the_folders_where_none_is_given_and_white_space_is_one_blan
 def test_a_faulty_file_is_named_with_its_fault(data, text):
     with pytest.raises(UsageError, match=re.escape(text)):
         parse(data)
+
+
+@pytest.mark.parametrize(
+    ("front", "name", "description", "note"),
+    [
+        ("name: Hook Development\ndescription: x", "notes", "x", "invalid name 'Hook Development'"),
+        ("name: " + "a" * 65 + "\ndescription: x", "notes", "x", "invalid name 'aaa"),
+        ("name: a/../b\ndescription: x", "notes", "x", "it is called notes, as its folder"),
+        ("name: {a: b}\ndescription: x", "notes", "x", "invalid name ''"),
+        ("name: [My, Notes]\ndescription: x", "notes", "x", "invalid name 'My Notes'"),
+        ("name: Notes\ndescription: x\nallowed-tools: Bash\ncolour: red", "Notes", "x", ""),
+        ("name: 7\ndescription: x", "7", "x", ""),
+        ("description: [Write notes., Read them.]", "notes", "Write notes. Read them.", ""),
+        ("description: Use when: asked", "notes", "Use when: asked", "line 2: invalid YAML"),
+        ("name:\tnotes\ndescription:\tx", "notes", "x", ""),
+        (
+            "name: My\ndescription: x\nmore:\n\ta: b",
+            "My",
+            "x",
+            "invalid YAML",
+        ),
+        ("name: notes", "notes", "Do it now.", "missing field `description`"),
+        ("name: notes\ndescription:", "notes", "Do it now.", "missing field `description`"),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("start", ["", "\ufeff", "\n \n"])
+def test_what_is_odd_and_does_no_harm_costs_at_most_itself_and_is_said(
+    front, name, description, note, end, start
+):
+    text = f"{start}---\n{front}\n---\n\n# Notes\n\nDo it now.\nThen rest.\n"
+    skill = parse(text.replace("\n", end).encode())
+    assert (skill.name, skill.description) == (name, description)
+    if start.isspace():
+        note = note.replace("line 2", "line 4")
+    assert len(skill.notes) == bool(note)
+    assert note in "".join(skill.notes)
+
+
+def test_a_description_that_is_too_long_is_cut_and_that_is_said():
+    skill = parse(b"---\ndescription: " + b"ab " * 500 + b"\n---\n")
+    assert len(skill.description) <= 1024
+    assert skill.description.endswith("…")
+    assert skill.notes == ("its description has 1,499 characters; the first 1,024 count",)
+
+
+def test_a_name_that_no_plugin_can_put_its_own_before_is_the_folders():
+    skill = parse_skill(GOOD.replace(b": notes", b": " + b"n" * 60), path=PATH, scope="plugin",
+                        prefix="tools")  # fmt: skip
+    assert skill.name == "tools:notes"
+    assert "it is called tools:notes, as its folder" in skill.notes[0]
+
+
+def test_a_folder_whose_name_is_none_for_a_skill_still_names_one():
+    skill = parse_skill(GOOD.replace(b"notes", b"My Notes!", 1), path="/p/My Notes!/SKILL.md",
+                        scope="user")  # fmt: skip
+    assert skill.name == "My-Notes"
 
 
 @pytest.mark.parametrize(
@@ -76,8 +128,10 @@ def test_the_sidecar_takes_a_skill_off_the_list_and_its_faults_change_nothing(si
     assert parse(GOOD, sidecar).is_listed is is_listed
 
 
-def test_a_skill_that_forbids_models_to_choose_it_is_not_listed():
-    assert not parse(b"---\ndescription: x\ndisable-model-invocation: true\n---\n").is_listed
+@pytest.mark.parametrize("word", [b"true", b"'true'", b"yes", b"True", b"true\nodd: a: b"])
+def test_a_skill_that_forbids_models_to_choose_it_is_not_listed(word):
+    data = b"---\ndescription: x\ndisable-model-invocation: " + word + b"\n---\n"
+    assert not parse(data).is_listed
 
 
 TEXTS = st.text(max_size=300).map(lambda text: f"---\n{text}\n---\n".encode())
