@@ -17,6 +17,7 @@ from swarm.mailbox.protocol.base import Value
 from ..guidance import find_project_root
 from ..hooks.project_hooks import has_hook_file, read_hook_files, read_scripts
 from ..markdown.markdown_discovery import has_markdown_folder, read_project_markdown
+from ..project_links import ProjectLinks
 from ..skills.discovery import has_skill_folder, read_project_skills
 from .file_reading import FILE_BYTES, decode_text, folder_warnings, parse_toml, read_bounded
 from .layer_check import find_key_position
@@ -60,9 +61,15 @@ class ProjectFolder(Value):
     files: dict[str, bytes] = {}  # by absolute path, or as the configuration names it
     digest: str = ""
     problem: str = ""  # why it could not be read completely; such a folder cannot be trusted
+    left_out: tuple[str, ...] = ()  # links that are not followed, and why
     # of a plugin: what a person is shown, for its files are read by its own loader
     title: str = ""
     described: tuple[str, ...] = ()
+
+    @property
+    def asks_for_trust(self) -> bool:
+        """False: nothing was read here; there are only links that are left out."""
+        return bool(self.files or self.problem)
 
     @property
     def config_file(self) -> Path:
@@ -105,8 +112,9 @@ def project_layers(
         UsageError: `project_root_markers` is no array of strings.
     """
     folders = read_project_folders(cwd, project_root_markers(below), config_folder=config_folder)
-    reasons = decide(folders) if folders else ()
-    layers = (_layer(one, ignored=why) for one, why in zip(folders, reasons, strict=True))
+    decided = [one for one in folders if one.asks_for_trust]
+    reasons = dict(zip(map(id, decided), decide(decided) if decided else (), strict=True))
+    layers = (_layer(one, ignored=reasons.get(id(one), "")) for one in folders)
     return tuple(without_known_servers(layer, below) for layer in layers)
 
 
@@ -146,7 +154,7 @@ def read_project_folders(
                 one, files={}, problem=f"there are more than {MAX_FOLDERS} such folders"
             )
         left -= sum(map(len, one.files.values()))
-        if one.files or one.problem:
+        if one.files or one.problem or one.left_out:
             found.append(one)
         if len(found) > MAX_FOLDERS:
             break
@@ -163,11 +171,13 @@ def _is_folder(path: Path) -> bool:
 def _read_folder(folder: Path, root: str, *, limit_bytes: int, reads_config: bool) -> ProjectFolder:
     files: dict[str, bytes] = {}
     blank = ProjectFolder(folder=str(folder), root=root)
+    links = ProjectLinks(root)
     try:
-        files.update(read_project_skills(folder))
-        files.update(read_hook_files(folder))
-        files.update(read_project_markdown(folder))
-        for path, limit in _config_files(folder / PROJECT_FOLDER) if reads_config else ():
+        files.update(read_project_skills(folder, links))
+        files.update(read_hook_files(folder, root))
+        files.update(read_project_markdown(folder, links))
+        inner = folder / PROJECT_FOLDER
+        for path, limit in _config_files(inner, links) if reads_config else ():
             files[str(path)] = read_bounded(path, limit_bytes=limit)
         for name in _referenced(folder / PROJECT_FOLDER, files):
             if name not in files:
@@ -179,11 +189,11 @@ def _read_folder(folder: Path, root: str, *, limit_bytes: int, reads_config: boo
             raise UsageError(f"{folder / PROJECT_FOLDER}: over {_MAX_BYTES >> 20} MiB in all")
     except (UsageError, OSError) as error:
         return msgspec.structs.replace(blank, problem=str(error))
-    whole = msgspec.structs.replace(blank, files=files)
+    whole = msgspec.structs.replace(blank, files=files, left_out=tuple(links.left_out))
     return msgspec.structs.replace(whole, digest=_digest(whole))
 
 
-def _config_files(inner: Path) -> Iterator[tuple[Path, int]]:
+def _config_files(inner: Path, links: ProjectLinks) -> Iterator[tuple[Path, int]]:
     """(file, size limit) of all relevant files. Raises UsageError if there are too many entries."""
     if os.path.lexists(inner.parent / MCP_FILE):
         yield inner.parent / MCP_FILE, FILE_BYTES
@@ -196,6 +206,9 @@ def _config_files(inner: Path) -> Iterator[tuple[Path, int]]:
             if seen > _MAX_ENTRIES:
                 raise UsageError(f"{inner / top}: more than {_MAX_ENTRIES} entries")
             folders[:] = sorted(folders) if top == "agents" else []
+            for name in folders:
+                if Path(linked := str(Path(place, name))).is_symlink():
+                    links.leave_out(linked, "role files (.toml) are read through no linked folder")
             for name in sorted(names):
                 if name.endswith(suffix):
                     yield Path(place, name), 256 << 10
@@ -264,6 +277,7 @@ def _layer(one: ProjectFolder, *, ignored: str) -> Layer:
     layer = Layer(
         name="project", source=source, ignored=ignored, exists=data is not None,
         files={} if ignored else one.files, project_folder=one.folder,
+        warnings=() if ignored else one.left_out,
     )  # fmt: skip
     if ignored or not {str(path), str(one.mcp_file)} & one.files.keys():
         return layer
@@ -281,7 +295,12 @@ def _layer(one: ProjectFolder, *, ignored: str) -> Layer:
         if is_table(table := kept.get(name)):
             kept[name] = {key: value for key, value in table.items() if key != inner}
     layer = msgspec.structs.replace(layer, values=kept, text=text)
-    warnings = (*folder_warnings(path.parent), *servers.problems, *_denied(layer, values))
+    warnings = (
+        *layer.warnings,
+        *folder_warnings(path.parent),
+        *servers.problems,
+        *_denied(layer, values),
+    )
     return msgspec.structs.replace(layer, warnings=warnings)
 
 

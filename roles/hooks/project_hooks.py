@@ -15,6 +15,7 @@ from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.hooks import Hook, HookForm, HookScript
 from swarm.mailbox.safe_open import READ_FLAGS, open_canonical, read_start
 
+from ..project_links import ProjectLinks
 from .hook_file import HookFile, names_hooks, read_hook_json, read_hook_table
 from .hook_scripts import hook_scripts
 
@@ -49,10 +50,13 @@ def has_hook_file(folder: Path) -> bool:
     return folder != Path.home() and any(os.path.lexists(folder / one.name) for one in SOURCES)
 
 
-def read_hook_files(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """(path, content) of each hook file of a project's folder, never through a link.
+def read_hook_files(folder: Path, root: str = "") -> Iterator[tuple[str, bytes]]:
+    """(path, content) of each hook file of a project's folder, which is canonical.
 
-    `folder` is canonical. Raises UsageError, OSError if one cannot be read.
+    Links are followed below `root`, by default the folder; one that leads elsewhere is an error,
+    not left out, for its hooks may be there to say no.
+
+    Raises UsageError, OSError if one cannot be read.
     """
     if not has_hook_file(folder):
         return
@@ -60,7 +64,7 @@ def read_hook_files(folder: Path) -> Iterator[tuple[str, bytes]]:
         path = folder / source.name
         if not os.path.lexists(path):
             continue
-        data = _read(path)
+        data = _read_linked(path, root or str(folder))
         if source.form == "codex" or names_hooks(data):
             yield str(path), data
 
@@ -122,6 +126,15 @@ def _with_scripts(hook: Hook, folder: str, files: Mapping[str, bytes]) -> Hook:
         for path in hook_scripts(hook, folder)
     )
     return msgspec.structs.replace(hook, folder=folder, scripts=scripts)
+
+
+def _read_linked(path: Path, root: str) -> bytes:
+    """The file, or where its links lead inside of `root`. Raises UsageError, OSError."""
+    links = ProjectLinks(root)
+    real = links.follow(str(path))
+    if real is None:
+        raise UsageError(links.left_out[0])
+    return _read(Path(real))
 
 
 def _read(path: Path) -> bytes:

@@ -1,11 +1,11 @@
 """Finds Markdown files of commands and agents below the folders that hold them; bounded.
 
-Those of a project are read with its configuration (`config/project_config.py`), never through a
-link, so that they count only when their exact content was trusted.
+Those of a project are read with its configuration (`config/project_config.py`), so that they count
+only when their exact content was trusted; links are followed inside of the project alone.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +14,7 @@ from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.safe_open import READ_FLAGS, open_canonical, read_start, read_whole
 
 from ..config.file_reading import read_bounded
+from ..project_links import ProjectLinks, may_be_there
 
 COMMAND_FOLDERS = (".agents/commands", ".claude/commands", ".codex/prompts")
 AGENT_FOLDERS = (".claude/agents", ".swarm/agents")
@@ -26,6 +27,7 @@ _MAX_FILES = 500  # per folder
 _MAX_ENTRIES = 5_000
 _SUFFIX = ".md"
 
+_Follow = Callable[[str], str | None]  # where a path leads; None: it is not followed
 MarkdownScope = Literal["project", "user", "plugin"]
 
 
@@ -52,24 +54,28 @@ class FoundMarkdown(Value):
 
 def has_markdown_folder(folder: Path) -> bool:
     """True if a project may keep such files here. Those of a home are the person's own."""
-    return folder != Path.home() and any((folder / name).is_dir() for name in PROJECT_FOLDERS)
+    return folder != Path.home() and any(may_be_there(folder / name) for name in PROJECT_FOLDERS)
 
 
-def read_project_markdown(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """(path, content) of each file in a project's folder. `folder` is canonical.
+def read_project_markdown(
+    folder: Path, links: ProjectLinks | None = None
+) -> Iterator[tuple[str, bytes]]:
+    """(path, content) of each file in a project's folder, which is canonical.
+
+    A file behind a link is told by the link's path, for that says its name. `links` follows links,
+    or names them; None: those inside of `folder` are followed.
 
     Raises UsageError if there are too many or one is too large, OSError if one cannot be read.
     """
     if not has_markdown_folder(folder):
         return
+    links = links or ProjectLinks(str(folder))
     for root in (folder / name for name in PROJECT_FOLDERS):
-        if os.path.realpath(root) != str(root):
-            continue  # a link on the way may lead anywhere
-        for path in _files_below(root, follow_links=False):
-            data = read_start(open_canonical(str(path), READ_FLAGS), most_bytes=FILE_BYTES + 1)
+        for path, real in _files_below(root, links.follow):
+            data = read_start(open_canonical(real, READ_FLAGS), most_bytes=FILE_BYTES + 1)
             if len(data) > FILE_BYTES:
                 raise UsageError(f"{path}: larger than {FILE_BYTES >> 10} KiB")
-            yield str(path), data
+            yield path, data
 
 
 def project_markdown(
@@ -86,7 +92,7 @@ def project_markdown(
 def read_markdown_folder(root: Path) -> Iterator[FoundMarkdown]:
     """The files below a folder of the person's; links are followed."""
     try:
-        paths = list(_files_below(root, follow_links=True))
+        paths = [Path(path) for path, _ in _files_below(root, os.path.realpath)]
     except UsageError as error:
         yield FoundMarkdown(path=str(root), root=str(root), scope="user", problem=str(error))
         return
@@ -115,31 +121,36 @@ def read_markdown_files(paths: Iterable[str], *, root: str, prefix: str) -> Iter
         )
 
 
-def _files_below(root: Path, *, follow_links: bool) -> Iterator[Path]:
-    """Paths of the Markdown files, sorted by level and name; hidden ones are left out."""
-    level, seen, count, files = [root], set[str](), 0, 0
+def _files_below(root: Path, follow: _Follow) -> Iterator[tuple[str, str]]:
+    """(path, where it leads) of the Markdown files, sorted by level and name; no hidden ones."""
+    level, seen, count, files = [str(root)], set[str](), 0, 0
     for _ in range(_MAX_LEVELS):
-        below: list[Path] = []
+        below: list[str] = []
         for folder in level:
-            real = os.path.realpath(folder)
-            if real in seen:
-                continue  # links in a loop
+            real = follow(folder)
+            if real is None or real in seen:
+                continue  # it leads elsewhere, or in a loop
             seen.add(real)
-            for entry in _entries(folder):
+            for entry in _entries(real):
                 count += 1
                 if count > _MAX_ENTRIES:
                     raise UsageError(f"{root}: more than {_MAX_ENTRIES} entries")
-                if entry.is_dir(follow_symlinks=follow_links):
-                    below.append(folder / entry.name)
-                elif entry.name.endswith(_SUFFIX) and entry.is_file(follow_symlinks=follow_links):
+                path, place = f"{folder}/{entry.name}", f"{real}/{entry.name}"
+                inner = follow(place) if entry.is_symlink() else place
+                if inner is None:
+                    continue  # a link that leads elsewhere
+                facts = Path(inner) if entry.is_symlink() else entry
+                if facts.is_dir():
+                    below.append(path)
+                elif entry.name.endswith(_SUFFIX) and facts.is_file():
                     files += 1
                     if files > _MAX_FILES:
                         raise UsageError(f"{root}: more than {_MAX_FILES} files")
-                    yield folder / entry.name
+                    yield path, inner
         level = below
 
 
-def _entries(folder: Path) -> list["os.DirEntry[str]"]:
+def _entries(folder: str) -> list["os.DirEntry[str]"]:
     try:
         with os.scandir(folder) as entries:
             shown = [entry for entry in entries if not entry.name.startswith(".")]

@@ -17,6 +17,7 @@ from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.safe_open import READ_FLAGS, open_canonical, read_start
 
 from ..config.file_reading import read_bounded
+from ..project_links import ProjectLinks, may_be_there
 from .skill_cache import SkillCache, content_mark, file_mark
 from .skill_file import SIDECAR, SKILL_BYTES, SKILL_FILE, Skill, SkillScope, parse_skill
 
@@ -86,30 +87,72 @@ def read_skill_file(folder: Path, scope: SkillScope, *, prefix: str = "") -> Ski
 
 def has_skill_folder(folder: Path) -> bool:
     """True if a project may keep skills in this folder. Those of a home are the person's own."""
-    return folder != Path.home() and any(Path(folder / name).is_dir() for name in PROJECT_FOLDERS)
+    return folder != Path.home() and any(may_be_there(folder / name) for name in PROJECT_FOLDERS)
 
 
-def read_project_skills(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """(path, content) of each SKILL.md and its sidecar in a project's folder; never through a link.
+def read_project_skills(
+    folder: Path, links: ProjectLinks | None = None
+) -> Iterator[tuple[str, bytes]]:
+    """(path, content) of each SKILL.md and its sidecar in a project's folder.
 
-    `folder` is a canonical path. Raises UsageError if there are too many folders or a file is too
-    large, OSError if a file cannot be read.
+    Args:
+        folder: A canonical path.
+        links: Follows links, or names them; None: those inside of `folder` are followed. What a
+            link leads to is told by its canonical path, once.
+
+    Raises UsageError if there are too many folders or a file is too large, OSError if a file cannot
+    be read.
     """
     if not has_skill_folder(folder):
         return
-    for root in (folder / name for name in PROJECT_FOLDERS):
-        if os.path.realpath(root) != str(root):
-            continue  # a link on the way may lead anywhere
-        for place, has_skill in walk_folders(root, follow_links=False):
-            if has_skill:
-                path = f"{place}/{SKILL_FILE}"
-                yield path, _read(open_canonical(path, READ_FLAGS), path, SKILL_BYTES)
-                if (fd := _open_own_file(beside := f"{place}/{SIDECAR}")) is not None:
-                    yield beside, _read(fd, beside, _SIDECAR_BYTES)
+    links = links or ProjectLinks(str(folder))
+    roots = (links.follow(str(folder / name)) for name in PROJECT_FOLDERS)
+    for place in _project_places([root for root in roots if root is not None], links):
+        path = f"{place}/{SKILL_FILE}"
+        yield path, _read(open_canonical(path, READ_FLAGS), path, SKILL_BYTES)
+        beside = f"{place}/{SIDECAR}"
+        if (real := links.follow(beside)) is not None and (fd := _open_own_file(real)) is not None:
+            yield beside, _read(fd, beside, _SIDECAR_BYTES)
+
+
+def _project_places(starts: list[str], links: ProjectLinks) -> Iterator[str]:
+    """The folders with a SKILL.md, each once, by canonical paths.
+
+    What links lead to is walked after all else, each as deep as any folder of skills; all together
+    are bounded as one folder. Raises UsageError if there are more folders without links.
+    """
+    places: dict[str, None] = {}
+    seen: set[tuple[int, int]] = set()
+    own = len(starts)
+    for number, start in enumerate(starts):  # links add to it
+        try:
+            for found in _walk(start, follow_links=False, seen=seen):
+                if found.has_skill:
+                    places[found.folder] = None
+                for link in found.links:
+                    _follow(link, links, starts, places)
+        except UsageError as error:
+            if number < own:
+                raise
+            links.leave_out(start, str(error))
+    yield from places
+
+
+def _follow(link: str, links: ProjectLinks, starts: list[str], places: dict[str, None]) -> None:
+    """Add where the link leads: to a folder to be walked, or a skill."""
+    is_skill = Path(link).name == SKILL_FILE
+    if (real := links.follow(link)) is None:
+        return
+    if not is_skill and Path(real).is_dir():
+        starts.append(real)
+    elif is_skill and Path(real).name == SKILL_FILE:
+        places[str(Path(real).parent)] = None
+    elif is_skill:
+        links.leave_out(link, "it is a link to another name; link the folder of the skill instead")
 
 
 def _open_own_file(path: str) -> int | None:
-    """The regular file at this path; None: there is none, or a link is on the way."""
+    """The regular file at this canonical path; None: there is none, or a link has come there."""
     try:
         fd = open_canonical(path, READ_FLAGS)
     except OSError as error:
@@ -158,7 +201,22 @@ def walk_folders(root: Path, *, follow_links: bool) -> Iterator[tuple[str, bool]
     Breadth first, at most 6 levels and 2,000 folders, none hidden. Raises UsageError if there are
     more folders.
     """
-    level, seen = [str(root)], set[tuple[int, int]]()
+    for found in _walk(str(root), follow_links=follow_links, seen=set()):
+        yield found.folder, found.has_skill
+
+
+class _Looked(Value):
+    """One folder: whether it has a SKILL.md, its folders in order, and links not followed."""
+
+    folder: str
+    has_skill: bool = False
+    below: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+
+
+def _walk(root: str, *, follow_links: bool, seen: set[tuple[int, int]]) -> Iterator[_Looked]:
+    """As `walk_folders`. What is in `seen` is left out and counts; what is found is added."""
+    level = [root]
     for _ in range(_MAX_LEVELS + 1):
         below: list[str] = []
         for folder in level:
@@ -171,31 +229,32 @@ def walk_folders(root: Path, *, follow_links: bool) -> Iterator[tuple[str, bool]
             seen.add(place)
             if len(seen) > _MAX_FOLDERS:
                 raise UsageError(f"{root}: more than {_MAX_FOLDERS} folders of skills")
-            has_skill, folders = _look_in(folder, follow_links=follow_links)
-            yield folder, has_skill
-            below += folders
+            found = _look_in(folder, follow_links=follow_links)
+            yield found
+            below += found.below
         level = below
 
 
-def _look_in(folder: str, *, follow_links: bool) -> tuple[bool, list[str]]:
-    """Whether the folder has a SKILL.md, and its folders in order; links count if followed.
-
-    At most 10,000 entries are looked at: a folder of skills is not a store of files.
-    """
+def _look_in(folder: str, *, follow_links: bool) -> _Looked:
+    """At most 10,000 entries are looked at: a folder of skills is not a store of files."""
     names: list[str] = []
+    links: list[str] = []
     has_skill = False
     try:
         with os.scandir(folder) as entries:
             for entry, _ in zip(entries, range(_MAX_ENTRIES), strict=False):
-                if entry.name == SKILL_FILE:
+                if entry.name.startswith("."):
+                    continue
+                if not follow_links and entry.is_symlink():
+                    links.append(f"{folder}/{entry.name}")
+                elif entry.name == SKILL_FILE:
                     has_skill = _is_file(entry, follow_links=follow_links)
-                elif not entry.name.startswith(".") and _is_folder(
-                    entry, follow_links=follow_links
-                ):
+                elif _is_folder(entry, follow_links=follow_links):
                     names.append(entry.name)
     except OSError:
-        return has_skill, []  # not there, not readable, or gone in the middle
-    return has_skill, [f"{folder}/{name}" for name in sorted(names)]
+        names = []  # not there, not readable, or gone in the middle
+    below = tuple(f"{folder}/{name}" for name in sorted(names))
+    return _Looked(folder=folder, has_skill=has_skill, below=below, links=tuple(sorted(links)))
 
 
 def _is_file(entry: os.DirEntry[str], *, follow_links: bool) -> bool:

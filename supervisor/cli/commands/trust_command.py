@@ -95,7 +95,10 @@ def trust(folder: str | None, *, revoke: bool, yes: bool, as_list: bool) -> None
 
 def _trust(config_folder: Path, system: Sequence[Path], cwd: Path, *, yes: bool) -> None:
     below = merge_layers(read_layers(config_folder=config_folder, system_folders=system)).values
-    folders = read_project_folders(cwd, project_root_markers(below), config_folder=config_folder)
+    found = read_project_folders(cwd, project_root_markers(below), config_folder=config_folder)
+    folders = [one for one in found if one.asks_for_trust]
+    for link in (link for one in found if not one.asks_for_trust for link in one.left_out):
+        click.echo(exact_line(link), err=True)
     tasks = find_widening_tasks(cwd)
     if not folders and not tasks:
         click.echo(f"{cwd}: there is nothing to trust: no .swarm with configuration", err=True)

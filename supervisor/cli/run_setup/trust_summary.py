@@ -84,6 +84,7 @@ def describe_projects(folders: Sequence[ProjectFolder], store: TrustStore = _NOT
             lines.append(f"    since you trusted it: {exact_line(str(changes))}")
         if one.problem:
             lines.append(f"    {exact_line(one.problem)}")
+        lines += [f"    {exact_line(link)}" for link in one.left_out]
         for name, data in one.files_by_name().items():
             lines.append(f"    {_shown_name(one, name)}")
             shown = sorted(

@@ -132,9 +132,7 @@ def test_what_is_odd_in_an_agent_file_costs_itself_and_is_said(
 def test_an_agent_file_whose_own_name_is_none_either_says_so():
     data = b"---\nname: '/'\ndescription: x\n---\nFind."
     found = FoundMarkdown(path="/a/\u0394.md", root="/a", scope="project", data=data)
-    with pytest.raises(
-        UsageError, match=r"line 2, name: .* neither is its file's"
-    ):
+    with pytest.raises(UsageError, match=r"line 2, name: .* neither is its file's"):
         read_agent_file(found, {})
 
 
