@@ -27,12 +27,11 @@ from .sse import (
     describe_decode_error,
     is_object,
 )
-from .streamed_calls import StreamedCalls
+from .streamed_calls import StreamedCalls, is_empty_call
 from .text_tool_calls import extract_tool_calls
 from .token_usage import read_usage
 from .wire_stream import EVERY_TYPE, WireStream
 
-_EMPTY = frozenset({b"null", b'""'})
 _CUT = frozenset({"length", "content_filter"})  # the model was stopped; its output so far is kept
 _BROKEN_OFF = frozenset(  # the server failed; treated as if no reason came
     {"error", "network_error", "insufficient_system_resource", "abort", "aborted", "cancelled"}
@@ -49,13 +48,6 @@ class _Part(msgspec.Struct):
     thinking: "tuple[_Part, ...] | None" = None
 
 
-class _FunctionCall(msgspec.Struct):
-    """The obsolete form of a call, before `tool_calls`."""
-
-    name: str | None = None
-    arguments: msgspec.Raw = msgspec.Raw(b"null")
-
-
 class _Delta(msgspec.Struct):
     content: str | tuple[_Part, ...] | None = None
     refusal: str | None = None
@@ -63,7 +55,7 @@ class _Delta(msgspec.Struct):
     reasoning_content: str | None = None  # the name that vLLM, DeepSeek and llama.cpp use
     reasoning_text: str | None = None  # Copilot's
     tool_calls: tuple[msgspec.Raw, ...] | None = None
-    function_call: _FunctionCall | None = None
+    function_call: msgspec.Raw = _NOTHING  # the obsolete form of a call, before `tool_calls`
 
 
 class _Choice(msgspec.Struct):
@@ -144,25 +136,35 @@ class ChatStream(WireStream[_Chunk]):
                 self._emit_waiting(text)
 
     def _take_choice(self, choice: _Choice, read: DecodedEvent[_Chunk]) -> None:
-        raw = choice.delta if bytes(choice.delta) != b"null" else choice.message
-        delta = _read_delta(raw)
-        if delta is not None and self._is_begun and raw is choice.message:
-            self._take_repeated(delta, raw, read)
-        elif delta is not None:
-            count = self._size.chars, len(self._calls)
-            self._take_delta(delta, raw, read)
-            is_news = count != (self._size.chars, len(self._calls))
-            if is_news and self._finish_reason is not None:
-                raise UnreadableEvent("a piece of the answer follows its `finish_reason`")
-            self._is_begun = True
+        delta, message = _read_delta(choice.delta), _read_delta(choice.message)
+        is_news = delta is not None and self._take_piece(delta, choice.delta, read)
+        if message is not None and not is_news:
+            if not self._is_begun:
+                self._take_piece(message, choice.message, read)
+            elif delta is None or self._repeats(message):
+                self._take_repeated(message, read)
         self._finish_reason = read.identifier(choice.finish_reason or "") or self._finish_reason
 
-    def _take_repeated(self, message: _Delta, raw: msgspec.Raw, read: DecodedEvent[_Chunk]) -> None:
+    def _take_piece(self, delta: _Delta, raw: msgspec.Raw, read: DecodedEvent[_Chunk]) -> bool:
+        """Returns True if it says something."""
+        count = self._size.chars, len(self._calls)
+        self._take_delta(delta, raw, read)
+        is_news = count != (self._size.chars, len(self._calls))
+        if is_news and self._finish_reason is not None:
+            raise UnreadableEvent("a piece of the answer follows its `finish_reason`")
+        self._is_begun = self._is_begun or is_news
+        return is_news
+
+    def _repeats(self, message: _Delta) -> bool:
+        """True unless its text is another one than that of the pieces."""
+        text = _parts(message.content)[0]
+        return not text or text.startswith(self._said.peek())
+
+    def _take_repeated(self, message: _Delta, read: DecodedEvent[_Chunk]) -> None:
         """A whole message after its pieces: it repeats them, or holds what they did not."""
-        text = read.text(_parts(message.content)[0])
-        said = self._said.peek()
-        if text and not text.startswith(said):
+        if not self._repeats(message):
             raise UnreadableEvent("a whole message follows pieces of another one")
+        text, said = read.text(_parts(message.content)[0]), self._said.peek()
         calls = message.tool_calls if not len(self._calls) else None
         rest = _Delta(content=text[len(said) :] or None, tool_calls=calls)
         self._take_delta(rest, _NOTHING, read)
@@ -179,10 +181,9 @@ class ChatStream(WireStream[_Chunk]):
             if thought.strip() or self._reasoning:
                 self._take_thought(thought)
             self._take_text(text)
-        old = delta.function_call
-        if old is not None and (old.name or bytes(old.arguments) not in _EMPTY):
-            raise UnreadableEvent("it holds a call of a kind that was not offered")
         calls = delta.tool_calls or ()
+        if not calls and not len(self._calls) and not is_empty_call(delta.function_call):
+            raise UnreadableEvent("it holds a call of a kind that was not offered")
         for call in self._calls.take(calls, read) if calls else ():
             self._emit_started(call.id, "function_call", call.name)
 

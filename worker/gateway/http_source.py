@@ -244,7 +244,7 @@ class HttpSource:
     ) -> ResponseEvents:
         limit_s, said, said_at = KEEPALIVE_IDLE_FACTOR * self._urls.idle_s, 0, trio.current_time()
         while chunk := await reply.read_some():
-            if first.note(chunk, reply.headers.get("content-type", "")):
+            if first.note(chunk):
                 for event in await self._read_whole(reply, chunk, stream):
                     yield event
                 return
@@ -352,12 +352,14 @@ class _FirstBytes:
         self.preview = b""
         self.is_whole = False
 
-    def note(self, chunk: bytes, content_type: str) -> bool:
+    def note(self, chunk: bytes) -> bool:
         """True for the first piece of a whole JSON answer."""
-        if self.after_s is not None:
+        if self.preview.strip():
             return False
-        self.after_s, self.preview = trio.current_time() - self._begun, chunk[:200]
-        self.is_whole = is_whole_answer(content_type, chunk)
+        if self.after_s is None:
+            self.after_s = trio.current_time() - self._begun
+        self.preview = chunk[:200]
+        self.is_whole = is_whole_answer(chunk)
         return self.is_whole
 
 

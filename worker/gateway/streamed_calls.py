@@ -76,6 +76,14 @@ def _read_fields(raw: msgspec.Raw) -> dict[str, msgspec.Raw]:
         raise UnreadableEvent(describe_decode_error(error)) from None
 
 
+def is_empty_call(function: msgspec.Raw) -> bool:
+    """True for a `function` that names nothing and has no arguments, whatever it is made of."""
+    if not bytes(function).startswith(b"{"):
+        return True
+    said = _read_function(function)
+    return not said.name and bytes(said.arguments) in _EMPTY | {b"{}", b'"{}"'}
+
+
 def _without_placeholder(arguments: str) -> str:
     """The arguments without the `{}` that some servers send before the pieces."""
     rest = arguments.removeprefix("{}")
@@ -207,11 +215,16 @@ class StreamedCalls:
         return call.name in self._offered and not call.id
 
     def _joined_name(self, call: StreamedCall, name: str) -> str | None:
-        """The whole name, where it comes in pieces, or again from its beginning."""
+        """The name as far as it is known, where it comes in pieces, or again from its beginning."""
         if call.arguments:
             return None
-        whole = (call.name + name, name if name.startswith(call.name) else "")
-        return next((one for one in whole if one in self._offered), None)
+        whole = [call.name + name, *([name] if name.startswith(call.name) else [])]
+        offered = [one for one in whole if one in self._offered]
+        begun = [one for one in whole if any(tool.startswith(one) for tool in self._offered)]
+        if found := offered or begun:
+            return found[0]
+        # A name that nobody offered: the model is told so, rather than the answer thrown away.
+        return None if call.name in self._offered or name in self._offered else whole[-1]
 
     def _begin(self, slot_id: str, name: str, function: _FunctionEntry) -> StreamedCall | None:
         """Begin a call at its id or its name; None for an empty entry."""

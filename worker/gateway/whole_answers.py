@@ -1,5 +1,6 @@
 """A whole JSON answer, of a server that does not stream, as the events of a stream. Pure."""
 
+from codecs import BOM_UTF8
 from typing import cast
 
 import msgspec
@@ -16,14 +17,17 @@ _TYPED_DELTAS = {
 }
 
 
-def is_whole_answer(content_type: str, beginning: bytes) -> bool:
-    """True if a body is one JSON object and no event stream."""
-    kind = content_type.partition(";")[0].strip().lower()
-    return kind != "text/event-stream" and beginning.lstrip().startswith(b"{")
+def is_whole_answer(beginning: bytes) -> bool:
+    """True if a body is one JSON object and no event stream, whatever its type says.
+
+    No line of a stream begins with a bracket; a line that does would say nothing.
+    """
+    return beginning.removeprefix(BOM_UTF8).lstrip().startswith(b"{")
 
 
 def events_of_answer(body: bytes, wire: str) -> list[bytes]:
     """The payloads of a stream that says the same. Raises UnreadableEvent."""
+    body = body.removeprefix(BOM_UTF8)
     try:
         answer = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -280,15 +280,22 @@ class OddServer:
         text = {"content": "Done." if not calls else None}
         if form == "think":
             text["content"] = "<think>\nhm\n</think>\n\n" + (text["content"] or "")
-        if form == "whole json":
+        if form.startswith("whole json"):
             message = {"role": "assistant", **own, **text, "tool_calls": entries}
-            return self._json({"choices": [{"message": message, "finish_reason": "stop"}]}, 200)
+            whole = {"choices": [{"message": message, "finish_reason": "stop"}]}
+            if form == "whole json":
+                return self._json(whole, 200)
+            return self._server.reply(json.dumps(whole, indent=1).encode())
         deltas = [{"role": "assistant", **own, **text}, *_chat_deltas(form, entries)]
-        chunks: list[Any] = [{"id": "c", "choices": [{"index": 0, "delta": one}]} for one in deltas]
-        if form == "last message":
+        chunk_id = 7 if form == "odd fields" else "c"
+        chunks: list[Any] = [
+            {"id": chunk_id, "choices": [{"index": 0, "delta": one}]} for one in deltas
+        ]
+        if form in {"last message", "message beside delta"}:
             message = {"content": text["content"], "tool_calls": entries}
-            chunks = chunks[:1]
-            chunks.append({"choices": [{"message": message, "finish_reason": "stop"}]})
+            beside = {} if form == "last message" else {"delta": {}}
+            chunks = [{"choices": [{"delta": {"role": "assistant"}}]}]
+            chunks.append({"choices": [{**beside, "message": message, "finish_reason": "stop"}]})
         elif form != "no finish":
             chunks.append({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
         return self._server.reply(self._server.sse(*chunks, "[DONE]"))
@@ -345,6 +352,21 @@ def _chat_deltas(form: str, entries: list[Json]) -> list[Json]:
                 {"tool_calls": [{"index": one["index"], "function": part}]}
                 for one in entries
                 for part in _named_in_two(one["function"])
+            ]
+        case "name by the token":
+            return [
+                {"tool_calls": [{"index": one["index"], "function": part}]}
+                for one in entries
+                for part in (
+                    *({"name": piece} for piece in re.findall("_|[a-z]+", one["function"]["name"])),
+                    {"arguments": one["function"]["arguments"]},
+                )
+            ]
+        case "odd fields":
+            empty = {"name": "", "arguments": ""}
+            return [
+                {"tool_calls": [{**one, "index": str(one["index"])}], "function_call": empty}
+                for one in entries
             ]
         case "name in each":
             return [

@@ -230,14 +230,74 @@ WHOLE = {
 
 @pytest.mark.parametrize("wire", WHOLE)
 def test_a_server_that_answers_with_one_json_object_is_read_as_well(wire):
-    body = json.dumps(WHOLE[wire]).encode()
-    assert is_whole_answer("application/json; charset=utf-8", body)
+    body = b"\xef\xbb\xbf \n" + json.dumps(WHOLE[wire], indent=1).encode()
+    assert is_whole_answer(body[:6])
+    assert not is_whole_answer(b"data: {}\n\n")
     said, call = read(wire, events_of_answer(body, wire))
     assert text_of(said.content) == "hi"
     assert (call.call_id, call.name, json.loads(call.arguments)) == ("a", TWO[0][0], {"cmd": "ls"})
     failed = events_of_answer(b'{"error":{"message":"no luck"}}', wire)
     with pytest.raises(SampleError, match="no luck"):
         read(wire, failed)
+
+
+@pytest.mark.parametrize(
+    "empty",
+    [{}, {"name": ""}, {"name": None, "arguments": None}, {"name": "", "arguments": "{}"},
+     {"arguments": {}}, None, "", [], False],
+)  # fmt: skip
+def test_an_obsolete_call_that_is_empty_says_nothing_beside_text_and_beside_calls(empty):
+    (said,) = read("chat", chat({"content": "hi", "function_call": empty}))
+    assert text_of(said.content) == "hi"
+    pieces = [entry("exec_command", "", index="0", id="a"), entry(None, CMD, index="0")]
+    deltas = [{"tool_calls": [piece], "function_call": empty} for piece in pieces]
+    assert calls(read("chat", chat(*deltas))) == TWO[:1]
+
+
+def test_an_obsolete_call_beside_the_calls_that_it_repeats_counts_once():
+    whole = {"name": "exec_command", "arguments": CMD}
+    entries = [entry(*TWO[0], id="a", index=0)]
+    assert calls(read("chat", chat({"tool_calls": entries, "function_call": whole}))) == TWO[:1]
+    assert calls(read("chat", chat({"tool_calls": entries}, {"function_call": whole}))) == TWO[:1]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "name"),
+    [
+        (["exec_", "command"], "exec_command"),
+        (["exec", "_", "comm", "and"], "exec_command"),
+        (["exec", "exec_comm", "exec_command"], "exec_command"),
+        (["list", "_dir"], "list_dir"),
+        (["ex", "amine", "_it"], "examine_it"),
+    ],
+)
+@pytest.mark.parametrize("fields", [{}, {"id": "a"}, {"index": 0}, {"index": "0", "id": "a"}])
+def test_a_name_may_come_in_any_number_of_pieces(pieces, name, fields):
+    deltas = [{"tool_calls": [entry(piece, **fields)]} for piece in pieces]
+    deltas.append({"tool_calls": [entry(None, CMD, **fields)]})
+    assert calls(read("chat", chat(*deltas))) == [(name, CMD)]
+
+
+@pytest.mark.parametrize("beside", [{}, {"content": ""}, {"content": None, "role": "assistant"}])
+def test_a_whole_message_beside_a_delta_that_says_nothing_is_the_answer(beside):
+    message = {"content": "hi", "reasoning_content": "hm", "tool_calls": [entry(*TWO[0], id="a")]}
+    last = {"choices": [{"delta": beside, "message": message, "finish_reason": "stop"}]}
+    thought, said, call = read("chat", [*chat({"role": "assistant"}, end=False), last])
+    assert thought.content == ("hm",)
+    assert text_of(said.content) == "hi"
+    assert (call.name, call.arguments) == TWO[0]
+    again = read("chat", [*chat({"content": "h"}, {"content": "i"}, end=False), last])
+    assert [text_of(item.content) for item in again if isinstance(item, Message)] == ["hi"]
+    assert calls(again) == TWO[:1]
+
+
+def test_pieces_that_stand_in_delta_and_message_alike_count_once():
+    chunks = [
+        {"choices": [{"delta": {"content": piece}, "message": {"content": piece}}]}
+        for piece in ("one ", "two")
+    ]
+    (said,) = read("chat", [*chunks, *chat()])
+    assert text_of(said.content) == "one two"
 
 
 def test_blocks_of_messages_may_have_gaps_in_their_numbers():
