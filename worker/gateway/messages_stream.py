@@ -45,14 +45,14 @@ _DELTAS: dict[str, dict[str, str | None]] = {
 
 
 class _MessageStart(msgspec.Struct):
-    id: str | None = None
+    id: str | int | None = None
     model: msgspec.Raw = msgspec.Raw(b"null")  # not part of the answer: decoded separately
     usage: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _ContentBlock(msgspec.Struct):
     type: str = ""
-    id: str | None = None
+    id: str | int | None = None
     name: str | None = None
     input: msgspec.Raw = msgspec.Raw(b"null")
     text: str | None = None
@@ -80,13 +80,13 @@ class _Event(msgspec.Struct):
     """Every event is decoded as this struct; absent fields keep their defaults."""
 
     type: str = ""
-    index: int | None = None
+    index: int | str | None = None  # some servers send it as text
     message: _MessageStart | None = None
     content_block: msgspec.Raw = msgspec.Raw(b"null")  # a _ContentBlock
     delta: _Delta | None = None
     usage: msgspec.Raw = msgspec.Raw(b"null")  # not part of the answer: decoded separately
     error: ErrorFields | None = None
-    request_id: str | None = None
+    request_id: str | int | None = None
 
 
 class _OpenBlock:
@@ -103,6 +103,10 @@ class _OpenBlock:
 _decode = depth_checked(msgspec.json.Decoder(_Event).decode)
 _decode_block = depth_checked(msgspec.json.Decoder(_ContentBlock | None).decode)
 _decode_fields = depth_checked(msgspec.json.Decoder(dict[str, msgspec.Raw]).decode)
+
+
+def _text_id(given: str | int | None) -> str:
+    return "" if given is None else str(given)
 
 
 def _read_block(raw: msgspec.Raw) -> _ContentBlock | None:
@@ -146,7 +150,7 @@ class MessagesStream(WireStream[_Event]):
         if self._begun or self._response_id or self._stop_reason:
             raise UnreadableEvent("a message begins within another one")
         start = read.event.message or _MessageStart()
-        self._response_id = read.identifier(start.id or "")
+        self._response_id = read.identifier(_text_id(start.id))
         self._note_model(start.model)
         self._usage.add(start.usage)
 
@@ -164,16 +168,19 @@ class MessagesStream(WireStream[_Event]):
         error = event.error or ErrorFields()
         message = error.message or ""
         if event.request_id:
-            message = f"{message} (request id: {event.request_id[:100]})"
+            message = f"{message} (request id: {str(event.request_id)[:100]})"
         raise self._failed(ErrorFields(message=message, type=error.type))
 
     def _block_index(self, read: DecodedEvent[_Event]) -> int:
         """The number of the event's block. Raises UnreadableEvent."""
         if self._stop_reason is not None:
             raise UnreadableEvent("a piece of the answer follows its stop reason")
-        if read.event.index is None:
+        index = read.event.index
+        if isinstance(index, str) and index.isascii() and index.isdecimal():
+            index = int(index[:9])
+        if not isinstance(index, int):
             raise UnreadableEvent("a piece of the answer does not say of which block it is")
-        return read.event.index
+        return index
 
     def _open_index(self, read: DecodedEvent[_Event]) -> int:
         """The same, of a block that is open."""
@@ -207,7 +214,7 @@ class MessagesStream(WireStream[_Event]):
         self._grow(block, read.text(first or ""))
 
     def _begin_call(self, start: _ContentBlock, read: DecodedEvent[_Event]) -> _OpenBlock:
-        own_id = read.identifier(start.id or "") or f"call_{self._new_id()}"
+        own_id = read.identifier(_text_id(start.id)) or f"call_{self._new_id()}"
         block = _OpenBlock(start.type, own_id, self._size)
         block.name = read.identifier(start.name or "")
         if not block.name:

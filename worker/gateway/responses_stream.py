@@ -70,7 +70,7 @@ class _Incomplete(msgspec.Struct):
 
 
 class _Response(msgspec.Struct):
-    id: str | None = None
+    id: str | int | None = None
     model: msgspec.Raw = msgspec.Raw(b"null")  # not part of the answer: decoded separately
     usage: msgspec.Raw = msgspec.Raw(b"null")  # not part of the answer: decoded separately
     end_turn: bool | None = None
@@ -84,10 +84,10 @@ class _Event(msgspec.Struct):
 
     type: str = ""
     delta: str | None = None
-    item_id: str | None = None
+    item_id: str | int | None = None
     item: msgspec.Raw = msgspec.Raw(b"null")  # an _Item
     response: _Response | None = None
-    summary_index: int | None = None
+    summary_index: int | str | None = None
     error: ErrorFields | None = None  # the error of an `error` event, in one of two forms
     code: str | int | None = None
     message: str | None = None
@@ -99,6 +99,7 @@ class _Compacted(msgspec.Struct):
     usage: msgspec.Raw = msgspec.Raw(b"null")
 
 
+_FIRST = (None, 0, "", "0")
 _decode = depth_checked(msgspec.json.Decoder(_Event).decode)
 _decode_item = depth_checked(msgspec.json.Decoder(_Item | None).decode)
 _decode_items = depth_checked(msgspec.json.Decoder(tuple[msgspec.Raw, ...] | None).decode)
@@ -164,8 +165,8 @@ class ResponsesStream(WireStream[_Event]):
         self._emit_reasoning(*self._show(read))
 
     def _take_summary_part(self, read: DecodedEvent[_Event]) -> None:
-        item_id = read.identifier(read.event.item_id or self._active)
-        self._emit_reasoning(item_id, "\n\n" if read.event.summary_index else "")
+        item_id = read.identifier(str(read.event.item_id or self._active))
+        self._emit_reasoning(item_id, "\n\n" if read.event.summary_index not in _FIRST else "")
 
     def _take_item_added(self, read: DecodedEvent[_Event]) -> None:
         item = _read_item(read.event.item)
@@ -194,7 +195,7 @@ class ResponsesStream(WireStream[_Event]):
         if self._begun > self._outputs_completed:
             raise UnreadableEvent("an item of the response never came whole")
         usage = read_usage(response.usage)
-        self._emit_finished(response.id or "", usage, end_turn=response.end_turn)
+        self._emit_finished(str(response.id or ""), usage, end_turn=response.end_turn)
 
     def _take_incomplete(self, read: DecodedEvent[_Event]) -> None:
         details = (read.event.response or _Response()).incomplete_details
@@ -213,7 +214,7 @@ class ResponsesStream(WireStream[_Event]):
         event = read.event
         if event.delta is None:
             raise UnreadableEvent("a piece of an item holds no text")
-        item_id = read.identifier(event.item_id or self._active)
+        item_id = read.identifier(str(event.item_id or self._active))
         text = self._shown.setdefault(item_id, TextAccumulator(self._size))
         return item_id, text.add(read.text(event.delta))
 

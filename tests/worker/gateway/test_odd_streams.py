@@ -300,6 +300,29 @@ def test_pieces_that_stand_in_delta_and_message_alike_count_once():
     assert text_of(said.content) == "one two"
 
 
+@pytest.mark.parametrize("wire", ["chat", "messages", "responses"])
+def test_a_number_as_the_answers_id_and_an_index_as_text_do_no_harm(wire):
+    events = text_answer(wire, "hello")
+    if wire == "messages":
+        events.insert(0, {"type": "message_start", "message": {"id": 7}})
+    for event in events:
+        event |= {"id": 7} if wire == "chat" else {}
+        for part in (event, *event.get("choices", ())):
+            if "index" in part:
+                part["index"] = str(part["index"])
+        if "response" in event:
+            event["response"] = {"id": 7}
+    assert text_of(read(wire, events)[0].content) == "hello"
+
+
+@pytest.mark.parametrize("index", ["", "x", "-1", "\u00b2", None, "1" * 5_000])
+def test_an_index_of_messages_that_is_no_number_cuts_the_stream(index):
+    events = text_answer("messages", "hello")
+    events[1]["index"] = index
+    with pytest.raises(SampleError):
+        read("messages", events)
+
+
 def test_blocks_of_messages_may_have_gaps_in_their_numbers():
     events = text_answer("messages", "hi")
     for event in events:
