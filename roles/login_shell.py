@@ -12,7 +12,7 @@ from pathlib import Path
 from swarm.mailbox.held_programs import Lookup, UnheldProgram, find_program, why_unheld
 
 PRINT_ENVIRONMENT = r"printf '\0=swarm environment follows=\0'; exec /usr/bin/env -0"
-_MARKER = b"\0=swarm environment follows=\0"
+MARKER = b"\0=swarm environment follows=\0"
 _OF_THAT_SHELL = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "SWARM_COMMAND"})
 _START_FILES = (
     ".profile", ".bash_profile", ".bash_login", ".bashrc", ".bash_logout", ".zshenv", ".zprofile",
@@ -68,7 +68,7 @@ def _join_paths(own: str, login: str) -> str:
 
 def parse_snapshot(printed: bytes) -> dict[str, str]:
     """The variables after the marker; {} if it is missing. Values not in UTF-8 are left out."""
-    _, marker, listed = printed.partition(_MARKER)
+    _, marker, listed = printed.partition(MARKER)
     if not marker or not listed.endswith(b"\0"):
         return {}
     found: dict[str, str] = {}

@@ -379,6 +379,8 @@ class EventRouter:
             reply = RequestRefused(message="its machine has an environment of its own")
         else:
             reply = EnvironmentReply(variables=await self._shell.get())
+            if why := self._shell.take_problem():
+                self._run.note(Warned(message=why))
         await self._reply(agent, request_id, reply)
 
     async def _reply(self, agent: Agent, request_id: int, reply: AnyReply) -> None:

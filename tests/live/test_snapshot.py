@@ -1,8 +1,10 @@
 """One login shell a run: what it exports, what is withheld; it is asked to go, not shot."""
 
+import pytest
 import trio
 
 from swarm.mailbox.process_tree import descendants_of
+from swarm.supervisor.processes import shell_snapshot
 from swarm.supervisor.processes.shell_snapshot import ShellSnapshot, _stop_shell
 
 
@@ -44,11 +46,35 @@ async def test_a_key_that_a_profile_exports_is_withheld(tmp_path):
     assert found["OTHER"] == "1"
 
 
-async def test_a_profile_that_breaks_off_leaves_what_was_given(tmp_path):
-    (tmp_path / ".profile").write_text("exit 3\n")
+@pytest.mark.parametrize(
+    ("profile", "why"),
+    [
+        ("exit 3\n", "ended with 3 before"),
+        ("set -e; export A=1; false\n", "ended with 1 before"),
+        ("exec sleep 60\n", "took over 1 s to start"),
+        ("head -c 2000000 /dev/zero | tr '\\0' x\n", "printed more than 1 MiB"),
+    ],
+)
+async def test_a_profile_that_breaks_off_leaves_what_was_given_and_that_is_told_once(
+    tmp_path, profile, why, monkeypatch
+):
+    monkeypatch.setattr(shell_snapshot, "_TIMEOUT_S", 1.0 if "sleep" in profile else 5.0)
+    (tmp_path / ".profile").write_text(profile)
+    snapshot = ShellSnapshot(environment(tmp_path, GIVEN="1"), withheld=())
     with trio.fail_after(20):
-        found = await ShellSnapshot(environment(tmp_path, GIVEN="1"), withheld=()).get()
+        found = await snapshot.get()
     assert found["GIVEN"] == "1"
+    told = snapshot.take_problem()
+    assert f"/bin/bash {why}" in told
+    assert (await snapshot.get(), snapshot.take_problem()) == (found, "")
+
+
+async def test_a_shell_that_tells_its_environment_gives_nothing_to_tell(tmp_path):
+    (tmp_path / ".profile").write_text("set -e; export A=1; true\n")
+    snapshot = ShellSnapshot(environment(tmp_path), withheld=())
+    with trio.fail_after(20):
+        assert (await snapshot.get())["A"] == "1"
+    assert snapshot.take_problem() == ""
 
 
 async def test_a_shell_that_must_go_can_clean_up_with_all_it_started(tmp_path):
