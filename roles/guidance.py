@@ -124,8 +124,6 @@ class _Chain:
             return
         if found is None:
             return
-        if found.problem:
-            self.warnings.append(_wrong_bytes(found))
         why = f"project_doc_max_bytes is {self._rules.limit_bytes:,}"
         is_first = self.left_bytes == self._rules.limit_bytes
         fitted = _fit(found, self.left_bytes, why, cuts_lines=is_first)
@@ -133,6 +131,8 @@ class _Chain:
             self._left_out.append(f"{found.path} ({found.size_bytes:,} bytes)")
             self.warnings.append(f"{found.path} is left out: {why}, {_ADVICE}")
             return
+        if found.problem:
+            self.warnings.append(_wrong_bytes(found))
         if fitted.left_out_bytes:
             self.warnings.append(_cut_warning(found, fitted, f"{why}, {_ADVICE}"))
         self._parts.append(fitted.text)

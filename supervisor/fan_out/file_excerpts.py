@@ -11,6 +11,7 @@ from swarm.mailbox.path_rules import is_within, may_read
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import ProfilePolicy, SandboxPolicy
 from swarm.mailbox.safe_open import IsAllowed, open_if_allowed, read_start, resolve_links
+from swarm.mailbox.written_text import decode_leniently, encoding_of
 
 _READ_BYTES = 4 << 20  # the most that is read of one file
 _TICKS = re.compile(r"`{3,}")
@@ -43,9 +44,11 @@ def read_excerpt(path: Path, label: str, may: IsAllowed) -> Excerpt | None:
         data = read_start(open_if_allowed(path, may), most_bytes=_READ_BYTES)
     except OSError:
         return None
-    if b"\0" in data[:8192] or not data.strip():
+    text = decode_leniently(data, is_whole=len(data) < _READ_BYTES).text
+    is_wide = not encoding_of(data).startswith("utf-8")
+    if (b"\0" in data[:8192] and not is_wide) or not text.strip():
         return None
-    return Excerpt(label=label, text=data.decode("utf-8", "replace"))
+    return Excerpt(label=label, text=text)
 
 
 def render_excerpts(excerpts: Sequence[Excerpt], *, limit_bytes: int) -> str:

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from swarm.mailbox.bounded_formats import decode_json_as
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.ids import is_run_id
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.redact import Redactor
+from swarm.mailbox.written_text import read_written_json
 
 from .memory_facts import (
     FACT_ID,
@@ -71,10 +71,7 @@ def import_memories(
 
     Raises UsageError: it is no such file.
     """
-    try:
-        file = decode_json_as(data, MemoryFile)
-    except msgspec.DecodeError as error:
-        raise UsageError(f"this is no file of memories: {error}") from error
+    file = read_written_json(data, "this is no file of memories", MemoryFile)
     if file.format != _FORMAT:
         raise UsageError(f"this file has format {file.format}, and format {_FORMAT} is known here")
 

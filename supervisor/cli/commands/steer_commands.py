@@ -18,6 +18,7 @@ from swarm.mailbox.protocol.control import (
     PauseAgent,
     SendText,
 )
+from swarm.mailbox.written_text import decode_leniently
 
 from ...runs.client_errors import RunSilent
 from ...runs.silent_run import end_silent_run
@@ -67,7 +68,7 @@ def send(words: tuple[str, ...], *, wake: bool, **given: OptionValue) -> None:
     wanted = take_run_wanted(place[0] if len(place) == 2 else None, given)
     content = text
     if text == "-":
-        content = sys.stdin.buffer.read(_MAX_TEXT_BYTES + 1).decode("utf-8", "replace")
+        content = decode_leniently(sys.stdin.buffer.read(_MAX_TEXT_BYTES + 1)).text
     if not content.strip():
         raise UsageError("there is nothing to send")
     if len(content.encode()) > _MAX_TEXT_BYTES:

@@ -61,3 +61,10 @@ def test_binary_empty_and_missing_files_are_passed_over(tmp_path):
     assert read_excerpt(tmp_path / "e", "e", may) is None
     assert read_excerpt(tmp_path / "gone", "g", may) is None
     assert read_excerpt(tmp_path / "latin", "l", may) == Excerpt(label="l", text="caf\ufffd")
+
+
+def test_an_excerpt_of_a_file_with_a_mark_is_its_text(tmp_path):
+    for codec in ("utf-8-sig", "utf-16"):
+        (tmp_path / "a.txt").write_bytes("Grüße\n".encode(codec))
+        found = read_excerpt(tmp_path / "a.txt", label="a", may=lambda _: True)
+        assert found is not None and found.text == "Grüße\n"
