@@ -5,6 +5,7 @@ from typing import Annotated, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from swarm.mailbox.call_arguments import decode_call_arguments
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.ids import ROOT_PATH
 from swarm.mailbox.protocol.base import Value
@@ -145,8 +146,8 @@ def json_schema(of: type[Value]) -> dict[str, object]:
 
 
 def read_arguments(given: object, shape: type[_T]) -> _T:
-    """The checked arguments of a call. Raises UsageError that names the argument."""
+    """The checked arguments of a call; null is left out. Raises UsageError that names the place."""
     try:
-        return msgspec.convert({} if given is None else given, shape)
-    except msgspec.ValidationError as error:
+        return decode_call_arguments(msgspec.json.encode(given).decode(), shape)
+    except (msgspec.DecodeError, ValueError, OverflowError) as error:
         raise UsageError(f"the arguments do not fit: {error}") from error

@@ -222,9 +222,11 @@ def _arguments(item: AnyCall) -> Fields:
     """The arguments as the model wrote them; as one text if they are no JSON object."""
     text = item.input if isinstance(item, CustomToolCall) else item.arguments
     try:
-        value: object = msgspec.json.decode(text or "{}")
+        value: object = msgspec.json.decode(text.strip() or "{}")
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return {"arguments": text}
+    if value is None:
+        return {}
     return cast("Fields", value) if isinstance(value, dict) else {"arguments": text}
 
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
+from swarm.mailbox.call_arguments import decode_call_arguments
 from swarm.mailbox.protocol.items import (
     AnyItem,
     CustomToolCall,
@@ -165,7 +166,10 @@ def _call_of(items: Sequence[AnyItem], name: str, kind: type[_Arguments]) -> _Ar
     if call.name != name:
         return f"it called {call.name[:40]!r}, and {name} was meant"
     text = call.arguments if isinstance(call, FunctionCall) else call.input
-    return _decoded(text, kind) or f"the arguments do not fit their schema: {text[:SHOWN_CHARS]!r}"
+    try:
+        return decode_call_arguments(text, kind)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return f"the arguments do not fit their schema: {text[:SHOWN_CHARS]!r}"
 
 
 def _command_fault(wanted: str) -> Callable[[Sequence[AnyItem]], str | None]:

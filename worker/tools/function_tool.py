@@ -24,6 +24,7 @@ from typing import (
 import msgspec
 from msgspec import Meta
 
+from swarm.mailbox.call_arguments import decode_call_arguments
 from swarm.mailbox.protocol.events import AnyCallDetail
 from swarm.mailbox.protocol.items import AnyCall, FunctionCall
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
@@ -100,14 +101,14 @@ class DirectInvocation:
 def decode_arguments(call: AnyCall, kind: type[Arguments]) -> Arguments:
     """Return the call's arguments as the tool's struct. Raises ToolFailed, naming the wrong place.
 
-    Empty arguments count as an empty object: models omit them where nothing is required. Small
-    models write numbers as text or as 1000.0; both are accepted.
+    Read as models mean them (`decode_call_arguments`): null is what is left out, text may hold the
+    list, the object or the number that is wanted.
     """
     if not isinstance(call, FunctionCall):
         raise ToolFailed(f"tool {call.name} invoked with incompatible payload")
     try:
-        return msgspec.json.decode(call.arguments or "{}", type=kind, strict=False)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        return decode_call_arguments(call.arguments, kind)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
         right = msgspec.json.encode(example_of(kind)).decode()
         text = f"failed to parse function arguments: {error}. {call.name} takes {right}"
         raise ToolFailed(text) from error

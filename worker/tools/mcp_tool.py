@@ -195,9 +195,11 @@ class McpServerTool:
     def _checked(self, text: str) -> bytes:
         """The arguments as a JSON object that fits the schema. Raises ToolFailed."""
         try:
-            value = msgspec.json.decode(text.encode() or b"{}")
+            value = msgspec.json.decode(text.encode().strip() or b"{}")
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise ToolFailed(f"err: {error}") from error
+        if value is None:
+            value = {}  # no arguments at all; those that there are stay as they are
         if not isinstance(value, dict):
             raise ToolFailed("err: the arguments must be a JSON object")
         self._check_schema(cast("object", value))

@@ -10,6 +10,7 @@ from typing import cast
 
 import msgspec
 
+from swarm.mailbox.call_arguments import decode_call_arguments
 from swarm.mailbox.protocol.items import AnyCall, FunctionCall
 from swarm.mailbox.trained_tool_names import (
     EDIT,
@@ -55,17 +56,19 @@ def meant_call(call: AnyCall) -> AnyCall:
     if kind is None or not isinstance(call, FunctionCall):
         return call
     try:
-        fields = msgspec.json.decode(call.arguments or "{}", type=Fields)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        fields = decode_call_arguments(call.arguments, Fields)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise ToolFailed(f"failed to parse function arguments: {error}") from error
-    name, arguments = _TRANSLATIONS[kind](fields)
+    given = {name: value for name, value in fields.items() if value is not None}
+    name, arguments = _TRANSLATIONS[kind](given)
     text = msgspec.json.encode(arguments).decode()
     return msgspec.structs.replace(call, name=name, arguments=text)
 
 
 def _run(fields: Fields) -> tuple[str, Fields]:
     """A command as text, as words, or as a shell with its script, as in `["bash", "-lc", …]`."""
-    given = fields.get(next((name for name in _COMMANDS if name in fields), ""))
+    written = fields.get(next((name for name in _COMMANDS if name in fields), ""))
+    given = _opened(written, list[str])
     if isinstance(given, list):
         words = [str(word) for word in cast("list[object]", given)]
         is_script = len(words) == 3 and words[1] in {"-c", "-lc"}
@@ -89,7 +92,7 @@ def _read(fields: Fields) -> tuple[str, Fields]:
 
 def _lines(fields: Fields) -> tuple[int, int]:
     """First and last line, both counted from 1."""
-    view = fields.get("view_range")
+    view = _opened(fields.get("view_range"), list[int])
     if isinstance(view, list) and len(cast("list[object]", view)) == 2:
         first, last = (_number(one, 1) for one in cast("list[object]", view))
         return max(first, 1), last if last > 0 else _MAX_LINE
@@ -154,6 +157,16 @@ def _text(fields: Fields, names: tuple[str, ...]) -> str:
     """The first of these fields that is text; "" if there is none."""
     found = (fields.get(name) for name in names)
     return next((value for value in found if isinstance(value, str)), "")
+
+
+def _opened(value: object, kind: type[list[str]] | type[list[int]]) -> object:
+    """The list of this kind that a text holds as JSON; any other value as it is."""
+    if not isinstance(value, str) or not value.lstrip().startswith("["):
+        return value
+    try:
+        return msgspec.json.decode(value, type=kind)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return value  # a script may begin with a bracket too
 
 
 def _number(value: object, default: int) -> int:

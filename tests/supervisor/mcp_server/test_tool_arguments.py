@@ -39,7 +39,7 @@ def test_codex_names_its_arguments_as_codex_does():
 
 @pytest.mark.parametrize(
     "given",
-    [{}, {"task": 1}, {"task": "x", "sandbox": "none"}, {"task": "x", "sandbox": None},
+    [{}, {"task": 1}, {"task": "x", "sandbox": "none"}, {"task": None},
      {"task": "x", "budget": {"tokens": 0}}, {"task": "x", "unknown": 1}, [], "x",
      {"task": "x", "role": "r" * 201}],
 )  # fmt: skip

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from swarm.mailbox.bounded_formats import depth_checked
+from swarm.mailbox.call_arguments import decode_call_arguments
 from swarm.mailbox.context_markers import STATE_END, STATE_START
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.events import PlanStep
@@ -34,7 +35,6 @@ _CHANGED = re.compile(
     r"\n((?:[AMD] .+(?:\n|\Z))+)",
     re.MULTILINE,
 )
-_decode_plan = depth_checked(msgspec.json.Decoder(UpdatePlanArguments).decode)
 
 
 class PinnedState(Value):
@@ -125,7 +125,7 @@ def state_block(state: PinnedState) -> str:
 
 def _plan_of(call: FunctionCall) -> tuple[PlanStep, ...]:
     try:
-        arguments = _decode_plan(call.arguments)
+        arguments = decode_call_arguments(call.arguments, UpdatePlanArguments)
     except (msgspec.DecodeError, UnicodeError):
         return ()  # the tool refused it too
     return tuple(PlanStep(step=one.step, status=one.status) for one in arguments.plan)
