@@ -78,6 +78,37 @@ async def test_reading_standard_input_finds_its_end(tmp_path, stack):
         assert (await testbed.run("cat; read line; echo $?")).output == "1\n"
 
 
+@pytest.mark.parametrize("size", [200_000, 1_900_000])
+async def test_a_script_of_any_length_that_a_machine_takes_runs_whole(tmp_path, stack, size):
+    text = "é" * (size // 2)
+    script = f"cat >out <<'EOF'\n{text}\nEOF\necho $0 $#; cat; read line; echo $?; exit 3"
+    async with open_command_testbed(tmp_path, stack=stack) as testbed:
+        done = await testbed.run(script)
+        assert (done.output, done.exit_code) == ("/bin/bash 0\n1\n", 3)
+        assert (tmp_path / "work/out").read_text() == f"{text}\n"
+
+
+async def test_a_long_script_with_a_terminal_reads_what_is_typed(tmp_path, stack):
+    script = f": {'x' * 200_000}\nread line; echo got $line $#; exit 3"
+    async with open_command_testbed(tmp_path, stack=stack) as testbed:
+        begun = await testbed.run(script, tty=True, yield_time_ms=250)
+        done = await testbed.sessions.write(begun.session_id, "words\n", 10_000)
+        assert (done.output.replace("\r", "").endswith("got words 0\n"), done.exit_code) == (
+            True,
+            3,
+        )
+
+
+async def test_a_script_over_what_the_machine_takes_is_refused_and_little_of_it_quoted(tmp_path):
+    async with open_command_testbed(tmp_path, stack="none") as testbed:
+        with pytest.raises(
+            ExecFailed, match=r"this machine takes .* nothing was started"
+        ) as refused:
+            await testbed.run("x" * 7_000_000)
+        assert len(str(refused.value)) < 500
+        assert (await testbed.run("echo still here")).output == "still here\n"
+
+
 @pytest.mark.parametrize("hold", ["", ">/dev/null 2>&1"])
 @pytest.mark.parametrize("flee", ["", "setsid ", "setsid nohup ", "env -i setsid "])
 async def test_what_a_command_leaves_behind_does_not_outlive_it(tmp_path, stack, flee, hold):

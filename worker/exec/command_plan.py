@@ -24,6 +24,7 @@ from swarm.mailbox.protocol.limits import (
 )
 from swarm.mailbox.protocol.spec import AgentSpec, FolderIdentity, ShellEnvironmentPolicy
 from swarm.mailbox.secret_names import holds_secret
+from swarm.mailbox.short_quotes import quote_head
 
 from ..sandbox.sandbox_plan import (
     SandboxPlan,
@@ -192,7 +193,9 @@ def check_workdir(plan: SandboxPlan, workdir: str) -> None:
     shown = (*plan.visible, *plan.writable, *plan.readable)
     closing = (*plan.covered, *plan.hidden, *plan.denied)
     if folder not in plan.covered and _deepest(folder, closing) >= _deepest(folder, shown):
-        raise FolderHidden(f"{workdir} cannot be seen in the sandbox; start it in another folder")
+        raise FolderHidden(
+            f"{quote_head(workdir)} cannot be seen in the sandbox; start it in another folder"
+        )
 
 
 def _deepest(folder: str, trees: tuple[str, ...]) -> int:

@@ -10,6 +10,7 @@ import trio
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.short_quotes import quote_head
 
 from .launcher_protocol import CommandLaunched, CommandUsage, NotLaunched, Overrun
 from .orphan_usage import add_usage
@@ -38,8 +39,8 @@ class CommandNotStarted(SwarmError):
     def __init__(self, *, program: str, number: int, step: str, cwd: str = "") -> None:
         cause = os.strerror(number) if number else "unknown cause"
         if step == "cwd":
-            cause = f"the working folder {cwd!r} cannot be entered: {cause}"
-        super().__init__(f"cannot start {program!r}: {cause} ({step})")
+            cause = f"the working folder {quote_head(cwd)!r} cannot be entered: {cause}"
+        super().__init__(f"cannot start {quote_head(program)!r}: {cause} ({step})")
         self.program, self.number, self.step = program, number, step
 
 

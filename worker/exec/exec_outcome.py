@@ -12,6 +12,7 @@ from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.approvals import ExtraPermissions
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import ReadOnly, SandboxPolicy
+from swarm.mailbox.short_quotes import quote_head
 from swarm.mailbox.writable_places import WritablePlaces
 
 from .launcher_protocol import CommandLimits, Overrun
@@ -28,7 +29,7 @@ class ExecFailed(SwarmError):
     """The command never ran. The text is for the model."""
 
     def __init__(self, argv: tuple[str, ...], cause: str) -> None:
-        super().__init__(f"exec_command failed for `{shlex.join(argv)}`: {cause}")
+        super().__init__(f"exec_command failed for `{quote_head(shlex.join(argv))}`: {cause}")
         self.argv, self.cause = argv, cause
 
 

@@ -9,6 +9,7 @@ import errno
 import fcntl
 import os
 import pty
+import resource
 import signal
 import struct
 import termios
@@ -26,6 +27,7 @@ from .command_route import CommandRoute, RouteRequest
 from .command_state import CommandNotStarted, ExitStatus, LauncherGone
 from .launcher_client import LauncherClient
 from .launcher_protocol import CommandLaunched, CommandLimits, LaunchOrder
+from .script_arguments import check_room, fit_script
 
 _CHUNK_BYTES = 64 * 1024
 _KILL_LIMIT_S = 5.0
@@ -159,11 +161,12 @@ async def start_command(
 ) -> RunningCommand:
     """Start a command; return when its program runs.
 
-    Raises CommandNotStarted, SandboxUnavailable, LauncherGone. The caller closes the result.
+    Raises CommandNotStarted, CommandTooLong, SandboxUnavailable, LauncherGone. The caller closes
+    the result.
     """
     try:
         prepared = prepare_command(
-            request.sandbox, request.argv, request.environment, tty=request.tty
+            request.sandbox, fit_script(request.argv), request.environment, tty=request.tty
         )
     except OSError as error:
         raise CommandNotStarted(
@@ -171,6 +174,8 @@ async def start_command(
         ) from error
     route = None
     try:
+        stack_bytes, _ = resource.getrlimit(resource.RLIMIT_STACK)
+        check_room(prepared.argv, prepared.environment, stack_bytes=stack_bytes)
         if request.sandbox.proxied:
             route = CommandRoute(request.route or RouteRequest(endpoint="", ticket=b""))
         fd, launched = await _launch(launcher, request, prepared, route, files)

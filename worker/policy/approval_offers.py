@@ -25,7 +25,7 @@ from .command_facts import CommandFacts
 from .mcp_decision import decide_mcp_call
 from .safe_commands import is_system_program
 from .shell_parser import Words, plain_commands, shell_script
-from .shell_quoting import join_words
+from .shell_quoting import quote_command
 
 RETRY_REASON = "command failed; retry without sandbox?"
 _WHY: dict[Cause, str] = {
@@ -149,7 +149,7 @@ def decide_retry(facts: CommandFacts, first: Run | Ask | Refuse, ran: Run) -> Ru
     if approved and not facts.unheld:
         return Run(sandboxed=False, answer=ran.answer)
     return Ask(
-        subject=f"`{join_words(facts.argv)}`",
+        subject=quote_command(facts.argv),
         cause="retry",
         reason=RETRY_REASON,
         then=Run(sandboxed=False),

@@ -20,7 +20,7 @@ from swarm.mailbox.protocol.rules import RuleDecision
 
 from .command_facts import CommandFacts, PatchFacts, PolicyCommand, RuleMatch
 from .permission_sets import is_empty, union
-from .shell_quoting import join_words
+from .shell_quoting import join_words, quote_command
 
 _SEVERITY: dict[RuleDecision, int] = {"allow": 0, "prompt": 1, "forbidden": 2}
 _POLICY_NAMES: dict[AskForApproval, str] = {
@@ -279,10 +279,10 @@ def _ask(facts: CommandFacts, judged: _Judgement) -> PolicyDecision:
     reason = fault or facts.escalation.justification or _stated(facts, judged.cause)
     if judged.rule is not None:
         stated = judged.rule.justification
-        reason = f"`{join_words(facts.argv)}` requires approval"
+        reason = f"{quote_command(facts.argv)} requires approval"
         reason += f": {stated}" if stated else " by policy"
     return Ask(
-        subject=f"`{join_words(facts.argv)}`",
+        subject=quote_command(facts.argv),
         cause=judged.cause,
         reason=reason,
         then=_approved_run(facts),
@@ -299,7 +299,7 @@ def _stated(facts: CommandFacts, cause: Cause) -> str | None:
 def _loss_text(facts: CommandFacts) -> str:
     lost = facts.loss.summary if facts.loss is not None else ""
     return (
-        f"`{join_words(facts.argv)}` rejected: {lost} No copy of it can be kept, there is no "
+        f"{quote_command(facts.argv)} rejected: {lost} No copy of it can be kept, there is no "
         "sandbox, and AskForApproval is set to Never. Use a safer approach"
     )
 
@@ -357,7 +357,7 @@ def _fault_text(facts: CommandFacts) -> str:
 
 
 def _forbidden_text(facts: CommandFacts, rule: RuleMatch | None) -> str:
-    command = f"`{join_words(facts.argv)}`"
+    command = quote_command(facts.argv)
     if rule is None:
         return f"{command} rejected: {FORCED_REMOVAL}"
     if rule.justification:

@@ -7,6 +7,8 @@ display a command in the same way.
 import re
 from collections.abc import Iterable
 
+from swarm.mailbox.short_quotes import quote_head
+
 _BARE = re.compile(r"[A-Za-z0-9+\-./:@\]_]+")
 _NOT_IN_SINGLE = frozenset("'\\^")
 _NOT_IN_DOUBLE = frozenset("`$!^")
@@ -25,6 +27,11 @@ def join_words(words: Iterable[str]) -> str:
     NUL cannot be quoted and becomes U+FFFD, so do not execute the result.
     """
     return " ".join(quote_word(word) for word in words)
+
+
+def quote_command(words: Iterable[str]) -> str:
+    """A command for a text about it: its first characters, and how many more there are."""
+    return f"`{quote_head(join_words(words))}`"
 
 
 def quote_word(word: str) -> str:

@@ -28,7 +28,7 @@ from ..policy.command_decision import (
 from ..policy.command_facts import EscalationRequest
 from ..policy.script_commands import find_commands
 from ..policy.script_input import reads_script
-from ..policy.shell_quoting import join_words
+from ..policy.shell_quoting import quote_command
 from .command_effects import find_effects
 from .exec_command import exec_result
 from .function_tool import HIDDEN, NUMBER, FunctionTool, decode_arguments, described
@@ -136,7 +136,7 @@ class _WriteStdinInvocation:
         muted = limits.granular
         if muted is not None and not muted.sandbox_approval:
             return Refuse(reason=NO_SANDBOX_QUESTIONS)
-        subject = f"write to `{join_words(started.action.argv)}`"
+        subject = f"write to {quote_command(started.action.argv)}"
         return Ask(subject=subject, cause=started.asked, reason=reason)
 
     def propose(self, ask: Ask) -> Proposal:
