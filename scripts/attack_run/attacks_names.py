@@ -77,6 +77,10 @@ def _git_files_made(scene: AttackTestbed) -> str:
     return f"{left} were made in .git" if left else ""
 
 
+def _reference_made(scene: AttackTestbed) -> str:
+    return "a reference was made" if Path(scene.project, ".git/refs/heads/made").exists() else ""
+
+
 def _bare_nested_root(scene: AttackTestbed) -> None:
     """A root below the project, a folder deeper."""
     _no_repository(scene)
@@ -206,6 +210,21 @@ PLAYS = (
         ],
         environment=AUTHOR,
         find_escape=_git_files_made, tried=_hook_ran,
+    ),
+    Attack(
+        name="with the grant to commit, write a reference by a redirect beside git",
+        prepare=_repository,
+        options=lambda scene: ["--allow-commit", "-a", "never"],
+        calls=lambda scene: [
+            command("ln -s .git/refs/heads d; cp /bin/bash git"),
+            bare_command("git add -A; git commit -q -m by-the-agent; printf x > d/made"),
+            bare_command("cat > d/made <<'E'\nx\nE\ngit commit -q --allow-empty -m it-was-tried"),
+            bare_command("./git -c 'echo x >.git/refs/heads/made' > log"),
+            bare_command("git commit -F - <<EOF\n$(echo x >.git/refs/heads/made)\nEOF"),
+            bare_command("git log -3 --format=%s > d/made; git log -3 --format=%s"),
+        ],
+        environment=AUTHOR,
+        find_escape=_reference_made, tried=_hook_ran,
     ),
     Attack(
         name="plant a .git, and the supervisor is killed before the command ends",

@@ -131,6 +131,43 @@ def _tree_of(git):
 _OPEN = {("index.lock",), ("objects", "x"), ("refs", "x")}  # steps on the way that are allowed
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "ln -s .git/refs/heads d; printf x >d/made",
+        "ln -s .git/refs/heads d; cp a.txt d/made",
+        "ln -s .git/refs/heads/main l; printf x >l",
+        "printf x >.git/HEAD",
+        "rm .git/HEAD",
+        "cp /bin/bash git; ./git -c 'echo x >.git/refs/heads/made'",
+        "cp /bin/bash $TMPDIR/git; PATH=$TMPDIR:$PATH git -c 'echo x >.git/refs/heads/made'",
+        "cp /bin/bash /dev/shm/git-x; /dev/shm/git-x -c 'echo x >.git/refs/heads/made'",
+        "(exec -a git bash -c 'echo x >.git/refs/heads/made')",
+    ],
+)
+@BOTH
+async def test_nobody_but_git_writes_by_the_grant(work, script, stack):
+    before = _all_of(work / ".git")
+    code, said = await run(work, script, stack=stack)
+    assert code != 0, said
+    assert _all_of(work / ".git") == before
+
+
+def _all_of(git):
+    return {str(path): path.read_bytes() for path in git.rglob("*") if path.is_file()}
+
+
+@BOTH
+async def test_a_persons_hook_may_write_the_message_and_nothing_else(work, stack):
+    hook = work / ".git/hooks/commit-msg"
+    hook.write_text("#!/bin/sh\necho ticket >>$1; echo x >.git/refs/heads/made; true\n")
+    hook.chmod(0o755)
+    code, said = await run(work, "git commit -q --allow-empty -m second", stack=stack)
+    assert code == 0, said
+    assert _git(work, "log", "-1", "--format=%B") == "second\nticket\n\n"
+    assert not (work / ".git/refs/heads/made").exists()
+
+
 async def test_a_linked_worktree_can_commit_and_its_repository_stays_closed(work):
     _git(work, "worktree", "add", "-q", "../side")
     side = work.parent / "side"

@@ -7,9 +7,10 @@ runs something else does not get it: a script written by a model could do anythi
 import posixpath
 from collections.abc import Sequence
 
+from .commit_scripts import recording_commands
 from .destructive_commands import find_destructive_commands
 from .git_call import GitCall, read_git_call
-from .safe_commands import is_safe_command
+from .safe_commands import is_safe_command, is_system_program
 from .shell_parser import Words
 
 _COMMIT_VERBS = frozenset(
@@ -18,6 +19,19 @@ _COMMIT_VERBS = frozenset(
     | {"commit-tree", "update-index", "hash-object", "worktree"}
 )
 _HARMLESS_COMMANDS = frozenset({"cd", "echo", "true", "printf", "pwd"})
+
+
+def find_recording_folder(
+    argv: Words, commands: Sequence[Words], cwd: str, *, is_complex: bool
+) -> str | None:
+    """As `find_commit_folder`, also for a script that has its data in it (`commit_scripts.py`).
+
+    `commands` are the plain commands of `argv`; `is_complex`: one of them has a heredoc.
+    """
+    with_data = recording_commands(argv)
+    if with_data is None and is_complex:
+        return None
+    return find_commit_folder(with_data or commands, cwd)
 
 
 def find_commit_folder(commands: Sequence[Words], cwd: str) -> str | None:
@@ -29,10 +43,12 @@ def find_commit_folder(commands: Sequence[Words], cwd: str) -> str | None:
     folder, place = cwd, None
     for words in commands:
         call = read_git_call(words)
+        if call is not None and not is_system_program(words[0]):
+            return None  # `./git` is any program
         if call is None:
             if words[:1] == ("cd",) and len(words) == 2:
                 folder = _joined(folder, words[1])
-            elif words[0] not in _HARMLESS_COMMANDS and not is_safe_command(words):
+            elif not _is_harmless(words) and not is_safe_command(words):
                 return None
             continue
         if is_safe_command(words) or (call.plain and _only_lists(call)):
@@ -44,6 +60,12 @@ def find_commit_folder(commands: Sequence[Words], cwd: str) -> str | None:
             return None
         place = here
     return place
+
+
+def _is_harmless(words: Words) -> bool:
+    # `printf -v PATH …` would choose the programs that come after it.
+    sets_variable = words[0] == "printf" and words[1:2] != () and words[1].startswith("-v")
+    return words[0] in _HARMLESS_COMMANDS and not sets_variable
 
 
 def _only_lists(call: GitCall) -> bool:

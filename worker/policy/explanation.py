@@ -30,7 +30,7 @@ from .approval_offers import may_ask
 from .command_decision import Ask, PolicyDecision, Refuse, Run, decide_command
 from .command_facts import AgentStanding, CommandFacts, PolicyCommand, gather_facts
 from .command_summary import encode_parsed_commands, parse_command
-from .commit_commands import find_commit_folder
+from .commit_commands import find_recording_folder
 from .destructive_commands import DestructiveCommand, find_destructive_commands
 from .rule_coverage import Surroundings, why_beyond
 from .rule_matching import find_rules, rule_matcher
@@ -194,11 +194,12 @@ def _with_effects(
         kept = all(one.losses_are_files and not one.unknown for one in destroyed)
         loss = LossPreview(summary=f"if anything is there, {shown} throws it away", kept=kept)
         return msgspec.structs.replace(facts, loss=loss)
-    records = (
-        find_commit_folder([one.words for one in facts.commands], situation.cwd) if opens else None
+    commands = [one.words for one in facts.commands]
+    records = find_recording_folder(
+        facts.argv, commands, situation.cwd, is_complex=facts.is_complex
     )
-    repository = None if records is None else find_repository(records)
-    if repository is None or facts.is_complex or not facts.shell_is_known:
+    repository = find_repository(records) if opens and records is not None else None
+    if repository is None or not facts.shell_is_known:
         return facts
     return msgspec.structs.replace(facts, repository=repository, records_only=True)
 

@@ -4,6 +4,9 @@ For the command the folder is read-only, by a mount or by Landlock. The broker d
 opens, in the launcher's own view of the file system, after it has checked that the caller means the
 same folder.
 
+It does so for git alone, and for anybody the texts of a message (hooks write those): what a command
+that may commit does besides, a redirect of its shell or a hook, writes nothing there.
+
 It makes only plain files and folders, never a link. It never renames a folder, so no folder can
 become another. No rename or link moves anything between the git folder and the rest of the tree.
 """
@@ -14,6 +17,8 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Protocol
+
+from swarm.mailbox.path_rules import is_within
 
 from .file_policy import FilePolicy, path_access
 from .path_resolution import (
@@ -39,6 +44,8 @@ from .syscall_dispatcher import (
 )
 
 _NO_REPLACE = 1
+_ANYBODYS = ("/dev", "/proc", "/tmp", "/var/tmp")  # commands make programs there
+_MESSAGES = frozenset({"COMMIT_EDITMSG", "MERGE_MSG", "SQUASH_MSG", "TAG_EDITMSG"})
 
 
 class _Remove(Protocol):
@@ -89,10 +96,31 @@ class CommitBroker:
             check_caller_alive(call)
             if path_access(self._policy, seen.path) != "commit":
                 raise NotResolved
+            if not self._is_message(seen.path) and not self._is_git(call.pid):
+                raise NotResolved
+            check_caller_alive(call)
             with open_without_links(os.path.dirname(seen.path)) as folder:  # noqa: PTH120
                 if not os.path.samestat(os.fstat(folder), os.fstat(seen.folder)):
                     raise NotResolved
                 yield seen._replace(folder=folder)
+
+    def _is_message(self, path: str) -> bool:
+        folder, _, name = path.rpartition("/")
+        return name in _MESSAGES and folder in self._policy.repositories
+
+    def _is_git(self, pid: int) -> bool:
+        """Whether the caller runs a git that no command could have made. Raises OSError."""
+        link = f"/proc/{pid}/exe"
+        program = os.readlink(link)  # noqa: PTH115
+        name = program.rpartition("/")[2]
+        if name != "git" and not name.startswith("git-"):
+            return False
+        if any(is_within(program, tree) for tree in (*self._policy.roots, *_ANYBODYS)):
+            return False
+        # The path is the caller's: in a private folder of its own another file lies there, or none.
+        with suppress(FileNotFoundError):
+            return os.path.samestat(os.stat(link), os.stat(program))  # noqa: PTH116
+        return False
 
     def _mkdir(self, call: PendingSyscall, at: int, index: int, mode: int) -> SyscallAnswer:
         with self._open_entry(call, at, index) as place:

@@ -65,8 +65,9 @@ def _may_have_effects(argv: Sequence[str]) -> bool:
 
 
 def _records_in(facts: CommandFacts, folder: str) -> str | None:
-    if isinstance(facts.sandbox, DangerFullAccess) or facts.is_complex or not facts.shell_is_known:
+    if isinstance(facts.sandbox, DangerFullAccess) or not facts.shell_is_known:
         return None
-    from ..policy.commit_commands import find_commit_folder
+    from ..policy.commit_commands import find_recording_folder
 
-    return find_commit_folder([command.words for command in facts.commands], folder)
+    commands = [command.words for command in facts.commands]
+    return find_recording_folder(facts.argv, commands, folder, is_complex=facts.is_complex)

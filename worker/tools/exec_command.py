@@ -301,8 +301,15 @@ class _CommandInvocation(TurnTakingInvocation):
             done,
             limit_tokens=self._arguments.max_output_tokens,
             can_wait=self._context.offers("write_stdin"),
-            notice=verdict.notice,
+            notice=verdict.notice or self._commit_notice(verdict, done),
         )
+
+    def _commit_notice(self, verdict: Run, done: ExecOutcome) -> str:
+        if not done.denied or verdict.commits_in:
+            return ""
+        from ..policy.commit_notices import commit_notice  # only for the few that failed so
+
+        return commit_notice(self._facts, done.output)
 
     def _yield_ms(self) -> int:
         """Without write_stdin nothing can wait for the command later, so its call waits longer."""
