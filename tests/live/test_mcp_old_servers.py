@@ -141,11 +141,12 @@ class ForgetfulServer(BaseHTTPRequestHandler):
         return {"jsonrpc": "2.0", "id": request["id"], "result": told}
 
     def answer(self, status, body, session=None):
-        data = b"" if body is None else json.dumps(body).encode()
+        is_text = isinstance(body, str)
+        data = b"" if body is None else body.encode() if is_text else json.dumps(body).encode()
         self.send_response(status)
         if session is not None:
             self.send_header("mcp-session-id", str(session))
-        self.send_header("content-type", "application/json")
+        self.send_header("content-type", "text/plain" if is_text else "application/json")
         self.send_header("content-length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -166,8 +167,10 @@ class ForgetfulServer(BaseHTTPRequestHandler):
                 "error": {"code": -32000, "message": "Bad Request: No valid session ID provided"},
             },
         ),
+        (400, "Bad Request: No valid session ID provided"),  # the Python SDK 1.9
+        (422, {"detail": "this session has expired"}),
     ],
-    ids=["404", "404 with a body", "400"],
+    ids=["404", "404 with a body", "400", "400 in plain text", "422 with a body of its own"],
 )
 def forgetful(request):
     handler = type(

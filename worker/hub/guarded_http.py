@@ -17,7 +17,7 @@ from swarm.mailbox.errors import SwarmError
 from .reachable_addresses import Reach, may_lead_to, reach_of
 
 MAX_ANSWER_BYTES = 32 << 20  # of the server's own endpoint; a stream of events has no end
-MAX_OTHER_BYTES = 1 << 20  # of metadata, registrations, tokens
+MAX_OTHER_BYTES = 1 << 20  # of metadata, registrations, tokens, refusals
 _MAX_CONNECTIONS = 100
 _SocketOption = (
     tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
@@ -117,7 +117,8 @@ class GuardedTransport(httpx2.AsyncHTTPTransport):
             return response
         stream = response.stream
         assert isinstance(stream, httpx2.AsyncByteStream)
-        most = MAX_ANSWER_BYTES if is_own else MAX_OTHER_BYTES
+        is_answer = is_own and response.status_code < 400
+        most = MAX_ANSWER_BYTES if is_answer else MAX_OTHER_BYTES
         return httpx2.Response(
             response.status_code,
             headers=response.headers,

@@ -3,14 +3,18 @@
 import re
 
 import httpx2
+import trio
 from mcp.shared.exceptions import MCPError
 
 from swarm.mailbox.protocol.mcp import McpServer
 
-from .guarded_http import GuardedTransport
+from .guarded_http import AnswerTooLarge, GuardedTransport
 from .token_login import TokenLogin
+from .tool_schema import clean_text
 
 _HTTP_TIMEOUT_S = 30.0
+_REFUSAL_LIMIT_S = 5.0  # for the body of a refusal
+_REFUSAL_BYTES = 500  # that are looked at
 _SESSION_HEADER = "mcp-session-id"
 # What servers say of a session that they do not know, beside the 404 that the protocol asks for.
 _UNKNOWN_SESSION = re.compile(
@@ -35,6 +39,7 @@ class HttpAccess:
         self._server, self._login = server, login
         self._status = 0
         self._status_in_session = 0  # of the last request that named a session
+        self._refusal = ""  # what the last answer said, if it was a refusal
         timeout = httpx2.Timeout(_HTTP_TIMEOUT_S, read=server.tool_timeout_s + _HTTP_TIMEOUT_S)
         self.client = httpx2.AsyncClient(
             headers=headers,
@@ -47,6 +52,7 @@ class HttpAccess:
 
     async def _note_status(self, response: httpx2.Response) -> None:
         self._status = response.status_code
+        self._refusal = await _read_refusal(response)
         if _SESSION_HEADER in response.request.headers:
             self._status_in_session = response.status_code
 
@@ -56,7 +62,8 @@ class HttpAccess:
             return False
         if self._status in {404, 410}:
             return True
-        return self._status in {400, 401} and bool(_UNKNOWN_SESSION.search(error.message[:500]))
+        words = f"{error.message[:500]}\n{self._refusal}"
+        return 400 <= self._status < 500 and bool(_UNKNOWN_SESSION.search(words))
 
     def explain(self, error: Exception) -> str:
         """What is behind an error of the SDK; "" if it says enough."""
@@ -69,10 +76,26 @@ class HttpAccess:
                 f"it refused the token of the variable {self._server.bearer} "
                 f"(HTTP {self._status}); set it to one that is valid"
             )
-        return f"it answered with HTTP {self._status}"
+        words = clean_text(self._refusal, limit=200)
+        return f"it answered with HTTP {self._status}" + (
+            f": {self.redact(words)}" if words else ""
+        )
 
     def redact(self, text: str) -> str:
         """The text without the tokens that were used: the server knows them, nobody else need."""
         if isinstance(self._login, TokenLogin):
             return self._login.redactor.redact(text)
         return text
+
+
+async def _read_refusal(response: httpx2.Response) -> str:
+    """The beginning of what a refusal says; the SDK gives on only what is a message of MCP."""
+    kind = response.headers.get("content-type", "").lower()
+    if response.status_code < 400 or kind.startswith("text/event-stream"):
+        return ""
+    try:
+        with trio.fail_after(_REFUSAL_LIMIT_S):
+            body = await response.aread()
+    except (trio.TooSlowError, AnswerTooLarge, httpx2.HTTPError):
+        return ""
+    return body[:_REFUSAL_BYTES].decode("utf-8", "replace")
