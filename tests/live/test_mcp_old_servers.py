@@ -5,12 +5,14 @@ import re
 import shutil
 import sys
 import threading
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import trio
 
-from support.mcp_testbed import call, ends, run
+from support.mcp_testbed import LIMIT_S, call, ends, run
 from swarm.supervisor.cli.main import run_cli
 
 pytestmark = [
@@ -99,8 +101,13 @@ class ForgetfulServer(BaseHTTPRequestHandler):
     refusal = (404, {"jsonrpc": "2.0", "id": None, "error": {"code": -1, "message": "not found"}})
     sessions: list[int] = []
     calls = 0
+    path_of_endpoint = "/mcp"
+    padding = ""  # behind each result
 
     def do_POST(self):
+        if self.path != self.path_of_endpoint:
+            self.rfile.read(int(self.headers["content-length"]))
+            return self.answer(307, None, location=self.path_of_endpoint)
         request = json.loads(self.rfile.read(int(self.headers["content-length"])))
         session = self.headers.get("mcp-session-id")
         method = request["method"]
@@ -127,7 +134,8 @@ class ForgetfulServer(BaseHTTPRequestHandler):
             return self.answer(200, self.result(request, {"tools": tools}))
         if method == "tools/call":
             type(self).calls += 1
-            content = [{"type": "text", "text": f"call {self.calls} in session {session}"}]
+            text = f"call {self.calls} in session {session}{self.padding}"
+            content = [{"type": "text", "text": text}]
             return self.answer(200, self.result(request, {"content": content}))
         return self.answer(202, None)
 
@@ -140,12 +148,14 @@ class ForgetfulServer(BaseHTTPRequestHandler):
     def result(self, request, told):
         return {"jsonrpc": "2.0", "id": request["id"], "result": told}
 
-    def answer(self, status, body, session=None):
+    def answer(self, status, body, session=None, location=None):
         is_text = isinstance(body, str)
         data = b"" if body is None else body.encode() if is_text else json.dumps(body).encode()
         self.send_response(status)
         if session is not None:
             self.send_header("mcp-session-id", str(session))
+        if location is not None:
+            self.send_header("location", location)
         self.send_header("content-type", "text/plain" if is_text else "application/json")
         self.send_header("content-length", str(len(data)))
         self.end_headers()
@@ -173,9 +183,14 @@ class ForgetfulServer(BaseHTTPRequestHandler):
     ids=["404", "404 with a body", "400", "400 in plain text", "422 with a body of its own"],
 )
 def forgetful(request):
-    handler = type(
-        "Handler", (ForgetfulServer,), {"refusal": request.param, "sessions": [], "calls": 0}
-    )
+    with serving_forgetful(refusal=request.param) as served:
+        yield served
+
+
+@contextmanager
+def serving_forgetful(**settings):
+    """The handler, and the address that is configured."""
+    handler = type("Handler", (ForgetfulServer,), {**settings, "sessions": [], "calls": 0})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -185,11 +200,22 @@ def forgetful(request):
 
 
 async def test_a_session_that_a_server_forgot_is_begun_anew_and_the_call_made_once(rig, forgetful):
-    handler, url = forgetful
+    await play_forgotten_sessions(rig, *forgetful)
+
+
+async def test_an_endpoint_that_its_server_moved_is_as_good_as_the_one_that_was_named(rig):
+    refusal = (400, "Bad Request: No valid session ID provided")
+    moved = {"path_of_endpoint": "/mcp/", "padding": " x" * (600 << 10)}
+    with serving_forgetful(refusal=refusal, **moved) as served:
+        await play_forgotten_sessions(rig, *served)
+
+
+async def play_forgotten_sessions(rig, handler, url):
     (rig.home / "config.toml").write_text(
         f'[mcp_servers.far]\nurl = "{url}"\ndefault_tools_approval_mode = "approve"\n'
     )
-    done = await run(rig, *ends(*(call("good", server="far") for _ in range(3))))
+    with trio.fail_after(LIMIT_S):
+        done = await run(rig, *ends(*(call("good", server="far") for _ in range(3))))
     assert done.code == 0, done.err
     told = [re.search(r"call \d in session \d", one) for one in rig.outputs()]
     assert [one and one[0] for one in told] == [

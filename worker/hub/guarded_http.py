@@ -14,6 +14,7 @@ import trio
 
 from swarm.mailbox.errors import SwarmError
 
+from .http_refusal import as_message
 from .reachable_addresses import Reach, may_lead_to, reach_of
 
 MAX_ANSWER_BYTES = 32 << 20  # of the server's own endpoint; a stream of events has no end
@@ -112,19 +113,27 @@ class GuardedTransport(httpx2.AsyncHTTPTransport):
             raise AnswerTooLarge(
                 f"{_short(request.url)} answered in the unasked coding {coding!r:.40}"
             )
-        is_own = request.url.copy_with(query=None) == self._own.copy_with(query=None)
-        if is_own and kind.startswith("text/event-stream"):
+        is_own = self._is_of_protocol(request)
+        is_answer = is_own and response.status_code < 400
+        if is_answer and kind.startswith("text/event-stream"):
             return response
         stream = response.stream
         assert isinstance(stream, httpx2.AsyncByteStream)
-        is_answer = is_own and response.status_code < 400
         most = MAX_ANSWER_BYTES if is_answer else MAX_OTHER_BYTES
-        return httpx2.Response(
+        bounded = httpx2.Response(
             response.status_code,
             headers=response.headers,
             stream=_BoundedStream(stream, most, _short(request.url)),
             extensions=response.extensions,
         )
+        if is_own and request.method == "POST" and not is_answer:
+            return await as_message(request, bounded)
+        return bounded
+
+    def _is_of_protocol(self, request: httpx2.Request) -> bool:
+        """Whether it is a request of MCP, not of a login; the server may have led it elsewhere."""
+        is_there = _origin(request.url) == _origin(self._own)
+        return is_there and "text/event-stream" in request.headers.get("accept", "")
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
@@ -141,6 +150,10 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
 
 
 def _short(url: httpx2.URL) -> str:
