@@ -215,7 +215,8 @@ class ProviderSelector:
         except ImportError as error:
             return f"its library is not installed ({error.name or error})"
         models_dir, additions = Path(self._spec.models_dir), self._spec.catalogue
-        return await local.prepare_local(models_dir, slug, additions, self._report_progress)
+        report, places = self._report_progress, self._spec.places
+        return await local.prepare_local(models_dir, slug, additions, report, places=places)
 
 
 def no_provider_text(embedded_problem: str) -> str:

