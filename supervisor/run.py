@@ -15,7 +15,7 @@ import msgspec
 import trio
 
 from swarm.mailbox.errors import UsageError
-from swarm.mailbox.ids import RunId
+from swarm.mailbox.ids import RunId, short_id
 from swarm.mailbox.protocol.base import SCHEMA_VERSION
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.records import RunCompleted, RunStarted
@@ -77,6 +77,7 @@ from .runs.run_metadata import (
     write_metadata,
 )
 from .runs.saved_request import save_request
+from .runs.short_tmp import open_short_tmp
 from .skill_watch.skill_watcher import watch_skills
 from .task_workload import TaskWorkload
 from .team.team_service import TeamService, run_team_service
@@ -222,6 +223,10 @@ async def _open_context(
     run_paths, dependencies = locked.run_paths, locked.dependencies
     held = hold_programs(request)
     request = held.request
+    # First, so that it is removed last: when the processes of the run have ended.
+    short_tmp = stack.enter_context(
+        open_short_tmp(run_paths.state, short_id(run_paths.folder.name))
+    )
     mailbox = await stack.enter_async_context(dependencies.open_mailbox(run_paths.mailbox_endpoint))
     feed = await stack.enter_async_context(dependencies.open_feed(run_paths.feed_endpoint))
     redactor, unix_s = Redactor(request.secrets), dependencies.entropy.unix_s
@@ -248,7 +253,8 @@ async def _open_context(
         hosts=RemoteHosts(request.hosts),
         places=held.places,
         protected=held.protected,
-        start_warnings=held.warnings,
+        short_tmp=short_tmp,
+        start_warnings=(*held.warnings, short_tmp.warning),
         entropy=dependencies.entropy,
         began_s=unix_s(),
     )
@@ -317,6 +323,9 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
 
         hooks = AgentHooks(budget.admit, forget, find_model=lambda: gateway.model)
         nursery.start_soon(budget.run)
+        if running.short_tmp.stale:
+            in_thread = partial(trio.to_thread.run_sync, abandon_on_cancel=True)
+            nursery.start_soon(in_thread, running.short_tmp.remove_stale)
         team_service: TeamService = await nursery.start(
             run_team_service, running, gateway_address, hooks
         )

@@ -32,6 +32,7 @@ from .leases.lease_ledger import LeaseLedger
 from .processes.process_types import ProcessStarter
 from .run_request import RunRequest
 from .runs.paths import RunPaths
+from .runs.short_tmp import ShortTmp
 
 
 class RunContext(NamedTuple):
@@ -52,6 +53,7 @@ class RunContext(NamedTuple):
     leases: LeaseLedger
     copies: ProjectCopies
     hosts: RemoteHosts
+    short_tmp: ShortTmp = ShortTmp()
     places: WritablePlaces = WritablePlaces()  # where agents may write
     protected: tuple[str, ...] = ()  # what no command may change, wherever it may write
     start_warnings: tuple[str, ...] = ()  # of what was found at the start
@@ -112,3 +114,5 @@ class RunContext(NamedTuple):
         policy = plan.limits.sandbox
         roots = policy.writable_roots if isinstance(policy, WorkspaceWrite) else ()
         remove_private_tmp(self.paths.tmp / plan.agent_id, (plan.cwd, *plan.add_dirs, *roots))
+        if (short := self.short_tmp.of_agent(plan.agent_id)) is not None:
+            remove_private_tmp(short, ())

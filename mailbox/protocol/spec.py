@@ -138,7 +138,7 @@ class AgentSpec(Tagged):
     secret: bytes  # proves this process to the supervisor
     gateway_endpoint: str
     gateway_token: bytes
-    tmp_dir: str  # private to this agent, kept across its commands
+    tmp_dir: str  # private to this agent, kept across its commands: its /tmp
     environment: dict[str, str]  # without any provider's keys
     shell_environment: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
     model: str | None = None
@@ -203,6 +203,9 @@ class AgentSpec(Tagged):
     # Canonical paths that no command may change wherever it may write: swarm's own installation,
     # programs that run outside of the sandbox.
     protected: tuple[str, ...] = ()
+    # In the place of `tmp_dir` where /tmp itself cannot be replaced: its path has room for the
+    # names of sockets. It ends with the run; "": there is none.
+    short_tmp_dir: str = ""
 
     @property
     def may_spawn(self) -> bool:
@@ -313,6 +316,7 @@ class HubSpec(Tagged):
     environment: dict[str, str] = {}  # what servers may inherit a part of
     cwd: str = ""  # of the run, for servers that name none
     tmp_dir: str = ""  # each server gets a folder of its own in it
+    short_tmp_dir: str = ""  # likewise, used as in `AgentSpec`
     hidden_paths: tuple[str, ...] = ()  # as in `AgentSpec`
     hidden_folders: tuple[FolderIdentity, ...] = ()
     resources: ResourceLimits = ResourceLimits()  # of each server

@@ -5,6 +5,7 @@ Any failure before the commit frees the slot and kills the child; the caller's s
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -239,6 +240,7 @@ def build_agent_spec(
         gateway_endpoint=gateway.endpoint,
         gateway_token=running.gateway_proof(agent.identity),
         tmp_dir=str(tmp),
+        short_tmp_dir=made_or_none(running.short_tmp.of_agent(plan.agent_id)),
         environment=_environment(request),
         shell_environment=request.shell_environment,
         resources=request.resources,
@@ -330,6 +332,7 @@ def hidden_paths(running: RunContext) -> tuple[str, ...]:
         str(places.sockets.parent),  # holds the sockets of other runs, too
         str(places.folder.parent),
         str(places.ca_folder / "ca.key"),
+        *map(str, _short_folders(running)),
         *map(str, places.kept_apart),
         *(provider.key_file for provider in request.providers if provider.key_file),
         *request.deny_read,
@@ -342,8 +345,24 @@ def hidden_folders(running: RunContext) -> tuple[FolderIdentity, ...]:
     One that somebody removed while the run lives is made anew, empty, so that agents can start.
     """
     places = running.paths
-    found = (places.sockets.parent, places.folder.parent, *places.kept_apart)
+    found = (
+        places.sockets.parent,
+        places.folder.parent,
+        *places.kept_apart,
+        *_short_folders(running),
+    )
     return tuple(identify_folder(make_private_folder(one)) for one in found)
+
+
+def _short_folders(running: RunContext) -> tuple[Path, ...]:
+    """The folder in which all runs have their short folders for temporary files."""
+    folder = running.short_tmp.folder
+    return () if folder is None else (folder.parent,)
+
+
+def made_or_none(folder: Path | None) -> str:
+    """The path of a private folder, which is made; "" for None. Raises SwarmError."""
+    return "" if folder is None else str(make_private_folder(folder))
 
 
 def _mcp_wait_s(running: RunContext, plan: AgentPlan) -> float:

@@ -13,6 +13,7 @@ from swarm.mailbox.protocol.hub import HubOrder, LoginDone, LoginOrder
 from swarm.mailbox.protocol.mcp import McpOutcome, McpQuestion, McpTools
 from swarm.mailbox.protocol.spec import HubSpec
 from swarm.mailbox.remove_tree import remove_tree
+from swarm.mailbox.short_places import find_short_base
 from swarm.roles.role import Role
 
 from ..runs.paths import find_user_paths
@@ -50,7 +51,7 @@ def ask_hub(
     """
     import tempfile  # no other command of this group needs it
 
-    folder = tempfile.mkdtemp(prefix="swarm-mcp-")
+    folder = tempfile.mkdtemp(prefix="swarm-mcp-", dir=find_short_base())
     try:
         order = msgspec.structs.replace(_order(names, folder), login=login, logout=logout)
         if call is not None:

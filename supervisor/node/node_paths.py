@@ -7,6 +7,8 @@ FOLDER/tmp/ID                                                   an agent's priva
 SHOWN/agents/ID, SHOWN/shipped/MARK                             where there are no overlays
 SOCKETS/s, SOCKETS/g                                            the doors of the relay
 
+Its temporary files with short paths lie in a folder of `short_tmp`.
+
 Commands see nothing of FOLDER, and SHOWN as it is.
 """
 
@@ -27,6 +29,7 @@ from swarm.mailbox.shipped_tree import path_mark, shipped_tree
 
 from ..runs.folder_identity import identify_folder
 from ..runs.paths import UserPaths, make_private_folder
+from ..runs.short_tmp import ShortTmp
 
 
 class NodePaths(Value):
@@ -36,6 +39,7 @@ class NodePaths(Value):
     sockets: Path
     shown: Path
     has_overlays: bool = True
+    short_tmp: ShortTmp = ShortTmp()
 
     @classmethod
     def of(cls, places: UserPaths, run_id: str, name: str, *, epoch: int) -> "NodePaths":
@@ -193,6 +197,7 @@ def spec_for_node(
         gateway_endpoint=paths.gateway_door,
         gateway_door=paths.gateway_door,
         tmp_dir=str(paths.folder / "tmp" / spec.agent_id),
+        short_tmp_dir=str(paths.short_tmp.of_agent(spec.agent_id) or ""),
         environment=environment,
         copies=tuple(_moved(one, index, spec, paths) for index, one in enumerate(spec.copies)),
         hidden_paths=tuple(dict.fromkeys((*spec.hidden_paths, *(one.path for one in ours)))),
@@ -217,6 +222,7 @@ def hub_spec_for_node(
         environment=environment,
         cwd=spec.cwd if Path(spec.cwd).is_dir() else str(own),
         tmp_dir=str(own),
+        short_tmp_dir=str(paths.short_tmp.of_servers or ""),
         hidden_paths=tuple(dict.fromkeys((*spec.hidden_paths, *(one.path for one in ours)))),
         hidden_folders=ours,
         logins="",
@@ -274,6 +280,7 @@ def _shipped(paths: NodePaths, folder: str) -> str:
 
 def identities(paths: NodePaths, places: UserPaths) -> tuple[FolderIdentity, ...]:
     """What no command may see here: the nodes' folders, and those of swarm's own runs."""
-    own = (paths.folder.parent, paths.sockets.parent)
+    short = paths.short_tmp.folder
+    own = (paths.folder.parent, paths.sockets.parent, *(() if short is None else (short.parent,)))
     others = (places.runs, places.logins, places.memories, places.locks, places.ca_key.parent)
     return tuple(map(identify_folder, (*own, *(one for one in others if one.is_dir()))))

@@ -63,6 +63,7 @@ from ..processes.process_manager import ProcessManager, open_process_manager
 from ..processes.process_types import Child
 from ..processes.shell_snapshot import ShellSnapshot
 from ..runs.paths import UserPaths, find_user_paths
+from ..runs.short_tmp import open_short_tmp
 from ..version import VERSION
 from .node_paths import NodePaths, hub_spec_for_node, identities, spec_for_node
 from .node_prepare import PrepareFailed, prepare_copies
@@ -193,7 +194,8 @@ class NodeService:
         await self._post(CopiesPrepared(request=op.request, problem=problem))
 
     def _make_copy(self, spec: AgentSpec) -> None:
-        Path(spec.tmp_dir).mkdir(mode=0o700, exist_ok=True)
+        for folder in filter(None, (spec.tmp_dir, spec.short_tmp_dir)):
+            Path(folder).mkdir(mode=0o700, exist_ok=True)
         self._trees.make_copy(spec)
 
     async def _send_layers(self, agent_id: str) -> None:
@@ -254,6 +256,9 @@ async def serve_node(
     await trio.to_thread.run_sync(paths.sweep)
     keys = new_link_keys()
     async with AsyncExitStack() as stack:
+        short_tmp = stack.enter_context(open_short_tmp(places.state, short_id(paths.sockets.name)))
+        await trio.to_thread.run_sync(short_tmp.remove_stale)
+        paths = msgspec.structs.replace(paths, short_tmp=short_tmp)
         processes = await stack.enter_async_context(
             open_process_manager(early, grace_s=_END_GRACE_S)
         )

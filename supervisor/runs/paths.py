@@ -11,6 +11,8 @@ from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.ids import RunId, short_id
 from swarm.mailbox.private_files import make_own_folders
 
+from .short_tmp import find_short_folder
+
 SYSTEM_FOLDERS = (Path("/etc/swarm"),)
 _CA_FOLDER = "proxy"  # in the state folder, beside the runs
 _LOGINS_FOLDER = "mcp-logins"  # likewise
@@ -58,9 +60,12 @@ class UserPaths(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """What no command ever sees: sockets, journals, keys, logins, memories, locks."""
+        """What no command ever sees: sockets, journals, keys, logins, memories, locks, and other
+        runs' temporary files. Reads one small file.
+        """
         files = (self.runtime, self.runs, self.ca_key, self.logins, self.memories, self.locks)
-        return tuple(map(str, files))
+        short = find_short_folder(self.state)
+        return tuple(map(str, files if short is None else (*files, short)))
 
 
 def find_user_paths(environment: dict[str, str]) -> UserPaths:

@@ -22,13 +22,19 @@ from swarm.mailbox.protocol.limits import (
     ResourceLimits,
     SandboxPolicy,
 )
-from swarm.mailbox.protocol.spec import AgentSpec, FolderIdentity, ShellEnvironmentPolicy
+from swarm.mailbox.protocol.spec import (
+    AgentSpec,
+    FolderIdentity,
+    HubSpec,
+    ShellEnvironmentPolicy,
+)
 from swarm.mailbox.secret_names import holds_secret
 from swarm.mailbox.short_quotes import quote_head
 
 from ..sandbox.sandbox_plan import (
     SandboxPlan,
     SandboxUnavailable,
+    Stack,
     allowed_sockets,
     by_depth,
     pinned_folders,
@@ -80,7 +86,7 @@ def plan_command(
     plan = plan_sandbox(
         _with_network(spec, policy, extra),
         cwd=cwd,
-        tmp_dir=spec.tmp_dir or None,
+        tmp_dir=private_tmp(spec, stack) or None,
         extra_roots=tuple(path for path in write if is_in_copy(spec, path)),
         extra_readable=read,
         hidden_paths=spec.hidden_paths,
@@ -92,6 +98,11 @@ def plan_command(
     ca_bundle = spec.ca_bundle if plan.proxied else ""
     plan = msgspec.structs.replace(plan, ca_bundle=ca_bundle, since_s=spec.run_began_s)
     return _with_more_protected(spec, plan) if spec.hooks or spec.protected else plan
+
+
+def private_tmp(spec: AgentSpec | HubSpec, stack: Stack) -> str:
+    """The folder for temporary files: bubblewrap shows it as /tmp, else its own path is used."""
+    return (spec.short_tmp_dir if stack == "landlock" else "") or spec.tmp_dir
 
 
 def _check_copy(spec: AgentSpec, plan: SandboxPlan) -> None:

@@ -26,7 +26,7 @@ from swarm.roles.started_programs import (
     why_started_unheld,
 )
 
-from ..exec.command_plan import check_hidden_folders
+from ..exec.command_plan import check_hidden_folders, private_tmp
 from ..exec.command_state import CommandNotStarted, LauncherGone, ProcessTreeStuck
 from ..exec.launcher_client import LauncherClient
 from ..exec.launcher_protocol import LaunchOrder
@@ -148,12 +148,13 @@ async def open_server_process(
 
     Args:
         on_log: Gets what it writes to its standard error, as it arrives.
-        label: Of this process, as a name in the hub's folder; unique among running ones.
+        label: Of this process: the server's name and a number, unique among running ones.
 
     Raises:
         ServerNotStarted: With the reason, as text for people and models.
     """
-    folder = str(Path(spec.tmp_dir) / label)
+    # A server's name may be long, and sockets have to find room behind the number too.
+    folder = str(Path(private_tmp(spec, probe_sandbox().stack)) / label.rpartition("-")[2])
     server, program, environment, cwd = start
     try:
         make_own_folders(Path(folder))

@@ -27,6 +27,7 @@ from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly, SandboxPol
 from swarm.mailbox.protocol.spec import ShellEnvironmentPolicy
 from swarm.mailbox.proxy_environment import without_proxy_variables
 from swarm.mailbox.remove_tree import remove_tree
+from swarm.mailbox.short_places import find_short_base
 
 from ..exec.brokered_spawn import wait_for_brokers
 from ..exec.command_plan import command_environment, with_protected
@@ -164,7 +165,7 @@ def run_sandboxed(call: SandboxCall) -> int:
     began_s = time.time()
     if call.lifeline is not None:
         Thread(target=_end_with, args=(call.lifeline,), daemon=True).start()
-    tmp_dir = tempfile.mkdtemp(prefix="swarm-sandbox-")
+    tmp_dir = tempfile.mkdtemp(prefix="swarm-sandbox-", dir=find_short_base())
     try:
         stack = call.stack or probe_sandbox().stack
         plan = plan_sandbox(
