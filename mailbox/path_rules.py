@@ -26,6 +26,7 @@ _ESCAPED = re.compile(r"\[([*?[])\]")
 # A sandbox replaces these trees: they hold sockets and other users' files. A rule must name what
 # commands may see of the machine's own.
 PRIVATE_TREES = ("/tmp", "/run", "/var/run")
+CACHES_FOLDER = ".caches"  # in a private /tmp: what package managers can fetch again
 OWN_TREES = ("/dev", "/proc")  # a sandbox has its own: no rule about these counts
 KERNEL_TREES = (*OWN_TREES, "/sys")  # the kernel's: no command changes them, no socket lies there
 # Commands may neither change nor create these. While a command runs, each missing one is an empty

@@ -29,6 +29,7 @@ from .agents.agent_record import Agent, GatewayAddress
 from .agents.descriptor_limit import limit_by_descriptors
 from .agents.finished_agents import FinishedAgents
 from .agents.heartbeat_monitor import monitor_heartbeats
+from .agents.private_tmp import remove_all_caches
 from .agents.slots import AgentRegistry
 from .approvals.approval_grants import ApprovalGrants
 from .approvals.approval_queue import ApprovalQueue, open_approval_queue
@@ -130,6 +131,7 @@ async def run_to_end(  # noqa: PLR0917 - the two last ones are the simulation's
                     completed = await _run_locked(request, view, locked)
                 finally:
                     shutil.rmtree(run_paths.sockets, ignore_errors=True)
+                    remove_all_caches(run_paths.tmp)
                     if is_empty_run(run_paths):  # an empty folder would be listed as a run
                         with suppress(OSError):
                             remove_tree(run_paths.folder)

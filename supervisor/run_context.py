@@ -1,5 +1,6 @@
 """What all parts of a running supervisor share: one value, made in `run.py` and passed on."""
 
+from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -19,7 +20,7 @@ from swarm.mailbox.writable_places import WritablePlaces
 
 from .agents.agent_directory import AgentDirectory
 from .agents.agent_record import Agent, AgentPlan
-from .agents.private_tmp import remove_private_tmp
+from .agents.private_tmp import remove_private_tmp, set_caches_aside
 from .agents.slots import AgentRegistry
 from .approvals.approval_grants import ApprovalGrants
 from .current_skills import CurrentSkills
@@ -106,13 +107,17 @@ class RunContext(NamedTuple):
     def gateway_proof(self, identity: bytes) -> bytes:
         return make_proof(self.run_key, identity, purpose="gateway")
 
-    def remove_tmp(self, plan: AgentPlan) -> None:
+    def remove_tmp(self, plan: AgentPlan) -> tuple[Path, ...]:
         """Remove an agent's private tmp folder after its process has ended, unless it holds files.
 
         The agent's next process makes it again. Thousands of empty folders would take 4 KiB each.
+        Returns the caches that were in it, for `remove_caches`.
         """
+        short = self.short_tmp.of_agent(plan.agent_id)
+        folders = (self.paths.tmp / plan.agent_id, *(() if short is None else (short,)))
+        caches = tuple(filter(None, map(set_caches_aside, folders)))
         policy = plan.limits.sandbox
         roots = policy.writable_roots if isinstance(policy, WorkspaceWrite) else ()
-        remove_private_tmp(self.paths.tmp / plan.agent_id, (plan.cwd, *plan.add_dirs, *roots))
-        if (short := self.short_tmp.of_agent(plan.agent_id)) is not None:
-            remove_private_tmp(short, ())
+        for folder in folders:
+            remove_private_tmp(folder, (plan.cwd, *plan.add_dirs, *roots))
+        return caches

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from attack import BOTH, Attack, command, run_ended
+from attack import BOTH, Attack, Stack, command, run_ended
 from attack_testbed import SECRET, AttackTestbed
 
 _MANAGER = """
@@ -83,11 +83,14 @@ def _python(script: str) -> str:
 
 
 def _programs(name: str, script: str, program: str) -> Attack:
-    missing = {} if shutil.which(program) else dict.fromkeys(BOTH, f"{program} is not installed")
     return Attack(
         name=name, calls=lambda scene: [command(script)], find_escape=_worked, must_work=True,
-        not_on=missing, fast=True,
+        not_on=_without(program), fast=True,
     )  # fmt: skip
+
+
+def _without(program: str) -> dict[Stack, str]:
+    return {} if shutil.which(program) else dict.fromkeys(BOTH, f"{program} is not installed")
 
 
 def _worked(scene: AttackTestbed) -> str:
@@ -98,6 +101,11 @@ def _left_behind(scene: AttackTestbed) -> str:
     pointer = scene.state / "state" / "short-tmp"
     folder = Path(pointer.read_text("utf-8")) if pointer.exists() else scene.state / "short"
     return f"{folder} is still there" if folder.exists() else _worked(scene)
+
+
+def _caches_left(scene: AttackTestbed) -> str:
+    left = [*scene.state.rglob(".caches"), *scene.state.rglob("gone-*")]
+    return f"caches are still there: {left}" if left else _worked(scene)
 
 
 def _server(scene: AttackTestbed) -> None:
@@ -159,6 +167,23 @@ PLAYS = (
     _programs("tmux starts and ends a server", _TMUX, "tmux"),
     _programs("gpg makes a key with an agent of its own", _GPG, "gpg"),
     _programs("TMPDIR is short, and for its user alone", _SHORT, "stat"),
+    Attack(
+        name="npm makes a package where HOME is closed, and its cache goes with the agent",
+        calls=lambda scene: [
+            command("printf '{\"name\":\"x\",\"version\":\"1.0.0\"}' > package.json; npm pack"),
+            command("test -s x-1.0.0.tgz && test -d $TMPDIR/.caches && echo wor''ked"),
+        ],
+        environment={"HOME": "/usr/share"},  # the scene's own lies in /tmp
+        find_escape=_caches_left, must_work=True, fast=True, not_on=_without("npm"),
+    ),
+    Attack(
+        name="a cache that the person put where commands may write stays",
+        calls=lambda scene: [
+            command(f"test \"$npm_config_cache\" = {scene.folder}/project/own && echo wor''ked")
+        ],
+        environment={"npm_config_cache": "{folder}/project/own"},
+        find_escape=_worked, must_work=True,
+    ),
     Attack(
         name="a socket in TMPDIR of an MCP server with a long name",
         prepare=_server,

@@ -40,6 +40,7 @@ from .agent_start import (
     start_agent,
 )
 from .end_states import end_state_of
+from .private_tmp import remove_caches
 from .resume_continuation import InputSource, input_record, with_turn_schema
 from .slots import SlotsClosed
 
@@ -384,7 +385,8 @@ class AgentManager:
             self.end_work(agent, state, message)
         self.agents.pop(agent.path, None)
         self._run.journal.close_file(agent.plan.agent_id)
-        self._run.remove_tmp(agent.plan)
+        for caches in self._run.remove_tmp(agent.plan):
+            self._nursery.start_soon(trio.to_thread.run_sync, remove_caches, caches)
         agent.gone.set()
         if self._hooks.forget is not None:
             self._hooks.forget(agent)

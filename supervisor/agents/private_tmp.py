@@ -1,16 +1,51 @@
 """Cleans up an agent's private /tmp after its process has ended.
 
-Removes only empty folders, and only those where bubblewrap mounted a folder of the machine. Follows
-no link: commands may have put some there.
+Removes only empty folders, and only those where bubblewrap mounted a folder of the machine, and the
+caches of package managers. Follows no link: commands may have put some there.
 """
 
 import os
+import secrets
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path, PurePosixPath
 
+from swarm.mailbox.path_rules import CACHES_FOLDER
+from swarm.mailbox.remove_tree import remove_tree
+
+_ASIDE = "gone-"
 _TMP = PurePosixPath("/tmp")  # where commands see it
 _FOLDER_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def set_caches_aside(folder: Path) -> Path | None:
+    """Take the caches out of a private /tmp; the value is to be given to `remove_caches`."""
+    aside = folder.parent / f"{_ASIDE}{secrets.token_hex(8)}"
+    try:
+        (folder / CACHES_FOLDER).rename(aside)
+    except OSError:
+        return None
+    return aside
+
+
+def remove_caches(aside: Path) -> None:
+    """Remove caches that were set aside. Blocks."""
+    with suppress(OSError):
+        if aside.is_symlink() or not aside.is_dir():
+            aside.unlink()
+        else:
+            remove_tree(aside)
+
+
+def remove_all_caches(tmp: Path) -> None:
+    """Remove the caches of all private /tmp folders in `tmp`, once nothing of the run is alive."""
+    for folder in (*tmp.glob("*"), *tmp.glob("mcp/*")):
+        if folder.name.startswith(_ASIDE):
+            remove_caches(folder)
+        elif not folder.is_symlink() and (aside := set_caches_aside(folder)) is not None:
+            remove_caches(aside)
+            with suppress(OSError):
+                folder.rmdir()
 
 
 def remove_private_tmp(folder: Path, mounted: Iterable[str]) -> None:

@@ -47,6 +47,7 @@ from ..exec.command_plan import command_environment
 from ..exec.exec_sessions import open_exec_sessions
 from ..exec.launcher_client import LauncherClient
 from ..policy.shell_parser import load_shell_grammar
+from ..sandbox.package_caches import load_package_caches
 from ..sandbox.sandbox_probe import probe_sandbox
 from ..tools.exec_command import ExecCommandArguments
 from ..tools.toolset import Toolset
@@ -89,8 +90,9 @@ def run_prewarm_steps() -> Iterator[None]:
 
 
 def prewarm_commands() -> None:
-    """Compute what the first command of an agent needs: name patterns and argument decoders."""
+    """Compute what the first command of an agent needs: name patterns, decoders, a table."""
     command_environment({}, ShellEnvironmentPolicy(), {})
+    load_package_caches()
     for shape in (ExecCommandArguments, WriteStdinArguments):
         msgspec.json.Decoder(shape)
 

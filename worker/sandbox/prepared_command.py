@@ -18,6 +18,7 @@ from .connect_broker import ConnectRules
 from .file_policy import FilePolicy, file_policy
 from .landlock import LandlockRules, scope_only_rules
 from .landlock_rules import broker_rules, landlock_rules
+from .package_caches import cache_variables
 from .placeholders import PlaceholderGuard
 from .proxy_variables import node_options, proxy_environment, with_node_preload
 from .sandbox_plan import SandboxPlan, SandboxUnavailable
@@ -70,7 +71,8 @@ def prepare_command(
         )  # fmt: skip
     plan = with_node_preload(plan)
     said = environment.get("NODE_OPTIONS", "")
-    environment = {**environment, **sandbox_environment(plan), **node_options(plan, said)}
+    caches = cache_variables(plan, environment)
+    environment = {**environment, **caches, **sandbox_environment(plan), **node_options(plan, said)}
     broker = None
     if plan.stack == "landlock" and probe_sandbox().answers:
         broker = BrokerConfig(policy=file_policy(plan), rules=broker_rules(plan))

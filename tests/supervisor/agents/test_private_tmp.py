@@ -1,6 +1,10 @@
 """What goes of an agent's private /tmp at its end: empty mount points, nothing else."""
 
-from swarm.supervisor.agents.private_tmp import remove_private_tmp
+from swarm.supervisor.agents.private_tmp import (
+    remove_all_caches,
+    remove_private_tmp,
+    set_caches_aside,
+)
 
 
 def test_empty_mount_points_go_and_the_folder_with_them(tmp_path):
@@ -34,3 +38,20 @@ def test_no_link_is_followed(tmp_path):
 
 def test_a_folder_that_is_gone_is_no_fault(tmp_path):
     remove_private_tmp(tmp_path / "gone", ("/tmp/a",))
+
+
+def test_caches_are_taken_out_and_removed_even_as_a_link(tmp_path):
+    (tmp_path / "kept").mkdir()
+    for name in ("a", "b", "mcp/1"):
+        (tmp_path / "tmp" / name).mkdir(parents=True)
+    (tmp_path / "tmp/a/.caches/npm/x").mkdir(parents=True)
+    (tmp_path / "tmp/b/.caches").symlink_to(tmp_path / "kept")
+    (tmp_path / "tmp/b/words").touch()
+    (tmp_path / "tmp/mcp/1/.caches").touch()
+    aside = set_caches_aside(tmp_path / "tmp/a")
+    assert set_caches_aside(tmp_path / "tmp/a") is None
+    assert (aside / "npm/x").is_dir()
+    remove_private_tmp(tmp_path / "tmp/a", ())
+    remove_all_caches(tmp_path / "tmp")
+    left = [str(one.relative_to(tmp_path)) for one in sorted(tmp_path.rglob("*"))]
+    assert left == ["kept", "tmp", "tmp/b", "tmp/b/words", "tmp/mcp"]
