@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from attack import BOTH, Attack, Stack, command, run_ended
+from attack import AUTHOR, BOTH, Attack, Stack, command, run_ended
 from attack_testbed import SECRET, AttackTestbed
 
 _MANAGER = """
@@ -75,6 +75,23 @@ for line in sys.stdin:
         result = ANSWERS.get(asked["method"], {})
         print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
 """
+_A_PERSONS = dict.fromkeys(
+    ("EDITOR", "VISUAL", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "HGEDITOR", "KUBE_EDITOR"), "vim"
+)
+_REPOSITORY = "git init -q sub && cd sub && date > a && git add a && git commit -qm one && date > b"
+_COMMIT = (
+    f"{_REPOSITORY} && echo more >> a && ! git commit -a > said 2>&1 && "
+    "grep -q 'empty commit message' said && test ! -e .git/index.lock && "
+    "git commit -qam two && echo wor''ked"
+)
+_REBASE = (
+    f"{_REPOSITORY} && git add b && git commit -qm two && git rebase -i HEAD~1 && "
+    "git commit --amend && git log --oneline && echo wor''ked"
+)
+_NO_EDITORS = (
+    'test "$EDITOR:$VISUAL:$GIT_EDITOR:$GIT_SEQUENCE_EDITOR:$HGEDITOR" = true:true:::::true && '
+    "echo wor''ked-"
+)
 _SWEPT, _PLANTED = "the-folder-was-swept", "a-file-was-planted"
 
 
@@ -85,7 +102,7 @@ def _python(script: str) -> str:
 def _programs(name: str, script: str, program: str) -> Attack:
     return Attack(
         name=name, calls=lambda scene: [command(script)], find_escape=_worked, must_work=True,
-        not_on=_without(program), fast=True,
+        not_on=_without(program), fast=True, environment={**AUTHOR, **_A_PERSONS},
     )  # fmt: skip
 
 
@@ -101,6 +118,19 @@ def _left_behind(scene: AttackTestbed) -> str:
     pointer = scene.state / "state" / "short-tmp"
     folder = Path(pointer.read_text("utf-8")) if pointer.exists() else scene.state / "short"
     return f"{folder} is still there" if folder.exists() else _worked(scene)
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, "utf-8")
+
+
+def _profile(scene: AttackTestbed) -> None:
+    lines = [f"export {name}={value}\n" for name, value in _A_PERSONS.items()]
+    _write(scene.home / ".profile", "".join(lines))
+
+
+def _both_worked(scene: AttackTestbed) -> str:
+    return "" if scene.output.count("worked-") == 2 else _worked(scene) or "once only"
 
 
 def _caches_left(scene: AttackTestbed) -> str:
@@ -190,6 +220,20 @@ PLAYS = (
         calls=lambda scene: [{"name": f"mcp__{'a' * 40}__act", "arguments": {}}],
         options=lambda scene: ("--reviewer", "nobody"),
         find_escape=_worked, tried=run_ended, must_work=True, fast=True,
+    ),
+    _programs("git commit without a message ends at once and leaves no lock", _COMMIT, "git"),
+    Attack(
+        name="git rebase -i takes its list as it is",
+        prepare=lambda scene: _write(scene.project / "play.sh", _REBASE),
+        calls=lambda scene: [command("sh play.sh")],
+        environment={**AUTHOR, **_A_PERSONS},
+        find_escape=_worked, must_work=True,
+    ),
+    Attack(
+        name="start-up files of a shell bring no editor back",
+        prepare=_profile,
+        calls=lambda scene: [command(_NO_EDITORS), command(_NO_EDITORS, login=True)],
+        find_escape=_both_worked, must_work=True, fast=True,
     ),
     Attack(
         name="files in TMPDIR are gone after the run",

@@ -41,6 +41,7 @@ from ..sandbox.sandbox_plan import (
     plan_sandbox,
 )
 from ..sandbox.sandbox_probe import probe_sandbox
+from .unattended_variables import FOR_A_PERSON, UNATTENDED_VARIABLES
 
 
 class FolderHidden(SandboxUnavailable):
@@ -236,7 +237,7 @@ def _unmoved(paths: tuple[str, ...]) -> tuple[str, ...]:
 CORE_VARIABLES = frozenset(
     "PATH SHELL TMPDIR TEMP TMP HOME LANG LC_ALL LC_CTYPE LOGNAME USER".split()  # noqa: SIM905
 )
-# Settings for a program without a user: no paging, no colour, a fixed language.
+# Settings for a program without a user: no paging, no editor, no colour, a fixed language.
 FORCED_VARIABLES: dict[str, str] = {
     "NO_COLOR": "1",
     "TERM": "dumb",
@@ -244,9 +245,7 @@ FORCED_VARIABLES: dict[str, str] = {
     "LC_CTYPE": "C.UTF-8",
     "LC_ALL": "C.UTF-8",
     "COLORTERM": "",
-    "PAGER": "cat",
-    "GIT_PAGER": "cat",
-    "GH_PAGER": "cat",
+    **UNATTENDED_VARIABLES,
     "SWARM_CI": "1",
 }
 
@@ -294,7 +293,7 @@ def command_environment(
 
 
 def _is_inherited(name: str, policy: ShellEnvironmentPolicy) -> bool:
-    if _CODE_INJECTING.fullmatch(name):
+    if name in FOR_A_PERSON or _CODE_INJECTING.fullmatch(name):
         return False
     match policy.inherit:
         case "all":

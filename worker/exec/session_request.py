@@ -18,6 +18,7 @@ from .command_plan import (
 from .command_route import RouteRequest
 from .exec_outcome import ExecRequest
 from .running_command import CommandRequest
+from .unattended_variables import keep_unattended
 
 
 def build_session_request(
@@ -37,7 +38,7 @@ def build_session_request(
             plan = granted  # else git's folder lies outside of the agent's copy
     limit_bytes = None if lease is None else lease.memory_bytes
     return CommandRequest(
-        argv=request.argv,
+        argv=keep_unattended(request.argv),
         cwd=request.cwd,
         environment=environment,
         sandbox=plan,

@@ -1,5 +1,8 @@
 """A command's environment: the sheet's table with our default, and what never passes."""
 
+import shutil
+import subprocess
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +10,11 @@ from hypothesis import strategies as st
 from swarm.mailbox.protocol.spec import ShellEnvironmentPolicy
 from swarm.mailbox.proxy_environment import without_proxy_variables
 from swarm.worker.exec.command_plan import FORCED_VARIABLES, command_environment
+from swarm.worker.exec.unattended_variables import (
+    FOR_A_PERSON,
+    UNATTENDED_VARIABLES,
+    keep_unattended,
+)
 
 P = ShellEnvironmentPolicy
 
@@ -64,6 +72,52 @@ def test_proxies_leave_with_the_network():
     assert without_proxy_variables(
         names("https_proxy", "HTTP_PROXY", "no_proxy", "PATH")
     ).keys() == {"PATH"}
+
+
+@pytest.mark.parametrize("name", [*UNATTENDED_VARIABLES, *FOR_A_PERSON])
+def test_no_editor_and_no_pager_of_a_person_is_inherited(name):
+    found = command_environment({name: "vim", "PATH": "/bin"}, P(), FORCED_VARIABLES)
+    assert found.get(name) == FORCED_VARIABLES.get(name)
+    assert "vim" not in found.values()
+
+
+def test_a_person_may_name_one_for_commands():
+    assert command_environment({}, P(set={"KUBE_EDITOR": "sed"}), {}) == {"KUBE_EDITOR": "sed"}
+
+
+@pytest.mark.parametrize(
+    ("argv", "is_changed"),
+    [
+        (("/bin/bash", "-c", "ls"), False),
+        (("/bin/bash", "-lc", "ls"), True),
+        (("/usr/bin/zsh", "-c", "ls"), True),
+        (("zsh", "-lc", "ls"), True),
+        (("/bin/bash", "-c"), False),
+        (("git", "-c", "a=b", "log"), False),
+        ((), False),
+    ],
+)
+def test_after_start_up_files_of_a_shell_the_variables_are_set_once_more(argv, is_changed):
+    kept = keep_unattended(argv)
+    assert (kept != argv) is is_changed
+    if is_changed:
+        assert kept[:2] == argv[:2]
+        assert kept[2].endswith("; ls")
+
+
+@pytest.mark.parametrize("shell", ["bash", "sh", "zsh"])
+@pytest.mark.parametrize("script", ["echo $GIT_EDITOR$EDITOR", "cat <<X\n$GIT_EDITOR$EDITOR\nX"])
+def test_a_start_up_file_that_names_an_editor_does_not_count(tmp_path, shell, script):
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"{shell} is not installed")
+    for name in (".profile", ".zshenv"):
+        (tmp_path / name).write_text("export GIT_EDITOR=vim EDITOR=vim\n")
+    environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    said = subprocess.check_output(
+        keep_unattended((program, "-lc", script)), env=environment, text=True
+    )
+    assert said == ":true\n"
 
 
 @given(
