@@ -1,11 +1,13 @@
 """The grant "commit in this repository": git records work, and nothing else of `.git` opens."""
 
+import os
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
+import trio
 
 from support.escape_testbed import open_test_launcher, run_script
 from swarm.mailbox.protocol.limits import ReadOnly, WorkspaceWrite
@@ -43,7 +45,7 @@ def _git(folder, *words):
     return done.stdout
 
 
-async def run(top, script, *, granted=True, stack="bwrap"):
+def request(top, script, *, granted=True, stack="bwrap"):
     tmp = top.parent / "tmp"
     tmp.mkdir(exist_ok=True)
     plan = plan_sandbox(
@@ -53,9 +55,12 @@ async def run(top, script, *, granted=True, stack="bwrap"):
         plan = with_commit_grant(plan, find_repository(str(top)))
         assert plan is not None
     argv = ("/bin/bash", "-c", script)
-    asked = CommandRequest(argv=argv, cwd=str(top), environment=ENVIRONMENT, sandbox=plan)
+    return CommandRequest(argv=argv, cwd=str(top), environment=ENVIRONMENT, sandbox=plan)
+
+
+async def run(top, script, *, granted=True, stack="bwrap"):
     async with open_test_launcher() as (launcher, _):
-        said = await run_script(launcher, asked)
+        said = await run_script(launcher, request(top, script, granted=granted, stack=stack))
     return said.status.exit_code, said.text
 
 
@@ -118,6 +123,18 @@ async def test_nothing_that_git_would_run_or_follow_can_be_changed(work, script,
     code, said = await run(work, script, stack=stack)
     assert code != 0, said
     assert _tree_of(work / ".git") == before
+
+
+@BOTH
+async def test_when_a_command_has_ended_the_launcher_keeps_no_thread_of_its_broker(work, stack):
+    """Each would wait for calls as long as the agent lives, and its end for each of them 2 s."""
+    async with open_test_launcher() as (launcher, pid):
+        first = await run_script(launcher, request(work, "git tag v1", stack=stack))
+        assert first.status.exit_code == 0, first.text
+        with trio.fail_after(10):
+            while len(os.listdir(f"/proc/{pid}/task")) > 1:  # noqa: ASYNC110 - the kernel's facts
+                await trio.sleep(0.005)
+    assert _git(work, "tag") == "v1\n"
 
 
 def _tree_of(git):

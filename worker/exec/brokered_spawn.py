@@ -11,11 +11,11 @@ both threads.
 
 import ctypes
 import os
+import select
 import signal
 import threading
 from collections.abc import Callable, Mapping
 from queue import SimpleQueue
-from typing import Generic, TypeVar
 
 import msgspec
 
@@ -43,18 +43,17 @@ from ..sandbox.syscall_dispatcher import (
 _CLONE_FS = 0x200
 _NAME = "file-broker"
 _libc = ctypes.CDLL(None, use_errno=True)
-_T = TypeVar("_T")
 
 
 def start_under_broker(
-    confinement: Confinement, confine: Callable[[], None], start: Callable[[], _T]
-) -> _T:
-    """Call `start` in a thread that `confine` has confined, and return its result.
+    confinement: Confinement, confine: Callable[[], None], start: Callable[[], int]
+) -> int:
+    """Call `start` in a thread that `confine` has confined; return the pid that it returns.
 
     From then on the broker answers the system calls of that thread and of all that it starts.
     Raises what either callable raises, OSError.
     """
-    outcome = SimpleQueue[_T | BaseException]()
+    outcome = SimpleQueue[int | BaseException]()
     held = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         stay = _BrokerThread(confinement, confine, start, outcome)
@@ -77,29 +76,26 @@ def wait_for_brokers(limit_s: float) -> None:
             thread.join(limit_s)
 
 
-class _BrokerThread(Generic[_T]):
+class _BrokerThread:
     """The thread that answers calls as long as a process could make one."""
 
     def __init__(
         self,
         confinement: Confinement,
         confine: Callable[[], None],
-        start: Callable[[], _T],
-        outcome: "SimpleQueue[_T | BaseException]",
+        start: Callable[[], int],
+        outcome: "SimpleQueue[int | BaseException]",
     ) -> None:
         assert confinement.broker is not None
         self._confinement, self._brokered = confinement, confinement.broker
         self._confine, self._start, self._outcome = confine, start, outcome
         self._listeners = SimpleQueue[int | None]()
-        self._is_over = threading.Event()
 
     def run(self) -> None:
         try:
             self._serve_calls()
         except BaseException as error:  # before anything began: unblock the launcher
             self._outcome.put(error)
-        finally:
-            self._is_over.set()
 
     def _serve_calls(self) -> None:
         is_wrapped = self._brokered.rules is None
@@ -124,7 +120,7 @@ class _BrokerThread(Generic[_T]):
         threading.Thread(target=self._start_command, daemon=True).start()
 
     def _start_command(self) -> None:
-        listener = None
+        listener = wrapped = None
         try:
             self._confine()
             _unshare_working_folder()
@@ -133,14 +129,28 @@ class _BrokerThread(Generic[_T]):
                 names += CONNECT_CALLS
             listener = install_notify_filter(build_notify_filter(names))
             self._listeners.put(listener)
-            result: _T | BaseException = self._start()
+            result: int | BaseException = (pid := self._start())
+            if self._brokered.rules is None:
+                wrapped = os.pidfd_open(pid)  # before the launcher may reap it
         except BaseException as error:  # whatever happens, unblock the launcher
             result = error
         if listener is None:
             self._listeners.put(None)
         self._outcome.put(result)
-        if self._brokered.rules is None:
-            self._is_over.wait()  # the kernel kills bwrap when the thread that started it ends
+        if wrapped is not None:
+            _wait_ended(wrapped)
+
+
+def _wait_ended(pidfd: int) -> None:
+    """Wait for bwrap, which the kernel kills when the thread that started it ends.
+
+    A thread that stayed longer would keep the listener open, as it has the filter itself, and the
+    broker alive.
+    """
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    poll.poll()
+    os.close(pidfd)
 
 
 def _handlers(
