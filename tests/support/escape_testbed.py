@@ -1,5 +1,5 @@
 """A place to try escapes from: folders, a launcher, and scripts run through it in either stack."""
-# ruff: noqa: ASYNC110, ASYNC220 - the output may never end; a launcher outlives no block
+# ruff: noqa: ASYNC110 - the output may never end; a launcher outlives no block
 
 import shutil
 import socket
@@ -14,16 +14,13 @@ from typing import NamedTuple
 import pytest
 import trio
 
+from support.forked_launchers import launcher_forks
 from swarm.mailbox.protocol.limits import ResourceLimits, SandboxPolicy, WorkspaceWrite
 from swarm.worker.exec.command_state import ExitStatus
 from swarm.worker.exec.launcher_client import LauncherClient, LauncherLink, open_launcher
 from swarm.worker.exec.running_command import CommandRequest, start_command
 from swarm.worker.sandbox.sandbox_plan import Stack, plan_sandbox
 
-_LAUNCHER = (
-    "import socket,sys; from swarm.worker.exec.launcher_process import become_launcher;"
-    "become_launcher(socket.socket(fileno=int(sys.argv[1])), None)"
-)
 PYTHON = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
 UNTOUCHED = {"file": "untouched"}
 BASE = {"PATH": "/usr/bin:/bin"}
@@ -112,11 +109,14 @@ async def run_script(launcher: LauncherClient, asked: CommandRequest) -> ScriptR
 async def open_test_launcher() -> AsyncIterator[tuple[LauncherClient, int]]:
     """A launcher of its own, and its pid."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    argv = [sys.executable, "-P", "-c", _LAUNCHER, str(theirs.fileno())]
-    with subprocess.Popen(argv, pass_fds=[theirs.fileno()]) as process, trio.fail_after(30):
-        theirs.close()
-        async with open_launcher(LauncherLink(pid=process.pid, sock=ours)) as launcher:
-            yield launcher, process.pid
+    with theirs:
+        pid = launcher_forks().fork(theirs)
+    try:
+        with trio.fail_after(30):
+            async with open_launcher(LauncherLink(pid=pid, sock=ours)) as launcher:
+                yield launcher, pid
+    finally:
+        launcher_forks().reap(pid)
 
 
 @contextmanager
