@@ -7,6 +7,7 @@ others from parsing such text directly, past the bounds of `mailbox/bounded_form
 """
 
 import ast
+import re
 from pathlib import Path
 
 import msgspec
@@ -253,10 +254,16 @@ _PARSERS = {
 }  # fmt: skip
 
 
+_LAST_NAMES = {name.rpartition(".")[2] for name in _PARSERS}
+_FORMATS = re.compile(r"\b(?:json|yaml|toml|tomllib)\b")  # in each of `_PARSERS`
+
+
 def _direct_calls(path):
-    tree = ast.parse(path.read_text("utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
+    text = path.read_text("utf-8")
+    if not _FORMATS.search(text):
+        return
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Attribute) and node.attr in _LAST_NAMES:
             name = ast.unparse(node)
             if name in _PARSERS:
                 yield name

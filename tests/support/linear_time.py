@@ -5,7 +5,7 @@ from contextlib import suppress
 
 _RATIO = 4 * 2.5  # a quadratic reader has 16
 _NOISE_S = 0.05  # what a machine with other work adds to a short measurement
-_TRIES = 5
+TRIES = 5
 
 
 def cost_s(read, given, *, expected=()):
@@ -16,14 +16,14 @@ def cost_s(read, given, *, expected=()):
     return time.thread_time() - begin
 
 
-def find_growth(read, make, size, *, expected=()):
+def find_growth(read, make, size, *, expected=(), tries=TRIES):
     """An empty text if `read(make(4 * size))` costs at most a linear share more than with `size`.
 
     Measured again while it seems to cost more: other work disturbs a measurement only upwards.
     """
     few = many = float("inf")
     little, much = make(size), make(4 * size)
-    for _ in range(_TRIES):
+    for _ in range(tries):
         many = min(many, cost_s(read, much, expected=expected))
         if many <= _NOISE_S:
             return ""
