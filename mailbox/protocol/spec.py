@@ -275,7 +275,6 @@ class GatewaySpec(Tagged):
     record: str | None = None
     replay: str | None = None
     asks_first: bool = False  # a limit holds: each request needs a granted reservation
-    places: WritablePlaces | None = None  # where agents may write; None: as in the present folder
 
 
 class ProbeOrder(Value):

