@@ -47,6 +47,9 @@ class WritablePlaces(Value):
         )
 
 
+NO_PLACES = WritablePlaces()
+
+
 def _unique(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(paths))
 

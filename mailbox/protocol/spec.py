@@ -275,6 +275,7 @@ class GatewaySpec(Tagged):
     record: str | None = None
     replay: str | None = None
     asks_first: bool = False  # a limit holds: each request needs a granted reservation
+    places: WritablePlaces = WritablePlaces()  # no installer of a model's file is started there
 
 
 class ProbeOrder(Value):

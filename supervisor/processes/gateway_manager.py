@@ -106,6 +106,7 @@ class GatewayManager:
             record=request.record,
             replay=request.replay,
             asks_first=self._budget.on_gateway_start(identity),
+            places=self._run.places,
         )
         return await self._run.processes.start(spec, title="gateway", keys=gateway_keys(request))
 

@@ -15,6 +15,7 @@ from swarm.mailbox.protocol.gateway import Fetching, LimitWindow
 from swarm.mailbox.protocol.items import AnyItem, TokenUsage
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleErrorKind, ToolSpec
 from swarm.mailbox.protocol.spec import ProviderSpec
+from swarm.mailbox.writable_places import WritablePlaces
 
 NewId = Callable[[], str]  # makes short unique ids; an argument, so that a replay can repeat them
 
@@ -180,11 +181,12 @@ class LocalModule(Protocol):
         slug: str,
         additions: Sequence[str],
         report: Callable[[Fetching], None],
+        places: WritablePlaces,
     ) -> str | None:
         """Make sure that the model can be loaded; fetch its file if that is possible.
 
-        `report` receives the progress. Returns None if the model can be loaded, else one sentence
-        that says why not and what to do.
+        `report` receives the progress; agents may write in `places`. Returns None if the model can
+        be loaded, else one sentence that says why not and what to do.
         """
         ...
 

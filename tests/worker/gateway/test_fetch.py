@@ -307,3 +307,24 @@ def test_a_person_may_add_models_and_a_broken_file_is_named(tmp_path):
     )
     with pytest.raises(UsageError, match="plain name"):
         load_weights([str(mine)])
+
+
+def test_no_variable_leads_an_installer_to_programs_or_settings_of_agents(elsewhere, monkeypatch):
+    monkeypatch.setattr(sys, "executable", str(elsewhere / "python"))
+    monkeypatch.setattr(wheel_fetch, "find_spec", lambda _: True)
+    project = elsewhere / "project"
+    (project / "bin").mkdir(parents=True)
+    (project / "bin/uv").touch(mode=0o755)
+    given = {
+        "PATH": f"{project}/bin:/usr/bin", "PIP_PYTHON": f"{project}/bin/python",
+        "PIP_CONFIG_FILE": f"{project}/pip.conf", "UV_CONFIG_FILE": "/etc/uv.toml", "HOME": "/root",
+        "PIP_INDEX_URL": "https://a/simple", "PYTHONPATH": str(project),
+    }  # fmt: skip
+    places = WritablePlaces(roots=(str(project),))
+    (pip,) = find_installers(given, places)
+    assert {"-E", "-P"} <= {*pip.command[1:4]}
+    kept = wheel_fetch.installer_environment(given, places)
+    assert kept["PATH"] == "/usr/bin"
+    assert {*given} - {*kept} == {"PIP_PYTHON", "PIP_CONFIG_FILE", "PYTHONPATH"}
+    monkeypatch.chdir(project)
+    assert [one.name for one in find_installers(given | {"PWD": "/var"})] == ["pip"]
