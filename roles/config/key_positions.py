@@ -5,7 +5,8 @@ nothing. It is used only for error messages and `config list`, never during a no
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 KeyPath = tuple[str, ...]
@@ -34,24 +35,26 @@ class _InvalidToml(Exception):
     """The text is not valid TOML; positions found so far are kept."""
 
 
-def find_key_positions(text: str) -> dict[KeyPath, TextPosition]:
+@lru_cache(maxsize=8)  # one text is asked about once for each of its faults
+def find_key_positions(text: str) -> Mapping[KeyPath, TextPosition]:
     """The position of every table and key, at its first occurrence.
 
-    Entries of an array have the position of the array's key. Never raises.
+    Entries of an array have the position of the array's key. Never raises. Takes linear time.
     """
     found: dict[KeyPath, TextPosition] = {}
     walk = _TomlScanner(text)
+    line, counted = 1, 0
     try:
-        for path, at in walk.statements():
-            line = text.count("\n", 0, at) + 1
-            place = TextPosition(line, at - text.rfind("\n", 0, at))
-            found.setdefault(path, place)
+        for path, at in walk.statements():  # in the order of the text
+            line, counted = line + text.count("\n", counted, at), at
+            if path not in found:
+                found[path] = TextPosition(line, at - text.rfind("\n", 0, at))
     except (_InvalidToml, RecursionError):
         pass
     return found
 
 
-def find_position(places: dict[KeyPath, TextPosition], wanted: KeyPath) -> TextPosition | None:
+def find_position(places: Mapping[KeyPath, TextPosition], wanted: KeyPath) -> TextPosition | None:
     """The position of a key, or of the innermost known table above it.
 
     `ANY_KEY` in `wanted` matches any key.

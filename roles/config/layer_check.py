@@ -6,6 +6,7 @@ A message names file, line and key; if there is no file, it names the layer.
 import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from itertools import islice
 from typing import TypeVar
 
 import msgspec
@@ -151,49 +152,60 @@ def find_key_position(layer: Layer, path: KeyPath) -> TextPosition | None:
     return find_position(find_key_positions(layer.text), path) if layer.text else None
 
 
+_UnknownKey = tuple[KeyPath, Sequence[str]]  # and what is known in its place
+
+
 def unknown_keys(layer: Layer) -> Iterator[str]:
-    """One message for each key that neither swarm nor Codex has."""
+    """One message for each key that neither swarm nor Codex has; one for all that are too many."""
+    found = _unknown_paths(layer)
+    for path, known in islice(found, _MOST_NAMED):
+        yield unknown_key(layer, path, known)
+    if more := sum(1 for _ in found):
+        yield f"{layer.source or layer.name}: {more:,} more unknown keys"
+
+
+def _unknown_paths(layer: Layer) -> Iterator[_UnknownKey]:
     known = (*Config.__struct_fields__, *CODEX_KEYS)
     for key, value in layer.values.items():
         if key not in known:
-            yield unknown_key(layer, (key,), known)
+            yield (key,), known
         elif key == "model_providers":
             for name, table in as_table(value).items():
-                yield from _unknown_in(layer, (key, name), table, ProviderTable)
+                yield from _unknown_in((key, name), table, ProviderTable)
                 for inner, kind in (("auth", AuthTable), ("keyring", KeyringTable)):
                     within = as_table(table).get(inner)
-                    yield from _unknown_in(layer, (key, name, inner), within, kind)
+                    yield from _unknown_in((key, name, inner), within, kind)
         elif key == "mcp_servers":
-            yield from _unknown_server_keys(layer, as_table(value))
+            yield from _unknown_server_keys(as_table(value))
         elif key == "tools":
-            yield from _unknown_in(layer, (key,), value, ToolsTable)
+            yield from _unknown_in((key,), value, ToolsTable)
         elif key == "permissions":
             for name, table in as_table(value).items():
-                yield from _unknown_in(layer, (key, name), table, PermissionProfile)
+                yield from _unknown_in((key, name), table, PermissionProfile)
         elif key == "agents":
-            yield from _unknown_agent_keys(layer, as_table(value))
+            yield from _unknown_agent_keys(as_table(value))
         elif is_table(value) and key in Config.__struct_fields__:
             default = getattr(Config(), key)
             if isinstance(default, msgspec.Struct):
-                yield from _unknown_in(layer, (key,), value, type(default))
+                yield from _unknown_in((key,), value, type(default))
 
 
-def _unknown_agent_keys(layer: Layer, agents: Toml) -> Iterator[str]:
+def _unknown_agent_keys(agents: Toml) -> Iterator[_UnknownKey]:
     for name, table in agents.items():
         if is_table(table) and name not in AgentsTable.__struct_fields__:
-            yield from _unknown_in(layer, ("agents", name), table, RoleTable)
+            yield from _unknown_in(("agents", name), table, RoleTable)
         elif name not in AgentsTable.__struct_fields__ and (
             f"agents.{name}" not in CODEX_INNER_KEYS
         ):
-            yield unknown_key(layer, ("agents", name), AgentsTable.__struct_fields__)
+            yield ("agents", name), AgentsTable.__struct_fields__
 
 
-def _unknown_server_keys(layer: Layer, servers: Toml) -> Iterator[str]:
+def _unknown_server_keys(servers: Toml) -> Iterator[_UnknownKey]:
     for name, table in servers.items():
-        yield from _unknown_in(layer, ("mcp_servers", name), table, McpServerTable)
+        yield from _unknown_in(("mcp_servers", name), table, McpServerTable)
         for tool, inside in as_table(as_table(table).get("tools")).items():
             path = ("mcp_servers", name, "tools", tool)
-            yield from _unknown_in(layer, path, inside, McpToolTable)
+            yield from _unknown_in(path, inside, McpToolTable)
 
 
 def idle_keys(layer: Layer) -> Iterator[str]:
@@ -209,11 +221,11 @@ def idle_keys(layer: Layer) -> Iterator[str]:
 
 
 def _unknown_in(
-    layer: Layer, above: KeyPath, table: object, known: type[msgspec.Struct]
-) -> Iterator[str]:
+    above: KeyPath, table: object, known: type[msgspec.Struct]
+) -> Iterator[_UnknownKey]:
     for key in as_table(table):
         if key not in known.__struct_fields__:
-            yield unknown_key(layer, (*above, key), known.__struct_fields__)
+            yield (*above, key), known.__struct_fields__
 
 
 def unknown_key(layer: Layer, path: KeyPath, known: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ Two tables are merged key by key; any other value is replaced as a whole. Arrays
 concatenated.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeGuard
 
 from swarm.mailbox.bounded_formats import parse_toml_text
@@ -64,18 +64,25 @@ def merge_layers(layers: Sequence[Layer]) -> MergedConfig:
 
 
 def _note_origins(layer: Layer, origins: dict[KeyPath, ValueOrigin]) -> None:
+    """A leaf takes the place of those above it and below it: a table of a value, or the reverse."""
     origin = ValueOrigin(layer=layer.name, file=layer.source)
+    below = _leaves_below(origins)
     for leaf, value in leaves(layer.values):
-        if value == {} and any(old[: len(leaf)] == leaf for old in origins):
+        shadowed = below.get(leaf, [])
+        if value == {} and (shadowed or leaf in origins):
             continue  # an empty table merged into a table changes nothing
-        for shadowed in [old for old in origins if _overlaps(leaf, old)]:
-            del origins[shadowed]
+        for old in (*shadowed, *(leaf[:length] for length in range(1, len(leaf) + 1))):
+            origins.pop(old, None)
         origins[leaf] = origin
 
 
-def _overlaps(leaf: KeyPath, old: KeyPath) -> bool:
-    """True if one path lies above the other: a table replaced a value, or the reverse."""
-    return old[: len(leaf)] == leaf or leaf[: len(old)] == old
+def _leaves_below(origins: Mapping[KeyPath, ValueOrigin]) -> dict[KeyPath, list[KeyPath]]:
+    """The leaves of each table. A layer's own leaves never lie above each other."""
+    below: dict[KeyPath, list[KeyPath]] = {}
+    for leaf in origins:
+        for length in range(1, len(leaf)):
+            below.setdefault(leaf[:length], []).append(leaf)
+    return below
 
 
 def merge_tables(low: Toml, high: Toml) -> Toml:
@@ -115,7 +122,7 @@ def get_value(table: Toml, key: str | KeyPath) -> object:
     for step in key.split(".") if isinstance(key, str) else key:
         if not is_table(here) or step not in here:
             return None
-        here = as_table(here)[step]
+        here = here[step]  # no copy: somebody asks for each key of a large table
     return here
 
 
