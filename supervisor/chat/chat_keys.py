@@ -19,6 +19,7 @@ from prompt_toolkit.keys import Keys
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.held_programs import held_process_environment
 
+from ..own_editor import find_own_editor
 from ..run_places import project_lookup
 from .pasted_text import PastedTexts
 from .screen_events import Answered, Gesture, Gestured, ScreenEvent, Submitted
@@ -113,6 +114,22 @@ class KeyTargets:
         self.buffer.insert_text(taken.inline)
         self.emit(Gestured("pasted"))
 
+    def edit(self) -> None:
+        """Ctrl-X Ctrl-E: write the line in an editor. It, and what it starts, come from folders
+        that agents do not write; the person is told why another one is not started.
+        """
+        lookup = project_lookup(os.environ, str(Path.cwd()))
+        try:
+            find_own_editor(os.environ, lookup)
+        except SwarmError as error:
+            self.notice = str(error)
+            self.emit(Gestured("pasted"))
+            return
+        self.notice = ""
+        stack = ExitStack()
+        stack.enter_context(held_process_environment(lookup))
+        self.buffer.open_in_editor().add_done_callback(lambda _: stack.close())
+
     async def paste_image(self) -> None:
         """Ctrl-V: name the clipboard's picture in the line."""
         try:
@@ -137,7 +154,7 @@ def make_key_bindings(targets: KeyTargets) -> KeyBindings:
     _bind(keys, ("c-z",), free, targets.suspend)
     _bind(keys, ("c-j",), free, lambda: buffer.insert_text("\n"))
     _bind(keys, ("escape", "enter"), free, lambda: buffer.insert_text("\n"))
-    _bind(keys, ("c-x", "c-e"), free, lambda: _edit(buffer))
+    _bind(keys, ("c-x", "c-e"), free, targets.edit)
     _bind(keys, ("c-v",), free, lambda: _in_background(targets.paste_image()))
     _bind(keys, ("c-l",), free, lambda: get_app().renderer.clear())
     for key, gesture in _GESTURES.items():
@@ -180,13 +197,6 @@ def _bind_answers(keys: KeyBindings, targets: KeyTargets, free: Filter) -> None:
     for key in ("enter", "backspace"):
         _bind(keys, (key,), typing, partial(targets.emit, Answered(key)))
     _bind_lone_escape(keys, typing, partial(targets.emit, Answered("esc")))
-
-
-def _edit(buffer: Buffer) -> None:
-    """The editor, and what it starts, come from folders that agents do not write."""
-    stack = ExitStack()
-    stack.enter_context(held_process_environment(project_lookup(os.environ, str(Path.cwd()))))
-    buffer.open_in_editor().add_done_callback(lambda _: stack.close())
 
 
 def _in_background(work: Coroutine[object, object, None]) -> None:

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -14,9 +13,9 @@ from swarm.mailbox.redact import Redactor
 from swarm.mailbox.safe_open import read_user_file
 from swarm.roles.config.atomic_replace import replace_file
 
-from ...console.safe_text import clean_line
 from ...memories.memory_files import HANDBOOK
 from ...memories.memory_transfer import MAX_BYTES, export_memories, import_memories
+from ...own_editor import find_own_editor
 from ...run_places import project_lookup
 from ..lazy_commands import ColorCommand
 from ..memory_access import of_project, open_memories
@@ -37,7 +36,7 @@ def edit(*, cd: str | None, is_global: bool) -> None:
             opened.rewrite()
     lookup = project_lookup(os.environ, str(Path.cwd()))
     environment = held_environment(os.environ, lookup)
-    editor = _own_editor(os.environ, environment)
+    editor = find_own_editor(os.environ, lookup) or "vi"
     try:
         subprocess.run(
             ["/bin/sh", "-c", f'{editor} "$1"', "sh", str(path)], check=True, env=environment
@@ -48,20 +47,6 @@ def edit(*, cd: str | None, is_global: bool) -> None:
         ) from error
     with open_memories(cd, is_global=is_global) as opened:
         click.echo(f"{len(opened.store.facts.all(opened.project))} memories", err=True)
-
-
-def _own_editor(given: Mapping[str, str], held: Mapping[str, str]) -> str:
-    """The person's editor, never another one in its place. Raises UsageError: it is not held."""
-    for name in ("VISUAL", "EDITOR"):
-        if not (editor := given.get(name)):
-            continue
-        if name not in held:
-            raise UsageError(
-                f"{name}={clean_line(editor, limit=400)} names a file that agents may write, so "
-                f"it is not started; set {name} to an editor that lies elsewhere"
-            )
-        return editor
-    return "vi"
 
 
 @click.command("export", cls=ColorCommand)
