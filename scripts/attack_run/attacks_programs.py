@@ -252,6 +252,89 @@ def _installation_lost(scene: AttackTestbed) -> str:
     return "" if code == 0 else f"swarm does not start any more: {said[-300:]}"
 
 
+_KEYS = {  # providers whose keys a command of theirs prints, and what it is
+    "bare": ("own-key", ()),
+    "absolute": ("{project}/key.sh", ()),
+    "shell": ("/bin/sh", ("{project}/key.sh",)),
+    "words": ("/bin/sh", ("-c", "{project}/key.sh")),
+    "module": (_SYSTEM_PYTHON, ("-m", "key")),
+    "script": (_SYSTEM_PYTHON, ("{project}/key.py",)),
+    "env": ("/usr/bin/env", ("-S", "own-key")),
+    "linked": ("{home}/bin/linked-key", ()),
+    "first-line": ("{home}/bin/tool", ()),
+    "make": ("make", ("-s", "-C", "{project}", "key")),
+}
+
+
+def _key_providers(scene: AttackTestbed) -> None:
+    _program(scene.home / "bin/tool", "#!/usr/bin/env toolrunner\n")
+    (scene.project / "key.sh").write_text("#!/bin/sh\necho first-key-of-the-scene\n")
+    (scene.home / "bin/linked-key").symlink_to(scene.project / "key.sh")
+    text = ""
+    for name, (program, words) in _KEYS.items():
+        made = [one.format(project=scene.project, home=scene.home) for one in (program, *words)]
+        text += (
+            f'[model_providers.{name}]\nname = "x"\nbase_url = "http://127.0.0.1:9/v1"\n'
+            f"request_max_retries = 0\nstream_max_retries = 0\n"
+            f'[model_providers.{name}.auth]\ncommand = "{made[0]}"\nargs = {json.dumps(made[1:])}\n'
+            f'cwd = "{scene.project}"\n'
+        )
+    _configure(scene, text)
+
+
+def _plant_keys(scene: AttackTestbed) -> Sequence[Call]:
+    python = f"open({str(_mark(scene))!r}, 'w')\n"
+    make = f"key:\n\t@touch {_mark(scene)}\n"
+    shell = _shell(scene, "echo a-key-of-the-agent")
+    return [
+        *(_plant(scene, one, shell) for one in
+          (".venv/bin/own-key", ".venv/bin/toolrunner", "key.sh")),
+        *(_plant(scene, one, python) for one in ("key.py", "key/__init__.py", "key/__main__.py")),
+        _plant(scene, "Makefile", make),
+    ]  # fmt: skip
+
+
+def _asked_for_keys(scene: AttackTestbed) -> str:
+    """The person's next commands need a key of each provider, in the project and with -C."""
+    path = {"PATH": _PATH["PATH"]}
+    for name in _KEYS:
+        given = ("run", "-p", "x", "--provider", name, "-m", "m", "--ephemeral", *_OPTIONS)
+        script = 'cd / && exec "$@"'
+        swarm = scene.swarm(*given, "-C", str(scene.project))
+        said, _ = scene.run_program(["/bin/sh", "-c", script, "sh", *swarm], extra=path)
+        if f"model_providers.{name}.auth" not in said and not _escaped(scene):
+            return f"nobody was told why the key command {name!r} is not used: {said[-200:]}"
+        if found := _escaped(scene):
+            return f"{found}, as the key command {name!r} of a run"
+        probe = scene.swarm("models", "probe", "m", "--provider", name)
+        scene.run_program(probe, extra=path)
+        if found := _escaped(scene):
+            return f"{found}, as the key command {name!r} of a probe"
+    for words in (("doctor",), ("models", "list")):
+        scene.run_program(scene.swarm(*words), extra=path)
+    return _escaped(scene)
+
+
+def _held_key(scene: AttackTestbed) -> None:
+    """A key command of the person's own, which leaves a file when it is asked."""
+    _program(scene.home / "bin/own-key", f"#!/bin/sh\ntouch {_mark(scene)}\necho key-123456789\n")
+    _configure(
+        scene,
+        '[model_providers.own]\nname = "x"\nbase_url = "http://127.0.0.1:9/v1"\n'
+        "request_max_retries = 0\nstream_max_retries = 0\n"
+        '[model_providers.own.auth]\ncommand = "own-key"\n',
+    )
+
+
+def _was_asked(scene: AttackTestbed) -> str:
+    given = ("run", "-p", "x", "--provider", "own", "-m", "m", "--ephemeral", *_OPTIONS)
+    said, _ = scene.run_program(scene.swarm(*given), extra=_PATH_HOME)
+    return "" if _escaped(scene) else f"a held key command was not asked: {said[-300:]}"
+
+
+_PATH_HOME = {"PATH": "{folder}/home/bin:/usr/bin:/bin"}
+
+
 PLAYS = (
     Attack(
         name="Programs of allow rules are exchanged on PATH, behind links and behind first lines",
@@ -322,5 +405,21 @@ PLAYS = (
         find_escape=_installation_lost,
         prepare=_own_installation,
         options=lambda _: _OPTIONS,
+    ),
+    Attack(
+        name="The command that prints a provider's key lies where the agent wrote",
+        calls=_plant_keys,
+        find_escape=_asked_for_keys,
+        prepare=_key_providers,
+        options=lambda _: _OPTIONS,
+        deadline_s=90.0,
+    ),
+    Attack(
+        name="A key command that is held is asked for the key",
+        calls=lambda _: [command("true")],
+        find_escape=_was_asked,
+        prepare=_held_key,
+        options=lambda _: _OPTIONS,
+        must_work=True,
     ),
 )
