@@ -7,7 +7,12 @@ others from parsing such text directly, past the bounds of `mailbox/bounded_form
 """
 
 import ast
+import csv
+import gzip
+import io
 import re
+import struct
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -20,6 +25,7 @@ from swarm.mailbox.bounded_formats import (
     MAX_KEY_PARTS,
     UnreadableText,
     decode_json,
+    decode_json_as,
     longest_key,
     parse_toml_text,
 )
@@ -33,27 +39,42 @@ from swarm.mailbox.written_text import read_written_object
 from swarm.roles.commands.command_expansion import find_call
 from swarm.roles.config.dotted_key import parse_assignment
 from swarm.roles.config.file_reading import parse_toml
+from swarm.roles.config.key_positions import find_key_positions
 from swarm.roles.config.quantities import parse_duration
 from swarm.roles.config.toml_edit import ConfigEdit, edit_text
 from swarm.roles.hooks.hook_file import read_hook_json
 from swarm.roles.markdown.front_matter import parse_markdown
+from swarm.roles.plugins.marketplace_file import read_marketplace
+from swarm.roles.plugins.plugin_manifest import read_manifest
 from swarm.roles.yaml_table import yaml_table
+from swarm.supervisor.agents.child_plan import AgentRequestError
+from swarm.supervisor.chat.file_mentions import is_mentionable, rank_files
 from swarm.supervisor.console.safe_text import clean_block, clean_line, first_line
+from swarm.supervisor.fan_out.fan_out_items import parse_csv, split_lines
 from swarm.supervisor.front_matter_yaml import load_front_yaml
 from swarm.supervisor.guardian.assessment import AssessmentUnreadable, assess
+from swarm.supervisor.isolation.change_branch import _raw_changes
 from swarm.supervisor.mcp_server.message_lines import has_id
 from swarm.supervisor.repository_facts.build_commands import find_commands, line_width
 from swarm.supervisor.repository_facts.repository_survey import RepositorySurvey
 from swarm.supervisor.review.review_output import parse_review
+from swarm.supervisor.team.job_table import read_headers, read_rows
+from swarm.worker.gateway.content_decoding import ContentDecoder
+from swarm.worker.gateway.fit.tool_schemas import fit_schema
+from swarm.worker.gateway.gguf_header import _needed_bytes, _read_pairs
 from swarm.worker.gateway.sse import SseSplitter
 from swarm.worker.gateway.text_tool_calls import extract_tool_calls
 from swarm.worker.patch.chunk_matching import locate_edits
 from swarm.worker.patch.parse import parse_patch
+from swarm.worker.policy.git_settings import _entries, _named_paths
 from swarm.worker.policy.shell_parser import heredoc_call, parse_script, plain_commands, walk_nodes
 from swarm.worker.tools.word_match import find_words, replace_words
 
 PACKAGES = ("mailbox", "roles", "worker", "supervisor")
-REFUSALS = (SwarmError, ValueError, yaml.YAMLError, msgspec.MsgspecError, AssessmentUnreadable)
+REFUSALS = (
+    SwarmError, ValueError, csv.Error, yaml.YAMLError, msgspec.MsgspecError, AssessmentUnreadable,
+    AgentRequestError,
+)  # fmt: skip
 SIZE = 6_000
 TOML = (
     "a.", '"a".', "[a.", "a={", 'x="""\\"', "x=[", "[", "#.", "a=1_", "[[a]]\n", "a.b=1\n",
@@ -70,6 +91,48 @@ TEXT = (
 )  # fmt: skip
 REVIEW = ("{", '{"findings":[', "```json\n", "[", '"', "}{")
 SCHEMA = open_validator({"type": "object"}, linear=True)
+
+
+KEYS = ("[[a]]\n", "#.", "x=[1,", "\n", "a.b=1\n", "x={a=1,")
+CSV = ("a", "a,", ",", "a\n", "a,b\n", '"', '""', '"a",', "\n", "\r", '"\n')
+MANIFEST = '{"name":"a","version":"1.0.0","hooks":['
+MARKET = '{"name":"a","plugins":[{"name":"b","source":"./b","x":['
+SCHEMAS = '{"properties":{"a":{"allOf":[{"$ref":"#"},'
+
+
+def job_table(text):
+    file = JobText(text)
+    headers = read_headers(file)
+    for _ in read_rows(file, headers, id_column=headers[0]):
+        pass
+
+
+class JobText:
+    """A table that is open already."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def open(self):
+        return io.StringIO(self.text, newline="")
+
+
+def rank_names(text):
+    names = tuple(one for one in text.split("\0") if is_mentionable(one))
+    return rank_files(names, "abz")
+
+
+def git_settings(text):
+    for key, value in _entries(text):
+        list(_named_paths(key, value, "/p", "/p/.git/config", "/home"))
+
+
+def gguf_header(text):
+    data = b"GGUF\3\0\0\0" + struct.pack("<QQ", 1 << 60, 1 << 60) + text.encode("latin-1")
+    with suppress(struct.error, IndexError, UnicodeDecodeError):
+        _read_pairs(data)
+    with suppress(struct.error, IndexError, UnicodeDecodeError):
+        _needed_bytes(data)
 
 
 def survey(name):
@@ -146,6 +209,25 @@ READERS = {
     "package.json": (survey("package.json"), JSON),
     "terminal text": (lambda text: (clean_block(text), clean_line(text), first_line(text)), TEXT),
     "calls of command files": (lambda text: find_call(text, ()), ("/a", "/a ", "/a:b ", '"', "\n")),
+    "lines of keys, for messages": (lambda text: find_key_positions.__wrapped__(text), KEYS),
+    "items of a fan-out (CSV)": (lambda text: parse_csv(text, Path("x.csv")), CSV),
+    "items of a fan-out (lines)": (split_lines, ("a", "a\n", "\n", "\x0b", "\x1b", " ")),
+    "tables of a batch job (CSV)": (job_table, CSV),
+    "manifests of plugins": (
+        lambda text: read_manifest(text.encode(), path="x", folder_name="x"), (*JSON, MANIFEST)
+    ),
+    "lists of a marketplace": (lambda text: read_marketplace(text.encode(), path="x"), (*JSON, MARKET)),
+    "schemas of results": (
+        lambda text: open_validator(decode_json_as(text, dict[str, object]), linear=True), (*JSON, SCHEMAS)
+    ),
+    "schemas of tools": (lambda text: fit_schema(text.encode(), is_plain=True), (*JSON, SCHEMAS)),
+    "raw changes of git": (_raw_changes, (":", ":0 0 a b M\0a\0", "\0", "\n", ": ", "a")),
+    "git's names of files": (rank_names, ("a\0", "\0", "ab", "a/", "\x1b", "z")),
+    "settings of git": (git_settings, ("[a]\n", "[", "\\\n", "a=b\n", "path=/a\n", "#", "a = ./b ")),
+    "headers of model files": (gguf_header, ("a", "\0", "\1\0\0\0\0\0\0\0a\\8\0\0\0", "\xff")),
+    "packed answers": (
+        lambda text: list(ContentDecoder("gzip").feed(gzip.compress(text.encode()))), ("a", "\0", "ab")
+    ),
 }  # fmt: skip
 
 

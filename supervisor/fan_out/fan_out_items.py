@@ -109,6 +109,11 @@ def read_csv(path: Path) -> FoundItems:
         raise UsageError(f"{path}: {error.strerror}") from error
     except NotText as error:
         raise UsageError(f"{path}, {error}") from error
+    return parse_csv(text, path)
+
+
+def parse_csv(text: str, path: Path) -> FoundItems:
+    """As `read_csv`; `path` is for its errors. At most `MAX_ITEMS` rows are ever held."""
     reader = csv.DictReader(io.StringIO(text, newline=""), restkey="", strict=True)
     try:
         return _csv_rows(path, reader)
@@ -125,6 +130,8 @@ def _csv_rows(path: Path, reader: "csv.DictReader[str]") -> FoundItems:
     items: list[str] = []
     rows: list[dict[str, str]] = []
     for row in reader:
+        if len(items) == MAX_ITEMS:
+            raise UsageError(f"{path} has more than {MAX_ITEMS:,} rows: too many for one run")
         if "" in row or None in row.values():
             raise UsageError(f"{path}, line {reader.line_num}: not {len(columns)} columns")
         items.append(_plain(row[key].strip()) or f"row {len(items) + 1}")
