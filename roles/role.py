@@ -23,9 +23,9 @@ from swarm.mailbox.protocol.settings import (
 )
 from swarm.mailbox.protocol.spec import ContextOverrides, RoleBrief
 
+from .config.model_keys import ModelKeys
 from .config.schema import (
     BudgetTable,
-    ModelKeys,
     NetworkTable,
     SandboxMode,
     Toml,

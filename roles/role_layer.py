@@ -12,6 +12,7 @@ from swarm.mailbox.protocol.settings import ToolChoice
 from .config.features import ALIASES
 from .config.layer_check import describe_place, error_at, unknown_key
 from .config.merge import Layer, as_table
+from .config.part_keys import PART_KEYS
 from .config.schema import CODEX_KEYS, Config, Toml
 
 WIDENS = (
@@ -20,9 +21,10 @@ WIDENS = (
     "shell_environment_policy",
 )  # fmt: skip
 OF_THE_RUN = (
-    "agents", "deadline", "experimental_compact_prompt_file", "leases", "merge",
+    "agents", "deadline", "experimental_compact_prompt_file", "merge",
     "project_doc_fallback_filenames", "project_doc_max_bytes", "project_root_markers",
     "review_model", "suppress_unstable_features_warning",
+    *(key for key, part in PART_KEYS.items() if part.of_the_run),
 )  # fmt: skip
 _TEAM = (
     "spawn_agent", "send_message", "followup_task", "wait_agent", "list_agents", "interrupt_agent",

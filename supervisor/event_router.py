@@ -15,6 +15,7 @@ import trio
 
 from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.interfaces import ReceivedMessage
+from swarm.mailbox.parts.part_messages import PartRecord, PartRequest
 from swarm.mailbox.protocol.control import TransientEvent
 from swarm.mailbox.protocol.events import (
     AnyEvent,
@@ -25,7 +26,6 @@ from swarm.mailbox.protocol.events import (
     FileWatch,
     Goodbye,
     Heartbeat,
-    HeavyCommandEnded,
     Hello,
     HookRan,
     ItemCompleted,
@@ -46,7 +46,6 @@ from swarm.mailbox.protocol.events import (
     decode_event,
 )
 from swarm.mailbox.protocol.items import decode_item
-from swarm.mailbox.protocol.leases import TakeLease
 from swarm.mailbox.protocol.ops import Answer
 from swarm.mailbox.protocol.records import (
     AnyRecordBody,
@@ -82,7 +81,6 @@ from .control_requests.settings_change import settings_of
 from .file_history.file_history import FileHistory
 from .isolation.agent_merges import serve_merge_request
 from .isolation.change_measures import ChangeMeasures
-from .leases.node_leases import NodeLeases
 from .mcp.mcp_requests import McpEndpoint
 from .processes.service_process import Service
 from .processes.shell_snapshot import ShellSnapshot
@@ -121,7 +119,7 @@ class EventRouter:
         self._run, self._agents, self._services, self._nursery = running, agents, services, nursery
         self._team_service, self._approvals, self._mcp = team_service, approvals, mcp
         self.file_history = FileHistory(running, nursery)
-        self._leases = NodeLeases(running, nursery)
+        self._parts = running.parts.start(running, nursery)
         self._change_measures = ChangeMeasures(running)
         self.unreadable_count = 0
         self._warned_of_landlock = False
@@ -212,6 +210,9 @@ class EventRouter:
         self, agent: Agent, event: AnyEvent
     ) -> tuple[AnyRecordBody, Callable[[], None] | None]:
         """The record of a durable event, and what to call once it is written."""
+        if isinstance(event, PartRecord):
+            self._parts.take(agent, event)
+            return event, None
         match event:
             case ItemCompleted():
                 agent.pending_inputs.discard(event.item_id)
@@ -262,9 +263,6 @@ class EventRouter:
                 return event, None
             case ProviderFallback():
                 self._note_fallback(agent, event)
-                return event, None
-            case HeavyCommandEnded():
-                self._leases.end(agent, event)
                 return event, None
             case Warned() | HookRan():
                 return event, None
@@ -338,8 +336,8 @@ class EventRouter:
             self._approvals.serve(agent, asked.request_id, asked.request)
         elif isinstance(asked.request, ReportPermission):
             self._approvals.take_report(agent, asked.request_id, asked.request)
-        elif isinstance(asked.request, TakeLease):
-            self._leases.serve(agent, asked.request_id, asked.request)
+        elif isinstance(asked.request, PartRequest):
+            self._parts.serve(agent, asked.request_id, asked.request)
         else:
             self._team_service.serve(agent, asked.request_id, asked.request)
 

@@ -53,17 +53,18 @@ from .journal.journal import open_journal
 from .journal.journal_files import repair_tail
 from .journal.journal_reader import BadLine, last_seq, run_records
 from .journal.replay import RunPast, fold_run
-from .leases.lease_ledger import LeaseLedger
 from .machine_room import check_room
 from .mcp.hub_manager import HubManager
 from .mcp.mcp_requests import McpEndpoint
 from .mcp.run_hubs import RunHubs
 from .network.proxy_manager import ProxyManager
+from .parts.run_parts import RunParts
 from .processes.early_start import EarlyProcesses
 from .processes.gateway_manager import GatewayManager
 from .processes.service_process import Services
 from .run_context import RunContext
 from .run_display import RunDisplay
+from .run_pauses import RunPauses
 from .run_programs import hold_programs
 from .run_request import RunRequest
 from .run_shutdown import RunShutdown, SignalBuffer, receive_signals
@@ -250,7 +251,8 @@ async def _open_context(
         agents=AgentDirectory(registry, archive),
         grants=ApprovalGrants(),
         skills=CurrentSkills(request),
-        leases=LeaseLedger(run_paths.folder.parent, request.leases, cwd=request.cwd),
+        parts=RunParts(request, run_paths),
+        pauses=RunPauses(),
         copies=ProjectCopies(run_paths, request.copy_kind),
         hosts=RemoteHosts(request.hosts),
         places=held.places,

@@ -29,8 +29,9 @@ from .hosts.remote_hosts import RemoteHosts
 from .isolation.project_copies import ProjectCopies
 from .journal.journal import Journal
 from .journal.journal_files import RUN_FILE
-from .leases.lease_ledger import LeaseLedger
+from .parts.run_parts import RunParts
 from .processes.process_types import ProcessStarter
+from .run_pauses import RunPauses
 from .run_request import RunRequest
 from .runs.paths import RunPaths
 from .runs.short_tmp import ShortTmp
@@ -51,7 +52,8 @@ class RunContext(NamedTuple):
     agents: AgentDirectory
     grants: ApprovalGrants  # approvals that a person gave for good
     skills: CurrentSkills
-    leases: LeaseLedger
+    parts: RunParts
+    pauses: RunPauses
     copies: ProjectCopies
     hosts: RemoteHosts
     short_tmp: ShortTmp = ShortTmp()

@@ -5,11 +5,11 @@ from typing import Literal
 import msgspec
 
 from swarm.mailbox.key_wiping import is_credential_name
+from swarm.mailbox.parts.part_messages import PartSettings
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.context_sizes import TextSize
 from swarm.mailbox.protocol.control import ChangeSettings
 from swarm.mailbox.protocol.hooks import Hook
-from swarm.mailbox.protocol.leases import LeaseSettings
 from swarm.mailbox.protocol.limits import (
     AskForApproval,
     Budget,
@@ -159,7 +159,7 @@ class RunRequest(Value):
     fan_budget: Budget = Budget()  # per item, within the run's budget
     shell_environment: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
     resources: ResourceLimits = ResourceLimits()  # for each agent's commands
-    leases: LeaseSettings = LeaseSettings()  # how heavy commands take turns
+    parts: PartSettings = PartSettings()  # what the configuration says of each
     rules: RuleSet = RuleSet()  # from every `.rules` file that applies here
     user_instructions: str = ""
     guidance_files: tuple[TextSize, ...] = ()  # those files, in this order

@@ -87,7 +87,7 @@ class TaskWorkload:
             nursery.start_soon(stop_on, self._shutdown.stop)
             nursery.start_soon(stop_on, self._gateway.failed)
             if (seconds := self._run.request.deadline_s) is not None:
-                paused_s = self._run.leases.paused_s
+                paused_s = self._run.pauses.paused_s
                 nursery.start_soon(self._shutdown.end_at_deadline, seconds, paused_s)
         completed = RunCompleted(status="provider", message=self._gateway.failure)
         if found:

@@ -32,6 +32,7 @@ from swarm.mailbox.bounded_formats import (
 from swarm.mailbox.bounded_yaml import compose_yaml_text, parse_yaml_text
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.path_rules import compile_glob
+from swarm.mailbox.quantities import parse_duration
 from swarm.mailbox.redact import Redactor
 from swarm.mailbox.redact_structs import redact_json
 from swarm.mailbox.schema_check import find_violation, open_validator
@@ -40,7 +41,6 @@ from swarm.roles.commands.command_expansion import find_call
 from swarm.roles.config.dotted_key import parse_assignment
 from swarm.roles.config.file_reading import parse_toml
 from swarm.roles.config.key_positions import find_key_positions
-from swarm.roles.config.quantities import parse_duration
 from swarm.roles.config.toml_edit import ConfigEdit, edit_text
 from swarm.roles.hooks.hook_file import read_hook_json
 from swarm.roles.markdown.front_matter import parse_markdown

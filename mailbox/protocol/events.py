@@ -9,13 +9,13 @@ from typing import Literal
 
 import msgspec
 
+from ..parts.part_messages import PartRecord
 from .base import Tagged, Value
 from .changes import CompactionInfo as CompactionInfo
 from .changes import FileChange as FileChange
 from .context_sizes import HeadSizes
 from .hooks import HookRan as HookRan
 from .items import TokenUsage
-from .leases import HeavyCommandEnded as HeavyCommandEnded
 from .parsed_command import ParsedCommand
 from .requests import AnyRequest
 from .sampling import ModelInfo, SampleErrorKind
@@ -285,7 +285,7 @@ AnyEvent = (
     | CallEnded
     | ProviderFallback
     | HookRan
-    | HeavyCommandEnded
+    | PartRecord
     | TokenCount
     | Warned
     | RequestSent

@@ -7,13 +7,13 @@ from typing import Literal
 
 import msgspec
 
+from ..parts.part_messages import PartRecord
 from .approvals import ApprovalGrant, ApprovalOutcome, ApprovalRequest, DecidedBy, Scope
 from .base import SCHEMA_VERSION, Tagged, Value
 from .changes import CompactionInfo, TurnDiff
 from .events import (
     CallBegan,
     CallEnded,
-    HeavyCommandEnded,
     HookRan,
     ProviderFallback,
     TokenCount,
@@ -338,7 +338,7 @@ class RunCompleted(Tagged):
 AnyRecordBody = (
     RunStarted | ProviderChosen | AgentSpawned | InputPosted | MailPosted | MailHandled
     | TurnStarted | TurnCompleted | TurnFailed | TurnAborted | ItemRecorded | ContextRecorded
-    | CallBegan | CallEnded | ProviderFallback | HookRan | HeavyCommandEnded | TokenCount
+    | CallBegan | CallEnded | ProviderFallback | HookRan | PartRecord | TokenCount
     | Warned | EnteredReviewMode | ExitedReviewMode | SettingsChanged | PauseSet | BudgetSet
     | Reserved | ResponseBilled | ReservationReleased | RateLimits | ProcessEnded | AgentEnded
     | ApprovalRequested | ApprovalResolved | GrantGiven | Reviewed | SnapshotTaken

@@ -4,11 +4,11 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from ..parts.part_messages import PartQueued, PartReply, PartRequest
 from .approvals import ApprovalOutcome, ApprovalRequest, DecidedBy, ExtraPermissions, Scope
 from .base import Tagged, Value
 from .changes import FileChange
 from .findings import Finding
-from .leases import LeaseGiven, QueuedForLease, TakeLease
 from .limits import Isolation
 from .mcp import (
     CallMcpTool,
@@ -219,7 +219,7 @@ McpRequest = (
     | ReportModelAnswer
 )
 AnyRequest = (
-    NonTeamRequest | McpRequest | RequestApproval | ReportPermission | TakeLease | Spawn
+    NonTeamRequest | McpRequest | RequestApproval | ReportPermission | PartRequest | Spawn
     | SendMail | FollowUp | WaitFor | ListAgents | HaltAgent | CloseAgent | SpawnOnCsv
     | ReportJobResult | PublishFinding | RecallFindings | RecallMemories | ReportStaleMemory
 )  # fmt: skip
@@ -364,7 +364,7 @@ class FindingsFound(Tagged):
 AnyReply = (
     BlobStored | EnvironmentReply | Decided | FilesKept | FilesWatched | FilesSaved
     | ChangesReply | MergePlanned | MergeReported | RequestRefused | QueuedForSlot
-    | QueuedForLease | LeaseGiven | Spawned | Sent | Waited | Team | PreviousStatus | JobEnded
+    | PartQueued | PartReply | Spawned | Sent | Waited | Team | PreviousStatus | JobEnded
     | ResultAccepted | FindingAccepted | FindingsFound | MemoriesFound | MemoryReported
     | McpTools | McpOutcome
 )  # fmt: skip

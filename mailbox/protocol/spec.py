@@ -4,13 +4,13 @@ from typing import Literal
 
 import msgspec
 
+from ..parts.part_messages import PartRules
 from ..writable_places import WritablePlaces
 from .approvals import ExtraPermissions
 from .base import Tagged, Value
 from .context_sizes import TextSize
 from .hooks import Hook
 from .items import TokenUsage
-from .leases import LeaseRules
 from .limits import Limits, ResourceLimits
 from .mcp import McpServer
 from .nodes import HostTable
@@ -179,7 +179,7 @@ class AgentSpec(Tagged):
     proxy_endpoint: str = ""  # path of the network proxy's socket; "" = this run has none
     network_ticket: bytes = b""  # sent to the proxy with every command; see `credentials`
     resources: ResourceLimits = ResourceLimits()  # for its commands
-    leases: LeaseRules = LeaseRules()  # which of its commands take turns with others
+    parts: PartRules = PartRules()
     context: ContextRules = ContextRules()
     summary: Summary = "auto"
     verbosity: Verbosity | None = None

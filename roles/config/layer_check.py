@@ -18,6 +18,7 @@ from .dotted_key import format_key
 from .key_positions import ANY_KEY, KeyPath, TextPosition, find_key_positions, find_position
 from .mcp_table import McpServerTable, McpToolTable, table_problems
 from .merge import Layer, as_table, is_table
+from .model_keys import ModelKeys, ToolsTable
 from .no_effect import keys_without_effect
 from .schema import (
     CODEX_INNER_KEYS,
@@ -27,13 +28,11 @@ from .schema import (
     AuthTable,
     Config,
     KeyringTable,
-    ModelKeys,
     PermissionProfile,
     ProviderTable,
     RoleTable,
     ShellTable,
     Toml,
-    ToolsTable,
 )
 from .validation_words import explain_mismatch
 

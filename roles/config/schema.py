@@ -3,28 +3,22 @@
 A key that Codex also has keeps Codex's meaning, so that a person can reuse a file.
 """
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
-from msgspec import Meta
 
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.leases import CommandKind
 from swarm.mailbox.protocol.limits import AskForApproval, Granular, MergeAtEnd, RunIsolation
-from swarm.mailbox.protocol.settings import (
-    PromptSize,
-    SamplingSettings,
-    Summary,
-    ToolChoice,
-    Verbosity,
-)
+from swarm.mailbox.protocol.settings import Summary, Verbosity
 
 from .host_settings import HostToml
 from .mcp_table import McpServerTable
 from .memory_settings import MemoriesTable
+from .model_keys import ModelKeys
+from .model_keys import Toml as Toml
+from .part_keys import PartKeys
 
 SandboxMode = Literal["read-only", "workspace-write", "danger-full-access"]
-Toml = dict[str, object]
 
 
 class AuthTable(Value):
@@ -114,46 +108,6 @@ class AgentsTable(Value):
         return next((number for number in both if number is not None), None)
 
 
-class ToolsTable(Value):
-    """`[tools]`: swarm's own `only` and `exclude`, and Codex's keys."""
-
-    only: tuple[str, ...] | None = None  # as `tools = […]`
-    exclude: tuple[str, ...] = ()
-    view_image: bool = True  # false: as excluded
-    web_search: bool | Toml = False  # no effect
-
-
-class ModelKeys(Value):
-    """Swarm's own keys that a configuration, a role's file and `[agents.NAME]` have alike."""
-
-    tools: tuple[str, ...] | ToolsTable | None = None
-    prompt: PromptSize = ""  # "short" or "full"; "" = as the model's catalogue entry says
-    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Meta(ge=1, le=100_000)] | None = None
-    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
-    presence_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
-    frequency_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
-    repeat_penalty: Annotated[float, Meta(gt=0, le=10)] | None = None
-    seed: Annotated[int, Meta(ge=0, lt=1 << 32)] | None = None
-
-    @property
-    def tool_choice(self) -> ToolChoice:
-        """The tools that are left."""
-        match self.tools:
-            case None:
-                return ToolChoice()
-            case ToolsTable(only=only, exclude=exclude, view_image=sees):
-                return ToolChoice(only=only, exclude=exclude if sees else (*exclude, "view_image"))
-            case only:
-                return ToolChoice(only=only)
-
-    @property
-    def sampling(self) -> SamplingSettings:
-        """How responses are sampled."""
-        return msgspec.convert(self, SamplingSettings, from_attributes=True)
-
-
 class RoleTable(ModelKeys):
     """`[agents.NAME]`."""
 
@@ -184,18 +138,6 @@ class LimitsTable(Value):
     command_seconds: str | int | float = 0  # wall time
     agent_memory: str | int = "75%"
     agent_processes: int = 4096
-
-
-class LeasesTable(Value):
-    """`[leases]`, swarm's own: how heavy commands take turns. Sizes as in `[limits]`."""
-
-    enabled: bool = True
-    most: int = 0  # on this machine at once; 0: as many as it has processors
-    reserve_memory: str | int = "10%"
-    command_memory: str | int = 0  # of each heavy command; 0: as `[limits]` says
-    max_wait: str | int | float = "30m"
-    max_hold: str | int | float = "30m"
-    commands: dict[str, CommandKind] = {}  # first words → kind
 
 
 class AutoReviewTable(Value):
@@ -301,7 +243,7 @@ class SkillsTable(Value):
     projects: dict[str, ProjectSkills] = {}
 
 
-class Config(ModelKeys):
+class Config(PartKeys):
     """The supported keys. Each field's default is its built-in value."""
 
     model: str | None = None
@@ -341,7 +283,6 @@ class Config(ModelKeys):
     agents: Toml = {}
     budget: BudgetTable = BudgetTable()  # swarm's own
     limits: LimitsTable = LimitsTable()  # swarm's own
-    leases: LeasesTable = LeasesTable()  # swarm's own
     memories: bool | MemoriesTable = False
     hosts: dict[str, HostToml] = {}  # swarm's own
     network: NetworkTable = NetworkTable()  # swarm's own; when enabled the profile's does not count

@@ -147,8 +147,8 @@ def most_at_once(records: list[dict[str, Any]], ends: list[dict[str, Any]]) -> i
 
 def light_command_us() -> float:
     """Microseconds that an agent takes to see that a command is not heavy."""
-    from swarm.mailbox.protocol.leases import LeaseRules
-    from swarm.worker.policy.heavy_commands import HeavyCommands
+    from swarm.mailbox.parts.leases.lease_messages import LeaseRules
+    from swarm.worker.parts.leases.heavy_commands import HeavyCommands
 
     table = HeavyCommands(LeaseRules(enabled=True))
     argv = ("/bin/bash", "-c", "sed -n 1,120p src/main.rs && rg -n 'fn main' src | head -20")

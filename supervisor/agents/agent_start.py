@@ -20,7 +20,6 @@ from swarm.mailbox.protocol.items import (
     TokenUsage,
     encode_item,
 )
-from swarm.mailbox.protocol.leases import LeaseRules
 from swarm.mailbox.protocol.limits import opens_tunnels
 from swarm.mailbox.protocol.ops import GatewayMoved
 from swarm.mailbox.protocol.records import AgentSpawned
@@ -244,7 +243,7 @@ def build_agent_spec(
         environment=_environment(request),
         shell_environment=request.shell_environment,
         resources=request.resources,
-        leases=LeaseRules() if plan.slotless else running.leases.rules_for_agents(),
+        parts=running.parts.rules_for(plan),
         run_began_s=running.began_s,
         sandbox_required=request.sandbox_required or _sandbox_required(plan),
         allow_commit=request.allow_commit and not plan.slotless,

@@ -95,7 +95,7 @@ class DeadlineMonitor:
     def _check(self, nursery: trio.Nursery, agent: Agent) -> float:
         deadline = agent.plan.limits.deadline_unix_s
         assert deadline is not None
-        deadline += self._run.leases.paused_s()  # it stops while the run waits for other runs
+        deadline += self._run.pauses.paused_s()  # it stops while the run waits for other runs
         now, identity = self._run.entropy.unix_s(), agent.identity
         hour = next_deadline_step(
             began=self._began.setdefault(agent.plan.agent_id, now),

@@ -6,21 +6,15 @@
 import difflib
 import importlib
 import os
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import click
 
 from swarm.mailbox.errors import UsageError
 
+from ..parts.part_commands import PART_COMMANDS, PART_GROUPS, LazyCommand
+
 OptionValue: TypeAlias = Any  # type: ignore[explicit-any]  # what click hands over by a name
-
-
-class LazyCommand(NamedTuple):
-    """Where a command is defined. `short` must be the first sentence of its own help (tested)."""
-
-    module: str  # in the folder `commands`
-    short: str
-    attribute: str = ""  # "": the command's name, with _ for -
 
 
 LAZY_COMMANDS: dict[str, LazyCommand] = {
@@ -88,10 +82,7 @@ LAZY_COMMANDS: dict[str, LazyCommand] = {
         "steer_commands", "End a run that stays open, in order, with its last answer."
     ),
     "kill": LazyCommand("steer_commands", "End an agent and all below it, or the whole run."),
-    "leases": LazyCommand(
-        "leases_command",
-        "Show the heavy commands of all runs: which run, which wait for their turn, and why.",
-    ),
+    **PART_COMMANDS,
     "name": LazyCommand("run_list_commands", "Give a run a name, or remove it."),
     "archive": LazyCommand(
         "run_list_commands", "Archive runs: they are kept, and left out of lists."
@@ -149,7 +140,7 @@ COMMAND_GROUPS: dict[str, tuple[str, ...]] = {  # of the short help
     "run": ("chat", "run", "resume", "fork", "exec", "acp", "mcp-server", "init"),
     "watch": (
         "ps", "watch", "show", "log", "result", "export", "name", "archive", "rm", "prune",
-        "leases",
+        *PART_GROUPS["watch"],
     ),
     "steer": (
         "send", "approvals", "approve", "deny", "interrupt", "pause", "continue", "set", "accept",
@@ -204,7 +195,8 @@ class LazyGroup(click.Group):
         found = LAZY_COMMANDS.get(cmd_name)
         if found is None:
             return None
-        module = importlib.import_module(f"{__package__}.commands.{found.module}")
+        folder = "swarm.supervisor" if cmd_name in PART_COMMANDS else f"{__package__}.commands"
+        module = importlib.import_module(f"{folder}.{found.module}")
         command: click.Command = getattr(module, found.attribute or cmd_name.replace("-", "_"))
         return command
 

@@ -8,12 +8,12 @@ from typing import assert_never
 
 import msgspec
 
+from swarm.mailbox.parts.part_messages import PartRecord
 from swarm.mailbox.protocol.base import snake_case
 from swarm.mailbox.protocol.changes import TurnDiff
 from swarm.mailbox.protocol.events import (
     CallBegan,
     CallEnded,
-    HeavyCommandEnded,
     HookRan,
     ProviderFallback,
     TokenCount,
@@ -76,6 +76,7 @@ from swarm.mailbox.protocol.records import (
 )
 from swarm.mailbox.protocol.review import EnteredReviewMode, ExitedReviewMode
 
+from ..parts.part_lines import describe_part_record
 from .approval_description import describe_approval
 from .budget_description import describe_budget_record, describe_widening, describe_window
 from .final_answer import describe_redactions
@@ -83,7 +84,6 @@ from .number_format import render_count, render_span, render_time, render_usd
 from .record_description import (
     describe_end,
     describe_fallback,
-    describe_heavy_command,
     describe_hook,
     describe_item,
     describe_replaced,
@@ -133,6 +133,8 @@ def log_line(record: Record, *, as_json: bool = False) -> str:
 
 def describe_body(body: AnyRecordBody) -> str:  # noqa: C901 - one case for each kind
     """Describe a record. The match covers the whole union, so a new kind cannot be forgotten."""
+    if isinstance(body, PartRecord):
+        return describe_part_record(body)
     match body:
         case CallBegan() | CallEnded() | ItemRecorded() | ContextRecorded() | TokenCount():
             return clean_line(_turn_item_text(body))
@@ -173,8 +175,6 @@ def describe_body(body: AnyRecordBody) -> str:  # noqa: C901 - one case for each
             return describe_fallback(body)
         case HookRan():
             return describe_hook(body)
-        case HeavyCommandEnded():
-            return describe_heavy_command(body)
         case Warned(message=message):
             return clean_line(message)
         case FanOutPlanned(items=items, role=role, concurrency=concurrency):

@@ -12,7 +12,6 @@ from swarm.mailbox.protocol.events import (
     CallEnded,
     CommandCall,
     FileChange,
-    HeavyCommandEnded,
     HookRan,
     McpCall,
     OtherCall,
@@ -51,17 +50,6 @@ from .safe_text import clean_line, first_line
 
 _LIMIT = 200  # characters of one description
 CHANGE_LETTERS = {"add": "A", "delete": "D", "update": "M"}
-
-
-def describe_heavy_command(ended: HeavyCommandEnded) -> str:
-    """What a heavy command used, and how long it waited for its turn."""
-    waited = f"waited {render_span(ended.waited_s)}" if ended.waited_s >= 0.1 else ""
-    used = ""
-    if ended.ran:
-        memory = f"{ended.peak_bytes / 2**20:,.0f} MiB"
-        used = f"ran {render_span(ended.seconds)}, {ended.cpu_s:.1f} s of processor, {memory}"
-    parts = ", ".join(filter(None, (waited, used or "did not run")))
-    return f"{ended.kind} {clean_line(ended.command, limit=_LIMIT)}: {parts}"
 
 
 def describe_fallback(taken: ProviderFallback) -> str:

@@ -14,7 +14,7 @@ from swarm.mailbox.protocol.hosts import (
 )
 from swarm.mailbox.protocol.spec import AgentSpec
 
-from ..leases.lease_scheduler import MachineState
+from ..processes.machine_facts import MachineState
 from ..processes.process_types import Child, ProcessEnd
 
 _HEALTHY_FREE_BYTES = 256 << 20  # of memory and of disk

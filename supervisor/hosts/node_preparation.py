@@ -1,24 +1,12 @@
-"""What the commands of a table's `prepare` are run with, once on each node, under a lease."""
+"""What the commands of a table's `prepare` are run with, once on each node, in its turn."""
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
-
-from swarm.mailbox.protocol.leases import MAX_LEASE_TEXT, TakeLease
 from swarm.mailbox.protocol.nodes import CopiedPlace, HostTable, PrepareCopies
 
 from ..isolation.copy_folder import AgentCopy
-from .known_nodes import Node
+from ..processes.machine_turns import MachineWork
 
 LIMIT_S = 1800.0  # for all commands of a node
 ANSWER_LIMIT_S = LIMIT_S + 30.0
-
-# Holds a lease of the node's machine for an agent, by its path.
-HoldLease = Callable[[Node, str, TakeLease], AbstractAsyncContextManager[None]]
-
-
-def no_lease(_node: Node, _agent: str, _request: TakeLease) -> AbstractAsyncContextManager[None]:
-    """Implements `HoldLease` where nothing is counted."""
-    return nullcontext()
 
 
 def prepare_order(request: int, copy: AgentCopy, table: HostTable) -> PrepareCopies:
@@ -37,7 +25,7 @@ def prepare_order(request: int, copy: AgentCopy, table: HostTable) -> PrepareCop
     )
 
 
-def prepare_lease(order: PrepareCopies) -> TakeLease:
-    """What is told of them to who waits for a lease."""
-    command = "; ".join(order.commands)[:MAX_LEASE_TEXT]
-    return TakeLease(number=0, kind="install", command=command, head="prepare", cwd=order.cwd)
+def prepare_work(order: PrepareCopies, *, machine: str, agent: str) -> MachineWork:
+    """What is told of them to who waits for the machine."""
+    command = "; ".join(order.commands)
+    return MachineWork(machine, agent, command=command, head="prepare", cwd=order.cwd)

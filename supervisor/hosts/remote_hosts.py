@@ -34,16 +34,16 @@ from swarm.mailbox.protocol.spec import AgentSpec, CopyMount, HubSpec, encode_sp
 
 from ..agents.agent_record import AgentPlan
 from ..isolation.copy_folder import AgentCopy
+from ..processes.machine_facts import MachineState
+from ..processes.machine_turns import HoldTurn, hold_no_turn
 from ..processes.process_types import DiedBeforeHello, ProcessEnd, SpawnError
 from .copy_shipment import ship_order
 from .host_environment import narrowed
 from .known_nodes import Node, NodePlace, RemoteChild
 from .node_preparation import (
     ANSWER_LIMIT_S,
-    HoldLease,
-    no_lease,
-    prepare_lease,
     prepare_order,
+    prepare_work,
 )
 
 _WAIT_LIMIT_S, _SHIP_LIMIT_S, _START_LIMIT_S, _FETCH_LIMIT_S = 600.0, 900.0, 20.0, 120.0
@@ -77,15 +77,15 @@ class RemoteHosts:
             trio.MemorySendChannel[AnyHostsOp], trio.MemoryReceiveChannel[AnyHostsOp]
         ] = trio.open_memory_channel(_MOST_ORDERS)
         self._orders, self.orders = channels
-        self._hold_lease: HoldLease = no_lease
+        self._hold_turn: HoldTurn = hold_no_turn
 
     def order(self, op: AnyHostsOp) -> None:
         """Queue an order; never waits."""
         self._orders.send_nowait(op)
 
-    def use_leases(self, hold_lease: HoldLease) -> None:
-        """Commands that get a machine ready take these leases."""
-        self._hold_lease = hold_lease
+    def use_turns(self, hold_turn: HoldTurn) -> None:
+        """Commands that get a machine ready wait for their turn from now on."""
+        self._hold_turn = hold_turn
 
     def move_gateway(self, endpoint: str) -> None:
         """The gateway listens there now; agents on nodes are led there."""
@@ -95,6 +95,16 @@ class RemoteHosts:
     def node_of(self, agent_id: str) -> Node | None:
         """The node on which the agent is, or was last; None: it is here, or its node is lost."""
         return self.nodes.get(self._places.get(agent_id, ""))
+
+    def machine_of(self, agent_id: str) -> str:
+        """The name of the agent's node; "": it is here, or its node is lost."""
+        node = self.node_of(agent_id)
+        return "" if node is None else node.facts.name
+
+    def state_of(self, machine: str) -> MachineState | None:
+        """What is left of a node, as it told last; None: it is gone."""
+        node = self.nodes.get(machine)
+        return None if node is None else node.machine
 
     # --- starts ---------------------------------------------------------------------------------
 
@@ -175,7 +185,8 @@ class RemoteHosts:
         async with node.preparing:
             if not node.is_prepared and not node.why_drained:
                 order = prepare_order(next(self._numbers), copy, table)
-                async with self._hold_lease(node, copy.path, prepare_lease(order)):
+                work = prepare_work(order, machine=node.facts.name, agent=copy.path)
+                async with self._hold_turn(work):
                     remote = PrepareRemote(node=node.facts.name, order=order)
                     reply = await self._ask(order.request, remote, ANSWER_LIMIT_S)
         if not node.is_prepared:

@@ -56,9 +56,9 @@ from swarm.mailbox.protocol.spec import AgentSpec, FolderIdentity, HubSpec, deco
 from swarm.mailbox.relay import GATEWAY, SUPERVISOR, FarRelay
 from swarm.mailbox.tree_pack import TreeRefused
 
-from ..leases.machine_state import read_machine_state
 from ..processes.early_start import EarlyProcesses, start_early
 from ..processes.machine_sandbox import SandboxProbeFailed, probe_sandbox
+from ..processes.machine_state import read_machine_state
 from ..processes.process_manager import ProcessManager, open_process_manager
 from ..processes.process_types import Child
 from ..processes.shell_snapshot import ShellSnapshot

@@ -6,6 +6,7 @@ Apart from `run_metadata`: who only lists runs loads nothing of what a request i
 import msgspec
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.parts.part_messages import FormerPartSettings
 from swarm.mailbox.redact import Redactor
 
 from ..run_request import RunRequest
@@ -38,6 +39,9 @@ def load_request(run_paths: RunPaths) -> RunRequest:
     """The request as saved, without keys, environment and providers: the caller fills them in."""
     path = run_paths.folder / "request.json"
     try:
-        return msgspec.json.decode(path.read_bytes(), type=RunRequest)
+        data = path.read_bytes()
+        request = msgspec.json.decode(data, type=RunRequest)
+        former = msgspec.json.decode(data, type=FormerPartSettings)
+        return msgspec.structs.replace(request, parts=former.on(request.parts))
     except (OSError, msgspec.DecodeError) as error:
         raise UsageError(f"this run cannot be resumed: {path} cannot be read: {error}") from error

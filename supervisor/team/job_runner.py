@@ -247,13 +247,13 @@ class JobRunner:
         return _NOT_REPORTED
 
     async def _work_on(self, member: Agent, job: BatchJob, item: JobItem, limit_s: float) -> bool:
-        """Have the row done; False if it took too long. Waits for a lease do not count."""
+        """Have the row done; False if it took too long. What its commands waited does not count."""
         ends_at = trio.current_time() + limit_s
         with trio.move_on_at(ends_at):
             await self._agents.send_input(member, job.first_input(item), source="fan_out")
             await member.done.wait()
         while not member.done.is_set():
-            left_s = ends_at + self._run.leases.waited_s(item.path) - trio.current_time()
+            left_s = ends_at + self._run.pauses.waited_s(item.path) - trio.current_time()
             if left_s <= 0:
                 return False
             with trio.move_on_after(max(left_s, _LOOK_S)):

@@ -11,7 +11,7 @@ import trio
 
 from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.ids import ROOT_PATH
-from swarm.mailbox.protocol.leases import TakeLease
+from swarm.mailbox.parts.part_messages import PartRequest
 from swarm.mailbox.protocol.memories import RecallMemories, ReportStaleMemory
 from swarm.mailbox.protocol.ops import Answer, UserInput
 from swarm.mailbox.protocol.records import AgentEnded
@@ -61,7 +61,7 @@ from .wait_calls import WaitCalls
 
 MAX_OPEN_REQUESTS = 64  # per process at a time
 RequestOfAnotherService = (
-    NonTeamRequest | McpRequest | RequestApproval | ReportPermission | TakeLease
+    NonTeamRequest | McpRequest | RequestApproval | ReportPermission | PartRequest
 )
 _CRASH_STATES = frozenset({"crashed", "killed"})
 _LIMIT_STATES = frozenset({"budget", "deadline"})  # a resume may raise these limits

@@ -5,7 +5,7 @@ import json
 import pytest
 import trio
 
-from swarm.mailbox.protocol.leases import HeavyCommandEnded
+from swarm.mailbox.parts.leases.lease_messages import HeavyCommandEnded
 
 pytestmark = pytest.mark.live
 LIMIT_S = 60

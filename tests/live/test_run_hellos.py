@@ -16,7 +16,6 @@ from swarm.mailbox.ids import new_uuid7
 from swarm.mailbox.pair import open_pair_server
 from swarm.mailbox.protocol.base import PROTOCOL_VERSION
 from swarm.mailbox.protocol.events import Hello, encode_event
-from swarm.mailbox.protocol.leases import LeaseSettings
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import TextInput, UserInput
 from swarm.mailbox.protocol.records import AgentEnded, ProcessEnded
@@ -35,11 +34,12 @@ from swarm.supervisor.hosts.remote_hosts import RemoteHosts
 from swarm.supervisor.isolation.project_copies import ProjectCopies
 from swarm.supervisor.journal.journal import open_journal
 from swarm.supervisor.journal.journal_reader import read_records
-from swarm.supervisor.leases.lease_ledger import LeaseLedger
 from swarm.supervisor.mcp.mcp_requests import McpEndpoint
 from swarm.supervisor.mcp.run_hubs import RunHubs
+from swarm.supervisor.parts.run_parts import RunParts
 from swarm.supervisor.processes.process_types import ProcessEnd, SpawnError
 from swarm.supervisor.run_context import RunContext
+from swarm.supervisor.run_pauses import RunPauses
 from swarm.supervisor.run_request import RunRequest
 from swarm.supervisor.runs.paths import RunPaths
 
@@ -130,7 +130,8 @@ async def supervisor_parts(
             agents=AgentDirectory(registry, archive),
             grants=ApprovalGrants(),
             skills=CurrentSkills(RunRequest(cwd="/")),
-            leases=LeaseLedger(tmp_path, LeaseSettings(), cwd="/"),
+            parts=RunParts(RunRequest(cwd="/"), places),
+            pauses=RunPauses(),
             copies=ProjectCopies(places),
             hosts=RemoteHosts(),
         )

@@ -7,22 +7,24 @@ from types import SimpleNamespace
 import trio
 import trio.testing
 
-from swarm.mailbox.protocol.leases import (
+from swarm.mailbox.parts.leases.lease_messages import (
     HeavyCommandEnded,
     LeaseGiven,
     LeaseSettings,
     TakeLease,
 )
+from swarm.mailbox.parts.part_messages import PartSettings
 from swarm.mailbox.redact import Redactor
-from swarm.supervisor.leases.lease_folder import LeaseFolderBusy, look
-from swarm.supervisor.leases.lease_ledger import LeaseLedger
-from swarm.supervisor.leases.lease_scheduler import MachineState
-from swarm.supervisor.leases.lease_service import LEASES_FOLDER, LeaseService
-from swarm.supervisor.leases.machine_state import TreeUsage
+from swarm.supervisor.parts.leases.lease_folder import LeaseFolderBusy, look
+from swarm.supervisor.parts.leases.lease_ledger import LeaseLedger
+from swarm.supervisor.parts.leases.lease_service import LEASES_FOLDER, LeaseService
+from swarm.supervisor.processes.machine_facts import MachineState
+from swarm.supervisor.processes.machine_state import TreeUsage
+from swarm.supervisor.run_pauses import RunPauses
 from swarm.supervisor.run_request import RunRequest
 from swarm.supervisor.runs.paths import RunPaths
 
-ONE = LeaseSettings(most=1, max_wait_s=1_000.0, max_hold_s=500.0)
+ONE = LeaseSettings(most=1, reserve_memory=0, max_wait=1_000, max_hold=500)
 
 
 class FakeAgent:
@@ -45,18 +47,19 @@ class Stage:
         self.used_s: dict[int, float] = {}  # seconds of a processor by pid
         self.measures_in_lock: list[bool] = []
         self.ledger = LeaseLedger(folder / "runs", settings, cwd="/")
-        running = SimpleNamespace(
+        self.pauses = RunPauses()
+        host = SimpleNamespace(
             run_id="run1",
-            request=RunRequest(cwd="/", leases=settings),
+            request=RunRequest(cwd="/", parts=PartSettings(leases=settings)),
             paths=RunPaths(folder=folder / "runs" / "run1", sockets=folder / "runtime" / "s"),
             journal=SimpleNamespace(redactor=Redactor(("hunter2hunter2",))),
-            leases=self.ledger,
+            pauses=self.pauses,
             send=self._send,
             note=self.notes.append,
         )
         self.places = folder / "runtime" / LEASES_FOLDER
         self.service = LeaseService(
-            running, nursery, clock=trio.current_time,
+            host, self.ledger, nursery, clock=trio.current_time,
             read_machine=lambda: MachineState(processors=2), measure=self._measure_trees,
         )  # fmt: skip
 

@@ -47,11 +47,12 @@ from swarm.supervisor.isolation.project_copies import ProjectCopies
 from swarm.supervisor.journal.journal import Journal, open_journal
 from swarm.supervisor.journal.journal_reader import read_records, run_records
 from swarm.supervisor.journal.replay import RunPast, fold_run
-from swarm.supervisor.leases.lease_ledger import LeaseLedger
 from swarm.supervisor.mcp.mcp_requests import McpEndpoint
 from swarm.supervisor.mcp.run_hubs import RunHubs
+from swarm.supervisor.parts.run_parts import RunParts
 from swarm.supervisor.processes.process_types import ProcessEnd
 from swarm.supervisor.run_context import RunContext
+from swarm.supervisor.run_pauses import RunPauses
 from swarm.supervisor.run_request import RunRequest
 from swarm.supervisor.run_shutdown import RunShutdown
 from swarm.supervisor.runs.paths import RunPaths
@@ -289,7 +290,8 @@ async def _set_up(
         agents=AgentDirectory(registry, archive),
         grants=ApprovalGrants(),
         skills=CurrentSkills(run_request),
-        leases=LeaseLedger(run_paths.folder, run_request.leases, cwd=run_request.cwd),
+        parts=RunParts(run_request, run_paths),
+        pauses=RunPauses(),
         copies=ProjectCopies(run_paths),
         hosts=RemoteHosts(),
     )

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from swarm.mailbox.envelope import MAX_MESSAGE_BYTES
 from swarm.mailbox.errors import MessageTooLarge
 from swarm.mailbox.interfaces import Mailbox
+from swarm.mailbox.parts.part_messages import PartQueued
 from swarm.mailbox.protocol.events import (
     AnyEvent,
     CallBegan,
@@ -26,7 +27,6 @@ from swarm.mailbox.protocol.events import (
     Waiting,
     encode_event,
 )
-from swarm.mailbox.protocol.leases import QueuedForLease
 from swarm.mailbox.protocol.requests import (
     AnyReply,
     AnyRequest,
@@ -47,7 +47,7 @@ SAVE_LIMIT_S = 120.0  # then the call is said to be done all the same
 _MAX_DIRECT_BYTES = 64 * 1024  # far below the limit of any mailbox
 _MAX_STREAMS = 256  # with more streams at once, deltas are sent immediately
 
-Queued = QueuedForSlot | QueuedForLease  # not yet the reply: a place in a line
+Queued = QueuedForSlot | PartQueued  # not yet the reply: a place in a line
 DeltaKind = type[TextArrived] | type[ReasoningArrived] | type[OutputArrived]
 
 

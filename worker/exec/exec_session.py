@@ -16,8 +16,8 @@ import trio
 
 from swarm.mailbox.errors import SwarmError
 
-from .command_lease import CommandLease
 from .command_state import ExitStatus
+from .command_turn import CommandTurn
 from .exec_outcome import MAX_SESSIONS, PROTECTED_RECENT, SessionQueueFull, complete_utf8_length
 from .launcher_protocol import Overrun
 from .running_command import CommandRequest, RunningCommand
@@ -107,10 +107,10 @@ class ExecSession:
         session_id: int,
         command: RunningCommand,
         asked: CommandRequest,
-        lease: CommandLease | None = None,
+        turn: CommandTurn | None = None,
     ) -> None:
         self.id, self.command, self.request = session_id, command, asked
-        self._lease = lease
+        self._turn = turn
         self.finished = trio.Event()
         self.status: ExitStatus | None = None
         self.moved_aside: tuple[str, ...] = ()
@@ -164,8 +164,8 @@ class ExecSession:
             self.status = self.status or ExitStatus(signal=9)
             self.moved_aside = self.command.close()
             self.finished.set()
-            if self._lease is not None:
-                self._lease.end(self.status)
+            if self._turn is not None:
+                self._turn.end(self.status)
 
     async def _kill(self) -> None:
         """Kill the tree, also while being cancelled: shielded, with a time limit."""

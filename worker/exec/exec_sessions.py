@@ -23,9 +23,9 @@ from ..current_spec import CurrentSpec
 from ..proxy.blocked_texts import blocked_texts
 from ..sandbox.denial_detection import is_sandbox_denial
 from ..sandbox.sandbox_plan import SandboxPlan
-from .command_lease import CommandLease
 from .command_plan import plan_command
 from .command_state import LauncherGone
+from .command_turn import CommandTurn
 from .exec_outcome import (
     FIRST_SESSION_ID,
     LAST_SESSION_ID,
@@ -88,7 +88,7 @@ class ExecSessions:
         self,
         request: ExecRequest,
         on_output: OnOutput | None = None,
-        lease: CommandLease | None = None,
+        turn: CommandTurn | None = None,
     ) -> ExecOutcome:
         """Run a command until it ends or its yield time is over; then it goes on as a session.
 
@@ -96,13 +96,13 @@ class ExecSessions:
             ExecFailed: it never ran; the text is for the model.
 
         If cancelled, the command is killed, because the caller never learned its session id. The
-        lease ends with the command.
+        turn ends with the command.
         """
         try:
-            waited_s, started, session = await self._begin(request, lease)
+            waited_s, started, session = await self._begin(request, turn)
         except BaseException:
-            if lease is not None:
-                lease.end(None)
+            if turn is not None:
+                turn.end(None)
             raise
         with self._awaiting(session):
             self._prewarm_next(request, session)
@@ -124,12 +124,12 @@ class ExecSessions:
             self._prewarm_next(request, session)  # a long command outlives the first prewarmed one
             outcome = self._outcome(session, started, timed_out=timed_out)
         late = waited_text(waited_s)
-        if lease is not None and lease.notice:
-            outcome = outcome.with_warning(lease.notice)
+        if turn is not None and turn.notice:
+            outcome = outcome.with_warning(turn.notice)
         return outcome if not late else outcome.with_warning(late)
 
     async def _begin(
-        self, request: ExecRequest, lease: CommandLease | None
+        self, request: ExecRequest, turn: CommandTurn | None
     ) -> tuple[float, float, ExecSession]:
         """Start a command in a slot: seconds waited for it, the time of the start, the session."""
         await self.load_environment()
@@ -138,7 +138,7 @@ class ExecSessions:
         except SessionQueueFull as error:
             raise ExecFailed(request.argv, str(error)) from error
         started = trio.current_time()  # waiting for a slot does not count
-        return waited_s, started, await self._start(request, lease)
+        return waited_s, started, await self._start(request, turn)
 
     async def write(
         self, session_id: int, chars: str, yield_time_ms: int, on_output: OnOutput | None = None
@@ -222,9 +222,9 @@ class ExecSessions:
                 nursery.start_soon(self._terminate, session)
         return running
 
-    async def _start(self, request: ExecRequest, lease: CommandLease | None) -> ExecSession:
+    async def _start(self, request: ExecRequest, turn: CommandTurn | None) -> ExecSession:
         try:
-            asked = self._build_request(request, lease)
+            asked = self._build_request(request, turn)
             if not asked.sandbox.is_sandboxed:
                 await self._discard_prewarmed()
             command = self._prewarmed.take(asked) or await start_command(self._launcher, asked)
@@ -233,7 +233,7 @@ class ExecSessions:
             if isinstance(error, SwarmError | OSError):
                 raise ExecFailed(request.argv, str(error)) from error
             raise
-        session = ExecSession(self._free_id(), command, asked, lease)
+        session = ExecSession(self._free_id(), command, asked, turn)
         self._sessions[session.id] = session
         self._nursery.start_soon(session.run)
         return session
@@ -255,7 +255,7 @@ class ExecSessions:
             plain = msgspec.structs.replace(session.request, resources=self._current.spec.resources)
             self._prewarmed.prepare_next(plain)
 
-    def _build_request(self, request: ExecRequest, lease: CommandLease | None) -> CommandRequest:
+    def _build_request(self, request: ExecRequest, turn: CommandTurn | None) -> CommandRequest:
         """The request under the plan that holds now. Raises SandboxUnavailable, OSError."""
         # Plan by the agent's own folder: the folder that a command asks for gives it no rights.
         plan = self.plan(request.policy, self._current.spec.cwd, request.extra)
@@ -265,7 +265,7 @@ class ExecSessions:
         if (places := request.held_from or own) is not None:
             lookup = Lookup(environment.get("PATH", ""), request.cwd, places)
             environment = held_environment(environment, lookup)
-        return build_session_request(self._current.spec, request, plan, environment, lease)
+        return build_session_request(self._current.spec, request, plan, environment, turn)
 
     def outside_environment(self) -> dict[str, str]:
         """The variables of a command without a sandbox; `load_environment` comes first."""

@@ -7,7 +7,6 @@ from swarm.mailbox.protocol.spec import AgentSpec
 from swarm.mailbox.proxy_environment import without_proxy_variables
 
 from ..sandbox.sandbox_plan import SandboxPlan
-from .command_lease import CommandLease
 from .command_plan import (
     FORCED_VARIABLES,
     check_workdir,
@@ -16,6 +15,7 @@ from .command_plan import (
     with_memory_limit,
 )
 from .command_route import RouteRequest
+from .command_turn import CommandTurn
 from .exec_outcome import ExecRequest
 from .running_command import CommandRequest
 from .unattended_variables import keep_unattended
@@ -26,7 +26,7 @@ def build_session_request(
     request: ExecRequest,
     plan: SandboxPlan,
     environment: dict[str, str],
-    lease: CommandLease | None,
+    turn: CommandTurn | None,
 ) -> CommandRequest:
     """The command under this plan. Raises FolderHidden, OSError."""
     check_workdir(plan, request.cwd)
@@ -36,7 +36,7 @@ def build_session_request(
         granted = with_commit_grant(plan, request.commits_in)
         if granted is not None and all(is_in_copy(spec, path) for path in granted.committing):
             plan = granted  # else git's folder lies outside of the agent's copy
-    limit_bytes = None if lease is None else lease.memory_bytes
+    limit_bytes = None if turn is None else turn.memory_bytes
     return CommandRequest(
         argv=keep_unattended(request.argv),
         cwd=request.cwd,

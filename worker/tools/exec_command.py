@@ -19,7 +19,7 @@ from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly
 from swarm.roles.login_shell import find_shell, shell_name
 
 from ..agent.context.truncate import CommandText
-from ..exec.command_lease import CommandLease
+from ..exec.command_turn import CommandTurn
 from ..exec.exec_outcome import (
     DEFAULT_EXEC_YIELD_MS,
     MAX_YIELD_MS,
@@ -205,8 +205,8 @@ class _CommandInvocation(TurnTakingInvocation):
         self._verdict = decide_command(self._facts)
         self._meanings = shown_meanings(facts)
         # A command with a terminal is talked to, and may never end: it takes no turn.
-        self._heavy = None if arguments.tty else context.leases.find(planned.argv)
-        self._turn: CommandLease | None = None  # waited for, and not yet used by a run
+        self._heavy = None if arguments.tty else context.parts.command_turns.find(planned.argv)
+        self._turn: CommandTurn | None = None  # waited for, and not yet used by a run
 
     @property
     def takes_turns(self) -> bool:
@@ -215,7 +215,8 @@ class _CommandInvocation(TurnTakingInvocation):
     async def wait_turn(self) -> None:
         if self._heavy is not None:
             self.drop_turn()
-            self._turn = await self._context.leases.take(self._heavy, self._planned.folder)
+            turns = self._context.parts.command_turns
+            self._turn = await turns.take(self._heavy, self._planned.folder)
 
     def drop_turn(self) -> None:
         if self._turn is not None:
@@ -286,9 +287,9 @@ class _CommandInvocation(TurnTakingInvocation):
         if self._effects.keep:
             await self._context.keep_files(self._planned.call_id, self._effects.keep)
         turn, self._turn = self._turn, None
-        lease = turn or self._context.leases.observe(request.argv, request.cwd)
+        turn = turn or self._context.parts.command_turns.observe(request.argv, request.cwd)
         try:
-            done = await self._context.commands.exec(request, listen, lease)
+            done = await self._context.commands.exec(request, listen, turn)
         except ExecFailed as error:
             raise ToolFailed(str(error)) from error
         finally:

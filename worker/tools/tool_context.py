@@ -31,6 +31,7 @@ from ..agent.reporter import Reporter
 from ..current_spec import CurrentSpec
 from ..exec.command_plan import NOT_IN_COPY, is_in_copy
 from ..exec.exec_sessions import ExecSessions
+from ..parts.tool_parts import ToolParts
 from ..policy.approval_offers import ToolStanding, is_usable
 from ..policy.command_decision import ROLE_LOCKED
 from ..policy.command_facts import (
@@ -47,7 +48,6 @@ from ..sandbox.file_policy import names_protected
 from ..sandbox.sandbox_plan import SandboxPlan, SandboxUnavailable, Stack
 from ..sandbox.sandbox_probe import probe_sandbox
 from .begin_task import ChangeGate
-from .lease_client import LeaseClient
 from .permission_arguments import GrantedPermissions
 from .tool_interface import ToolFailed
 
@@ -67,7 +67,7 @@ class ToolContext:
     ) -> None:
         self._reporter = reporter  # requests copies of files; None: nobody makes any
         self._current, self.commands = current, commands
-        self.leases = LeaseClient(current, reporter)
+        self.parts = ToolParts(current, reporter)
         spec = current.spec
         self._hidden = tuple(os.path.realpath(path) for path in spec.hidden_paths)
         # Absolute path → digest of the contents after the agent's last patch (None: deleted). A

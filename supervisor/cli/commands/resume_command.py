@@ -11,8 +11,8 @@ from swarm.mailbox.ids import ROOT_PATH, short_id
 from swarm.mailbox.key_wiping import take_keys
 from swarm.mailbox.protocol.control import ChangeSettings
 from swarm.mailbox.protocol.limits import Budget, Limits
+from swarm.mailbox.quantities import parse_duration
 from swarm.roles.config.config_loader import load_config
-from swarm.roles.config.quantities import parse_duration
 
 from ...agents.agent_record import AgentPlan
 from ...agents.run_providers import run_providers

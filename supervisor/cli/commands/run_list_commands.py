@@ -158,7 +158,7 @@ def prune(older: str | None, keep: int, *, dry_run: bool, force: bool, yes: bool
     Example:
       swarm prune --older 30d --keep 20
     """
-    from swarm.roles.config.quantities import parse_duration  # `ps` loads nothing of settings
+    from swarm.mailbox.quantities import parse_duration  # `ps` loads nothing of settings
 
     places = find_user_paths(dict(os.environ))
     older_s = None if older is None else parse_duration(older)

@@ -21,10 +21,10 @@ from swarm.mailbox.protocol.limits import (
     opens_tunnels,
 )
 from swarm.mailbox.protocol.spec import ShellEnvironmentPolicy
+from swarm.mailbox.quantities import parse_duration
 from swarm.roles.commands.command_expansion import expand_call, find_call
 from swarm.roles.config.features import resolve_features
-from swarm.roles.config.lease_settings import lease_settings
-from swarm.roles.config.quantities import parse_duration, resource_limits
+from swarm.roles.config.resource_limits import resource_limits
 from swarm.roles.config.schema import AgentsTable
 from swarm.roles.guidance import Guidance, load_guidance
 from swarm.roles.narrow import (
@@ -35,6 +35,7 @@ from swarm.roles.narrow import (
     narrow_sandbox,
     without_direct_network,
 )
+from swarm.roles.parts.part_settings import part_settings
 from swarm.roles.proxy_policy import network_policy
 from swarm.roles.role_loader import find_role
 from swarm.roles.rules.rule_loader import load_layer_rules
@@ -42,6 +43,7 @@ from swarm.roles.unix_sockets import run_socket_rules
 
 from ...fan_out.file_excerpts import read_excerpt, readable_below, render_excerpts
 from ...fan_out.glob_search import find_paths
+from ...processes.machine_state import memory_bytes
 from ...run_request import RunRequest
 from ...runs.image_blobs import check_image
 from ...runs.paths import find_user_paths
@@ -60,7 +62,6 @@ from .request_parts import (
     context_rules,
     guidance_rules,
     load_schema,
-    memory_bytes,
     review_settings,
     run_budget,
 )
@@ -186,7 +187,7 @@ def build_request(
             config.shell_environment_policy, ShellEnvironmentPolicy, from_attributes=True
         ),
         resources=resource_limits(config.limits, ram_bytes=memory_bytes()),
-        leases=lease_settings(config.leases, ram_bytes=memory_bytes()),
+        parts=part_settings(config, ram_bytes=memory_bytes()),
         rules=rules.rules,
         user_instructions=guidance.text,
         guidance_files=guidance.files,

@@ -2,7 +2,6 @@
 schemas, switched-off features, memory. Each error names the key.
 """
 
-import os
 from pathlib import Path
 
 import msgspec
@@ -21,8 +20,6 @@ from ...run_request import ReviewSettings, RunRequest
 _MOST_PROMPT_BYTES = 64 << 10
 _MAX_SCHEMA_BYTES = 1 << 20
 REVIEWER_OFF_WARNING = "features.guardian_approval is off: what would ask the reviewer is refused"
-# The container's limit in cgroup v2 and v1; a missing file means no limit.
-_CGROUP_LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def guidance_rules(config: Config) -> GuidanceRules:
@@ -134,16 +131,3 @@ def _checked(schema: dict[str, object], key: str) -> dict[str, object]:
     except SchemaUnusable as error:
         raise UsageError(f"{key}: not a usable JSON schema: {error}") from error
     return schema
-
-
-def memory_bytes(bounds: tuple[str, ...] = _CGROUP_LIMIT_FILES) -> int:
-    """The machine's memory, or the container's limit if that is less."""
-    found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    for name in bounds:
-        try:
-            text = Path(name).read_text("ascii").strip()
-        except (OSError, UnicodeDecodeError):
-            continue
-        if text.isdecimal() and int(text) > 0:  # `max` means no limit
-            found.append(int(text))
-    return min(found)

@@ -24,18 +24,18 @@ from swarm.roles.config.config_loader import read_requirements
 from swarm.roles.config.key_positions import KeyPath
 from swarm.roles.config.layer_paths import is_list
 from swarm.roles.config.merge import leaves
-from swarm.roles.config.quantities import resource_limits
 from swarm.roles.config.requirements import NO_REQUIREMENTS, Requirements, sandbox_refusal
+from swarm.roles.config.resource_limits import resource_limits
 from swarm.roles.config.schema import GranularPolicy, LimitsTable
 from swarm.roles.narrow import without_direct_network
 from swarm.roles.proxy_policy import apply_network_requirements
 from swarm.roles.role_loader import apply_role_requirements
 from swarm.roles.unix_sockets import apply_socket_requirements
 
+from ...processes.machine_state import memory_bytes
 from ...run_request import RequiredChoices, RunRequest
 from ...runs.paths import find_user_paths
 from .provider_use import provider_violations
-from .request_parts import memory_bytes
 
 MAX_DENIED_PATHS = 2_000
 _REVIEWERS = {"person": "user", "guardian": "auto_review", "nobody": "nobody"}

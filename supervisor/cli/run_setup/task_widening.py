@@ -15,8 +15,8 @@ import msgspec
 from swarm.mailbox.host_patterns import intersect_patterns
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import NetworkPolicy
+from swarm.mailbox.quantities import parse_duration
 from swarm.roles.config.config_loader import LoadedConfig
-from swarm.roles.config.quantities import parse_duration
 from swarm.roles.config.schema import AgentsTable, Config
 from swarm.roles.narrow import narrow_approval
 from swarm.roles.permission_profiles import chosen_profile

@@ -22,6 +22,7 @@ from swarm.mailbox.safe_open import scan_folder
 from swarm.mailbox.written_text import decode_leniently
 from swarm.roles.config.key_positions import KeyPath
 from swarm.roles.config.merge import leaves
+from swarm.roles.config.part_keys import PART_KEYS
 from swarm.roles.config.project_config import (
     DENIED_KEYS,
     MCP_FILE,
@@ -56,9 +57,9 @@ _MEANINGS: dict[str, str] = {
     "hooks": "starts programs at points of each agent's session, in the sandbox",
     "features": "switches parts on or off",
     "limits": "changes what commands may use",
-    "leases": "changes how heavy commands take turns",
     "memories": "keeps what runs learn here, for later runs",
     "budget": "changes what a run may cost",
+    **{key: part.meaning for key, part in PART_KEYS.items()},
 }
 _VALUES: dict[tuple[str, object], str] = {
     ("sandbox_mode", "danger-full-access"): "commands run WITHOUT a sandbox",

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.quantities import parse_duration
 from swarm.roles.config.merge import (
     Layer,
     ValueOrigin,
@@ -14,7 +15,6 @@ from swarm.roles.config.merge import (
     merge_tables,
     parse_override,
 )
-from swarm.roles.config.quantities import parse_duration
 
 TABLES = st.recursive(
     st.dictionaries(st.sampled_from("abc"), st.integers() | st.lists(st.integers()), max_size=3),

@@ -4,9 +4,10 @@ import pytest
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.limits import ResourceLimits
-from swarm.roles.config.quantities import parse_size, resource_limits
+from swarm.mailbox.quantities import parse_size
+from swarm.roles.config.resource_limits import resource_limits
 from swarm.roles.config.schema import LimitsTable
-from swarm.supervisor.cli.run_setup.request_parts import memory_bytes
+from swarm.supervisor.processes.machine_state import memory_bytes
 
 GIB = 1 << 30
 

@@ -290,26 +290,26 @@ async def prepared(nursery):
     return hosts, driver
 
 
-async def test_commands_prepare_each_machine_once_under_a_lease_of_it(prepared):
+async def test_commands_prepare_each_machine_once_in_its_turn(prepared):
     hosts, driver = prepared
-    leases = []
+    turns = []
 
     @asynccontextmanager
-    async def hold(node, agent, wanted):
-        leases.append((node.facts.name, agent, wanted.kind, wanted.command))
+    async def hold(work):
+        turns.append((work.machine, work.agent, work.head, work.command))
         yield
-        leases.append("over")
+        turns.append("over")
 
-    hosts.use_leases(hold)
+    hosts.use_turns(hold)
     hosts.on_joined(facts("lab/a", slots=2))
     async with trio.open_nursery() as starts:
         for name in ("one", "two"):
             starts.start_soon(start, hosts, name)
     (order,) = driver.of(PrepareRemote)
     assert order.order.commands == ("npm ci", "make deps")
-    (first, over) = leases
+    (first, over) = turns
     assert first[0] == "lab/a"
-    assert first[2:] == ("install", "npm ci; make deps")
+    assert first[2:] == ("prepare", "npm ci; make deps")
     assert over == "over"
     assert driver.seen.index(order) < driver.seen.index(driver.of(StartRemote)[0])
 

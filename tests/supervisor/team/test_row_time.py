@@ -5,29 +5,28 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from swarm.mailbox.protocol.leases import LeaseSettings
-from swarm.supervisor.leases.lease_ledger import LeaseLedger
+from swarm.supervisor.run_pauses import RunPauses
 from swarm.supervisor.team.job_runner import JobRunner
 
 
 @pytest.mark.parametrize(("works_s", "in_time"), [(55, True), (90, False)])
 async def test_only_work_counts(tmp_path, autojump_clock, works_s, in_time):
-    ledger, done = LeaseLedger(tmp_path, LeaseSettings(), cwd="/"), trio.Event()
+    pauses, done = RunPauses(), trio.Event()
 
     async def send_input(*_, **__) -> None:
         return None
 
     runner = SimpleNamespace(
-        _run=SimpleNamespace(leases=ledger), _agents=SimpleNamespace(send_input=send_input)
+        _run=SimpleNamespace(pauses=pauses), _agents=SimpleNamespace(send_input=send_input)
     )
     member, item = SimpleNamespace(done=done), SimpleNamespace(path="/root/row")
     job = SimpleNamespace(first_input=lambda item: None)
 
     async def work() -> None:
         await trio.sleep(30)
-        ledger.begin_wait("/root/row")
+        pauses.begin_wait("/root/row")
         await trio.sleep(1_000)
-        ledger.end_wait("/root/row")
+        pauses.end_wait("/root/row")
         await trio.sleep(works_s - 30)
         done.set()
 

@@ -1,0 +1,1 @@
+"""What of leases travels: settings, rules for agents, requests, replies, the record of an end."""

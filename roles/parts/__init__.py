@@ -1,0 +1,1 @@
+"""How what people write about each part is read; `part_settings` is the list of them."""

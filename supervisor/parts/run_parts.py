@@ -1,0 +1,59 @@
+"""The parts of a run: what each keeps, and which of them takes which message.
+
+The kernel asks this list, never a part. A new part adds itself to each of these methods; the type
+checker names those that miss it.
+"""
+
+from typing import assert_never
+
+import trio
+
+from swarm.mailbox.parts.leases.lease_messages import HeavyCommandEnded, TakeLease
+from swarm.mailbox.parts.part_messages import PartRecord, PartRequest, PartRules
+
+from ..agents.agent_record import Agent, AgentPlan
+from ..run_request import RunRequest
+from ..runs.paths import RunPaths
+from .leases.lease_ledger import LeaseLedger
+from .leases.node_leases import NodeLeases
+from .part_host import PartHost
+
+
+class RunParts:
+    """What the parts of one run know before it begins. Made with the run."""
+
+    def __init__(self, request: RunRequest, paths: RunPaths) -> None:
+        self._leases = LeaseLedger(paths.folder.parent, request.parts.leases, cwd=request.cwd)
+
+    def rules_for(self, plan: AgentPlan) -> PartRules:
+        """What a new process of this agent is told."""
+        if plan.slotless:
+            return PartRules()
+        return PartRules(leases=self._leases.rules_for_agents())
+
+    def start(self, host: PartHost, nursery: trio.Nursery) -> "PartServices":
+        """The services, whose tasks run in this nursery."""
+        return PartServices(leases=NodeLeases(host, self._leases, nursery))
+
+
+class PartServices:
+    """The services of the parts while the run lives. Nothing here waits."""
+
+    def __init__(self, *, leases: NodeLeases) -> None:
+        self._leases = leases
+
+    def serve(self, agent: Agent, request_id: int, request: PartRequest) -> None:
+        """Begin to serve a request of an agent; the part replies."""
+        match request:
+            case TakeLease():
+                self._leases.serve(agent, request_id, request)
+            case _:
+                assert_never(request)
+
+    def take(self, agent: Agent, record: PartRecord) -> None:
+        """An event that is about to be journaled."""
+        match record:
+            case HeavyCommandEnded():
+                self._leases.end(agent, record)
+            case _:
+                assert_never(record)

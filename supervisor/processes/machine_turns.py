@@ -1,0 +1,42 @@
+"""Heavy commands that the supervisor itself has other machines run, and the turn each waits for."""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import NamedTuple, Protocol
+
+from .machine_facts import MachineState
+
+
+class MachineWork(NamedTuple):
+    """What is to be run, as it is told to others who wait for their turn."""
+
+    machine: str
+    agent: str  # path of the agent for which it is done
+    command: str
+    head: str  # its first words
+    cwd: str
+
+
+# Holds the machine's turn while the block runs.
+HoldTurn = Callable[[MachineWork], AbstractAsyncContextManager[None]]
+
+
+def hold_no_turn(_work: MachineWork) -> AbstractAsyncContextManager[None]:
+    """Implements `HoldTurn` where nothing is counted."""
+    return nullcontext()
+
+
+class OtherMachines(Protocol):
+    """The machines beside this one on which agents of the run work."""
+
+    def machine_of(self, agent_id: str) -> str:
+        """The name of the agent's machine; "": this one."""
+        ...
+
+    def state_of(self, machine: str) -> MachineState | None:
+        """What is left of it, as it told last; None: it is gone."""
+        ...
+
+    def use_turns(self, hold_turn: HoldTurn) -> None:
+        """Work on these machines waits for its turn from now on."""
+        ...

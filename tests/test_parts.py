@@ -1,0 +1,53 @@
+"""A part is named by the lists of parts alone: whoever changes it reads its own folders."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("mailbox", "roles", "worker", "supervisor")
+LISTS = {
+    "mailbox/parts/part_messages.py",
+    "roles/config/part_keys.py",
+    "roles/parts/part_settings.py",
+    "worker/parts/tool_parts.py",
+    "supervisor/parts/part_commands.py",
+    "supervisor/parts/part_lines.py",
+    "supervisor/parts/run_parts.py",
+}
+PARTS = sorted(
+    {one.name for package in PACKAGES for one in (ROOT / package / "parts").iterdir()
+     if (one / "__init__.py").exists()}
+)  # fmt: skip
+
+
+def modules_named(path: Path) -> set[str]:
+    """What a file imports, as paths below the root with dots; relative ones resolved."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {one.name for one in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            folders = path.relative_to(ROOT).parts[: -node.level] if node.level else ()
+            name = ".".join((*folders, *(node.module or "").split(".")))
+            found |= {f"{name}.{one.name}" for one in node.names}
+    return {name.removeprefix("swarm.") for name in found}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_is_imported_by_its_own_folders_and_the_lists_alone(part):
+    inside = {f"{package}.parts.{part}" for package in PACKAGES}
+    importers = {
+        str(path.relative_to(ROOT))
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        if path.parent.name != part or path.parent.parent.name != "parts"
+        if any(name.startswith(tuple(inside)) for name in modules_named(path))
+    }
+    assert importers <= LISTS
+
+
+def test_the_lists_are_there():
+    assert PARTS
+    assert {one for one in LISTS if not (ROOT / one).exists()} == set()

@@ -1,0 +1,1 @@
+"""What parts do in an agent's process; `tool_parts` is the list of them."""
