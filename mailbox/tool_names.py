@@ -3,11 +3,13 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from .parts.part_messages import PART_READING_TOOLS, PART_TOOLS
+
 # Of the team, and of what agents and runs share.
 _TEAM_TOOLS = (
     "spawn_agent", "send_message", "followup_task", "wait_agent", "list_agents", "interrupt_agent",
     "close_agent", "spawn_agents_on_csv", "report_agent_job_result", "publish_finding",
-    "recall_findings", "recall_memories", "report_stale_memory",
+    "recall_findings", *PART_TOOLS,
 )  # fmt: skip
 BEGIN_TASK = "begin_task"
 TOOL_NAMES = (
@@ -23,7 +25,7 @@ TOOLS_WITHOUT_COMMANDS = frozenset({
 READING_TOOLS = frozenset({
     BEGIN_TASK, "exec_command", "write_stdin", "list_dir", "view_image", "update_plan",
     "request_user_input", "wait_agent", "list_agents", "list_changes", "report_agent_job_result",
-    "recall_findings", "recall_memories", "tool_search", "list_mcp_resources",
+    "recall_findings", *PART_READING_TOOLS, "tool_search", "list_mcp_resources",
     "list_mcp_resource_templates", "read_mcp_result",
 })  # fmt: skip
 # Nobody takes these away: the item of a job ends by nothing but its report, and a small model

@@ -24,6 +24,7 @@ from swarm.mailbox.protocol.settings import (
 from swarm.mailbox.protocol.spec import ContextOverrides, RoleBrief
 
 from .config.model_keys import ModelKeys
+from .config.part_keys import RolePartKeys, RoleParts, role_parts
 from .config.schema import (
     BudgetTable,
     NetworkTable,
@@ -70,7 +71,7 @@ class PluginChoice(Value):
     exclude: tuple[str, ...] = ()
 
 
-class RoleFile(ModelKeys, forbid_unknown_fields=True):
+class RoleFile(RolePartKeys, forbid_unknown_fields=True):
     """A role's TOML file: what names the role, and the keys of a configuration that it may set.
 
     `role_layer.py` says what becomes of the other keys of a configuration.
@@ -94,7 +95,6 @@ class RoleFile(ModelKeys, forbid_unknown_fields=True):
     host: str | None = None
     resources: dict[str, Annotated[float, msgspec.Meta(ge=0)]] = {}
     merges: bool = False  # swarm's own
-    memories: bool = False  # swarm's own: its agents read what is remembered
     network: NetworkTable | None = None
     # names (swarm's own), or Codex's tables by name; None: the parent's
     mcp_servers: tuple[str, ...] | dict[str, RoleServer] | None = None
@@ -147,7 +147,7 @@ class Role(Value):
     isolation: Isolation = "shared"
     host: str | None = None  # a table of `[hosts]`, or "here"; None: as the run says
     resources: dict[str, float] = {}  # what each of its agents takes of another machine
-    memories: bool = False  # its agents read what is remembered, if the run reads memories
+    parts: RoleParts = RoleParts()
     merges: bool = False  # it merges what others of its parent changed, and is in no copy unasked
     network: NetworkPolicy | None = None
     unix_sockets: UnixSockets | None = None
@@ -211,7 +211,7 @@ def role_from_file(file: RoleFile, *, name: str, source: str) -> Role:
         host=file.host,
         resources=file.resources,
         merges=file.merges,
-        memories=file.memories,
+        parts=role_parts(file),
         network=None if file.network is None else read_network_table(file.network, "network"),
         unix_sockets=None if file.network is None else read_socket_table(file.network, "network"),
         mcp_servers=file.mcp_servers if isinstance(file.mcp_servers, tuple) else None,

@@ -15,7 +15,7 @@ import trio
 
 from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.interfaces import ReceivedMessage
-from swarm.mailbox.parts.part_messages import PartRecord, PartRequest
+from swarm.mailbox.parts.part_messages import PartEvent, PartRequest
 from swarm.mailbox.protocol.control import TransientEvent
 from swarm.mailbox.protocol.events import (
     AnyEvent,
@@ -210,7 +210,7 @@ class EventRouter:
         self, agent: Agent, event: AnyEvent
     ) -> tuple[AnyRecordBody, Callable[[], None] | None]:
         """The record of a durable event, and what to call once it is written."""
-        if isinstance(event, PartRecord):
+        if isinstance(event, PartEvent):
             self._parts.take(agent, event)
             return event, None
         match event:

@@ -26,7 +26,6 @@ from swarm.mailbox.protocol.limits import (
 )
 from swarm.mailbox.protocol.limits import WorkspaceWrite as _WorkspaceWrite
 from swarm.mailbox.protocol.mcp import McpServer
-from swarm.mailbox.protocol.memories import MemorySettings
 from swarm.mailbox.protocol.nodes import HostTable
 from swarm.mailbox.protocol.review import ReviewTarget
 from swarm.mailbox.protocol.rules import RuleSet
@@ -143,8 +142,6 @@ class RunRequest(Value):
     root_isolation: Isolation = "shared"  # as its role says
     fan_isolation: Isolation = "shared"
     copy_kind: CopyKind | None = None  # what copies are here; None: not looked at yet
-    memories: MemorySettings = MemorySettings()
-    memory_text: str = ""  # what agents are told of memories
     hosts: tuple[HostTable, ...] = ()  # other machines that agents of this run may use
     host: str = ""  # where agents that work in copies go; "": they stay here
     fan_host: str = ""  # where items of the fan-out go

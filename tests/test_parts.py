@@ -10,10 +10,11 @@ PACKAGES = ("mailbox", "roles", "worker", "supervisor")
 LISTS = {
     "mailbox/parts/part_messages.py",
     "roles/config/part_keys.py",
-    "roles/parts/part_settings.py",
+    "worker/parts/part_tools.py",
     "worker/parts/tool_parts.py",
-    "supervisor/parts/part_commands.py",
     "supervisor/parts/part_lines.py",
+    "supervisor/parts/part_names.py",
+    "supervisor/parts/part_setup.py",
     "supervisor/parts/run_parts.py",
 }
 PARTS = sorted(

@@ -12,6 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from swarm.mailbox.parts.memories.memory_messages import MemoryRules
+from swarm.mailbox.parts.part_messages import PartRules, PartText
 from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.tool_names import TOOL_NAMES
@@ -33,8 +35,8 @@ PROMPT_FOLDERS = ("worker", "roles", "supervisor")
 SPEAKING = (
     "worker/agent", "worker/tools", "worker/gateway/constrained_calls.py", "worker/probe",
     "worker/gateway/text_tool_calls.py", "worker/patch", "worker/policy/command_decision.py",
-    "supervisor/guardian", "supervisor/memories", "supervisor/review", "supervisor/team",
-    "supervisor/budget", "supervisor/cli/memory_question.py",
+    "supervisor/guardian", "supervisor/parts/memories", "supervisor/review", "supervisor/team",
+    "supervisor/budget",
 )  # fmt: skip
 HARMFUL = re.compile(
     r"\bsed\s+-\w*i|\bperl\s+-\w*i|\brm\s+-|\brm\s+\w|\bxargs\b|\bshred\b|\bdd\s+if|\btruncate\s+-"
@@ -45,7 +47,9 @@ HARMFUL = re.compile(
 )
 SPEC = msgspec.structs.replace(
     FAKE_AGENT_SPEC,
-    can_spawn=True, job="j", memories="- a", offers_copies=True,
+    can_spawn=True, job="j", parts=PartRules(
+        memories=MemoryRules(is_reader=True), texts=(PartText(text="- a", brief="a"),)
+    ), offers_copies=True,
     limits=Limits(sandbox=WorkspaceWrite(), reviewer="person"),
 )  # fmt: skip
 LARGE = ModelInfo(slug="m", provider="p", wire="chat")

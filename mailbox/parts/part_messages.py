@@ -15,32 +15,62 @@ from .leases.lease_messages import (
     QueuedForLease,
     TakeLease,
 )
+from .memories.memory_messages import (
+    MemoriesFound,
+    MemoryMarked,
+    MemoryReported,
+    MemoryRules,
+    RecallMemories,
+    ReportStaleMemory,
+    RunMemories,
+    former_memories,
+)
 
-PartRequest = TakeLease  # of agents
-PartReply = LeaseGiven
+PartRequest = TakeLease  # of agents; the part replies when it will
 PartQueued = QueuedForLease  # told before the reply, any number of times
-PartRecord = HeavyCommandEnded  # events of agents that are journaled as they are
+PartQuestion = RecallMemories | ReportStaleMemory  # of agents; one answer each
+PartReply = LeaseGiven | MemoriesFound | MemoryReported
+PartEvent = HeavyCommandEnded  # of agents; journaled as it is
+PartRecord = PartEvent | MemoryMarked  # all that a part journals
+# Tools of agents: those that never start a command, and which of them only read.
+PART_TOOLS = ("recall_memories", "report_stale_memory")
+PART_READING_TOOLS = ("recall_memories",)
 
 
 class PartSettings(Value):
     """What the configuration says of each part, for a whole run."""
 
     leases: LeaseSettings = LeaseSettings()
+    memories: RunMemories = RunMemories()
 
 
 class FormerPartSettings(Value):
     """The same where runs kept it before there were parts; None: a run of today."""
 
     leases: FormerLeaseSettings | None = None
+    memories: dict[str, object] | None = None
+    memory_text: str = ""
 
     def on(self, settings: PartSettings) -> PartSettings:
-        """The settings of a run that may be a former one."""
-        if self.leases is None:
-            return settings
-        return msgspec.structs.replace(settings, leases=self.leases.settings)
+        """The settings of a run that may be a former one. Raises ValidationError."""
+        if self.leases is not None:
+            settings = msgspec.structs.replace(settings, leases=self.leases.settings)
+        if self.memories is not None:
+            memories = former_memories(self.memories, self.memory_text)
+            settings = msgspec.structs.replace(settings, memories=memories)
+        return settings
+
+
+class PartText(Value):
+    """What models are told of a part at the start of a conversation."""
+
+    text: str
+    brief: str = ""  # for a model that reads little
 
 
 class PartRules(Value):
     """What an agent's process is told of each part."""
 
     leases: LeaseRules = LeaseRules()
+    memories: MemoryRules = MemoryRules()
+    texts: tuple[PartText, ...] = ()

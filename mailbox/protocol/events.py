@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from ..parts.part_messages import PartRecord
+from ..parts.part_messages import PartEvent
 from .base import Tagged, Value
 from .changes import CompactionInfo as CompactionInfo
 from .changes import FileChange as FileChange
@@ -285,7 +285,7 @@ AnyEvent = (
     | CallEnded
     | ProviderFallback
     | HookRan
-    | PartRecord
+    | PartEvent
     | TokenCount
     | Warned
     | RequestSent

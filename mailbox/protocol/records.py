@@ -23,12 +23,12 @@ from .events import (
     TurnStarted,
     Warned,
 )
+from .findings import FindingPublished
 from .gateway import RateLimits, ReservationReleased, ResponseBilled
 from .host_records import AnyHostRecord
 from .items import AnyItem, TokenUsage
 from .job_records import JobBegan, JobClosed, JobRowEnded
 from .limits import Budget, Limits
-from .memories import AnyNoteRecord
 from .merge_records import AnyMergeRecord
 from .ops import Mail, UserInputPart
 from .review import EnteredReviewMode, ExitedReviewMode
@@ -344,7 +344,7 @@ AnyRecordBody = (
     | ApprovalRequested | ApprovalResolved | GrantGiven | Reviewed | SnapshotTaken
     | SnapshotSettled | WatchBegan | FilesChanged | TurnDiff | Undone | AnyMergeRecord
     | AnyHostRecord | GatewayEnded | FanOutPlanned | FanOutItemEnded | JobBegan | JobRowEnded
-    | JobClosed | AnyNoteRecord | RunIdle | RunCompleted
+    | JobClosed | FindingPublished | RunIdle | RunCompleted
 )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from ..parts.part_messages import PartQueued, PartReply, PartRequest
+from ..parts.part_messages import PartQuestion, PartQueued, PartReply, PartRequest
 from .approvals import ApprovalOutcome, ApprovalRequest, DecidedBy, ExtraPermissions, Scope
 from .base import Tagged, Value
 from .changes import FileChange
@@ -19,7 +19,6 @@ from .mcp import (
     ReadMcpResource,
     ReadMcpResult,
 )
-from .memories import MemoriesFound, MemoryReported, RecallMemories, ReportStaleMemory
 from .server_sampling import SamplingAnswer
 
 
@@ -221,7 +220,7 @@ McpRequest = (
 AnyRequest = (
     NonTeamRequest | McpRequest | RequestApproval | ReportPermission | PartRequest | Spawn
     | SendMail | FollowUp | WaitFor | ListAgents | HaltAgent | CloseAgent | SpawnOnCsv
-    | ReportJobResult | PublishFinding | RecallFindings | RecallMemories | ReportStaleMemory
+    | ReportJobResult | PublishFinding | RecallFindings | PartQuestion
 )  # fmt: skip
 
 
@@ -365,6 +364,6 @@ AnyReply = (
     BlobStored | EnvironmentReply | Decided | FilesKept | FilesWatched | FilesSaved
     | ChangesReply | MergePlanned | MergeReported | RequestRefused | QueuedForSlot
     | PartQueued | PartReply | Spawned | Sent | Waited | Team | PreviousStatus | JobEnded
-    | ResultAccepted | FindingAccepted | FindingsFound | MemoriesFound | MemoryReported
+    | ResultAccepted | FindingAccepted | FindingsFound
     | McpTools | McpOutcome
 )  # fmt: skip

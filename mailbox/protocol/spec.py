@@ -196,7 +196,6 @@ class AgentSpec(Tagged):
     copy_tree: str = ""  # that folder; `cwd` lies in it
     copy_shows: tuple[str, ...] = ()  # where links in it lead: its commands may read there
     gateway_door: str = ""  # on a node: where every gateway is reached, wherever it listens
-    memories: str = ""  # the block about memories; "": the agent reads none
     offers_copies: bool = False  # the model is told that children may work in copies
     hosts: tuple[str, ...] = ()  # other machines that it may name for children
     run_places: WritablePlaces = WritablePlaces()  # where the agents of this run may write

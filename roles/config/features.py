@@ -12,6 +12,7 @@ from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 
 from .merge import as_table, is_table
+from .part_keys import PART_FEATURES
 
 Stage = Literal["under development", "experimental", "stable", "deprecated", "removed"]
 
@@ -39,9 +40,9 @@ FEATURES: tuple[Feature, ...] = (
         name="guardian_approval", stage="stable", default=True,
         meaning="the reviewer may answer approvals; off: what would ask it is refused",
     ),
-    Feature(
-        name="memories", stage="experimental", default=False,
-        meaning="what a run learned is kept, and read by later runs in the same project",
+    *(
+        Feature(name=name, stage="experimental", default=False, meaning=part.meaning)
+        for name, part in PART_FEATURES.items()
     ),
     Feature(
         name="multi_agent", stage="stable", default=True,
@@ -60,7 +61,9 @@ FEATURES: tuple[Feature, ...] = (
         meaning="commands get the login shell's environment; off: that of `swarm run`",
     ),
 )  # fmt: skip
-ALIASES = {"collab": "multi_agent", "memory_tool": "memories"}
+ALIASES = {"collab": "multi_agent"} | {
+    part.former_name: name for name, part in PART_FEATURES.items()
+}
 # Codex's features for which swarm has no switch.
 CODEX_FEATURES = frozenset(
     """

@@ -223,8 +223,8 @@ def _unknown_in(
     above: KeyPath, table: object, known: type[msgspec.Struct]
 ) -> Iterator[_UnknownKey]:
     for key in as_table(table):
-        if key not in known.__struct_fields__:
-            yield (*above, key), known.__struct_fields__
+        if key not in known.__struct_encode_fields__:
+            yield (*above, key), known.__struct_encode_fields__
 
 
 def unknown_key(layer: Layer, path: KeyPath, known: Sequence[str]) -> str:

@@ -1,23 +1,61 @@
-"""The configuration's keys of parts, each with the part's own table. Values only."""
+"""The keys of parts, in a configuration and in a role's file, each with the part's own struct.
+
+Values only. A new part adds itself to what it has of these.
+"""
 
 from typing import NamedTuple
 
 from swarm.mailbox.parts.leases.lease_messages import LeaseSettings
+from swarm.mailbox.parts.memories.memory_messages import MemorySettings
+from swarm.mailbox.protocol.base import Value
 
 from .model_keys import ModelKeys
 
 
 class PartKeys(ModelKeys):
-    """A new part adds its table here, and what it means below."""
+    """Tables of the configuration."""
 
     leases: LeaseSettings = LeaseSettings()  # swarm's own
+    memories: bool | MemorySettings = False
+
+
+class RolePartKeys(ModelKeys):
+    """Keys of a role's file; swarm's own."""
+
+    memories: bool = False  # its agents read what is remembered
+
+
+class RoleParts(Value):
+    """What a role says of parts."""
+
+    memories: bool = False
+
+
+def role_parts(file: RolePartKeys) -> RoleParts:
+    """What the file of a role says of parts."""
+    return RoleParts(memories=file.memories)
 
 
 class PartKey(NamedTuple):
     """What is to be said of a part's table."""
 
     meaning: str  # what a project's own file does with it, for the summary of trust
-    of_the_run: bool  # a role cannot set it
+    of_the_run: bool = False  # a role cannot set it
 
 
-PART_KEYS = {"leases": PartKey("changes how heavy commands take turns", of_the_run=True)}
+class PartFeature(NamedTuple):
+    """A switch for a whole part, off unless somebody turns it on."""
+
+    meaning: str
+    former_name: str  # Codex's
+
+
+PART_KEYS = {
+    "leases": PartKey("changes how heavy commands take turns", of_the_run=True),
+    "memories": PartKey("keeps what runs learn here, for later runs"),
+}
+PART_FEATURES = {
+    "memories": PartFeature(
+        "what a run learned is kept, and read by later runs in the same project", "memory_tool"
+    ),
+}

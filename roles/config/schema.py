@@ -13,7 +13,6 @@ from swarm.mailbox.protocol.settings import Summary, Verbosity
 
 from .host_settings import HostToml
 from .mcp_table import McpServerTable
-from .memory_settings import MemoriesTable
 from .model_keys import ModelKeys
 from .model_keys import Toml as Toml
 from .part_keys import PartKeys
@@ -283,7 +282,6 @@ class Config(PartKeys):
     agents: Toml = {}
     budget: BudgetTable = BudgetTable()  # swarm's own
     limits: LimitsTable = LimitsTable()  # swarm's own
-    memories: bool | MemoriesTable = False
     hosts: dict[str, HostToml] = {}  # swarm's own
     network: NetworkTable = NetworkTable()  # swarm's own; when enabled the profile's does not count
     skills: SkillsTable = SkillsTable()

@@ -1,1 +1,1 @@
-"""How what people write about each part is read; `part_settings` is the list of them."""
+"""How what people write about each part is checked; `config/part_keys.py` is the list of them."""

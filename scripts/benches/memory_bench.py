@@ -14,14 +14,14 @@ from pathlib import Path
 from bench_harness import model_server, starts_in_turns, swarm_home
 from measurements import Row
 
-from swarm.supervisor.memories.consolidation import Consolidation
-from swarm.supervisor.memories.memory_context import remember_path
-from swarm.supervisor.memories.memory_database import open_database
-from swarm.supervisor.memories.memory_facts import Output, make_fact
-from swarm.supervisor.memories.memory_jobs import Claim
-from swarm.supervisor.memories.memory_paths import MemoryPaths
-from swarm.supervisor.memories.memory_search import search_memories
-from swarm.supervisor.memories.memory_store import MemoryStore
+from swarm.supervisor.parts.memories.consolidation import Consolidation
+from swarm.supervisor.parts.memories.memory_context import remember_path
+from swarm.supervisor.parts.memories.memory_database import open_database
+from swarm.supervisor.parts.memories.memory_facts import Output, make_fact
+from swarm.supervisor.parts.memories.memory_jobs import Claim
+from swarm.supervisor.parts.memories.memory_paths import MemoryPaths
+from swarm.supervisor.parts.memories.memory_search import search_memories
+from swarm.supervisor.parts.memories.memory_store import MemoryStore
 from swarm.supervisor.runs.paths import find_user_paths
 
 _RUNS, _PROJECTS, _FACTS_EACH = 10_000, 20, 2

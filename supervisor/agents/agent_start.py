@@ -285,7 +285,6 @@ def build_agent_spec(
         can_spawn=request.max_agents > 1 and not _is_in_copy(plan),
         offers_copies=request.offers_copies,
         hosts=() if plan.slotless else tuple(running.hosts.tables),
-        memories=request.memory_text if reads_memories(request, plan) else "",
         max_agents=request.max_agents,
         roles=request.roles.cards(with_copies=request.offers_copies),
         children=tuple(ChildCard(path=path, nickname=name) for path, name in children.items()),
@@ -301,12 +300,6 @@ def build_agent_spec(
         run_places=running.places,
         protected=running.protected,
     )
-
-
-def reads_memories(request: RunRequest, plan: AgentPlan) -> bool:
-    """True for the root, and for agents of roles that read memories."""
-    known = request.roles.known.get(plan.role.name)
-    return plan.depth == 0 or (known is not None and known.memories and not plan.slotless)
 
 
 def _is_in_copy(plan: AgentPlan) -> bool:

@@ -98,8 +98,9 @@ _TOKEN_COUNT_KEYS = (  # not secrets, though their names look like it
 def _fill_defaults(table: dict[str, object], kind: type[msgspec.Struct]) -> None:
     """Add the default values, which the struct leaves out when it is encoded."""
     blank = msgspec.convert({}, kind)
-    for name in kind.__struct_fields__:
-        value = getattr(blank, name)
+    names = zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
+    for field, name in names:
+        value = getattr(blank, field)
         if isinstance(value, msgspec.Struct):
             inner: dict[str, object] = {}
             _fill_defaults(inner, type(value))

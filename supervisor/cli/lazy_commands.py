@@ -12,7 +12,7 @@ import click
 
 from swarm.mailbox.errors import UsageError
 
-from ..parts.part_commands import PART_COMMANDS, PART_GROUPS, LazyCommand
+from ..parts.part_names import PART_COMMANDS, PART_GROUPS, LazyCommand
 
 OptionValue: TypeAlias = Any  # type: ignore[explicit-any]  # what click hands over by a name
 
@@ -99,9 +99,6 @@ LAZY_COMMANDS: dict[str, LazyCommand] = {
     "roles": LazyCommand("roles_commands", "List the roles of agents, and explain one."),
     "skills": LazyCommand(
         "skills_commands", "List, show, check and make skills: folders with a SKILL.md."
-    ),
-    "memory": LazyCommand(
-        "memory_commands", "List, search, change and forget what runs learned in this project."
     ),
     "commands": LazyCommand(
         "command_file_commands", "List and show command files: prompts that you call by /NAME."

@@ -21,6 +21,7 @@ from swarm.mailbox.protocol.records import RunCompleted
 from ..console.line_spool import OutputLost
 from ..console.terminal import choose_display, is_terminal
 from ..exception_groups import first_error
+from ..parts.part_setup import after_run
 from ..processes.early_start import EarlyProcesses, start_early
 from ..run_display import RunDisplay
 from ..run_places import exposure_of, program_lookup
@@ -158,10 +159,7 @@ def _run_in_process(
     view.raise_lost()
     if completed.status == "completed" and not show.as_json:
         _ask_to_merge(request, places)
-    if request.memories.enabled and request.memories.generate:
-        from .memory_start import start_memory_job  # few runs have memories
-
-        start_memory_job(request, places)
+    after_run(request, places)
     return EXIT_CODES[completed.status]
 
 

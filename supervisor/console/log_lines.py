@@ -33,7 +33,6 @@ from swarm.mailbox.protocol.host_records import (
     HostPrepared,
 )
 from swarm.mailbox.protocol.job_records import JobBegan, JobClosed, JobRowEnded
-from swarm.mailbox.protocol.memories import MemoryMarked
 from swarm.mailbox.protocol.merge_records import (
     AnyMergeRecord,
     ChangeDiscarded,
@@ -187,8 +186,6 @@ def describe_body(body: AnyRecordBody) -> str:  # noqa: C901 - one case for each
         case FindingPublished(finding=found):
             place = f"{found.place}: " if found.place else ""
             return clean_line(f"#{found.number} {place}{found.fact}")
-        case MemoryMarked(fact_id=fact_id, why=why):
-            return clean_line(f"{fact_id} may be untrue: {why}")
         case _:
             assert_never(body)
 

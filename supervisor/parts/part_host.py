@@ -35,6 +35,10 @@ class PartHost(Protocol):
         """Journal, then show; does not wait for either."""
         ...
 
+    async def commit(self, body: AnyRecordBody, *, agent: str = "", file: str = RUN_FILE) -> Record:
+        """Journal, show, then return."""
+        ...
+
     async def send(self, agent: Agent, op: AnyOp) -> None:
         """Send an op to the agent's present process. Raises PeerGone, MessageTooLarge."""
         ...

@@ -1,7 +1,7 @@
 """The parts of a run: what each keeps, and which of them takes which message.
 
-The kernel asks this list, never a part. A new part adds itself to each of these methods; the type
-checker names those that miss it.
+The kernel asks this list, never a part. A new part adds itself to what it has of these; the type
+checker names a message that nobody takes.
 """
 
 from typing import assert_never
@@ -9,13 +9,27 @@ from typing import assert_never
 import trio
 
 from swarm.mailbox.parts.leases.lease_messages import HeavyCommandEnded, TakeLease
-from swarm.mailbox.parts.part_messages import PartRecord, PartRequest, PartRules
+from swarm.mailbox.parts.memories.memory_messages import (
+    MemoryRules,
+    RecallMemories,
+    ReportStaleMemory,
+)
+from swarm.mailbox.parts.part_messages import (
+    PartEvent,
+    PartQuestion,
+    PartReply,
+    PartRequest,
+    PartRules,
+    PartText,
+)
 
 from ..agents.agent_record import Agent, AgentPlan
 from ..run_request import RunRequest
 from ..runs.paths import RunPaths
 from .leases.lease_ledger import LeaseLedger
 from .leases.node_leases import NodeLeases
+from .memories.memory_brief import brief_memories
+from .memories.memory_readers import reads_memories
 from .part_host import PartHost
 
 
@@ -23,17 +37,33 @@ class RunParts:
     """What the parts of one run know before it begins. Made with the run."""
 
     def __init__(self, request: RunRequest, paths: RunPaths) -> None:
+        self._request = request
         self._leases = LeaseLedger(paths.folder.parent, request.parts.leases, cwd=request.cwd)
 
     def rules_for(self, plan: AgentPlan) -> PartRules:
         """What a new process of this agent is told."""
         if plan.slotless:
             return PartRules()
-        return PartRules(leases=self._leases.rules_for_agents())
+        is_reader, text = reads_memories(self._request, plan), self._request.parts.memories.text
+        return PartRules(
+            leases=self._leases.rules_for_agents(),
+            memories=MemoryRules(is_reader=is_reader),
+            texts=(PartText(text=text, brief=brief_memories(text)),) if is_reader else (),
+        )
 
     def start(self, host: PartHost, nursery: trio.Nursery) -> "PartServices":
         """The services, whose tasks run in this nursery."""
         return PartServices(leases=NodeLeases(host, self._leases, nursery))
+
+    async def answer(self, host: PartHost, asker: Agent, question: PartQuestion) -> PartReply:
+        """One answer to a question of an agent. Raises AgentRequestError."""
+        match question:
+            case RecallMemories() | ReportStaleMemory():
+                from .memories.memory_recall import MemoryRecall  # few runs have memories
+
+                return await MemoryRecall(host).serve(asker, question)
+            case _:
+                assert_never(question)
 
 
 class PartServices:
@@ -50,10 +80,10 @@ class PartServices:
             case _:
                 assert_never(request)
 
-    def take(self, agent: Agent, record: PartRecord) -> None:
+    def take(self, agent: Agent, event: PartEvent) -> None:
         """An event that is about to be journaled."""
-        match record:
+        match event:
             case HeavyCommandEnded():
-                self._leases.end(agent, record)
+                self._leases.end(agent, event)
             case _:
-                assert_never(record)
+                assert_never(event)

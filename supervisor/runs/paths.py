@@ -11,6 +11,7 @@ from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.ids import RunId, short_id
 from swarm.mailbox.private_files import make_own_folders
 
+from ..parts.part_names import HIDDEN_FOLDERS
 from .short_tmp import find_short_folder
 
 SYSTEM_FOLDERS = (Path("/etc/swarm"),)
@@ -39,11 +40,6 @@ class UserPaths(msgspec.Struct, frozen=True, kw_only=True):
         return self.cache / "models"
 
     @property
-    def memories(self) -> Path:
-        """What runs learned: no command ever sees it."""
-        return self.state / "memories"
-
-    @property
     def ca_key(self) -> Path:
         """The key of the network proxy's CA: no command ever sees it."""
         return self.state / _CA_FOLDER / "ca.key"
@@ -59,11 +55,16 @@ class UserPaths(msgspec.Struct, frozen=True, kw_only=True):
         return self.state / _LOCKS_FOLDER
 
     @property
+    def part_folders(self) -> tuple[Path, ...]:
+        """What parts keep for all runs: no command ever sees it."""
+        return tuple(self.state / name for name in HIDDEN_FOLDERS)
+
+    @property
     def hidden(self) -> tuple[str, ...]:
-        """What no command ever sees: sockets, journals, keys, logins, memories, locks, and other
-        runs' temporary files. Reads one small file.
+        """What no command ever sees: sockets, journals, keys, logins, locks, what parts keep, and
+        other runs' temporary files. Reads one small file.
         """
-        files = (self.runtime, self.runs, self.ca_key, self.logins, self.memories, self.locks)
+        files = (self.runtime, self.runs, self.ca_key, self.logins, self.locks, *self.part_folders)
         short = find_short_folder(self.state)
         return tuple(map(str, files if short is None else (*files, short)))
 
@@ -166,11 +167,6 @@ class RunPaths(msgspec.Struct, frozen=True, kw_only=True):
         return self.folder.parent.parent
 
     @property
-    def memories(self) -> Path:
-        """What runs learned; one folder for all runs."""
-        return self.state / "memories"
-
-    @property
     def logins(self) -> Path:
         """The logins with MCP servers; one folder for all runs."""
         return self.state / _LOGINS_FOLDER
@@ -178,7 +174,11 @@ class RunPaths(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def kept_apart(self) -> tuple[Path, ...]:
         """Folders of all runs that no command ever sees, even if it may write all around them."""
-        return (self.logins, self.memories, self.project_locks.parent)
+        return (
+            self.logins,
+            self.project_locks.parent,
+            *(self.state / one for one in HIDDEN_FOLDERS),
+        )
 
     @property
     def file_copies(self) -> Path:

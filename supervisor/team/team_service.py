@@ -11,8 +11,7 @@ import trio
 
 from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.ids import ROOT_PATH
-from swarm.mailbox.parts.part_messages import PartRequest
-from swarm.mailbox.protocol.memories import RecallMemories, ReportStaleMemory
+from swarm.mailbox.parts.part_messages import PartQuestion, PartRequest
 from swarm.mailbox.protocol.ops import Answer, UserInput
 from swarm.mailbox.protocol.records import AgentEnded
 from swarm.mailbox.protocol.requests import (
@@ -247,6 +246,8 @@ class TeamService:
     ) -> AnyReply:
         if isinstance(request, RequestOfAnotherService):
             raise AgentRequestError("another service answers this")
+        if isinstance(request, PartQuestion):
+            return await self._run.parts.answer(self._run, member, request)
         match request:
             case Spawn():
                 place = self._position_sender(agent, member, request_id, request.task_name)
@@ -269,10 +270,6 @@ class TeamService:
                 return self._jobs.report(member, request)
             case PublishFinding() | RecallFindings():
                 return await self._findings.serve(member, request)
-            case RecallMemories() | ReportStaleMemory():
-                from ..memories.memory_recall import MemoryRecall  # few runs have memories
-
-                return await MemoryRecall(self._run).serve(member, request)
             case _:
                 assert_never(request)
 

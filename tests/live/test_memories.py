@@ -10,8 +10,8 @@ import trio
 from support.copied_agents import LIMIT_S, call, make_repository, spawn, swarm, turns
 from swarm.mailbox.protocol.items import Message, text_of
 from swarm.mailbox.protocol.records import ItemRecorded
-from swarm.supervisor.memories.memory_database import open_database
-from swarm.supervisor.memories.memory_store import MemoryStore
+from swarm.supervisor.parts.memories.memory_database import open_database
+from swarm.supervisor.parts.memories.memory_store import MemoryStore
 
 pytestmark = pytest.mark.live
 WORKED = "`./run_tests.sh` runs the tests and succeeded."
@@ -177,7 +177,7 @@ async def test_a_model_that_is_named_for_it_extracts_in_a_run_of_its_own(rig, pr
 
 
 async def test_a_job_that_is_killed_anywhere_costs_only_time(rig, project):
-    program = (sys.executable, "-P", "-m", "swarm.supervisor.cli.memory_job")
+    program = (sys.executable, "-P", "-m", "swarm.supervisor.parts.memories.memory_job")
     order = rig.folder / "order.json"
     order.write_text('{"settings": {"enabled": true}}')
     with trio.fail_after(2 * LIMIT_S):

@@ -18,9 +18,9 @@ WAIT = {"name": "wait_agent", "arguments": {}}
 def folders(rig) -> dict[str, object]:
     places = rig.places
     return {
-        "memories": places.memories,
+        "memories": places.state / "memories",
         "logins": places.logins,
-        "both": places.memories.parent,
+        "both": places.state,
         "tmp": places.tmp,
         "copies": places.copies,
         "kept": places.file_copies,

@@ -6,10 +6,11 @@ from contextlib import closing
 from pathlib import Path
 
 from swarm.mailbox.ids import new_uuid7
+from swarm.mailbox.parts.memories.memory_messages import MemorySettings, RunMemories
+from swarm.mailbox.parts.part_messages import PartSettings
 from swarm.mailbox.protocol.base import SCHEMA_VERSION
 from swarm.mailbox.protocol.events import CallBegan, CallEnded, CommandCall, TurnCompleted
 from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
-from swarm.mailbox.protocol.memories import MemorySettings
 from swarm.mailbox.protocol.ops import TextInput
 from swarm.mailbox.protocol.records import (
     AgentSpawned,
@@ -22,11 +23,11 @@ from swarm.mailbox.protocol.records import (
     encode_record,
 )
 from swarm.mailbox.redact import Redactor
-from swarm.supervisor.memories.memory_database import open_database
-from swarm.supervisor.memories.memory_paths import MemoryPaths
-from swarm.supervisor.memories.memory_store import MemoryStore
-from swarm.supervisor.memories.memory_work import MemoryWork, WorkDone
-from swarm.supervisor.memories.model_extraction import Asked
+from swarm.supervisor.parts.memories.memory_database import open_database
+from swarm.supervisor.parts.memories.memory_paths import MemoryPaths
+from swarm.supervisor.parts.memories.memory_store import MemoryStore
+from swarm.supervisor.parts.memories.memory_work import MemoryWork, WorkDone
+from swarm.supervisor.parts.memories.model_extraction import Asked
 from swarm.supervisor.run_request import RunRequest
 from swarm.supervisor.runs.paths import UserPaths, find_user_paths, paths_of_run
 from swarm.supervisor.runs.run_metadata import RunMetadata, write_metadata
@@ -113,7 +114,8 @@ class RememberedRuns:
         for name, own in (("run", True), ("a", False)):
             lines = [encode_record(one) for one in records if is_own(one.body) is own]
             (here.journal / f"{name}.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
-        save_request(here, RunRequest(task="prompt", prompt=said, cwd=str(cwd), memories=settings))
+        parts = PartSettings(memories=RunMemories(settings=settings))
+        save_request(here, RunRequest(task="prompt", prompt=said, cwd=str(cwd), parts=parts))
         write_metadata(
             here,
             RunMetadata(

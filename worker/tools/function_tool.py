@@ -211,11 +211,14 @@ def _schema_of(hint: object) -> Schema:
     return {"type": _NAMES[origin or hint]}
 
 
-# The descriptions stand in the `.md` files beside this one; they are read once, at import.
-_TEXTS = {
-    path.stem: path.read_text(encoding="utf-8").strip()
-    for path in sorted(Path(__file__).parent.glob("*.md"))
-}
+def read_descriptions(folder: Path) -> dict[str, str]:
+    """The descriptions of the tools in a folder, in `.md` files; read once, at import."""
+    return {
+        path.stem: path.read_text(encoding="utf-8").strip() for path in sorted(folder.glob("*.md"))
+    }
+
+
+_TEXTS = read_descriptions(Path(__file__).parent)
 
 
 def description_of(name: str) -> str:

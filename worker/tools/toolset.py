@@ -7,6 +7,7 @@ from ..agent.reporter import Reporter
 from ..current_spec import CurrentSpec
 from ..exec.exec_sessions import EnvironmentSource, ExecSessions
 from ..hooks.hook_process import is_before_calls, run_hook
+from ..parts.part_tools import part_tools
 from ..policy.shell_parser import plain_commands
 from .apply_patch import ApplyPatchTool
 from .begin_task import BeginTaskTool
@@ -16,7 +17,6 @@ from .exec_command import ExecCommandTool
 from .findings_tools import PublishFindingTool, RecallFindingsTool
 from .list_dir import ListDirTool
 from .mcp_tool import McpClient
-from .memory_tools import RecallMemoriesTool, ReportStaleMemoryTool
 from .merge_tools import DiscardChangesTool, ListChangesTool, MergeChangesTool
 from .orchestrator import ToolRegistry
 from .request_permissions import RequestPermissionsTool
@@ -105,8 +105,7 @@ def team_tools(context: ToolContext, team: TeamClient) -> tuple[Tool, ...]:
         ReportAgentJobResultTool(team),
         PublishFindingTool(team),
         RecallFindingsTool(team),
-        RecallMemoriesTool(team),
-        ReportStaleMemoryTool(team),
+        *part_tools(team),
         ListChangesTool(team, context),
         MergeChangesTool(team, context),
         DiscardChangesTool(team, context),

@@ -35,7 +35,6 @@ from swarm.roles.narrow import (
     narrow_sandbox,
     without_direct_network,
 )
-from swarm.roles.parts.part_settings import part_settings
 from swarm.roles.proxy_policy import network_policy
 from swarm.roles.role_loader import find_role
 from swarm.roles.rules.rule_loader import load_layer_rules
@@ -43,6 +42,7 @@ from swarm.roles.unix_sockets import run_socket_rules
 
 from ...fan_out.file_excerpts import read_excerpt, readable_below, render_excerpts
 from ...fan_out.glob_search import find_paths
+from ...parts.part_setup import with_parts
 from ...processes.machine_state import memory_bytes
 from ...run_request import RunRequest
 from ...runs.image_blobs import check_image
@@ -54,7 +54,6 @@ from .fan_out_request import RunLines, task_folder, with_fan_out
 from .hook_settings import find_run_hooks
 from .isolation_choice import with_isolation
 from .mcp_settings import build_mcp, check_role_servers
-from .memory_choice import with_memories
 from .provider_specs import build_providers, check_provider_exists
 from .provider_use import plan_provider_use
 from .request_parts import (
@@ -187,7 +186,6 @@ def build_request(
             config.shell_environment_policy, ShellEnvironmentPolicy, from_attributes=True
         ),
         resources=resource_limits(config.limits, ram_bytes=memory_bytes()),
-        parts=part_settings(config, ram_bytes=memory_bytes()),
         rules=rules.rules,
         user_instructions=guidance.text,
         guidance_files=guidance.files,
@@ -219,7 +217,7 @@ def build_request(
     warnings += switched.warnings
     request = with_isolation(request, options, settings, warnings)
     request = with_hosts(request, settings, options.hosts)
-    request = with_memories(request, config, is_enabled=switched.is_enabled("memories"))
+    request = with_parts(request, config, is_enabled=switched.is_enabled)
     return PreparedRequest(
         request=apply_requirements(apply_features(request, switched, warnings), required),
         literal_keys=literal,

@@ -57,7 +57,6 @@ _MEANINGS: dict[str, str] = {
     "hooks": "starts programs at points of each agent's session, in the sandbox",
     "features": "switches parts on or off",
     "limits": "changes what commands may use",
-    "memories": "keeps what runs learn here, for later runs",
     "budget": "changes what a run may cost",
     **{key: part.meaning for key, part in PART_KEYS.items()},
 }

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from swarm.mailbox.ids import short_id
-from swarm.roles.parts.part_settings import part_settings
+from swarm.roles.parts.leases.lease_settings import check_lease_settings
 
 from ...cli.lazy_commands import ColorCommand
 from ...cli.printing import print_columns, print_json
@@ -52,7 +52,7 @@ def leases(*, as_json: bool, learned: bool) -> None:
     for problem in loaded.problems:
         click.echo(f"swarm: warning: {problem}", err=True)
     ram_bytes = memory_bytes()
-    settings = part_settings(loaded.config, ram_bytes=ram_bytes).leases
+    settings = check_lease_settings(loaded.config.leases, ram_bytes=ram_bytes)
     limits = LeaseLimits(most=settings.most, reserve_bytes=settings.reserve_bytes(ram_bytes))
     decision = decide_leases(tickets, machine, limits, now=now)
     held = sorted((one for one in tickets if one.holds_lease), key=lambda one: one.given_s or 0.0)

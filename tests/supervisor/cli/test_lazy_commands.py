@@ -71,6 +71,7 @@ def test_help_and_version_import_nothing_heavy(words):
         "swarm.mailbox", "swarm.mailbox.errors", "swarm.supervisor", "swarm.supervisor.version",
         "swarm.supervisor.cli", "swarm.supervisor.cli.main", "swarm.supervisor.cli.lazy_commands",
         "swarm.supervisor.cli.early_processes",
+        "swarm.supervisor.parts", "swarm.supervisor.parts.part_names",
     }  # fmt: skip
 
 

@@ -36,8 +36,6 @@ from .context_blocks import (
 )
 from .token_meter import estimate_tokens
 
-_BRIEF_MEMORIES = 12  # lines
-
 
 class KnownContext(Value):
     """Context that the history already holds and that must not be repeated; None: not told."""
@@ -103,7 +101,8 @@ def context_items(
     user = [environment] if rules.environment and environment != known.environment else []
     skills = _fitting_skills(spec, model)
     if not begun:
-        own = (team, skills_text(skills), spec.memories, spec.role.developer_instructions)
+        told = (one.text for one in spec.parts.texts)
+        own = (team, skills_text(skills), *told, spec.role.developer_instructions)
         developer += [text for text in own if text]
     elif skills != known.skills:
         developer.append(skills_text(skills, replaces=bool(known.skills)))
@@ -162,17 +161,9 @@ def _fitting_skills(spec: AgentSpec, model: ModelInfo) -> tuple[str, ...]:
 def _short_context(spec: AgentSpec, model: ModelInfo, *, begun: bool) -> tuple[Message, ...]:
     is_about_tools = model.can_call_tools and not model.constrained_calls
     texts = [spec.role.developer_instructions] if is_about_tools else []
-    texts.append(brief_memories(spec.memories))
+    texts += [one.brief for one in spec.parts.texts]
     texts = [] if begun else [text for text in texts if text]
     return (text_message("developer", *texts),) if texts else ()
-
-
-def brief_memories(block: str) -> str:
-    """The first lines of what is remembered, for a model that reads little; "" for none."""
-    lines = [line.rpartition(" [")[0] for line in block.split("\n") if line.startswith("- ")]
-    if not lines:
-        return ""
-    return "\n".join(("What earlier runs found out here:", *lines[:_BRIEF_MEMORIES]))
 
 
 def _instructions_in(block: str) -> str:

@@ -1,0 +1,1 @@
+"""What of memories travels: settings, requests, replies, the record of a doubt."""

@@ -1,0 +1,26 @@
+"""The commands and folders of the parts; the list of them. Data alone: `swarm --help` reads it."""
+
+from typing import NamedTuple
+
+
+class LazyCommand(NamedTuple):
+    """Where a command is defined. `short` must be the first sentence of its own help (tested)."""
+
+    module: str  # in the folder `cli/commands`; of a part, in its own folder below `supervisor`
+    short: str
+    attribute: str = ""  # "": the command's name, with _ for -
+
+
+PART_COMMANDS: dict[str, LazyCommand] = {
+    "leases": LazyCommand(
+        "parts.leases.leases_command",
+        "Show the heavy commands of all runs: which run, which wait for their turn, and why.",
+    ),
+    "memory": LazyCommand(
+        "parts.memories.memory_commands",
+        "List, search, change and forget what runs learned in this project.",
+    ),
+}
+PART_GROUPS: dict[str, tuple[str, ...]] = {"watch": ("leases",)}  # of the short help
+# In the folder of state: no command of an agent ever sees them.
+HIDDEN_FOLDERS = ("memories",)

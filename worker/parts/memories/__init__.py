@@ -1,0 +1,1 @@
+"""The tools with which an agent searches memories, and doubts one."""

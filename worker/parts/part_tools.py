@@ -1,0 +1,10 @@
+"""The tools of parts; the list of them. Each decides itself whether it is offered."""
+
+from ..tools.team_client import TeamClient
+from ..tools.tool_interface import Tool
+from .memories.memory_tools import RecallMemoriesTool, ReportStaleMemoryTool
+
+
+def part_tools(team: TeamClient) -> tuple[Tool, ...]:
+    """Of one agent."""
+    return (RecallMemoriesTool(team), ReportStaleMemoryTool(team))
