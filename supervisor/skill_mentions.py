@@ -18,7 +18,7 @@ from swarm.mailbox.protocol.settings import SkillChoice
 from swarm.mailbox.safe_open import READ_FLAGS, open_canonical, read_whole
 from swarm.mailbox.written_text import decode_leniently
 from swarm.roles.skills.skill_file import SKILL_BYTES, Skill
-from swarm.roles.skills.skill_list import mentioned_skills
+from swarm.roles.skills.skill_list import mentioned_skills, shared_names
 from swarm.roles.skills.skill_servers import missing_servers
 from swarm.roles.skills.skill_use import note_skill_use
 
@@ -43,6 +43,11 @@ async def read_named_skills(
         f"skill {skill.name} is left out: the role of {agent} excludes it (`skills` in its file)"
         for skill in mentioned
         if not choice.allows(skill.name)
+    ]
+    warnings += [
+        f"{name} is the name of {len(paths)} skills, so it names none: write "
+        f"{' or '.join(f'[${name}]({path})' for path in paths[:MAX_SKILLS])}"
+        for name, paths in shared_names(text, running.skills.skills).items()
     ]
     for skill in named[:MAX_SKILLS]:
         try:

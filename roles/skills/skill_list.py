@@ -4,7 +4,7 @@ Source: Codex's skills; differs in that a repository's own skills come first, no
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 
@@ -95,22 +95,35 @@ def mentioned_skills(text: str, skills: Sequence[Skill]) -> tuple[Skill, ...]:
 
     A name counts if exactly one skill has it; a link counts by its path.
     """
+    found: dict[str, Skill] = {}
+    for named in _mentions(text, skills):
+        if len(named) == 1:
+            found.setdefault(named[0].path, named[0])
+    return tuple(found.values())
+
+
+def shared_names(text: str, skills: Sequence[Skill]) -> dict[str, tuple[str, ...]]:
+    """The names in a text that several skills have, so that they name none, with their files."""
+    several = (named for named in _mentions(text, skills) if len(named) > 1)
+    return {named[0].name: tuple(skill.path for skill in named) for named in several}
+
+
+def _mentions(text: str, skills: Sequence[Skill]) -> Iterator[Sequence[Skill]]:
+    """The skills that each mention may mean, in the order of the text."""
     by_name: dict[str, list[Skill]] = {}
     for skill in skills:
         by_name.setdefault(skill.name, []).append(skill)
-    by_path = {skill.path: skill for skill in skills}
-    found: dict[str, Skill] = {}
+    by_path = {skill.path: [skill] for skill in skills}
 
-    def note(name: str) -> None:
-        named = by_name.get(name.rstrip(":-"), []) or by_name.get(name, [])
-        if name.lower() not in _VARIABLES and len(named) == 1:
-            found.setdefault(named[0].path, named[0])
+    def find(name: str) -> Sequence[Skill]:
+        if name.lower() in _VARIABLES:
+            return ()
+        return by_name.get(name.rstrip(":-"), []) or by_name.get(name, [])
 
     if (command := _COMMAND.match(text)) is not None:
-        note(command["name"])
+        yield find(command["name"])
     for mention in _MENTION.finditer(text):
         if mention["path"] is None:
-            note(mention["name"])
-        elif (linked := by_path.get(mention["path"].removeprefix("skill://"))) is not None:
-            found.setdefault(linked.path, linked)
-    return tuple(found.values())
+            yield find(mention["name"])
+        else:
+            yield by_path.get(mention["path"].removeprefix("skill://"), ())

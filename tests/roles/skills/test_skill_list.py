@@ -5,7 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.roles.skills.skill_file import Skill
-from swarm.roles.skills.skill_list import SkillRule, enabled_skills, mentioned_skills, skill_lines
+from swarm.roles.skills.skill_list import (
+    SkillRule,
+    enabled_skills,
+    mentioned_skills,
+    shared_names,
+    skill_lines,
+)
 
 
 def skill(name, *, place="/s", description="x", is_listed=True):
@@ -64,6 +70,8 @@ def test_a_text_names_skills(text, names):
 
 def test_a_name_that_two_skills_have_names_none_but_a_link_does():
     assert mentioned_skills("$a", (A, TWIN)) == ()
+    assert shared_names("/a and $a: $b", (A, TWIN, B)) == {"a": (A.path, TWIN.path)}
+    assert shared_names("$a $b", (A, B)) == {}
     assert mentioned_skills("[$a](/t/a/SKILL.md)", (A, TWIN)) == (TWIN,)
 
 
