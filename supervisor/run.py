@@ -65,7 +65,7 @@ from .processes.service_process import Services
 from .run_context import RunContext
 from .run_display import RunDisplay
 from .run_pauses import RunPauses
-from .run_programs import hold_programs
+from .run_programs import HeldRun, hold_programs
 from .run_request import RunRequest
 from .run_shutdown import RunShutdown, SignalBuffer, receive_signals
 from .runs.folder_watch import watch_folders, write_owner
@@ -79,7 +79,7 @@ from .runs.run_metadata import (
     write_metadata,
 )
 from .runs.saved_request import save_request
-from .runs.short_tmp import open_short_tmp
+from .runs.short_tmp import ShortTmp, open_short_tmp
 from .skill_watch.skill_watcher import watch_skills
 from .task_workload import TaskWorkload
 from .team.team_service import TeamService, run_team_service
@@ -124,11 +124,15 @@ async def run_to_end(  # noqa: PLR0917 - the two last ones are the simulation's
     try:
         async with trio.open_nursery() as nursery:
             signals: SignalBuffer = await nursery.start(receive_signals)
-            with lock_run(run_paths) as lock_fd:
+            with (
+                lock_run(run_paths) as lock_fd,
+                open_short_tmp(run_paths.state, short_id(run_paths.folder.name)) as short_tmp,
+            ):
                 try:
                     locked = _LockedRun(
-                        run_paths, user_paths, early, make_workload, dependencies, signals, lock_fd
-                    )
+                        run_paths, user_paths, early, make_workload, dependencies, signals,
+                        lock_fd, short_tmp,
+                    )  # fmt: skip
                     completed = await _run_locked(request, view, locked)
                 finally:
                     shutil.rmtree(run_paths.sockets, ignore_errors=True)
@@ -158,6 +162,7 @@ class _LockedRun(NamedTuple):
     dependencies: RunDependencies
     signals: SignalBuffer  # received before any file is made, so that all is cleaned up
     lock_fd: int
+    short_tmp: ShortTmp
 
 
 async def _run_locked(request: RunRequest, view: RunDisplay, locked: _LockedRun) -> RunCompleted:
@@ -167,7 +172,8 @@ async def _run_locked(request: RunRequest, view: RunDisplay, locked: _LockedRun)
     check_room()
     started = trio.current_time()
     async with AsyncExitStack() as stack:
-        running = await _open_context(stack, request, view, locked, past)
+        held = hold_programs(request)
+        running = await _open_context(stack, held, view, locked, past)
         about = _record_start(running, past)
         completed = await _run_parts(running, past, locked, view)
         await running.journal.flush()  # so that its last redactions are counted
@@ -218,18 +224,13 @@ def _prepare(request: RunRequest, run_paths: RunPaths) -> RunPast:
 
 async def _open_context(
     stack: AsyncExitStack,
-    request: RunRequest,
+    held: HeldRun,
     view: RunDisplay,
     locked: _LockedRun,
     past: RunPast,
 ) -> RunContext:
     run_paths, dependencies = locked.run_paths, locked.dependencies
-    held = hold_programs(request)
     request = held.request
-    # First, so that it is removed last: when the processes of the run have ended.
-    short_tmp = stack.enter_context(
-        open_short_tmp(run_paths.state, short_id(run_paths.folder.name))
-    )
     mailbox = await stack.enter_async_context(dependencies.open_mailbox(run_paths.mailbox_endpoint))
     feed = await stack.enter_async_context(dependencies.open_feed(run_paths.feed_endpoint))
     redactor, unix_s = Redactor(request.secrets), dependencies.entropy.unix_s
@@ -257,8 +258,8 @@ async def _open_context(
         hosts=RemoteHosts(request.hosts),
         places=held.places,
         protected=held.protected,
-        short_tmp=short_tmp,
-        start_warnings=(*held.warnings, short_tmp.warning),
+        short_tmp=locked.short_tmp,
+        start_warnings=held.warnings,
         entropy=dependencies.entropy,
         began_s=unix_s(),
     )
@@ -293,7 +294,7 @@ def _record_start(running: RunContext, past: RunPast) -> RunMetadata:
     )
     unhidden = [f"{name} {NOT_HIDDEN}" for name in unhidden_keys(request.keys)]
     warnings = [*past.bad_lines[:_MAX_BAD_TOLD], *unhidden, running.registry.limit_reason]
-    warnings += running.start_warnings
+    warnings += [*running.start_warnings, running.short_tmp.warning]
     for warning in filter(None, warnings):
         running.note(Warned(message=warning))
     about = RunMetadata(
