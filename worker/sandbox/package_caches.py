@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -28,7 +29,7 @@ class PackageCache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     place: str
     names: tuple[str, ...] = ()
     unless: str = ""  # another variable by which the person moved the place
-    store: bool = False
+    kept: Literal["never", "offline", "always"] = "never"
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,6 +67,7 @@ def _moved(
             load_package_caches(),
             dict(given),
             folder=f"{tmp}/{CACHES_FOLDER}",
+            offline=not plan.network and plan.proxied is None,
             is_writable=lambda path: _is_writable(os.path.realpath(path), plan),
         ).items()
     )
@@ -76,6 +78,7 @@ def decide_moved(
     given: Mapping[str, str],
     *,
     folder: str,
+    offline: bool,
     is_writable: Callable[[str], bool],
     is_there: Callable[[str], bool] = os.path.isdir,
 ) -> dict[str, str]:
@@ -84,6 +87,7 @@ def decide_moved(
     Args:
         given: The variables of the command that count here.
         folder: Where the caches go, each by its variable's name.
+        offline: Whether the command has no network.
         is_writable: Whether the command can write at an absolute path.
         is_there: Whether something is there that can be read.
     """
@@ -93,7 +97,8 @@ def decide_moved(
         place = named[0] if named else _place(one.place, given)
         if (one.unless and one.unless in given) or not place.startswith("/"):
             continue  # a word like `off`, or moved by other means
-        if is_writable(place) or (one.store and is_there(place)):
+        is_kept = one.kept == "always" or (one.kept == "offline" and offline)
+        if is_writable(place) or (is_kept and is_there(place)):
             continue
         moved |= dict.fromkeys((one.variable, *(n for n in one.names if n in given)),
                                f"{folder}/{one.variable.lower()}")  # fmt: skip

@@ -13,9 +13,9 @@ TABLE = load_package_caches()
 NPM = "npm_config_cache"
 
 
-def moved(given, *, open_below=(), there=()):
+def moved(given, *, open_below=(), there=(), offline=True):
     return decide_moved(
-        TABLE, given, folder="/tmp/.caches",
+        TABLE, given, folder="/tmp/.caches", offline=offline,
         is_writable=lambda path: any(path.startswith(one) for one in open_below),
         is_there=lambda path: path in there,
     )  # fmt: skip
@@ -67,6 +67,18 @@ def test_what_is_read_while_it_is_closed_stays_in_use_if_it_is_there():
     assert "CARGO_HOME" not in moved(home, there=["/home/me/.cargo"])
     assert "CARGO_HOME" in moved(home)
     assert NPM in moved(home, there=["/home/me/.npm"])
+    yarn = ["/home/me/.yarn/berry", "/home/me/.cache/yarn"]
+    assert not {"YARN_GLOBAL_FOLDER", "YARN_CACHE_FOLDER"} & moved(home, there=yarn).keys()
+
+
+def test_where_a_command_has_the_network_only_what_cannot_be_fetched_again_stays():
+    home, there = {"HOME": "/home/me"}, ["/home/me/.cargo", "/home/me/.yarn/berry"]
+    found = moved(home, there=there, offline=False)
+    assert ("CARGO_HOME" in found, "YARN_GLOBAL_FOLDER" in found) == (False, True)
+
+
+def test_where_go_has_a_path_of_the_persons_own_its_modules_stay():
+    home = {"HOME": "/home/me"}
     assert "GOMODCACHE" not in moved({**home, "GOPATH": "/work/go"})
 
 
