@@ -234,9 +234,8 @@ async def _open_context(
     mailbox = await stack.enter_async_context(dependencies.open_mailbox(run_paths.mailbox_endpoint))
     feed = await stack.enter_async_context(dependencies.open_feed(run_paths.feed_endpoint))
     redactor, unix_s = Redactor(request.secrets), dependencies.entropy.unix_s
-    journal = await stack.enter_async_context(
-        open_journal(run_paths, last_seq=past.last_seq, redactor=redactor, unix_s=unix_s)
-    )
+    opened = open_journal(run_paths, last_seq=past.last_seq, redactor=redactor, unix_s=unix_s)
+    journal = await stack.enter_async_context(opened)
     processes = await stack.enter_async_context(dependencies.open_processes(locked.early))
     registry, archive, state = _open_registry(stack, request, run_paths)
     return RunContext(
