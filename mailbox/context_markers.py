@@ -18,6 +18,7 @@ STATE_START, STATE_END = "<kept_state>", "</kept_state>"
 SKILL_START, SKILL_END = "<skill>", "</skill>"
 # Parts of a developer message; never of a user's.
 PERMISSIONS_START, PERMISSIONS_END = "<permissions instructions>", "</permissions instructions>"
+MOVED_START, MOVED_END = "<folder_moved>", "</folder_moved>"
 TEAM_START, TEAM_END = "<team>", "</team>"
 MEMORIES_START, MEMORIES_END = "<memories>", "</memories>"
 FINDINGS_START, FINDINGS_END = "<findings>", "</findings>"
@@ -36,6 +37,7 @@ CONTEXT_STARTS = (
     SKILL_START,
     FINDINGS_START,
     PERMISSIONS_START,
+    MOVED_START,
 )
 
 _BESIDE_A_TASK = (*CONTEXT_STARTS, OVERVIEW_START, "Output ")

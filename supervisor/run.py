@@ -29,6 +29,7 @@ from .agents.agent_record import Agent, GatewayAddress
 from .agents.descriptor_limit import limit_by_descriptors
 from .agents.finished_agents import FinishedAgents
 from .agents.heartbeat_monitor import monitor_heartbeats
+from .agents.moved_team import moved_past
 from .agents.private_tmp import remove_all_caches
 from .agents.slots import AgentRegistry
 from .approvals.approval_grants import ApprovalGrants
@@ -44,6 +45,7 @@ from .dependencies import REAL_DEPENDENCIES, RunDependencies
 from .event_broadcast import EventBroadcast
 from .event_router import EventRouter
 from .exception_groups import first_error
+from .file_history.content_store import ContentStore
 from .hosts.host_manager import HostManager
 from .hosts.remote_hosts import RemoteHosts
 from .isolation.end_merges import finish_files
@@ -70,6 +72,7 @@ from .run_request import RunRequest
 from .run_shutdown import RunShutdown, SignalBuffer, receive_signals
 from .runs.folder_watch import watch_folders, write_owner
 from .runs.paths import RunPaths, UserPaths, make_private_folder, paths_of_run
+from .runs.project_mark import mark_project
 from .runs.run_metadata import (
     RunMetadata,
     is_empty_run,
@@ -210,13 +213,17 @@ def _prepare(request: RunRequest, run_paths: RunPaths) -> RunPast:
         run_paths.sockets,
     ):
         make_private_folder(folder)
+    if not request.resumes:
+        request = msgspec.structs.replace(request, began_in=mark_project(request.cwd))
     save_request(run_paths, request)  # also on a resume: a raised limit stays raised
     if not request.resumes:
         return RunPast()
+    if request.moves:
+        ContentStore(run_paths.file_copies).record_moves(request.moves)
     for file in run_paths.journal.glob("*.jsonl"):
         repair_tail(file)  # a line torn by a power loss would end up in the middle
     bad: list[BadLine] = []
-    past = fold_run(run_records(run_paths, bad.append))
+    past = moved_past(fold_run(run_records(run_paths, bad.append)), request.moves)
     return msgspec.structs.replace(
         past, bad_lines=tuple(map(str, bad)), last_seq=last_seq(run_paths)
     )

@@ -32,6 +32,7 @@ from swarm.mailbox.protocol.rules import RuleSet
 from swarm.mailbox.protocol.settings import Summary, Verbosity
 from swarm.mailbox.protocol.spec import (
     ContextRules,
+    FolderMove,
     ProviderSpec,
     RoleBrief,
     ShellEnvironmentPolicy,
@@ -40,6 +41,8 @@ from swarm.roles.commands.command_file import PromptCommand
 from swarm.roles.role_loader import Roles
 from swarm.roles.skills.rescan import SkillSources
 from swarm.roles.skills.skill_file import Skill
+
+from .runs.project_mark import ProjectMark
 
 # An agent's copy of the project: an overlay at the project's own path, or another folder.
 CopyKind = Literal["overlay", "tree"]
@@ -180,6 +183,8 @@ class RunRequest(Value):
     allow_commit: bool = False  # granted beforehand for all agents
     approval_timeout_s: float | None = None  # for a person's answer; None: until the run's deadline
     widened: tuple[str, ...] = ()  # what its trusted task file widened, as `key value`
+    began_in: ProjectMark = ProjectMark()  # what the working folder was at the run's start
+    moves: tuple[FolderMove, ...] = ()  # of the project since then, oldest first
     next_prompt: str | None = None  # a resumed run's next input for its root
     next_images: tuple[str, ...] = ()  # absolute paths; they go with the next prompt
     next_settings: ChangeSettings | None = None  # settings of a resumed run's root from now on

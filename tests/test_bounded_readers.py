@@ -299,7 +299,7 @@ DIRECT = {
     "worker/hooks/hook_questions.py": _HANDLED,
     "worker/hooks/tool_hooks.py": _HANDLED,
     "worker/probe/probe_tasks.py": _HANDLED,
-    "worker/tools/function_tool.py": _HANDLED,
+    "mailbox/call_arguments.py": _HANDLED,
     "worker/tools/mcp_tool.py": _HANDLED,
     "worker/tools/trained_calls.py": _HANDLED,
     "supervisor/guardian/assessment.py": _HANDLED,

@@ -93,6 +93,13 @@ class FolderIdentity(Value):
     inode: int
 
 
+class FolderMove(Value):
+    """A folder that a person renamed or moved between two parts of a run; absolute paths."""
+
+    before: str
+    now: str
+
+
 class EndedCall(Value):
     """A call that ended before its process crashed, without its output in the history."""
 
@@ -187,6 +194,7 @@ class AgentSpec(Tagged):
     run_began_s: float = 0.0  # Unix time of the run's start or last resume
     sandbox_required: str = ""  # why no command may leave the sandbox, whatever is approved
     allow_commit: bool = False  # a person's advance approval of commits
+    moves: tuple[FolderMove, ...] = ()  # of the project, since the run began; oldest first
     prewarmed_sandbox: bool = True  # bubblewrap is started ahead for the next command
     hooks: tuple[Hook, ...] = ()  # in the order in which their results are combined
     # What its first turn tells SessionStart hooks; "" = they do not run in this process.

@@ -22,6 +22,7 @@ from ..client import Event, LiveRun, RunEnding, RunNotAlive, TurnResult
 from ..client.open_run import run_arguments, start_with_warnings
 from ..client.turn_tracking import TurnTracker
 from ..journal.journal_reader import last_seq
+from ..runs.run_metadata import read_metadata
 from .approval_questions import ApprovalQuestions
 from .editor_client import EditorClient
 from .editor_servers import server_options
@@ -160,9 +161,14 @@ class EditorSession:
         if self._follower is not None:
             await asyncio.wait((self._follower,))  # it ends with the run that has ended
         with server_options(self._place.servers) as for_servers:
-            line = ["resume", self.session_id, "--detach", *_STAY, *for_servers]
+            line = ["resume", self.session_id, "--detach", *_STAY, *self._moved(), *for_servers]
             await self._start_process(line, "")
         self.has_started_run = True
+
+    def _moved(self) -> tuple[str, ...]:
+        """The option for a run whose folder is gone: the editor's own is where its project is."""
+        worked_in = read_metadata(self.run.paths).cwd
+        return () if Path(worked_in).is_dir() else (f"--cd={self._place.cwd}",)
 
     async def _start_process(self, arguments: Sequence[str], text: str) -> None:
         """Start or continue the run, and show what it warns of."""

@@ -247,6 +247,7 @@ def build_agent_spec(
         run_began_s=running.began_s,
         sandbox_required=request.sandbox_required or _sandbox_required(plan),
         allow_commit=request.allow_commit and not plan.slotless,
+        moves=request.moves,
         prewarmed_sandbox=request.prewarmed_sandbox,
         model=plan.model,
         effort=plan.effort,

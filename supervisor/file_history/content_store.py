@@ -15,10 +15,12 @@ from typing import Literal
 
 import msgspec
 
+from swarm.mailbox.bounded_formats import decode_json_as
 from swarm.mailbox.file_exchange import Place
-from swarm.mailbox.private_files import open_own_file, write_own_file
+from swarm.mailbox.private_files import make_own_folders, open_own_file, write_own_file
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.requests import MAX_KEPT_BYTES, MAX_KEPT_FILES
+from swarm.mailbox.protocol.spec import FolderMove
 from swarm.mailbox.safe_open import (
     NOFOLLOW_FLAGS,
     READ_FLAGS,
@@ -28,7 +30,11 @@ from swarm.mailbox.safe_open import (
     stat_no_follow,
 )
 from swarm.mailbox.sparse_copy import write_sparse
+from swarm.roles.config.atomic_replace import replace_file
 
+from ..runs.folder_moves import Moves, moved
+
+_MOVES = "moves.json"  # of the project, in the order in which they were made
 UNKNOWN = "unknown"  # in place of a sha256: there was a file, but no copy of it was made
 _CHUNK_BYTES = 1024 * 1024
 _SKIPPED = frozenset({".git"})  # commands cannot write it; git keeps its own history
@@ -78,6 +84,7 @@ class ContentStore:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._known_moves: Moves | None = None  # read when the first list is
 
     def take_snapshot(self, paths: Sequence[str]) -> SnapshotResult:
         """Copy these files and everything below these folders, within the limits."""
@@ -154,7 +161,27 @@ class ContentStore:
         data = self._path(sha256).read_bytes()
         if hashlib.sha256(data).hexdigest() != sha256:
             raise ValueError(f"the list {sha256[:12]} of the run's store is damaged")
-        return _decode(data)
+        entries = _decode(data)
+        if not self._moves():
+            return entries
+        return tuple(
+            msgspec.structs.replace(one, path=moved(one.path, self._moves())) for one in entries
+        )
+
+    def record_moves(self, moves: Moves) -> None:
+        """From now on every list is read with its paths as they are after these moves."""
+        make_own_folders(self._folder)
+        replace_file(self._folder / _MOVES, msgspec.json.encode(moves))
+
+    def _moves(self) -> Moves:
+        """Raises ValueError if they cannot be read: then no path of a list is the right one."""
+        if self._known_moves is None:
+            try:
+                data = (self._folder / _MOVES).read_bytes()
+            except FileNotFoundError:
+                data = b"[]"
+            self._known_moves = decode_json_as(data, tuple[FolderMove, ...])
+        return self._known_moves
 
     def open(self, sha256: str) -> int:
         """A file descriptor to read stored contents from; the caller closes it. Raises OSError."""

@@ -220,7 +220,7 @@ def _resumed(
         "prompt": prompt, "config": given["config"], "model": given["model"],
         "effort": _effort(given["config"]), "sandbox": given["sandbox"], "approval": None,
         "budget_tokens": None, "budget_usd": None, "budget_requests": None, "deadline": None,
-        "keep_open": False, "idle_timeout": None,
+        "keep_open": False, "idle_timeout": None, "cd": given["cd"],
     }  # fmt: skip
     images = checked_images(given["image"])
     schema = given["output_schema"]

@@ -1,6 +1,7 @@
 """`swarm resume`: runs the saved request with the present keys, and optionally a new prompt."""
 
 import os
+import sys
 from pathlib import Path
 
 import click
@@ -16,7 +17,7 @@ from swarm.roles.config.config_loader import load_config
 
 from ...agents.agent_record import AgentPlan
 from ...agents.run_providers import run_providers
-from ...console.terminal import ColorChoice, is_ci
+from ...console.terminal import ColorChoice, is_ci, is_terminal
 from ...control_requests.rights_widening import PLAN_ACCEPTED
 from ...control_requests.settings_change import changed_plan, check_requirements
 from ...run_request import RunRequest
@@ -43,6 +44,7 @@ from ..run_choice import (
 )
 from ..run_execution import start_run
 from ..run_setup.config_layers import ConfigQuery, find_layers
+from ..run_setup.folder_change import move_request, with_project_parts
 from ..run_setup.mcp_settings import (
     collect_credentials,
     credential_variables,
@@ -52,9 +54,10 @@ from ..run_setup.provider_specs import build_providers
 from ..run_setup.request_builder import checked_images, idle_seconds
 from ..run_setup.reviewer_choice import NO_PERSON_WARNING
 from ..run_setup.run_requirements import apply_requirements_to_saved, find_requirements
-from ..run_setup.run_settings import key_variables, mcp_file_layers, override_layer
+from ..run_setup.run_settings import find_cwd, key_variables, mcp_file_layers, override_layer
 from .chat_command import can_chat, open_chat, typed_options
 from .run_command import export_openai_base_url, parse_show_options, read_stdin
+from .trust_command import ask_project_trust
 
 # What finds the run, or is passed on in another way.
 _NOT_PASSED_ON = ("last", "all_projects", "yes", "prompt", "prompt_file", "keep_open")
@@ -107,6 +110,9 @@ def _check_change(request: RunRequest, change: ChangeSettings | None) -> None:
 @click.option("--budget-requests", type=click.IntRange(min=1), help="Likewise.")
 @click.option("--deadline", metavar="SPAN", help="End it after 90s, 30m, 2h … from now.")
 @click.option("-c", "--config", multiple=True, metavar="KEY=VALUE", help="As for `swarm run`.")
+@click.option(
+    "-C", "--cd", metavar="DIR", help="Where the project is now, if it was renamed or moved."
+)
 @mcp_config_option
 @settings_change_options
 @click.option("--accept-plan", is_flag=True, help="End plan mode: the plan is carried out.")
@@ -124,6 +130,7 @@ def resume(ctx: click.Context, /, run: str | None, *, last: bool, **given: Optio
     Examples:
       swarm resume 4f21c0aa
       swarm resume --last -p "Now write the tests."
+      swarm resume 4f21c0aa -C ../new-name
     """
     if last and run is not None:
         raise UsageError("give a run or --last, not both")
@@ -153,6 +160,9 @@ def _talk(ctx: click.Context, here: RunPaths, prompt: str | None) -> int:
         return open_chat(color, run=run_id, words=prompt or "")
     if not options and read_metadata(here).status == "completed":
         return open_chat(color, run=run_id, words=prompt or "")
+    if ctx.params["cd"] is not None:  # the run in the background has nobody to ask
+        query = ConfigQuery(cwd=find_cwd(ctx.params["cd"]))
+        find_layers(os.environ, query, ask=ask_project_trust)
     import anyio  # for a terminal alone, as the conversation
 
     from ...client.open_run import start_in_background
@@ -191,14 +201,25 @@ def rebuild_request(
         raise UsageError(_alive_text(here))
     read_metadata(here)
     request = load_request(here)
+    goes_elsewhere = given.get("cd") is not None and find_cwd(given["cd"]) != Path(request.cwd)
+    if goes_elsewhere:
+        request = move_request(here, request, find_cwd(given["cd"]))
     cwd = Path(request.cwd)
     if not cwd.is_dir():
-        raise UsageError(f"{cwd}, where this run worked, is gone")
+        raise UsageError(
+            f"{cwd}, where this run worked, is gone; if the folder was renamed or moved, name it: "
+            f"swarm resume {short_id(here.folder.name)} -C DIR"
+        )
     override = override_layer(given["config"], cwd)
-    layers = find_layers(environment, ConfigQuery(cwd=cwd, flags=override.values))
+    query = ConfigQuery(cwd=cwd, flags=override.values)
+    is_asked = goes_elsewhere and is_terminal(sys.stdin) and is_terminal(sys.stderr)
+    layers = find_layers(environment, query, ask=ask_project_trust if is_asked else None)
     layers = (*layers, *mcp_file_layers(given.get("mcp_config"), layers))
     required = find_requirements(environment)
-    config = load_config((*layers, override), requirements=required).config
+    loaded = load_config((*layers, override), requirements=required)
+    config = loaded.config
+    if goes_elsewhere:
+        request = with_project_parts(request, loaded, environment)
     keys = take_keys(environment, key_variables(config))
     for_hub = take_keys(environment, credential_variables(config))
     warnings: list[str] = []

@@ -16,6 +16,8 @@ from swarm.mailbox.context_markers import (
     ENVIRONMENT_END,
     ENVIRONMENT_START,
     GUIDANCE_START,
+    MOVED_END,
+    MOVED_START,
     PERMISSIONS_END,
     PERMISSIONS_START,
     SKILLS_END,
@@ -219,6 +221,15 @@ def environment_text(place: EnvironmentFacts) -> str:
         ENVIRONMENT_END,
     )
     return "\n".join(lines)
+
+
+def moved_text(spec: AgentSpec) -> str:
+    """Return what an agent is told of the renamed folder of its project; "" if there is none."""
+    if not spec.moves:
+        return ""
+    steps = "\n".join(f"- `{move.before}` is now `{move.now}`" for move in spec.moves)
+    note = _TEXTS["folder_moved"].replace("{moves}", steps).replace("{cwd}", spec.cwd)
+    return f"{MOVED_START}\n{note}\n{MOVED_END}"
 
 
 def _subagents_lines(place: EnvironmentFacts) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Literal
 from swarm.mailbox.context_markers import (
     ENVIRONMENT_START,
     GUIDANCE_START,
+    MOVED_START,
     PERMISSIONS_START,
     SKILLS_START,
     SPAWNED_START,
@@ -28,6 +29,7 @@ from .context_blocks import (
     guidance_text,
     is_short,
     is_skill_line,
+    moved_text,
     permissions_text,
     skills_text,
     spawned_start,
@@ -45,6 +47,7 @@ class KnownContext(Value):
     guidance: str | None = None  # the text alone, of the working directory
     skills: tuple[str, ...] = ()  # the lines of the list
     spawned: str | None = None  # of a child: the block that contains its path
+    moved: str | None = None  # the block about the renamed folder of the project
     begun: bool = False  # the initial context was sent (it may be empty for a small model)
 
 
@@ -70,6 +73,7 @@ def find_known_context(items: Iterable[AnyItem], *, cwd: str) -> KnownContext:
             spawned=_text_starting_with(item, "user", SPAWNED_START)
             or _text_starting_with(item, "developer", SPAWNED_START)  # of older journals
             or known.spawned,
+            moved=_text_starting_with(item, "developer", MOVED_START) or known.moved,
             begun=True,
         )
     return known
@@ -93,13 +97,18 @@ def context_items(
     begun = known.begun and is_told
     if model.short_prompt and spec.role.prompt != "full":
         short = _short_context(spec, model, begun=begun or (known.begun and spec.epoch > 1))
-        return short, KnownContext(spawned=spawned, begun=True)
+        moved = moved_text(spec)
+        if news := _news_of_move(moved, known):
+            short = (text_message("developer", news), *short)
+        return short, KnownContext(spawned=spawned, moved=moved or None, begun=True)
     permissions = _permissions(spec, is_brief=is_brief)
     environment = environment_text(place)
     rules, guidance = spec.context, spec.user_instructions
     developer = [permissions] if rules.permissions and permissions != known.permissions else []
     user = [environment] if rules.environment and environment != known.environment else []
-    skills = _fitting_skills(spec, model)
+    skills, moved = _fitting_skills(spec, model), moved_text(spec)
+    if news := _news_of_move(moved, known):
+        developer.append(news)
     if not begun:
         told = (one.text for one in spec.parts.texts)
         own = (team, skills_text(skills), *told, spec.role.developer_instructions)
@@ -118,8 +127,14 @@ def context_items(
         guidance=guidance if guidance or known.guidance is not None else None,
         skills=skills,
         spawned=spawned or None,
+        moved=moved or None,
         begun=True,
     )
+
+
+def _news_of_move(moved: str, known: KnownContext) -> str:
+    """The block about a renamed folder, for a history that may name the old one; "" otherwise."""
+    return moved if known.begun and moved != (known.moved or "") else ""
 
 
 def _permissions(spec: AgentSpec, *, is_brief: bool) -> str:
