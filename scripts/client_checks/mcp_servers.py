@@ -106,8 +106,10 @@ def listening(server: Server, work: Path) -> Iterator[str]:
     """Keep a server over HTTP alive, on one socket from start to start; its address.
 
     When it was started anew, so that its old connections are gone, `work` has a file that says so.
+    What it writes is in a file beside `work`.
     """
-    with socket.create_server(("127.0.0.1", 0)) as sock:
+    log = work.with_name(f"{server.name}.log").open("wb")
+    with log, socket.create_server(("127.0.0.1", 0)) as sock:
         started: list[subprocess.Popen[bytes]] = []
         environment = {**os.environ, "LISTEN_FD": str(sock.fileno())}
         is_over = threading.Event()
@@ -116,7 +118,7 @@ def listening(server: Server, work: Path) -> Iterator[str]:
             while not is_over.is_set():
                 child = subprocess.Popen(
                     server.command, stdin=subprocess.DEVNULL, env=environment,
-                    pass_fds=(sock.fileno(),),
+                    pass_fds=(sock.fileno(),), stdout=log, stderr=log,
                 )  # fmt: skip
                 started.append(child)
                 if child.wait() != _RESTART:

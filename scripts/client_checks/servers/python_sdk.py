@@ -1,6 +1,6 @@
 """A server of the Python SDK, of its first line or its second, as its README writes one.
 
-Arguments: `http` or `sse`, or the file to write at the end; and the folder of the SDK, if it is not
+Arguments: `http`, or the file to write at the end; and the folder of the SDK, if it is not
 the environment's own. Over HTTP it listens on descriptor LISTEN_FD.
 """
 
@@ -102,7 +102,7 @@ async def slow(ctx: Context) -> str:
 def leave() -> str:
     """Ends the server"""
     global must_restart
-    if PLACE not in {"http", "sse"}:
+    if PLACE != "http":
         os._exit(1)
     must_restart = True
     return "the server starts anew"
@@ -112,7 +112,7 @@ def serve_http() -> None:
     """After `leave` was answered it ends, and whoever started it starts it again."""
     import uvicorn
 
-    inner = server.sse_app() if PLACE == "sse" else server.streamable_http_app()
+    inner = server.streamable_http_app()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await inner(scope, receive, send)
@@ -123,7 +123,7 @@ def serve_http() -> None:
     uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listening])
 
 
-if PLACE in {"http", "sse"}:
+if PLACE == "http":
     serve_http()
 else:
     server.run()
