@@ -75,7 +75,8 @@ REFUSALS = (
     SwarmError, ValueError, csv.Error, yaml.YAMLError, msgspec.MsgspecError, AssessmentUnreadable,
     AgentRequestError,
 )  # fmt: skip
-SIZE = 6_000
+SIZE = 3_000
+SIZES = {"shell scripts": 6_000}  # its cost is bounded by a length that four times this exceeds
 TOML = (
     "a.", '"a".', "[a.", "a={", 'x="""\\"', "x=[", "[", "#.", "a=1_", "[[a]]\n", "a.b=1\n",
     "1.", "'a'.", '"""', "'''", 'a="\\u00e9', "a.b.c.d={", "x=1979-05-27T", "\r", "x={a=1,", "x=0x1"
@@ -234,13 +235,14 @@ READERS = {
 @pytest.mark.parametrize("reader", READERS)
 def test_a_reader_of_strangers_text_takes_linear_time(reader):
     read, units = READERS[reader]
+    size = SIZES.get(reader, SIZE)
     for unit in units:
         for tail in ("", "\n=}]\x00"):
 
-            def make(size, unit=unit, tail=tail):
-                return unit * (size // len(unit)) + tail
+            def make(length, unit=unit, tail=tail):
+                return unit * (length // len(unit)) + tail
 
-            assert not find_growth(read, make, SIZE, expected=REFUSALS), (reader, unit)
+            assert not find_growth(read, make, size, expected=REFUSALS), (reader, unit)
 
 
 @pytest.mark.parametrize("text", ["a." * 40 + "a=1", '"a".' * 40 + "a=1", "[" + "a." * 40 + "a]"])

@@ -40,7 +40,7 @@ FILLERS = [
 ATOMS = [*BEGINS, *HINTS, *FILLERS, "-----BEGIN ", "-----END ", "PRIVATE KEY-----", "://a:{"]
 UNIT = st.lists(st.sampled_from(ATOMS), min_size=1, max_size=4).map("".join)
 REDACTOR = Redactor(("key-of-the-run-1234",))
-SIZE = 24_000
+SIZE = 12_000
 
 
 def stream(text):

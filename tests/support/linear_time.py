@@ -4,7 +4,7 @@ import time
 from contextlib import suppress
 
 _RATIO = 4 * 2.5  # a quadratic reader has 16
-_NOISE_S = 0.05  # what a machine with other work adds to a short measurement
+_NOISE_S = 0.0125  # what a machine with other work adds to a short measurement
 TRIES = 5
 
 
