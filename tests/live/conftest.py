@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 import pytest
 import trio
 
+from support.forked_programs import Files, ForkedCommand
 from swarm.mailbox.ids import new_uuid7, short_id
 from swarm.mailbox.process_tree import children_of, descendants_of, is_zombie
 from swarm.mailbox.protocol.events import CallBegan
@@ -43,7 +44,7 @@ class CommandResult(NamedTuple):
 class StartedCommand:
     """One `swarm run` or `resume` that was started and may still be running."""
 
-    def __init__(self, process: trio.Process, out: Path, err: Path) -> None:
+    def __init__(self, process: trio.Process | ForkedCommand, out: Path, err: Path) -> None:
         self.process, self._answers, self._err = process, out, err
 
     @property
@@ -73,7 +74,9 @@ class Rig:
             "XDG_RUNTIME_DIR": str(runtime),
             "RIG": self.mark,
         }
-        self._processes: list[trio.Process] = []
+        self.starts_anew = False  # True: no command is forked from a process with its modules
+        self._ordinary_environment = dict(self.environment)
+        self._processes: list[trio.Process | ForkedCommand] = []
         self._seen: dict[int, int] = {}  # pid → when it started: descendants at an earlier look
 
     # --- starting ---------------------------------------------------------------------------
@@ -85,18 +88,30 @@ class Rig:
         return f"scripted:{path}"
 
     async def start(self, *words: str, prefix: Sequence[str] = ()) -> StartedCommand:
-        """Start `swarm` with these words; `prefix` is a command that execs it."""
+        """Start `swarm` with these words; `prefix` is a command that execs it.
+
+        It is forked from a process that knows its modules, unless there is a prefix, or the test
+        has changed the environment: whoever reads it from /proc must find it there.
+        """
         number = len(self._processes)
         out, err = (self.folder / f"{name}{number}" for name in ("out", "err"))
+        argv = [*prefix, _PROGRAM, *words]
+        is_changed = self.environment != self._ordinary_environment
+        is_forked = not (prefix or is_changed or self.starts_anew)
+        process: trio.Process | ForkedCommand
         with out.open("wb") as stdout, err.open("wb") as stderr:
-            process = await trio.lowlevel.open_process(
-                [*prefix, _PROGRAM, *words],
-                stdin=subprocess.DEVNULL,
-                stdout=stdout,
-                stderr=stderr,
-                env=self.environment,
-                cwd=self.work,
-            )
+            if is_forked:
+                files = Files(stdout.fileno(), stderr.fileno())
+                process = ForkedCommand(argv, files, environment=self.environment, cwd=self.work)
+            else:
+                process = await trio.lowlevel.open_process(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=stdout,
+                    stderr=stderr,
+                    env=self.environment,
+                    cwd=self.work,
+                )
         self._processes.append(process)
         return StartedCommand(process, out, err)
 
@@ -185,6 +200,7 @@ class Rig:
     def _living(self) -> Iterator[tuple[int, str]]:
         run = short_id(self.run_id) if self.has_run else "no run"
         mark = f"RIG={self.mark}".encode()
+        ours = {one.pid for one in self._processes if one.returncode is None}
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit() or is_zombie(int(entry.name)):
                 continue
@@ -195,6 +211,7 @@ class Rig:
                 is_of_run = title.startswith("swarm: ") and run in title
                 if (
                     is_of_run
+                    or pid in ours
                     or self._seen.get(pid) == _started(pid)
                     or mark in (entry / "environ").read_bytes()
                 ):
@@ -253,6 +270,12 @@ class Rig:
 def _started(pid: int) -> int:
     """Clock ticks at which it started: tells a process from a later one of the same number."""
     return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()[19])
+
+
+@pytest.fixture
+def started_anew(rig: Rig) -> None:
+    """For tests of a start itself, and of what a process's memory and environment hold."""
+    rig.starts_anew = True
 
 
 @pytest.fixture

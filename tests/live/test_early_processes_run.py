@@ -11,7 +11,7 @@ import trio
 from swarm.mailbox.process_tree import children_of
 from swarm.mailbox.protocol.records import GatewayEnded, RunCompleted
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.usefixtures("started_anew")]
 LIMIT_S = 30
 
 

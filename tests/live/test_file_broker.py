@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.forked_programs import run_sandbox
 from support.users import USERS
 from swarm.mailbox.path_rules import PROTECTED_NAMES, is_protected_name
 from swarm.worker.sandbox.sandbox_probe import probe_sandbox
@@ -41,23 +41,13 @@ def work():
 
 def run(top, *argv, user=None, stack="landlock"):
     """Through `swarm sandbox`, as that user, whose the folder is then."""
-    more = {}
     if user not in (None, os.geteuid()):
         for path in (top.parent, *top.parent.rglob("*")):
             os.lchown(path, user, user)
-        more = {"user": user, "group": user, "extra_groups": ()}
-    words = [
-        sys.executable,
-        "-P",
-        "-m",
-        "swarm.worker.sandbox.sandbox_command",
-        "-s",
-        "workspace-write",
-    ]
-    words += ["--stack", stack, "-C", str(top), "--", *argv]
-    return subprocess.run(
-        words, env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False, **more
-    )
+    else:
+        user = None
+    words = ["-s", "workspace-write", "--stack", stack, "-C", str(top), "--", *argv]
+    return run_sandbox(words, environment=ENVIRONMENT, user=user)
 
 
 WORK = {

@@ -5,7 +5,7 @@ import sys
 import pytest
 import trio
 
-from support.scripted_team_run import RESUME, ScriptedRun, call, calls, says, spawns
+from support.scripted_team_run import ScriptedRun, call, calls, says, spawns
 from swarm.mailbox.protocol.records import AgentEnded, ItemRecorded, MailPosted, RunCompleted
 
 pytestmark = pytest.mark.live
@@ -49,10 +49,7 @@ async def test_an_answer_whose_mail_was_cut_off_is_told_to_the_parent_once(tmp_p
         assert first.returncode == -9, first.stderr
         assert scripted.of(AgentEnded, "/root/a")
         assert not [one for one in scripted.of(MailPosted) if one.mail.author == "/root/a"]
-        argv = [sys.executable, "-P", "-c", RESUME, scripted.run_id()]
-        done = await trio.run_process(
-            argv, env=scripted.environment, capture_stdout=True, capture_stderr=True, check=False
-        )
+        done = await scripted.ended(scripted.resume_argv())
     assert done.returncode == 0, done.stderr.decode()[-3000:]
     mails = [one.mail for one in scripted.of(MailPosted, "/root") if one.mail.author == "/root/a"]
     assert [message.content for message in mails] == ["the answer"]

@@ -12,7 +12,7 @@ import trio
 from swarm.mailbox.process_tree import children_of
 from swarm.mailbox.protocol.records import AgentEnded, ProcessEnded
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.usefixtures("started_anew")]
 LIMIT_S = 40
 SPARE, ITS_LAUNCHER = "swarm: spare ", "swarm: launcher of spare "
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.usefixtures("started_anew")]
 LIMIT_S = 45
 KEY = "sentinel-7f3a9c1e5b2d8460-key"
 NEXT = "sentinel-0a1b2c3d4e5f6071-next"

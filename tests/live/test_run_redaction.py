@@ -13,7 +13,7 @@ import trio
 
 from swarm.mailbox.protocol.records import RunCompleted
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.usefixtures("started_anew")]
 LIMIT_S = 60
 KEY = "sentinel-" + "7f3a9c1e5b2d8460" + '-"quoted"\\back'
 BODY = "a1B2c3D4e5F6g7H8i9J0" * 3

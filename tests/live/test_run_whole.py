@@ -7,7 +7,7 @@ from swarm.mailbox.protocol.events import CallBegan, CallEnded
 from swarm.mailbox.protocol.items import FunctionCall, FunctionCallOutput
 from swarm.mailbox.protocol.records import ItemRecorded, ProcessEnded
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.usefixtures("started_anew")]
 LIMIT_S = 30
 
 

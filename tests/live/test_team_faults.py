@@ -2,14 +2,12 @@
 
 import os
 import signal
-import sys
 
 import msgspec
 import pytest
 import trio
 
 from support.scripted_team_run import (
-    RESUME,
     ScriptedRun,
     call,
     calls,
@@ -185,10 +183,7 @@ async def test_a_resumed_run_has_its_team_and_its_unfinished_agents_go_on(tmp_pa
         )
         first.kill()
         await first.wait()
-        argv = [sys.executable, "-P", "-c", RESUME, scripted.run_id()]
-        done = await trio.run_process(
-            argv, env=scripted.environment, capture_stdout=True, capture_stderr=True, check=False
-        )
+        done = await scripted.ended(scripted.resume_argv())
     assert done.returncode == 0, done.stderr.decode()[-3000:]
     finished = msgspec.json.decode(scripted.of(RunCompleted)[-1].result)["finished"]
     assert {one["agent_name"]: one["result"] for one in finished} == {

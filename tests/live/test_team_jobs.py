@@ -3,7 +3,6 @@
 import csv
 import os
 import signal
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,7 @@ import msgspec
 import pytest
 import trio
 
-from support.scripted_team_run import RESUME, ScriptedRun, call, calls, open_scripted_run, says
+from support.scripted_team_run import ScriptedRun, call, calls, open_scripted_run, says
 from swarm.mailbox.protocol.events import CallBegan, TurnCompleted
 from swarm.mailbox.protocol.job_records import JobBegan, JobClosed, JobRowEnded
 from swarm.mailbox.protocol.records import AgentSpawned, ItemRecorded, MailPosted, RunCompleted
@@ -62,10 +61,7 @@ async def resume_and_let_go(scripted: ScriptedRun, once: Callable[[], object]) -
 
 
 async def resume(scripted: ScriptedRun) -> None:
-    argv = [sys.executable, "-P", "-c", RESUME, scripted.run_id()]
-    done = await trio.run_process(
-        argv, env=scripted.environment, capture_stdout=True, capture_stderr=True, check=False
-    )
+    done = await scripted.ended(scripted.resume_argv())
     assert done.returncode == 0, done.stderr.decode()[-3000:]
 
 
@@ -163,8 +159,6 @@ async def test_a_row_has_the_time_that_the_configuration_gives_it(tmp_path):
     turns = turns_for(calls("/root", JOB), says("/root", "done"))
     argv = scripted.argv(turns, "--max-agents", "3", "-c", "agents.job_max_runtime_seconds=1")
     with trio.fail_after(LIMIT_S):
-        await trio.run_process(
-            argv, env=scripted.environment, capture_stdout=True, capture_stderr=True, check=False
-        )
+        await scripted.ended(argv)
     errors = {row["name"]: row["last_error"] for row in results(tmp_path)}
     assert all("exceeded max runtime of 1s" in errors[name] for name in ROWS[3:]), errors

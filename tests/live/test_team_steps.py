@@ -3,7 +3,6 @@
 Lost would be: an answer, a message, a call without an end, a slot, a process. All are counted.
 """
 
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 import trio
 
 from support.paths import PROGRAMS
-from support.scripted_team_run import RESUME, ScriptedRun, call, calls, says, spawns, waits
+from support.scripted_team_run import ScriptedRun, call, calls, says, spawns, waits
 from swarm.mailbox.protocol.events import CallBegan, CallEnded
 from swarm.mailbox.protocol.records import (
     AgentEnded,
@@ -45,21 +44,15 @@ async def run_with(folder: Path, step: str, name: str, victim: str) -> ScriptedR
     """The whole run with its fault; a killed supervisor's run is taken up again."""
     scripted = ScriptedRun(folder)
     _, *words = scripted.argv(TURNS, "--max-agents", "4")
-    driver = [sys.executable, "-P", FAULTY, step, name, victim]
+    driver = [FAULTY, step, name, victim]
     with trio.fail_after(LIMIT_S):
-        done = await ran(scripted, [*driver, *words])
+        done = await scripted.ended([*driver, *words])
         if victim == "supervisor":
             assert done.returncode < 0, "it was to die"
-            done = await ran(scripted, [sys.executable, "-P", "-c", RESUME, scripted.run_id()])
+            done = await scripted.ended(scripted.resume_argv())
     assert done.returncode == 0, done.stderr.decode()[-3000:]
     assert b"Traceback" not in done.stderr
     return scripted
-
-
-async def ran(scripted: ScriptedRun, argv: list[str]):
-    return await trio.run_process(
-        argv, env=scripted.environment, capture_stdout=True, capture_stderr=True, check=False
-    )
 
 
 def assert_nothing_is_lost(scripted: ScriptedRun) -> None:

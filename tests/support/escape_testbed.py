@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 import trio
 
-from support.forked_launchers import launcher_forks
+from support.forked_programs import forked_launchers
 from swarm.mailbox.protocol.limits import ResourceLimits, SandboxPolicy, WorkspaceWrite
 from swarm.worker.exec.command_state import ExitStatus
 from swarm.worker.exec.launcher_client import LauncherClient, LauncherLink, open_launcher
@@ -110,13 +110,13 @@ async def open_test_launcher() -> AsyncIterator[tuple[LauncherClient, int]]:
     """A launcher of its own, and its pid."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
-        pid = launcher_forks().fork(theirs)
+        pid = forked_launchers().fork(theirs.fileno())
     try:
         with trio.fail_after(30):
             async with open_launcher(LauncherLink(pid=pid, sock=ours)) as launcher:
                 yield launcher, pid
     finally:
-        launcher_forks().reap(pid)
+        forked_launchers().wait(pid)
 
 
 @contextmanager

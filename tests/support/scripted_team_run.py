@@ -1,6 +1,7 @@
 """One run of the command with a scripted model, and what its journal says; for test_team_*.py."""
 
 import os
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 import trio
 import yaml
 
+from support.forked_programs import run_forked
 from swarm.mailbox.protocol.items import FunctionCallOutput
 from swarm.mailbox.protocol.records import AgentSpawned, ItemRecorded, ProcessEnded, Record
 from swarm.supervisor.journal.journal_reader import read_records
@@ -52,6 +54,15 @@ class ScriptedRun:
             SWARM, "run", "-p", "go", "--plain", "--provider", f"scripted:{script}",
             "-s", "danger-full-access", "-C", str(self.folder), *options,
         ]  # fmt: skip
+
+    async def ended(self, argv) -> subprocess.CompletedProcess[bytes]:
+        """Run a Python program (`argv` begins with its file) to its end."""
+        return await run_forked(argv, environment=self.environment, folder=self.folder)
+
+    def resume_argv(self, *words: str) -> list[str]:
+        program = self.folder / "resume.py"
+        program.write_text(RESUME)
+        return [str(program), self.run_id(), *words]
 
     def run_id(self) -> str:
         (folder,) = self._journals()
@@ -99,13 +110,10 @@ class ScriptedRun:
 
 
 async def run_script_to_end(scripted, turns, *options):
-    argv = scripted.argv(turns, *options)
-    with (scripted.folder / "out").open("wb") as out:
-        done = await trio.run_process(
-            argv, env=scripted.environment, stdout=out, stderr=out, check=False
-        )
+    done = await scripted.ended(scripted.argv(turns, *options))
     scripted.code = done.returncode
-    assert b"Traceback" not in (scripted.folder / "out").read_bytes()
+    (scripted.folder / "out").write_bytes(done.stdout + done.stderr)
+    assert b"Traceback" not in done.stdout + done.stderr
 
 
 @asynccontextmanager

@@ -1,0 +1,287 @@
+"""Processes that are forked from one that has imported their modules already.
+
+Python and the modules of one command cost 0.3 s of processor time at each start, those of a whole
+run twice that. One process per process of the tests imports them once and forks a fresh process for
+each test that asks. What is forked is a process like any other: its own files, folder, environment,
+arguments, title and signals; it runs the same program to the same end. Two things differ from a
+program that the kernel started: `/proc/PID/environ` says nothing, and all modules are there.
+"""
+
+import atexit
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import trio
+
+_ANSWER = struct.Struct("=q")
+_RUNNING = 1 << 32  # no exit code
+_LOOP = """
+import json, os, signal, socket, struct, sys
+ANSWER, RUNNING = struct.Struct("=q"), 1 << 32
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests, which end this process
+
+def serve(asked):
+    # Returns in each child, with what it is to be.
+    while True:
+        datagram, fds, _, _ = socket.recv_fds(asked, 64, 8, socket.MSG_CMSG_CLOEXEC)
+        if not datagram:
+            os._exit(0)
+        if not fds:
+            pid, options = struct.unpack("=qq", datagram)
+            found, status = os.waitpid(pid, options)
+            asked.send(ANSWER.pack(os.waitstatus_to_exitcode(status) if found else RUNNING))
+            continue
+        if (pid := FORK()) == 0:
+            return fds
+        AFTER()
+        for fd in fds:
+            os.close(fd)
+        asked.send(ANSWER.pack(pid))
+"""
+_LAUNCHERS = """
+from swarm.mailbox.after_fork import after_fork_in_parent, before_fork, fork_bare
+from swarm.worker.exec.launcher_process import become_launcher
+
+AFTER = after_fork_in_parent
+
+def FORK():
+    before_fork()
+    return fork_bare()
+
+[fd] = serve(socket.socket(fileno=int(sys.argv[1])))
+become_launcher(socket.socket(fileno=fd), None)
+"""
+_COMMANDS = """
+import atexit, ctypes, gc, runpy, threading, traceback
+from importlib import import_module
+from setproctitle import setproctitle
+from swarm.mailbox.after_fork import close_all_but
+from swarm.worker.process.fork_server import PRELOADED_MODULES
+
+for name in (
+    *PRELOADED_MODULES, "encodings.idna", "swarm.worker.gateway.gateway_process",
+    "swarm.worker.process.prewarm", "swarm.worker.sandbox.sandbox_command",
+    "swarm.supervisor.cli.main", "swarm.supervisor.run",
+    "swarm.supervisor.cli.run_execution", "swarm.supervisor.cli.run_setup.request_builder",
+    *(f"swarm.supervisor.cli.commands.{one}_command" for one in ("resume", "run")),
+    *(f"swarm.supervisor.cli.commands.{one}_commands" for one in ("approval", "journal", "steer")),
+    "swarm.supervisor.cli.commands.run_list_commands",
+):
+    import_module(name)
+setproctitle("swarm's modules, to be forked")  # it finds its place by the first environment
+gc.freeze()
+
+FORK, AFTER = os.fork, int
+
+order, *files = serve(socket.socket(fileno=int(sys.argv[1])))
+with open(order) as file:
+    order = json.load(file)
+for number, fd in enumerate(files):
+    os.dup2(fd, number)
+close_all_but({0, 1, 2})
+os.chdir(order["cwd"])
+if (user := order["user"]) is not None:
+    os.setgroups(())
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+    ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # its own files in /proc, which an exec would give it
+os.environ.clear()
+os.environ.update(order["environment"])
+sys.argv = order["argv"]
+setproctitle(" ".join([sys.executable, *sys.argv]))
+signal.signal(signal.SIGINT, signal.default_int_handler)
+code = 0
+try:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+except SystemExit as leaving:
+    code = leaving.code
+    if not isinstance(code, int | None):
+        print(code, file=sys.stderr)
+        code = 1
+except BaseException:
+    traceback.print_exc()
+    code = 1
+threading._shutdown()  # as at the end of any Python, but for taking its objects apart
+atexit._run_exitfuncs()
+sys.stdout.flush()
+sys.stderr.flush()
+os._exit(code or 0)
+"""
+
+
+class ForkingProcess:
+    """Forks what its program says; one of each kind per process of the tests."""
+
+    def __init__(self, program: str) -> None:
+        self._asked, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        argv = [sys.executable, "-P", "-c", _LOOP + program, str(theirs.fileno())]
+        with theirs:
+            self._process = subprocess.Popen(
+                argv,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={"PATH": os.environ["PATH"]},
+            )
+        atexit.register(self._end)
+
+    def fork(self, *files: int) -> int:
+        """The pid of a fresh process that has these descriptors. `wait` for it is due."""
+        socket.send_fds(self._asked, [b"fork"], files)
+        return self._answer()
+
+    def wait(self, pid: int, *, options: int = 0) -> int | None:
+        """Its exit code, minus the number of the signal that ended it; None: it still runs."""
+        self._asked.send(struct.pack("=qq", pid, options))
+        code = self._answer()
+        return None if code == _RUNNING else code
+
+    def _answer(self) -> int:
+        return int(_ANSWER.unpack(self._asked.recv(_ANSWER.size))[0])
+
+    def _end(self) -> None:
+        self._asked.close()
+        self._process.wait()
+
+
+@cache
+def forked_launchers() -> ForkingProcess:
+    """Its processes are launchers, as an agent forks one. `fork(socket)`."""
+    return ForkingProcess(_LAUNCHERS)
+
+
+@cache
+def _forked_commands() -> ForkingProcess:
+    return ForkingProcess(_COMMANDS)
+
+
+class Files(NamedTuple):
+    """Descriptors of the standard files; standard input is /dev/null."""
+
+    stdout: int
+    stderr: int
+
+
+class ForkedCommand:
+    """A Python program that runs in a forked process; as much of `trio.Process` as is needed.
+
+    `argv` begins with the program's file.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        files: Files,
+        *,
+        environment: Mapping[str, str],
+        cwd: Path,
+        user: int | None = None,
+    ) -> None:
+        told = {
+            "argv": list(argv),
+            "environment": dict(environment),
+            "cwd": str(cwd),
+            "user": user,
+        }
+        with ExitStack() as opened:
+            order = opened.enter_context(open(os.memfd_create("order"), "wb+"))
+            order.write(json.dumps(told).encode())
+            order.seek(0)
+            nothing = opened.enter_context(Path(os.devnull).open("rb"))
+            self.pid = _forked_commands().fork(order.fileno(), nothing.fileno(), *files)
+        self._code: int | None = None
+
+    @property
+    def returncode(self) -> int | None:
+        """As of `trio.Process`; it is reaped only here."""
+        if self._code is None:
+            self._code = _forked_commands().wait(self.pid, options=os.WNOHANG)
+        return self._code
+
+    async def wait(self) -> int:
+        while (code := self.returncode) is None:
+            handle = os.pidfd_open(self.pid)
+            try:
+                await trio.lowlevel.wait_readable(handle)
+            finally:
+                os.close(handle)
+        return code
+
+    def wait_outside_trio(self, *, limit_s: float) -> int:
+        """Raises TimeoutExpired, when it has been killed."""
+        handle = os.pidfd_open(self.pid)
+        ended, _, _ = select.select([handle], [], [], limit_s)
+        os.close(handle)
+        if not ended:
+            os.kill(self.pid, signal.SIGKILL)
+        code = self._code = _forked_commands().wait(self.pid)
+        if code is None or not ended:
+            raise subprocess.TimeoutExpired("a forked program", limit_s)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+_SANDBOX = "from swarm.worker.sandbox.sandbox_command import main; raise SystemExit(main())"
+
+
+def run_sandbox(
+    words: Sequence[str], *, environment: Mapping[str, str], user: int | None = None
+) -> "subprocess.CompletedProcess[str]":
+    """Run `swarm sandbox` with these words to its end; as another user if one is named."""
+    with (
+        tempfile.NamedTemporaryFile("w+", suffix=".py") as program,
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+    ):
+        program.write(_SANDBOX)
+        program.flush()
+        Path(program.name).chmod(0o644)
+        argv, files = [program.name, *words], Files(out.fileno(), err.fileno())
+        cwd = Path.cwd()
+        command = ForkedCommand(argv, files, environment=environment, cwd=cwd, user=user)
+        code = command.wait_outside_trio(limit_s=60)
+        out.seek(0)
+        err.seek(0)
+        return subprocess.CompletedProcess(argv, code, out.read().decode(), err.read().decode())
+
+
+async def run_forked(
+    argv: Sequence[str], *, environment: Mapping[str, str], folder: Path
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a Python program to its end, as `trio.run_process` does: killed if this is cancelled.
+
+    `folder` keeps what it prints.
+    """
+    with tempfile.TemporaryFile(dir=folder) as out, tempfile.TemporaryFile(dir=folder) as err:
+        files = Files(out.fileno(), err.fileno())
+        command = ForkedCommand(argv, files, environment=environment, cwd=Path.cwd())
+        try:
+            code = await command.wait()
+        finally:
+            command.kill()
+            with trio.CancelScope(shield=True):
+                await command.wait()
+        out.seek(0)
+        err.seek(0)
+        return subprocess.CompletedProcess(argv, code, out.read(), err.read())
