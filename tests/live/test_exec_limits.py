@@ -70,9 +70,9 @@ async def test_what_uses_too_much_is_ended_and_told(plan, script, limits, name, 
 
 
 async def test_a_fork_bomb_ends(plan):
-    # At most 2,048 of them, so that a failure here harms nobody else.
+    # At most 511 of them, so that a failure here harms nobody else.
     bomb = (
-        "bomb() { if [ $1 -gt 9 ]; then sleep 20; else"
+        "bomb() { if [ $1 -gt 7 ]; then sleep 20; else"
         " bomb $(($1+1)) & bomb $(($1+1)) & wait; fi; }; bomb 0"
     )
     async with open_test_launcher() as (launcher, pid):
