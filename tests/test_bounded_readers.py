@@ -294,6 +294,7 @@ DIRECT = {
     "mailbox/redact_rules.py": _SHIPPED,
     "supervisor/parts/memories/memory_rules.py": _SHIPPED,
     "worker/gateway/weights.py": "the person's own models.toml, and the package's",
+    "mailbox/call_arguments.py": _HANDLED,
     "mailbox/redact_structs.py": _HANDLED,
     "mailbox/schema_check.py": _HANDLED,
     "roles/hooks/hook_arguments.py": _HANDLED,
@@ -301,7 +302,6 @@ DIRECT = {
     "worker/hooks/hook_questions.py": _HANDLED,
     "worker/hooks/tool_hooks.py": _HANDLED,
     "worker/probe/probe_tasks.py": _HANDLED,
-    "mailbox/call_arguments.py": _HANDLED,
     "worker/tools/mcp_tool.py": _HANDLED,
     "worker/tools/trained_calls.py": _HANDLED,
     "supervisor/guardian/assessment.py": _HANDLED,
@@ -327,6 +327,7 @@ DIRECT |= {
     "mailbox/own_distribution.py": "the metadata of the installation",
     "roles/hooks/hook_objection.py": _HANDLED,
     "worker/gateway/failure_texts.py": _SHIPPED,
+    "worker/sandbox/package_caches.py": _SHIPPED,
     "worker/gateway/fit/dialect.py": _SHIPPED,
     "supervisor/review/syntax_check.py": "a process of its own, in the sandbox, with a limit",
 }
