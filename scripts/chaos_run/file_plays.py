@@ -3,13 +3,16 @@
 A play has a project with files of a person, a change of an agent, and one fault that begins when
 the journal says that the work begins: so many KiB are left on the disk of the project or of the
 state, or some folders may not be written any more. Whatever is said afterwards must be true, what
-failed must be possible once the fault is over, and nothing may be left beside the files. At the
-end, several processes merge into one project at once, and no change may be lost.
+failed must be possible once the fault is over, and nothing may be left beside the files. Then a
+small merge and a small undo meet each kind of `write_faults.py` at each of their writes, one after
+the other. At the end, several processes merge into one project at once, and no change may be lost.
 """
 
 import argparse
+import itertools
 import os
 import random
+import signal
 import sys
 import tempfile
 from collections import Counter
@@ -22,18 +25,21 @@ from typing import Literal, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))  # scripts, not a package
 
+import msgspec
 from chaos_testbed import enter_mount_namespace
+from write_faults import KINDS, Kind, WriteFault
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.merge_records import MergeBegan
 from swarm.mailbox.protocol.records import AnyRecordBody, Record, SnapshotTaken
 from swarm.supervisor.file_history.content_store import ContentStore, FileEntry, read_entry
-from swarm.supervisor.file_history.file_undo import undo_changes
+from swarm.supervisor.file_history.file_undo import clear_cut_off_undos, undo_changes
 from swarm.supervisor.file_history.project_lock import hold_project
 from swarm.supervisor.file_history.snapshots import choose_snapshots, fold_files
 from swarm.supervisor.isolation.merge_apply import apply_merge, finish_merge
 from swarm.supervisor.isolation.merge_history import fold_merges
 from swarm.supervisor.isolation.merge_plan import MergePlan, MergeStep
+from swarm.supervisor.runs.paths import RunPaths
 
 _DISK_BYTES = 48 << 20  # a merge leaves 16 MiB free
 _BLOCK_BYTES = 4096
@@ -46,14 +52,20 @@ Files = dict[str, bytes]
 class FilePlay:
     """A project, a change of it, and a journal in memory."""
 
-    def __init__(self, project: Path, state: Path, lots: random.Random) -> None:
+    def __init__(
+        self, project: Path, state: Path, lots: random.Random, *, per_folder: int = 6
+    ) -> None:
         self.root = project
-        self.store = ContentStore(state / "store")
+        self.paths = RunPaths(folder=state / "runs/r", sockets=state / "s")
+        self.paths.folder.mkdir(parents=True)
+        self.paths.project_locks.parent.mkdir()
+        self.store = ContentStore(self.paths.file_copies)
         self.records: list[Record] = []
+        self.told: Path | None = None  # a file that outlives this process gets the records too
         self.begins: type[MergeBegan | SnapshotTaken] = MergeBegan
         self.fault: Generator[None, None, None] | None = None
         names = [f"{folder}/{number}" for folder in ("a", "a/b", "c", "d/e/f") for number in
-                 range(6)]  # fmt: skip
+                 range(per_folder)]  # fmt: skip
         self.before: Files = {name: _some(lots) for name in names}
         self.after: Files = {
             name: data if lots.random() < 0.4 else _some(lots)
@@ -94,7 +106,11 @@ class FilePlay:
     def write(self, body: AnyRecordBody, agent: str) -> None:
         """The journal; the fault begins with the first record of the work."""
         seq = len(self.records) + 1
-        self.records.append(Record(seq=seq, ts=float(seq), agent=agent, body=body))
+        record = Record(seq=seq, ts=float(seq), agent=agent, body=body)
+        self.records.append(record)
+        if self.told is not None:
+            with self.told.open("ab", buffering=0) as file:
+                file.write(msgspec.json.encode(record) + b"\n")
         if isinstance(body, self.begins) and self.fault is not None:
             next(self.fault)
 
@@ -161,13 +177,64 @@ def play_fault(play: FilePlay, work: Work, fault: Generator[None, None, None]) -
         broken.append("nothing was said to be done, and something is")
     for one in cut_off:
         finish_merge(one.began, play.store, play.write, roots=(str(play.root),))
+    clear_cut_off_undos(fold_files(play.records), play.paths)
     if not said_done and not cut_off:
         play.perform(work)
-    if play.tree() != wanted:
-        broken.append("once the fault was over it could not be done")
+    return FilePlayResult(outcome, (*broken, *_not_as_wanted(play, wanted)))
+
+
+def play_kill(play: FilePlay, work: Work, fault: WriteFault) -> FilePlayResult:
+    """The work in a process that is killed; what the next look finds, and makes of it."""
+    if work == "undo":
+        play.merge()
+        play.begins = SnapshotTaken
+    wanted = play.after if work == "merge" else play.before
+    play.told = play.root.parent / "told"
+    play.fault = fault.begin()
+    child = get_context("fork").Process(target=play.perform, args=(work,))
+    child.start()
+    child.join()
+    fault.was_met = child.exitcode == -signal.SIGKILL
+    play.fault = None
+    known = play.told.read_bytes().splitlines() if play.told.exists() else []
+    play.records += [msgspec.json.decode(line, type=Record) for line in known]
+    broken: list[str] = []
+    if fault.was_met and work == "merge" and not fold_merges(play.records).cut_off:
+        broken.append("a merge was killed, and nobody would look at it again")
+    for one in fold_merges(play.records).cut_off:
+        finish_merge(one.began, play.store, play.write, roots=(str(play.root),))
+    if work == "undo":
+        clear_cut_off_undos(fold_files(play.records), play.paths)
+        if play.tree() != wanted:
+            play.perform(work)
+    return FilePlayResult("killed", (*broken, *_not_as_wanted(play, wanted)))
+
+
+def _not_as_wanted(play: FilePlay, wanted: Files) -> list[str]:
+    broken: list[str] = []
     if left := [name for name in play.tree() if ".swarm-" in name]:
         broken.append(f"left beside the files: {left}")
-    return FilePlayResult(outcome, tuple(broken))
+    if {name: one for name, one in play.tree().items() if name not in left} != wanted:
+        broken.append("once the fault was over it could not be done")
+    return broken
+
+
+def play_each_write(kind: Kind, work: Work, seed: int) -> Iterator[tuple[int, FilePlayResult]]:
+    """The same work with the fault at its first write, at its second, … until it has no more."""
+    for number in itertools.count():
+        fault = WriteFault(kind, number)
+        with tempfile.TemporaryDirectory(prefix="chaos-files-") as name:
+            folders = [Path(name).resolve() / one for one in ("project", "state")]
+            for one in folders:
+                one.mkdir()
+            play = FilePlay(folders[0], folders[1], random.Random(seed), per_folder=2)
+            if kind.startswith("kill"):
+                done = play_kill(play, work, fault)
+            else:
+                done = play_fault(play, work, fault.begin())
+        if not fault.was_met:
+            return
+        yield number, done
 
 
 def full_disk(disk: Path, left_blocks: int) -> Generator[None, None, None]:
@@ -318,6 +385,15 @@ def main() -> int:
         for words in done.broken:
             print(f"play {options.seed}/{number} ({what}): VIOLATION {words}", flush=True)
         broken += bool(done.broken)
+    for kind, work in itertools.product(KINDS, ("merge", "undo")):
+        writes = 0
+        for number, done in play_each_write(kind, work, options.seed):
+            outcomes[done.outcome] += 1
+            writes += 1
+            for words in done.broken:
+                print(f"{work}, {kind} at write {number}: VIOLATION {words}", flush=True)
+            broken += bool(done.broken)
+        print(f"{work}, {kind}: at each of {writes} writes", flush=True)
     for words in run_writers():
         broken += 1
         print(f"writers: VIOLATION {words}")

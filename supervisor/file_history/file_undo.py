@@ -127,9 +127,9 @@ def clear_cut_off_undos(past: FilesPast, paths: RunPaths) -> list[str]:
     store = ContentStore(paths.file_copies)
     left: list[str] = []
     for name, undo in past.open_undos.items():
-        if undo.after:
+        if undo.planned:
             before = store.read_manifest(undo.taken.manifest)
-            wanted = {one.path: one for one in store.read_manifest(undo.after)}
+            wanted = {one.path: one for one in store.read_manifest(undo.planned)}
             pairs = [(one, wanted[one.path]) for one in before if one.path in wanted]
             with hold_project(paths.project_locks, [one.path for one in before]):
                 left += recover(f"undo-{name}", pairs, store)

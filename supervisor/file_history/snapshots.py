@@ -21,6 +21,7 @@ class FileSnapshot(msgspec.Struct):
     agent: str
     ts: float
     after: str = ""  # manifest of the state after the call; "" = not recorded
+    planned: str = ""  # of an undo: what it was to make of them
     undone: bool = False
     shared_with: tuple[str, ...] = ()
     is_copy: bool = True  # made before a destructive command, or by an undo
@@ -31,7 +32,8 @@ class FilesPast(msgspec.Struct):
 
     snapshots: dict[str, FileSnapshot] = {}
     watched: WatchBegan | None = None  # the last recorded extent of the watching
-    open_undos: dict[str, FileSnapshot] = {}  # of undos that began, and did not end
+    # Of undos that began, and did not end, or ended with failures: they may have left files.
+    open_undos: dict[str, FileSnapshot] = {}
 
 
 def fold_snapshots(records: Iterable[Record]) -> dict[str, FileSnapshot]:
@@ -50,13 +52,15 @@ def fold_files(records: Iterable[Record]) -> FilesPast:
                 if not taken.call_id:
                     past.open_undos[name] = found[name]
             case SnapshotSettled(snapshot_id=name, manifest=manifest) if name in found:
+                found[name].planned = found[name].planned or manifest
                 found[name].after = manifest
             case FilesChanged(change_id=name) as changed:
                 found[name] = _snapshot_of_change(changed, record)
             case WatchBegan() as watched:
                 past.watched = watched
             case Undone(snapshot_id=name, left=left, failed=failed, kept_as=kept):
-                past.open_undos.pop(kept, None)
+                if not failed:
+                    past.open_undos.pop(kept, None)
                 if name in found:  # what was left alone, or failed, can still be undone
                     found[name].undone = not left and not failed
             case _:

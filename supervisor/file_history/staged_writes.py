@@ -117,6 +117,7 @@ class StagedWrites:
             if step.kept_in:
                 try:
                     with _opened(step.kept_in) as folder:
+                        _unlink(Place(folder, step.temporary + _PART))
                         _clear(Place(folder, step.temporary), step.before, step.after)
                 except (OSError, ValueError) as error:
                     failed.append((step.path, error))

@@ -61,20 +61,23 @@ def apply_merge(plan: MergePlan, store: ContentStore, write: WriteMergeRecord) -
     write(MergeBegan(merge_id=merge_id, changes=changes), "")
     writes = StagedWrites(merge_id, _as_new(totals), store)
     failed = writes.stage() or writes.carry_out(whole=True)
+    stuck = writes.take_back() if failed else []
+    uncleared = writes.clear() if not stuck else []
+    stuck += [one for one in uncleared if isinstance(one[1], OSError)]
+    if stuck:  # what is left beside files is removed by the next look, as after a kill
+        raise MergeFailed(_cut_off_text(merge_id, describe_failures([*failed, *stuck])))
     if failed:
-        if stuck := writes.take_back():
-            raise MergeFailed(_cut_off_text(merge_id, describe_failures([*failed, *stuck])))
-        reason = "; ".join(describe_failures([*failed, *writes.clear()])[:_MOST_TOLD])
+        reason = "; ".join(describe_failures([*failed, *uncleared])[:_MOST_TOLD])
         write(MergeEnded(merge_id=merge_id, applied=False, reason=reason), "")
         raise MergeFailed(f"the merge could not be written, and nothing of it is done: {reason}")
-    left = tuple(path for path, _ in writes.clear())
+    left = tuple(path for path, _ in uncleared)
     _write_end(merge_id, changes, left, write)
     return MergeDone(merge_id, tuple(after.path for _, after in totals), left)
 
 
 def _cut_off_text(merge_id: str, why: Sequence[str]) -> str:
     return (
-        f"{merge_id} could be neither written nor taken back, and is cut off: "
+        f"{merge_id} could be neither finished nor taken back, and is cut off: "
         f"{'; '.join(why[:_MOST_TOLD])}; mend that, and merge again: it is carried out first"
     )
 
