@@ -8,7 +8,7 @@ from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.writable_places import WritablePlaces
 from swarm.roles.login_shell import why_start_unheld
 
-from .mcp.held_servers import hold_servers
+from .mcp.held_servers import WantedServers, hold_servers
 from .run_places import exposure_of, writable_places
 from .run_request import RunRequest
 
@@ -26,7 +26,12 @@ def hold_programs(request: RunRequest) -> HeldRun:
     """Reads the disk; blocks for some milliseconds where there are such programs."""
     exposure = exposure_of(request.sandbox, request.cwd, request.add_dirs)
     places = writable_places(request)
-    servers = hold_servers(request, places)
+    servers = hold_servers(
+        WantedServers(
+            request.mcp.servers, request.environment, request.cwd, request.mcp_credentials
+        ),
+        places,
+    )
     mcp = msgspec.structs.replace(request.mcp, servers=servers.servers)
     shell = _shell_warning(request, places)
     return HeldRun(

@@ -198,6 +198,17 @@ def _exchange_server(scene: AttackTestbed) -> Sequence[Call]:
     return [_act(), _plant(scene, ".venv/bin/own-server", planted), _act()]
 
 
+def _by_hand(scene: AttackTestbed) -> str:
+    """The person tries the server in the project, outside of a run."""
+    for words in (("tools", "own"), ("call", "own", "act", "{}"), ("doctor",)):
+        said, _ = scene.run_program(scene.swarm("mcp", *words), extra={"PATH": _PATH["PATH"]})
+        if _escaped(scene):
+            return f"swarm mcp {words[0]} started the agent's program without a sandbox"
+        if "agents could exchange what it runs" not in said:
+            return f"swarm mcp {words[0]} did not say why it confines the server: {said[-200:]}"
+    return ""
+
+
 def _folder_server(scene: AttackTestbed) -> None:
     """What decides by a file of the project what it starts gets no rights."""
     _program(scene.project / "start.sh", f"exec {_SYSTEM_PYTHON} -c {shlex.quote(_SERVER)}\n")
@@ -386,7 +397,7 @@ PLAYS = (
     Attack(
         name="The program of an MCP server without a sandbox is exchanged on PATH",
         calls=_exchange_server,
-        find_escape=lambda scene: _escaped(scene) or _served(scene),
+        find_escape=lambda scene: _escaped(scene) or _served(scene) or _by_hand(scene),
         prepare=_bare_server,
         options=lambda _: _OPTIONS,
         environment=_PATH,

@@ -219,9 +219,11 @@ def _not_as_wanted(play: FilePlay, wanted: Files) -> list[str]:
     return broken
 
 
-def play_each_write(kind: Kind, work: Work, seed: int) -> Iterator[tuple[int, FilePlayResult]]:
+def play_each_write(
+    kind: Kind, work: Work, seed: int, *, every: int = 1
+) -> Iterator[tuple[int, FilePlayResult]]:
     """The same work with the fault at its first write, at its second, … until it has no more."""
-    for number in itertools.count():
+    for number in itertools.count(0, every):
         fault = WriteFault(kind, number)
         with tempfile.TemporaryDirectory(prefix="chaos-files-") as name:
             folders = [Path(name).resolve() / one for one in ("project", "state")]
@@ -374,6 +376,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="chaos --files", description="Files under fire.")
     parser.add_argument("--seed", type=int, default=1, help="decides all plays (1)")
     parser.add_argument("--plays", type=int, default=200, help="how many (200)")
+    parser.add_argument("--every", type=int, default=1, help="only every N-th write (1)")
     options = parser.parse_args()
     if not enter_mount_namespace():
         print("chaos: no mount namespace here: no disk can be full", file=sys.stderr)
@@ -387,13 +390,13 @@ def main() -> int:
         broken += bool(done.broken)
     for kind, work in itertools.product(KINDS, ("merge", "undo")):
         writes = 0
-        for number, done in play_each_write(kind, work, options.seed):
+        for number, done in play_each_write(kind, work, options.seed, every=options.every):
             outcomes[done.outcome] += 1
             writes += 1
             for words in done.broken:
                 print(f"{work}, {kind} at write {number}: VIOLATION {words}", flush=True)
             broken += bool(done.broken)
-        print(f"{work}, {kind}: at each of {writes} writes", flush=True)
+        print(f"{work}, {kind}: at {writes} writes", flush=True)
     for words in run_writers():
         broken += 1
         print(f"writers: VIOLATION {words}")

@@ -10,12 +10,16 @@ import msgspec
 from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.key_wiping import take_keys
 from swarm.mailbox.protocol.hub import HubOrder, LoginDone, LoginOrder
-from swarm.mailbox.protocol.mcp import McpOutcome, McpQuestion, McpTools
+from swarm.mailbox.protocol.mcp import McpOutcome, McpQuestion, McpServer, McpTools
 from swarm.mailbox.protocol.spec import HubSpec
 from swarm.mailbox.remove_tree import remove_tree
 from swarm.mailbox.short_places import find_short_base
+from swarm.mailbox.writable_places import WritablePlaces
 from swarm.roles.role import Role
 
+from ..console.safe_text import clean_line
+from ..mcp.held_servers import HeldServers, WantedServers, hold_servers
+from ..run_places import project_lookup
 from ..runs.paths import find_user_paths
 from .run_setup.mcp_settings import (
     build_mcp,
@@ -25,6 +29,7 @@ from .run_setup.mcp_settings import (
 )
 from .run_setup.run_settings import find_cwd, key_variables, load_config_here
 
+_MOST_CHARS = 1_000
 _PROGRAM = ("-P", "-m", "swarm.worker.hub.hub_cli")
 
 
@@ -119,16 +124,53 @@ def _order(names: tuple[str, ...], folder: str) -> HubOrder:
         raise UsageError("; ".join(warnings))
     for warning in warnings:
         sys.stderr.write(f"swarm: warning: {warning}\n")
+    credentials = collect_credentials(built.settings, built.literals, own, keys, environment)
+    cwd = str(find_cwd(None))
+    held = _held(WantedServers(built.settings.servers, environment, cwd, credentials))
     places = find_user_paths(dict(os.environ))
     spec = HubSpec(
         run_id="", epoch=1, endpoint="", identity=b"", secret=b"",
-        servers=built.settings.servers,
+        servers=held.servers,
         environment=environment,
-        cwd=str(find_cwd(None)),
+        cwd=cwd,
         tmp_dir=folder,
         hidden_paths=(*places.hidden, *loaded.requirements.deny_read),
         sandbox_required=loaded.requirements.sandbox_required,
         logins=str(places.logins),
+        run_places=held.places,
     )  # fmt: skip
-    credentials = collect_credentials(built.settings, built.literals, own, keys, environment)
     return HubOrder(spec=spec, credentials=credentials)
+
+
+class _Held(NamedTuple):
+    servers: tuple[McpServer, ...]
+    places: WritablePlaces
+
+
+def _held(wanted: WantedServers) -> _Held:
+    """As a run holds them: what agents of this folder could have exchanged starts confined, and the
+    person is told why. What a run would close counts as held if its path was named: every run here
+    closes it. A bare name counts only where agents never write.
+    """
+    places = project_lookup(wanted.environment, wanted.cwd).places
+    servers: list[McpServer] = []
+    shut: list[str] = []
+    for server in wanted.servers:
+        held = hold_servers(wanted._replace(servers=(server,)), places)
+        refusals = held.refusals
+        if held.protected and "/" not in server.command:
+            held, refusals = HeldServers(servers=(server,)), (_found_open(server, held),)
+        servers += held.servers
+        shut += held.protected
+        for warning in refusals:
+            sys.stderr.write(f"swarm: warning: {clean_line(warning, limit=_MOST_CHARS)}\n")
+    return _Held(tuple(servers), msgspec.structs.replace(places, shut=(*places.shut, *shut)))
+
+
+def _found_open(server: McpServer, held: HeldServers) -> str:
+    return (
+        f"MCP server `{server.name}` ({server.source}) runs without network, credentials and "
+        "folders to write, since agents could exchange what it runs: on PATH, "
+        f"`{server.command}` needs {', '.join(held.protected)}, where agents may write. Name its "
+        "path, or keep it in a folder that agents do not write"
+    )

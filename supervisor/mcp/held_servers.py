@@ -5,6 +5,9 @@ where that is possible. A server that cannot be held starts confined: no network
 folder to write; the person is told why, and what to change.
 """
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 import msgspec
 
 from swarm.mailbox.held_programs import Lookup
@@ -20,8 +23,6 @@ from swarm.roles.started_programs import (
     why_started_unheld,
 )
 
-from ..run_request import RunRequest
-
 
 class HeldServers(Value):
     """The servers as they are started, and what holds them."""
@@ -29,20 +30,28 @@ class HeldServers(Value):
     servers: tuple[McpServer, ...] = ()
     protected: tuple[str, ...] = ()  # closed to the commands of all agents
     warnings: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()  # of the warnings, those of servers that start confined
 
 
-def hold_servers(request: RunRequest, places: WritablePlaces) -> HeldServers:
+class WantedServers(NamedTuple):
+    """Servers, and what decides which programs they are."""
+
+    servers: tuple[McpServer, ...]
+    environment: Mapping[str, str]
+    cwd: str
+    credentials: Mapping[str, str]
+
+
+def hold_servers(wanted: WantedServers, places: WritablePlaces) -> HeldServers:
     """Find the programs of this machine's servers. Reads files; blocks."""
     held = HeldServers()
-    for server in request.mcp.servers:
+    for server in wanted.servers:
         if places.everywhere or not has_rights(server):
             held = _with(held, server)
             continue
-        folder = server_folder(server, request.environment.get("HOME", ""), request.cwd)
-        lookup = Lookup(request.environment.get("PATH", ""), folder, places)
-        values = {
-            name: request.mcp_credentials.get(key, "") for name, key in server.environment.items()
-        }
+        folder = server_folder(server, wanted.environment.get("HOME", ""), wanted.cwd)
+        lookup = Lookup(wanted.environment.get("PATH", ""), folder, places)
+        values = {name: wanted.credentials.get(key, "") for name, key in server.environment.items()}
         program = find_started((server.command, *server.args), lookup, values)
         held = _hold(held, server, program, lookup) if program.path else _with(held, server)
     return held
@@ -65,7 +74,11 @@ def _hold(
             f"{named} runs without network, credentials and folders to write, since agents could "
             f"exchange what it runs: {why}. Keep it in a folder that agents do not write"
         )
-        return msgspec.structs.replace(_with(held, server), warnings=(*held.warnings, warning))
+        return msgspec.structs.replace(
+            _with(held, server),
+            warnings=(*held.warnings, warning),
+            refusals=(*held.refusals, warning),
+        )
     if server.on_node:  # found there, when it starts
         return _with(held, server)
     held = _with(held, msgspec.structs.replace(server, command=program.path))
