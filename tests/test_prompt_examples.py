@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from swarm.mailbox.parts.memories.memory_messages import MemoryRules
+from swarm.mailbox.parts.memories.memory_messages import MemoryAccess
 from swarm.mailbox.parts.part_messages import PartRules, PartText
 from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
 from swarm.mailbox.protocol.sampling import ModelInfo
@@ -48,7 +48,7 @@ HARMFUL = re.compile(
 SPEC = msgspec.structs.replace(
     FAKE_AGENT_SPEC,
     can_spawn=True, job="j", parts=PartRules(
-        memories=MemoryRules(is_reader=True), texts=(PartText(text="- a", brief="a"),)
+        memories=MemoryAccess(is_reader=True), texts=(PartText(text="- a", brief="a"),)
     ), offers_copies=True,
     limits=Limits(sandbox=WorkspaceWrite(), reviewer="person"),
 )  # fmt: skip

@@ -19,7 +19,7 @@ from .memories.memory_messages import (
     MemoriesFound,
     MemoryMarked,
     MemoryReported,
-    MemoryRules,
+    MemoryAccess,
     RecallMemories,
     ReportStaleMemory,
     RunMemories,
@@ -72,5 +72,5 @@ class PartRules(Value):
     """What an agent's process is told of each part."""
 
     leases: LeaseRules = LeaseRules()
-    memories: MemoryRules = MemoryRules()
+    memories: MemoryAccess = MemoryAccess()
     texts: tuple[PartText, ...] = ()

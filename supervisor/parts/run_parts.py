@@ -10,7 +10,7 @@ import trio
 
 from swarm.mailbox.parts.leases.lease_messages import HeavyCommandEnded, TakeLease
 from swarm.mailbox.parts.memories.memory_messages import (
-    MemoryRules,
+    MemoryAccess,
     RecallMemories,
     ReportStaleMemory,
 )
@@ -47,7 +47,7 @@ class RunParts:
         is_reader, text = reads_memories(self._request, plan), self._request.parts.memories.text
         return PartRules(
             leases=self._leases.rules_for_agents(),
-            memories=MemoryRules(is_reader=is_reader),
+            memories=MemoryAccess(is_reader=is_reader),
             texts=(PartText(text=text, brief=brief_memories(text)),) if is_reader else (),
         )
 

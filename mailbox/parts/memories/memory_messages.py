@@ -60,7 +60,7 @@ class RunMemories(Value):
     text: str = ""
 
 
-class MemoryRules(Value):
+class MemoryAccess(Value):
     """What an agent needs to know of memories."""
 
     is_reader: bool = False  # it may search them
