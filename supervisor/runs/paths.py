@@ -106,6 +106,7 @@ class RunPaths(msgspec.Struct, frozen=True, kw_only=True):
 
     folder: Path
     sockets: Path
+    own_folders: tuple[Path, ...] = ()  # above it, those that `find_user_paths` made for swarm
 
     @property
     def lock(self) -> Path:
@@ -219,7 +220,11 @@ class RunPaths(msgspec.Struct, frozen=True, kw_only=True):
 
 def paths_of_run(user_paths: UserPaths, run_id: RunId | str) -> RunPaths:
     """The paths of a run; nothing is created."""
-    return RunPaths(folder=user_paths.runs / run_id, sockets=user_paths.runtime / short_id(run_id))
+    return RunPaths(
+        folder=user_paths.runs / run_id,
+        sockets=user_paths.runtime / short_id(run_id),
+        own_folders=(user_paths.state, user_paths.runs),
+    )
 
 
 def make_private_folder(folder: Path) -> Path:
@@ -245,22 +250,18 @@ def make_private_folder(folder: Path) -> Path:
     return folder
 
 
-# As `find_user_paths` names them: the folder of runs, and the one of state around it.
-_OWN_FOLDERS = frozenset({"runs", "state", "swarm"})
-
-
 def close_state_folders(run_paths: RunPaths) -> None:
     """Make the folders above a run's, or close those that an earlier version left open to others.
 
-    One that a person has replaced by a link stays a link, and a folder that is not swarm's own by
-    its name, or is shared as /tmp is, keeps its mode. Raises SwarmError.
+    One that a person has replaced by a link stays a link, and a folder that is not swarm's own, or
+    is shared as /tmp is, keeps its mode. Raises SwarmError.
     """
     runs = run_paths.folder.parent
     try:
         for folder in (runs.parent, runs):
             make_own_folders(folder)
             facts = folder.stat()
-            is_shared = bool(facts.st_mode & stat.S_ISVTX) or folder.name not in _OWN_FOLDERS
+            is_shared = bool(facts.st_mode & stat.S_ISVTX) or folder not in run_paths.own_folders
             if not is_shared and facts.st_uid == os.getuid() and facts.st_mode & 0o077:
                 folder.chmod(stat.S_IMODE(facts.st_mode) & 0o700)
     except OSError as error:

@@ -159,14 +159,19 @@ def test_the_machines_own_folder_is_read_first_whatever_the_environment_says(var
 
 
 def test_only_folders_of_swarm_itself_are_closed_to_others(tmp_path):
-    own, foreign = tmp_path / "swarm" / "runs", tmp_path / "work" / "mine"
-    for folder in (own, foreign):
+    user = find_user_paths({"XDG_STATE_HOME": str(tmp_path), "HOME": str(tmp_path)})
+    own, foreign = user.runs, tmp_path / "work/swarm/runs"  # by its name it could be swarm's
+    of_own, of_foreign = (
+        paths_of_run(user, "01900000-0000-7000-8000-000000000000"),
+        RunPaths(folder=foreign / "r", sockets=tmp_path / "s"),
+    )
+    for folder, paths in ((own, of_own), (foreign, of_foreign)):
         folder.mkdir(parents=True)
         for one in (folder, folder.parent):
             one.chmod(0o777)
-        close_state_folders(RunPaths(folder=folder / "r", sockets=tmp_path / "s"))
+        close_state_folders(paths)
     assert [one.stat().st_mode & 0o777 for one in (own, own.parent)] == [0o700, 0o700]
     assert [one.stat().st_mode & 0o777 for one in (foreign, foreign.parent)] == [0o777, 0o777]
     own.parent.chmod(0o1777)  # shared, as /tmp is
-    close_state_folders(RunPaths(folder=own / "r", sockets=tmp_path / "s"))
+    close_state_folders(of_own)
     assert own.parent.stat().st_mode & 0o7777 == 0o1777
