@@ -29,7 +29,7 @@ _FAULTS = (
     "MemoryError",
 )
 
-Write = Callable[[Path], None]
+Write = Callable[[Path], object]
 
 
 class Reader(NamedTuple):

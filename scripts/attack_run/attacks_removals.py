@@ -101,6 +101,7 @@ def _on_terminal(scene: AttackTestbed, words: Sequence[str], keys: bytes) -> str
 def _without_yes(scene: AttackTestbed) -> str:
     """Nothing may go, whatever is answered that is no yes, and where nobody can be asked."""
     plain = (scene.folder / "plain").read_text("utf-8")
+    asked: list[tuple[str, tuple[str, ...]]]
     asked = [(what, ("prune", "--keep", "0")) for what in _ANSWERS]
     asked += [("no", ("rm", plain)), ("the end", ("prune", "--keep", "0", "--force"))]
     for what, words in asked:

@@ -46,6 +46,7 @@ _BLOCK_BYTES = 4096
 _NOBODY = 65534
 _WRITERS, _WRITES = 6, 25
 Work = Literal["merge", "undo"]
+WORKS: tuple[Work, ...] = ("merge", "undo")
 Files = dict[str, bytes]
 
 
@@ -388,7 +389,7 @@ def main() -> int:
         for words in done.broken:
             print(f"play {options.seed}/{number} ({what}): VIOLATION {words}", flush=True)
         broken += bool(done.broken)
-    for kind, work in itertools.product(KINDS, ("merge", "undo")):
+    for kind, work in itertools.product(KINDS, WORKS):
         writes = 0
         for number, done in play_each_write(kind, work, options.seed, every=options.every):
             outcomes[done.outcome] += 1

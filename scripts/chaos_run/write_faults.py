@@ -75,7 +75,8 @@ def _changes(name: str, given: tuple[object, ...], named: dict[str, object]) -> 
     """False for a file that is only read, and for the removal of what is not there."""
     if name in ("unlink", "rmdir"):
         try:
-            os.lstat(str(given[0]), **{key: one for key, one in named.items() if key == "dir_fd"})
+            folder = named.get("dir_fd")
+            os.lstat(str(given[0]), dir_fd=folder if isinstance(folder, int) else None)
         except FileNotFoundError:
             return False
     if name != "open":
