@@ -14,6 +14,7 @@ from swarm.mailbox.protocol.control import ChangeSettings
 from swarm.mailbox.protocol.limits import Budget, Limits
 from swarm.mailbox.quantities import parse_duration
 from swarm.roles.config.config_loader import load_config
+from swarm.roles.config.merge import Layer
 
 from ...agents.agent_record import AgentPlan
 from ...agents.run_providers import run_providers
@@ -200,33 +201,16 @@ def rebuild_request(
     if is_run_alive(here):
         raise UsageError(_alive_text(here))
     read_metadata(here)
-    request = load_request(here)
-    goes_elsewhere = given.get("cd") is not None and find_cwd(given["cd"]) != Path(request.cwd)
-    if goes_elsewhere:
-        request = move_request(here, request, find_cwd(given["cd"]))
-    cwd = Path(request.cwd)
-    if not cwd.is_dir():
-        raise UsageError(
-            f"{cwd}, where this run worked, is gone; if the folder was renamed or moved, name it: "
-            f"swarm resume {short_id(here.folder.name)} -C DIR"
-        )
-    override = override_layer(given["config"], cwd)
-    query = ConfigQuery(cwd=cwd, flags=override.values)
-    is_asked = goes_elsewhere and is_terminal(sys.stdin) and is_terminal(sys.stderr)
-    layers = find_layers(environment, query, ask=ask_project_trust if is_asked else None)
-    layers = (*layers, *mcp_file_layers(given.get("mcp_config"), layers))
+    request, layers = _find_project(here, environment, given)
     required = find_requirements(environment)
-    loaded = load_config((*layers, override), requirements=required)
-    config = loaded.config
-    if goes_elsewhere:
-        request = with_project_parts(request, loaded, environment)
+    config = load_config(layers, requirements=required).config
     keys = take_keys(environment, key_variables(config))
     for_hub = take_keys(environment, credential_variables(config))
     warnings: list[str] = []
     mcp = rebuild_mcp(
         request.mcp,
         config,
-        (*layers, override),
+        layers,
         environment=environment,
         required=required,
         warnings=warnings,
@@ -248,6 +232,34 @@ def rebuild_request(
     request = apply_requirements_to_saved(request, required)
     _check_change(request, request.next_settings)
     return request
+
+
+def _find_project(
+    here: RunPaths, environment: dict[str, str], given: dict[str, OptionValue]
+) -> tuple[RunRequest, tuple[Layer, ...]]:
+    """The saved request, moved to where its project is now, and the configuration there.
+
+    Raises UsageError: its folder is gone, or it cannot go on in the one that was named.
+    """
+    request = load_request(here)
+    goes_elsewhere = given.get("cd") is not None and find_cwd(given["cd"]) != Path(request.cwd)
+    if goes_elsewhere:
+        request = move_request(here, request, find_cwd(given["cd"]))
+    cwd = Path(request.cwd)
+    if not cwd.is_dir():
+        raise UsageError(
+            f"{cwd}, where this run worked, is gone; if the folder was renamed or moved, name it: "
+            f"swarm resume {short_id(here.folder.name)} -C DIR"
+        )
+    override = override_layer(given["config"], cwd)
+    query = ConfigQuery(cwd=cwd, flags=override.values)
+    is_asked = goes_elsewhere and is_terminal(sys.stdin) and is_terminal(sys.stderr)
+    layers = find_layers(environment, query, ask=ask_project_trust if is_asked else None)
+    layers = (*layers, *mcp_file_layers(given.get("mcp_config"), layers), override)
+    if goes_elsewhere:
+        loaded = load_config(layers, requirements=find_requirements(environment))
+        request = with_project_parts(request, loaded, environment)
+    return request, layers
 
 
 def _with_options(

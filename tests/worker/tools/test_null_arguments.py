@@ -40,7 +40,9 @@ def structs_of_all_tools():
 def required_of(struct):
     """A right value for each required field, as msgspec's own reading of the struct wants it."""
     values = {}
-    for field in msgspec.inspect.type_info(struct).fields:
+    info = msgspec.inspect.type_info(struct)
+    assert isinstance(info, msgspec.inspect.StructType)
+    for field in info.fields:
         kind = field.type.type if isinstance(field.type, msgspec.inspect.Metadata) else field.type
         if field.required:
             match kind:

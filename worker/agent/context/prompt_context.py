@@ -94,21 +94,19 @@ def context_items(
     is_brief = is_short(model, spec.role.prompt)
     team, spawned = team_text(spec, is_brief=is_brief), spawned_text(spec)
     is_told = spec.depth == 0 or (known.spawned or "").startswith(spawned_start(spec))
-    begun = known.begun and is_told
+    begun, moved = known.begun and is_told, moved_text(spec) or None
+    news = [moved] if moved and known.begun and moved != known.moved else []
     if model.short_prompt and spec.role.prompt != "full":
         short = _short_context(spec, model, begun=begun or (known.begun and spec.epoch > 1))
-        moved = moved_text(spec)
-        if news := _news_of_move(moved, known):
-            short = (text_message("developer", news), *short)
-        return short, KnownContext(spawned=spawned, moved=moved or None, begun=True)
+        context = KnownContext(spawned=spawned, moved=moved, begun=True)
+        return (*_messages(news, []), *short), context
     permissions = _permissions(spec, is_brief=is_brief)
     environment = environment_text(place)
     rules, guidance = spec.context, spec.user_instructions
     developer = [permissions] if rules.permissions and permissions != known.permissions else []
+    developer += news
     user = [environment] if rules.environment and environment != known.environment else []
-    skills, moved = _fitting_skills(spec, model), moved_text(spec)
-    if news := _news_of_move(moved, known):
-        developer.append(news)
+    skills = _fitting_skills(spec, model)
     if not begun:
         told = (one.text for one in spec.parts.texts)
         own = (team, skills_text(skills), *told, spec.role.developer_instructions)
@@ -127,14 +125,9 @@ def context_items(
         guidance=guidance if guidance or known.guidance is not None else None,
         skills=skills,
         spawned=spawned or None,
-        moved=moved or None,
+        moved=moved,
         begun=True,
     )
-
-
-def _news_of_move(moved: str, known: KnownContext) -> str:
-    """The block about a renamed folder, for a history that may name the old one; "" otherwise."""
-    return moved if known.begun and moved != (known.moved or "") else ""
 
 
 def _permissions(spec: AgentSpec, *, is_brief: bool) -> str:
