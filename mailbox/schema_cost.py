@@ -5,7 +5,8 @@ one twice, are a million million comparisons. A pair of a part and a value is co
 multiplied by how often it would be compared, so the count itself takes linear time. No I/O.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeGuard
 from urllib.parse import unquote
 
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
@@ -52,7 +53,7 @@ class SchemaCost:
         return self._count(self._root, value)
 
     def _count(self, part: object, value: object) -> int:
-        if not isinstance(part, dict):
+        if not _is_table(part):
             return 1
         key = (id(part), id(value))
         if key not in self._counted:
@@ -73,14 +74,14 @@ class SchemaCost:
             yield from ((one, value) for one in _list(part.get(name)))
         for name in _SAME_NAMED:
             yield from ((one, value) for one in _table(part.get(name)).values())
-        if isinstance(value, list):
+        if _is_list(value):
             for name in _ITEMS:
                 below = part.get(name)
-                if isinstance(below, list):
+                if _is_list(below):
                     yield from zip(below, value, strict=False)
                 elif below is not None:
                     yield from ((below, one) for one in value)
-        elif isinstance(value, dict):
+        elif _is_table(value):
             yield from _members(part, value)
 
     def _referred(self, given: object) -> object:
@@ -94,9 +95,9 @@ class SchemaCost:
             raise UncountableSchema(f"it refers to {text[:80]!r}")
         for step in unquote(text[2:]).split("/"):
             name = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(here, list) and name.isdecimal() and int(name) < len(here):
+            if _is_list(here) and name.isdecimal() and int(name) < len(here):
                 here = here[int(name)]
-            elif isinstance(here, dict) and name in here:
+            elif _is_table(here) and name in here:
                 here = here[name]
             else:
                 raise UncountableSchema(f"it refers to {text[:80]!r}")
@@ -120,16 +121,24 @@ def _walk(part: object) -> Iterator[Part]:
     waiting: list[object] = [part]
     while waiting:
         here = waiting.pop()
-        if isinstance(here, dict):
+        if _is_table(here):
             yield here
             waiting += here.values()
-        elif isinstance(here, list):
+        elif _is_list(here):
             waiting += here
 
 
-def _list(value: object) -> Iterable[object]:
-    return value if isinstance(value, list) else ()
+def _list(value: object) -> Sequence[object]:
+    return value if _is_list(value) else ()
 
 
 def _table(value: object) -> Part:
-    return value if isinstance(value, dict) else {}
+    return value if _is_table(value) else {}
+
+
+def _is_list(value: object) -> TypeGuard[list[object]]:
+    return isinstance(value, list)
+
+
+def _is_table(value: object) -> TypeGuard[Part]:
+    return isinstance(value, dict)

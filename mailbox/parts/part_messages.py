@@ -17,9 +17,9 @@ from .leases.lease_messages import (
 )
 from .memories.memory_messages import (
     MemoriesFound,
+    MemoryAccess,
     MemoryMarked,
     MemoryReported,
-    MemoryAccess,
     RecallMemories,
     ReportStaleMemory,
     RunMemories,
