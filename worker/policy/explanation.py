@@ -32,6 +32,7 @@ from .command_facts import AgentStanding, CommandFacts, PolicyCommand, gather_fa
 from .command_summary import encode_parsed_commands, parse_command
 from .commit_commands import find_recording_folder
 from .destructive_commands import DestructiveCommand, find_destructive_commands
+from .program_judge import ProgramJudge
 from .rule_coverage import Surroundings, why_beyond
 from .rule_matching import find_rules, rule_matcher
 from .shell_parser import Words, join_words, plain_commands, shell_script
@@ -82,6 +83,8 @@ class CommandExplanation(msgspec.Struct, frozen=True, kw_only=True):
     dangerous: bool
     why: str
     rules: tuple[RuleExplanation, ...]
+    program: str = ""  # what its first word stands for outside of the sandbox; "": nothing
+    unheld: str = ""  # why an agent could exchange that, so that it stays in the sandbox
 
 
 class SandboxExplanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,13 +152,15 @@ def explain_command(words: Sequence[str], situation: Situation) -> Explanation:
     """Call every function that an agent would call. Never raises because of the words."""
     limits, loaded = situation.limits, situation.loaded
     argv = as_argv(words, situation.shell)
+    places = find_writable_places(limits.sandbox, situation.cwd)
+    judge = ProgramJudge(os.environ, situation.cwd, places)
     facts = gather_facts(
         argv,
         limits,
         match_rules=rule_matcher(loaded.rules),
+        why_unheld=judge.why,
         standing=AgentStanding(rules_broken=loaded.rules.broken, may_commit=situation.allow_commit),
     )
-    places = find_writable_places(limits.sandbox, situation.cwd)
     here = Surroundings(situation.cwd, places, os.environ.get("HOME", ""))
     facts = msgspec.structs.replace(facts, beyond=why_beyond(facts.commands, here))
     destroyed = find_destructive_commands(argv)
@@ -167,7 +172,7 @@ def explain_command(words: Sequence[str], situation: Situation) -> Explanation:
         cwd=situation.cwd,
         reading=_reading(facts, situation.cwd),
         meanings=msgspec.Raw(encode_parsed_commands(parse_command(argv))),
-        commands=tuple(_explain_part(one, facts, loaded) for one in facts.commands),
+        commands=tuple(_explain_part(one, facts, loaded, judge) for one in facts.commands),
         throws_away=tuple(one.shown for one in destroyed),
         approval=limits.approval,
         reviewer=limits.reviewer,
@@ -236,7 +241,7 @@ def _reading(facts: CommandFacts, cwd: str) -> Reading:
 
 
 def _explain_part(
-    command: PolicyCommand, facts: CommandFacts, loaded: LoadedRules
+    command: PolicyCommand, facts: CommandFacts, loaded: LoadedRules, judge: ProgramJudge
 ) -> CommandExplanation:
     rules = tuple(
         RuleExplanation(
@@ -248,12 +253,15 @@ def _explain_part(
         )
         for found in find_rules(loaded.rules, command.words)
     )
+    found = judge.find(command.words[0] if command.words else "")
     return CommandExplanation(
         words=command.words,
         safe=command.is_safe,
         dangerous=command.is_dangerous,
         why=_why(command, facts),
         rules=rules,
+        program=found.path,
+        unheld=judge.why_of(found),
     )
 
 
@@ -281,6 +289,8 @@ def _reason(verdict: PolicyDecision, facts: CommandFacts, limits: Limits) -> str
         case Run() if not verdict.sandboxed:
             return "a rule allows each of its commands, so it runs outside of the sandbox"
         case Run() if verdict.notice:
+            if facts.unheld:
+                return f"a rule allows it, but {facts.unheld}, so it stays inside"
             return (
                 f"a rule allows it, but does not say all of it, so it stays inside: {facts.beyond}"
             )

@@ -117,6 +117,10 @@ def _command_lines(command: CommandExplanation) -> Iterator[str]:
     kind = "dangerous" if command.dangerous else "safe" if command.safe else "not known safe"
     yield f"words     {_clean(join_words(command.words))}"
     yield f"          {kind}: {command.why}"
+    if command.program:
+        unheld = _clean(command.unheld)
+        why = f"not held: {unheld}" if unheld else "held: no agent writes it"
+        yield f"          is {_clean(command.program)}; {why}"
     for rule in command.rules:
         yield f"          {_rule(rule)}"
 

@@ -11,11 +11,7 @@ from pathlib import Path
 import msgspec
 
 from swarm.mailbox.held_programs import (
-    Lookup,
-    UnheldProgram,
-    find_program,
     find_writable_places,
-    why_unheld,
 )
 from swarm.mailbox.path_rules import is_explicitly_denied, is_within, may_read
 from swarm.mailbox.protocol.approvals import Cause, CommandAction
@@ -43,6 +39,7 @@ from ..policy.command_facts import (
     gather_facts,
     no_rules,
 )
+from ..policy.program_judge import judge_in
 from ..policy.rule_coverage import Surroundings, why_beyond
 from ..sandbox.file_policy import names_protected
 from ..sandbox.sandbox_plan import SandboxPlan, SandboxUnavailable, Stack
@@ -174,17 +171,7 @@ class ToolContext:
 
     def _why_unheld(self, folder: str) -> WhyUnheld:
         """Judge programs as a command in this folder, outside of the sandbox, would find them."""
-        environment, places = self.commands.outside_environment(), self.writable_places()
-        lookup = Lookup(environment.get("PATH", ""), folder, places)
-        home = why_unheld(environment.get("HOME") or "/", places)
-
-        def judge(name: str) -> str:
-            found = find_program(name, lookup)
-            if isinstance(found, UnheldProgram):
-                return found.reason if found.path else ""  # what is missing cannot be started
-            return f"settings are read from the home folder, and {home}" if home else ""
-
-        return judge
+        return judge_in(self.commands.outside_environment(), folder, self.writable_places())
 
     def command_facts(
         self, argv: Sequence[str], escalation: EscalationRequest, *, folder: str = ""

@@ -1,6 +1,7 @@
 """`explain` says what the judges said: words, rules, verdict and sandbox, complete and harmless."""
 
 import json
+import shutil
 
 import msgspec
 import pytest
@@ -135,6 +136,7 @@ def test_the_text_for_a_person():
         "read as   a program and its arguments\n"
         "words     git push\n"
         "          not known safe: it is not on the list of commands that are known to only read\n"
+        f"          is {shutil.which('git')}; held: no agent writes it\n"
         "          rule prompt `git push` in /c/a.rules: why�[\n"
         "approval  on-request; asked is nobody\n"
         "sandbox   workspace-write by bwrap; network off\n"
@@ -143,6 +145,24 @@ def test_the_text_for_a_person():
         "because   a rule asks about it (`git push` requires approval: why�[); nobody can be "
         "asked, so it would be refused\n"
     )
+
+
+def test_a_program_that_agents_may_exchange_is_named_and_stays_inside_as_in_a_run(
+    tmp_path, monkeypatch
+):
+    tool = tmp_path / "bin/make"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
+    loaded = LoadedRules(rules=RuleSet(prefixes=(PrefixRule(pattern=(("make",),)),)))
+    here = msgspec.structs.replace(situation(cwd=tmp_path), loaded=loaded)
+    found = explain_command(["make"], here)
+    assert (found.verdict, found.sandboxed) == ("run", True)
+    assert found.commands[0].program == str(tool)
+    assert str(tmp_path) in found.commands[0].unheld
+    assert "so it stays inside" in found.reason
+    assert f"is {tool}; not held: " in render_explanation(found)
 
 
 SCRIPTS = st.one_of(
