@@ -74,7 +74,7 @@ def test_proxies_leave_with_the_network():
     ).keys() == {"PATH"}
 
 
-@pytest.mark.parametrize("name", [*UNATTENDED_VARIABLES, *FOR_A_PERSON])
+@pytest.mark.parametrize("name", [*UNATTENDED_VARIABLES, *sorted(FOR_A_PERSON)])
 def test_no_editor_and_no_pager_of_a_person_is_inherited(name):
     found = command_environment({name: "vim", "PATH": "/bin"}, P(), FORCED_VARIABLES)
     assert found.get(name) == FORCED_VARIABLES.get(name)
