@@ -9,7 +9,7 @@ from .parts.part_messages import PART_READING_TOOLS, PART_TOOLS
 _TEAM_TOOLS = (
     "spawn_agent", "send_message", "followup_task", "wait_agent", "list_agents", "interrupt_agent",
     "close_agent", "spawn_agents_on_csv", "report_agent_job_result", "publish_finding",
-    "recall_findings", *PART_TOOLS,
+    "recall_findings", "list_changes", "merge_changes", "discard_changes", *PART_TOOLS,
 )  # fmt: skip
 BEGIN_TASK = "begin_task"
 TOOL_NAMES = (
@@ -18,7 +18,7 @@ TOOL_NAMES = (
 )  # fmt: skip
 # A call of one of these never starts a command.
 TOOLS_WITHOUT_COMMANDS = frozenset({
-    *_TEAM_TOOLS, "list_changes", "merge_changes", "discard_changes",
+    *_TEAM_TOOLS,
     "update_plan", "request_user_input", "request_permissions", BEGIN_TASK,
 })  # fmt: skip
 # What a model that may only read can call: each either reads, or runs in the read-only sandbox.

@@ -5,7 +5,7 @@ approval request follows the begin in the same message stream. A call that needs
 none is refused with an output that the model reads; the run continues.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Literal
 
 import msgspec
@@ -75,6 +75,10 @@ class ToolRegistry:
         self._load_more, self._load_again = load_more, load_again
         self._own, self.version = frozenset(self._tools), 0
         self._described: tuple[str, ...] = ()  # what the model was told of last
+
+    def __iter__(self) -> Iterator[Tool]:
+        """All of them, whether they are offered or not."""
+        return iter(self._tools.values())
 
     async def complete(self) -> None:
         """Add the tools that other processes offer, before the first request; once.
