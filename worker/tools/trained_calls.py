@@ -70,7 +70,7 @@ def _run(fields: Fields) -> tuple[str, Fields]:
     written = fields.get(next((name for name in _COMMANDS if name in fields), ""))
     given = _opened(written, list[str])
     if isinstance(given, list):
-        words = [str(word) for word in cast("list[object]", given)]
+        words = [str(word) for word in cast("list[object]", given) if word is not None]
         is_script = len(words) == 3 and words[1] in {"-c", "-lc"}
         script = words[2] if is_script else shlex.join(words)
     elif isinstance(given, str) and given.strip():
@@ -108,12 +108,13 @@ def _list(fields: Fields) -> tuple[str, Fields]:
 
 
 def _write(fields: Fields) -> tuple[str, Fields]:
-    hunk = render_add(_one_line(_path(fields)), _text(fields, _CONTENT))
+    hunk = render_add(_one_line(_path(fields)), _given_text(fields, _CONTENT, "content"))
     return "apply_patch", {"input": f"{BEGIN}\n{hunk}{END}"}
 
 
 def _edit(fields: Fields) -> tuple[str, Fields]:
-    old, new = _text(fields, _OLD), _text(fields, _NEW)
+    old = _given_text(fields, _OLD, "old_text")
+    new = _given_text(fields, _NEW, "new_text") if _names(fields, _NEW) else ""
     return EDIT, {"path": _path(fields), "old_text": old, "new_text": new}
 
 
@@ -157,6 +158,19 @@ def _text(fields: Fields, names: tuple[str, ...]) -> str:
     """The first of these fields that is text; "" if there is none."""
     found = (fields.get(name) for name in names)
     return next((value for value in found if isinstance(value, str)), "")
+
+
+def _names(fields: Fields, names: tuple[str, ...]) -> list[str]:
+    return [name for name in names if name in fields]
+
+
+def _given_text(fields: Fields, names: tuple[str, ...], wanted: str) -> str:
+    """The text of what is written. Nothing, and what is no text, would empty a file unsaid."""
+    found = _names(fields, names)
+    if not any(isinstance(fields[name], str) for name in found):
+        what = f"`{found[0]}` is no text" if found else f"`{wanted}` is missing"
+        raise ToolFailed(f"{what}, nothing was changed; give it as one string")
+    return _text(fields, names)
 
 
 def _opened(value: object, kind: type[list[str]] | type[list[int]]) -> object:

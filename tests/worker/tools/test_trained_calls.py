@@ -92,6 +92,28 @@ def test_what_cannot_be_translated_is_said_with_what_to_do(name, arguments, text
         meant_call(call(name, arguments))
 
 
+@pytest.mark.parametrize("content", [{"a": 1}, ["a"], 5, True, None])
+@pytest.mark.parametrize(
+    ("name", "fields", "field"),
+    [
+        ("write_file", {}, "content"),
+        ("str_replace_editor", {"command": "create"}, "file_text"),
+        ("edit", {"new_string": "b"}, "old_string"),
+    ],
+)
+def test_what_is_no_text_never_empties_a_file(name, fields, field, content):
+    with pytest.raises(ToolFailed, match="nothing was changed"):
+        meant_call(call(name, {"path": "a.json", **fields, field: content}))
+
+
+def test_a_replacement_that_is_no_text_is_refused_and_none_removes():
+    fields = {"path": "a", "old_string": "x"}
+    with pytest.raises(ToolFailed, match="`new_string` is no text"):
+        meant_call(call("edit", {**fields, "new_string": {"a": 1}}))
+    removed = msgspec.json.decode(meant_call(call("edit", fields)).arguments)
+    assert removed == {"path": "a", "old_text": "x", "new_text": ""}
+
+
 def test_other_calls_stay_as_they_are():
     for other in (
         call("exec_command", {"cmd": "ls"}),
