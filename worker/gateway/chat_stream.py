@@ -32,10 +32,13 @@ from .text_tool_calls import extract_tool_calls
 from .token_usage import read_usage
 from .wire_stream import EVERY_TYPE, WireStream
 
-_CUT = frozenset({"length", "content_filter"})  # the model was stopped; its output so far is kept
+_CUT = frozenset(
+    {"length", "max_tokens", "content_filter"}
+)  # the model was stopped; its output so far is kept
 _BROKEN_OFF = frozenset(  # the server failed; treated as if no reason came
     {"error", "network_error", "insufficient_system_resource", "abort", "aborted", "cancelled"}
 )
+_UNREADABLE_CALL = "malformed_function_call"  # Gemini: it threw the model's call away
 
 
 _NOTHING = msgspec.Raw(b"null")
@@ -62,7 +65,7 @@ class _Choice(msgspec.Struct):
     index: int | str | None = None
     delta: msgspec.Raw = _NOTHING
     message: msgspec.Raw = _NOTHING
-    finish_reason: str | None = None
+    finish_reason: str | int | None = None
 
 
 class _Chunk(msgspec.Struct):
@@ -71,7 +74,7 @@ class _Chunk(msgspec.Struct):
     usage: msgspec.Raw = _NOTHING
     choices: tuple[_Choice, ...] | None = None
     prompt_progress: msgspec.Raw = _NOTHING  # of llama.cpp, if asked for
-    error: ErrorFields | str | None = None
+    error: ErrorFields | str | bool | None = None
 
 
 _decode = depth_checked(msgspec.json.Decoder(_Chunk).decode)
@@ -114,9 +117,8 @@ class ChatStream(WireStream[_Chunk]):
 
     def _take_chunk(self, read: DecodedEvent[_Chunk]) -> None:
         chunk = read.event
-        if chunk.error is not None:
-            error = chunk.error
-            raise self._failed(ErrorFields(message=error) if isinstance(error, str) else error)
+        if (error := _error_of(chunk)) is not None:
+            raise self._failed(error)
         self._note_progress(chunk.prompt_progress)
         self._usage = read_usage(chunk.usage) or self._usage
         self._response_id = self._response_id or read.identifier(_identifier(chunk.id))
@@ -143,7 +145,9 @@ class ChatStream(WireStream[_Chunk]):
                 self._take_piece(message, choice.message, read)
             elif delta is None or self._repeats(message):
                 self._take_repeated(message, read)
-        self._finish_reason = read.identifier(choice.finish_reason or "") or self._finish_reason
+        reason = choice.finish_reason
+        said = read.identifier("" if reason is None else str(reason)).lower()
+        self._finish_reason = said or self._finish_reason
 
     def _take_piece(self, delta: _Delta, raw: msgspec.Raw, read: DecodedEvent[_Chunk]) -> bool:
         """Returns True if it says something."""
@@ -209,13 +213,17 @@ class ChatStream(WireStream[_Chunk]):
             reason = "stop"  # `[DONE]` says that nothing of the answer is missing
         if reason is None:
             raise self._cut_off("no `finish_reason` came")
-        if reason in _BROKEN_OFF:
+        if reason in _BROKEN_OFF or (_UNREADABLE_CALL in reason and not len(self._calls)):
             raise self._cut_off(f"the server gave {reason!r} as the reason")
         truncated = reason in _CUT
         self._take_held(truncated=truncated)
         self._emit_items(truncated=truncated)
         if truncated and not self._items_done:
-            what = "stopped at its output limit" if reason == "length" else "held the answer back"
+            what = (
+                "stopped at its output limit"
+                if reason != "content_filter"
+                else "held the answer back"
+            )
             raise self._incomplete(f"{self._provider} {what} before anything was said")
         end_turn = True if truncated else None
         self._emit_finished(self._response_id, self._usage, end_turn=end_turn, truncated=truncated)
@@ -276,6 +284,17 @@ class ChatStream(WireStream[_Chunk]):
                 )
             )
         return calls
+
+
+def _error_of(chunk: _Chunk) -> ErrorFields | None:
+    """The error that a chunk tells of; None for a field that is empty beside an answer."""
+    error = chunk.error
+    if isinstance(error, str):
+        error = ErrorFields(message=error)
+    if error is None or isinstance(error, bool):
+        return ErrorFields() if error else None
+    is_empty = not (error.message or error.code or error.type)
+    return None if is_empty and chunk.choices is not None else error
 
 
 def _read_delta(raw: msgspec.Raw) -> _Delta | None:

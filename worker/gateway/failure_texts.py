@@ -20,7 +20,10 @@ TextKind = Literal["context_window_exceeded", "usage_limit_exceeded", "bad_reque
 _decode_json = msgspec.json.Decoder().decode
 # What only speaks of a size: shortening the conversation may help, and is tried once.
 _SIZE = re.compile(
-    r"\btokens?\b|\blength\b|too (?:long|large|big|many)|\bsize\b|exceed|maximum|larger? than",
+    r"\btokens?\b|\blength\b|too (?:long|large|big|many)|\bsize\b|exceed|maximum|larger? than|"
+    r"context (?:window|limit)|into .{0,24}context|kv.?cache|at most \d+|\bcharacters\b|"
+    r"zu (?:lang|groß)|trop long|demasiado larg|troppo lung|слишком|токен|"
+    r"过长|過長|超过|超過|超出|太长|長すぎ|トークン|토큰|초과|너무 (?:길|깁|긴|큽)",
     re.IGNORECASE,
 )
 # A size of something that shortening the conversation does not change.

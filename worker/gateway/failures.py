@@ -25,7 +25,8 @@ MAX_QUOTED_CHARS = 1000
 
 # The window in `context size (16384 tokens)`, `context length is 8192`, `210000 tokens > 200000`.
 _WINDOW = re.compile(
-    r"> ?(?P<above>[0-9][0-9,]{2,10})|context (?:length|size|window|limit)[^0-9]{0,24}"
+    r"> ?(?P<above>[0-9][0-9,]{2,10})|context (?:length|size|window|limit)"
+    r"(?! exceeds? limit \()[^0-9]{0,24}"  # MiniMax: its own code stands in those brackets
     r"(?P<named>[0-9][0-9,]{2,10})",
     re.IGNORECASE,
 )

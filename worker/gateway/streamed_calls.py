@@ -34,7 +34,7 @@ class CallEntry(msgspec.Struct):
     """One entry of an event's `tool_calls`, as far as it is used."""
 
     index: int | float | str | None = None
-    id: str | int | None = None
+    id: str | int | float | None = None
     function: msgspec.Raw = msgspec.Raw(b"null")
 
     @property
@@ -195,9 +195,16 @@ class StreamedCalls:
             return None if is_new else known
         if place is None:
             at_place = self._calls[-1] if self._calls and not slot_id else None
-        if at_place is None or (slot_id and at_place.id):
+        if at_place is None:
+            return None
+        if slot_id and at_place.id and not self._goes_on(at_place, name, slot):
             return None
         return None if self._is_new(at_place, name) else at_place
+
+    def _goes_on(self, call: StreamedCall, name: str, slot: CallEntry) -> bool:
+        """True for a piece whose server makes a new id for each: only arguments can follow."""
+        is_begun = bool(call.arguments) and not call.is_whole
+        return slot.place is not None and is_begun and name in {"", call.name}
 
     def _is_other(self, call: StreamedCall, name: str, slot: CallEntry) -> bool:
         """True if an entry with the id of the call is none of it, though nothing else says so."""
@@ -255,13 +262,11 @@ class StreamedCalls:
         return True
 
     def _add(self, call: StreamedCall, raw: msgspec.Raw, read: DecodedEvent[object]) -> None:
-        """Add a fragment of JSON text; some servers send the object itself, or null."""
+        """Add a fragment of JSON text; some servers send the value itself, or null."""
         data = bytes(raw)
         if data == b"null":
             return
-        is_text = data.startswith(b'"')
-        if not is_text and not data.startswith(b"{"):
-            raise UnreadableEvent("arguments are neither text nor an object")
+        is_text = data.startswith(b'"')  # anything else is whole; the tool says what it takes
         piece = _decode_text(data) if is_text else data.decode()
         if piece and call.arguments and (call.is_given or not is_text):
             raise UnreadableEvent("arguments came again after they were whole")

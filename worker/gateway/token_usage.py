@@ -64,13 +64,14 @@ class MessagesUsage(msgspec.Struct):
         )
 
 
-_decode_usage = depth_checked(msgspec.json.Decoder(_Usage | None).decode)
-_decode_messages = depth_checked(msgspec.json.Decoder(MessagesUsage | None).decode)
+_decode_usage = depth_checked(msgspec.json.Decoder(_Usage | None, strict=False).decode)
+_decode_messages = depth_checked(msgspec.json.Decoder(MessagesUsage | None, strict=False).decode)
 
 
 def _decode_counts(
     decode: Callable[[msgspec.Raw], Counts | None], raw: msgspec.Raw
 ) -> Counts | None:
+    """The counts; some servers write them as text, or as 12.0."""
     try:
         return decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

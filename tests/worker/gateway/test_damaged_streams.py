@@ -266,7 +266,6 @@ def test_a_command_is_not_joined_around_an_event_that_cannot_be_read():
 
 CHAT_ODDITIES = [
     [{"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]}],
-    [{"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": 5}}]}],
     [{"tool_calls": [{"index": 0, "id": "a", "function": {"arguments": "{}"}}]}],
     [{"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f"}}]},
      {"tool_calls": [{"index": 0, "function": {"name": "g"}}]}],

@@ -58,6 +58,12 @@ TOO_LONG = [
     (400, error("Provider returned error", code=400, metadata={"raw": json.dumps(
         error("maximum context length is 65536 tokens"))}), 65536),
     (400, error("输入内容过长"), None),
+    (500, {"error": "input length exceeds context length"}, None),
+    (400, {"base_resp": {"status_code": 2013, "status_msg":
+           "invalid params, context window exceeds limit (2013)"}}, None),
+    (400, error("max_tokens must be at least 1, got -1024."), None),
+    (429, error("Extra usage is required for long context requests.", type="rate_limit_error"),
+     None),
 ]  # fmt: skip
 
 
@@ -81,6 +87,24 @@ def test_the_same_words_count_within_a_stream():
         (413, "", True),
         (422, {"detail": [{"loc": ["body", "messages"], "msg": "the list is too long"}]}, True),
         (400, error("the number of tokens is over what this deployment takes"), True),
+        (400, error("Die Eingabe ist zu lang"), True),
+        (400, error("プロンプトが長すぎます"), True),
+        (400, error("最大 토큰 수를 초과"), True),
+        (400, error("请求的token数超过模型限制"), True),
+        (
+            422,
+            {
+                "detail": [
+                    {
+                        "msg": "String should have at most 100000 characters",
+                        "loc": ["body", "messages", 0, "content"],
+                    }
+                ]
+            },
+            True,
+        ),
+        (400, error("KV cache is full"), True),
+        (400, error("Cannot fit the prompt into the model's context"), True),
         (400, error("no such field"), False),
         (400, error("max_tokens: 128000 > 64000, the maximum of output tokens"), False),
         (400, error("Invalid 'tools': array too long, maximum length 128"), False),

@@ -2,15 +2,24 @@
 
 import json
 
+import msgspec
 import pytest
 
-from swarm.mailbox.protocol.items import FunctionCall, Message, Origin, Reasoning, text_of
+from swarm.mailbox.protocol.items import (
+    FunctionCall,
+    Message,
+    Origin,
+    Reasoning,
+    TokenUsage,
+    text_of,
+)
 from swarm.worker.gateway.backend import ResponseFinished, ResponseItemDone, SampleError
 from swarm.worker.gateway.chat_stream import ChatStream
 from swarm.worker.gateway.fit.call_names import meant_name, wire_name
 from swarm.worker.gateway.leading_thought import LeadingThought, split_thought
 from swarm.worker.gateway.messages_stream import MessagesStream
 from swarm.worker.gateway.responses_stream import ResponsesStream
+from swarm.worker.gateway.token_usage import read_usage
 from swarm.worker.gateway.whole_answers import events_of_answer, is_whole_answer
 
 TOOLS = frozenset({"exec_command", "list_dir", "f"})
@@ -76,6 +85,13 @@ OTHER = [("exec_command", CMD), ("list_dir", '{"path":"."}')]
         ([[entry("exec_command", "", index=5, id="a")], [entry(None, CMD, index=5)]], TWO[:1]),
         ([[entry(*OTHER[0], index=0, id="x")], [entry(*OTHER[1], index=1, id="x")]], OTHER),
         ([[entry(*TWO[0], index=0, id=7)], [entry(*TWO[1], index=1, id=8)]], TWO),
+        ([[entry("exec_command", '{"cmd"', index=0, id="a1")],
+          [entry(None, ':"ls"}', index=0, id="a2")]], TWO[:1]),
+        ([[entry("exec_command", '{"cmd"', index=0, id="a1")],
+          [entry("exec_command", ':"ls"}', index=0, id="a2")]], TWO[:1]),
+        ([[entry(*TWO[0], index=0, id="a1")], [entry(*TWO[1], index=0, id="a2")]], TWO),
+        ([[entry("exec_command", ["ls"], index=0, id=1.0)]], [("exec_command", '["ls"]')]),
+        ([[entry("exec_command", 5, index=0, id="a")]], [("exec_command", "5")]),
         ([[entry("exec_", None, index=0, id="a")], [entry("command", None, index=0)],
           [entry(None, CMD, index=0)]], TWO[:1]),
         ([[entry("exec", None, index=0, id="a")], [entry("exec_command", CMD, index=0)]], TWO[:1]),
@@ -103,6 +119,43 @@ def test_a_done_mark_ends_an_answer_whose_calls_are_whole_without_a_finish_reaso
             read("chat", [*half, b"[DONE]"])
     with pytest.raises(SampleError, match="no `finish_reason` came"):
         read("chat", said)
+
+
+@pytest.mark.parametrize("count", [12, "12", 12.0])
+def test_tokens_are_counted_however_a_server_writes_their_number(count):
+    usage = read_usage(msgspec.Raw(json.dumps({"prompt_tokens": count}).encode()))
+    assert usage == TokenUsage(input_tokens=12, total_tokens=12)
+
+
+def test_a_name_in_another_spelling_that_two_tools_may_mean_stays_as_it_is():
+    assert meant_name("list dir", frozenset({"list_dir", "listDir"})) == "list dir"
+
+
+@pytest.mark.parametrize("reason", ["MAX_TOKENS", "max_tokens", "length", "LENGTH"])
+def test_an_answer_that_was_cut_off_is_known_by_each_servers_word_for_it(reason):
+    begun = chat({"content": "hi"}, {"tool_calls": [entry("f", '{"cm')]}, end=False)
+    (said,) = read("chat", [*begun, {"choices": [{"delta": {}, "finish_reason": reason}]}])
+    assert text_of(said.content) == "hi"
+
+
+@pytest.mark.parametrize("reason", [1, "STOP", "end_turn", "tool_use", "eos"])
+def test_an_answer_ends_with_any_reason_that_says_no_fault(reason):
+    last = {"choices": [{"delta": {}, "finish_reason": reason}]}
+    (said,) = read("chat", [*chat({"content": "hi"}, end=False), last])
+    assert text_of(said.content) == "hi"
+
+
+def test_an_answer_whose_call_the_server_threw_away_is_asked_for_again():
+    reason = "function_call_filter: MALFORMED_FUNCTION_CALL"
+    with pytest.raises(SampleError) as caught:
+        read("chat", [{"choices": [{"delta": {}, "finish_reason": reason}]}])
+    assert caught.value.failure.retryable
+
+
+@pytest.mark.parametrize("error", [None, "", False, {}, {"message": "", "code": None, "type": ""}])
+def test_a_field_for_errors_that_is_empty_beside_an_answer_is_no_error(error):
+    chunks = [{**chunk, "error": error} for chunk in chat({"content": "hi"})]
+    assert text_of(read("chat", chunks)[0].content) == "hi"
 
 
 def test_a_done_mark_ends_a_response_whose_items_are_whole():
@@ -207,6 +260,11 @@ def test_a_thought_is_found_however_its_text_is_cut(size):
         ("repo browser", "repo browser"),
         ("exec_command or list_dir", "exec_command or list_dir"),
         ("my_exec_command", "my_exec_command"),
+        ("Exec_Command", "exec_command"),
+        ("execCommand", "exec_command"),
+        ("functions.LIST-DIR", "list_dir"),
+        ("Bash", "bash"),
+        ("F F", "F F"),
     ],
 )
 def test_a_name_with_a_prefix_or_a_suffix_means_the_tool_that_is_offered(written, meant):
