@@ -207,11 +207,16 @@ def _with_final_newline(edits: list[LineEdit], lines: Sequence[str]) -> list[Lin
 
 
 def _without_final_newline(edits: list[LineEdit], lines: Sequence[str]) -> list[LineEdit]:
-    """The edit that reaches the end of the file leaves it without a newline."""
+    """The edit that reaches the end of the file leaves it without a newline.
+
+    A carriage return that stands in the new text itself is part of it.
+    """
+    ends, count = _LineEnds(lines), len(lines)
+    newline = "\r\n" if "\r\n" in (ends.near(count - 1), ends.near(count)) else "\n"
     found: list[LineEdit] = []
     for edit in edits:
         if edit.added and edit.start + edit.removed == len(lines):
-            last = edit.added[-1].removesuffix("\n").removesuffix("\r")
+            last = edit.added[-1].removesuffix(newline).removesuffix("\n")
             edit = edit._replace(added=(*edit.added[:-1], *([last] if last else [])))
         found.append(edit)
     ended = [edit for edit in found if edit.start == len(lines) and not edit.removed]

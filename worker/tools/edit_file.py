@@ -282,7 +282,17 @@ def _whole_lines(text: str, edit: EditFileArguments) -> tuple[list[str], list[st
     last = text.find("\n", end)
     last = len(text) if last < 0 else last
     changed = text[first:start] + new_text + text[end:last]
-    return text[first:last].split("\n"), changed.split("\n") if changed else []
+    old, new = text[first:last].split("\n"), changed.split("\n") if changed else []
+    if last == len(text):
+        _keep_last_return(old)
+        _keep_last_return(new)
+    return old, new
+
+
+def _keep_last_return(lines: list[str]) -> None:
+    """A return that ends a file is no line's end: of each line a patch takes off one."""
+    if lines and lines[-1].endswith("\r"):
+        lines[-1] += "\r"
 
 
 def _find(text: str, edit: EditFileArguments) -> tuple[int, int, str]:

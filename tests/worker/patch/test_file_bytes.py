@@ -35,6 +35,26 @@ def patch_of(tool: str, fields: dict[str, object]) -> str:
     return msgspec.json.decode(meant.arguments)["input"]
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"a\rb\rc\r", b"a\rX\rc\r"),
+        (b"b\r", b"X\r"),
+        (b"a\r\nb\r", b"a\r\nX\r"),
+        (b"a\r\nb", b"a\r\nX"),
+        (b"a\nb", b"a\nX"),
+        (b"a\nb\r\r", b"a\nX\r\r"),
+    ],
+)
+def test_an_edit_of_a_last_line_without_newline_keeps_what_stands_behind_it(
+    tmp_path, before, after
+):
+    (tmp_path / "f").write_bytes(before)
+    edit = EditFileArguments(path="f", old_text="b", new_text="X")
+    assert write(tmp_path, write_patch(before.decode(), edit)) == ""
+    assert (tmp_path / "f").read_bytes() == after
+
+
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_written_file_has_exactly_the_bytes_that_were_given(tmp_path, text):
     for tool, fields in (
