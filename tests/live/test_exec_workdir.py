@@ -37,3 +37,20 @@ async def test_a_workdir_below_the_workspace_can_be_written(rig):
     below.mkdir()
     await run_in(rig, below, "touch made")
     assert (below / "made").exists()
+
+
+@pytest.mark.live
+async def test_a_zero_character_in_a_command_is_said_and_nothing_starts(rig):
+    output = await run_in(rig, rig.work, "touch made; printf 'a\0b'")
+    assert "zero character" in output
+    assert not (rig.work / "made").exists()
+
+
+@pytest.mark.live
+async def test_a_refused_commit_is_explained_although_the_command_line_ended_well(rig):
+    (rig.work / ".git" / "objects").mkdir(parents=True)
+    (rig.work / ".git" / "refs").mkdir()
+    (rig.work / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    output = await run_in(rig, rig.work, "X=1; git add .; echo done")
+    assert "exited with code 0" in output
+    assert "record" in output

@@ -18,6 +18,11 @@ _COMMIT_VERBS = frozenset(
     | {"reset", "merge", "cherry-pick", "revert", "notes", "apply", "am", "read-tree", "write-tree"}
     | {"commit-tree", "update-index", "hash-object", "worktree"}
 )
+# Settings of a shell that only end it earlier, or show what it does.
+_STRICT = frozenset(
+    {"-e", "-u", "-x", "-eu", "-ex", "-ux", "-eux", "-o", "-eo", "-euo", "-euxo", "-uo"}
+    | {"pipefail", "errexit", "nounset", "xtrace"}
+)
 _HARMLESS_COMMANDS = frozenset({"cd", "echo", "true", "printf", "pwd"})
 
 
@@ -65,7 +70,8 @@ def find_commit_folder(commands: Sequence[Words], cwd: str) -> str | None:
 def _is_harmless(words: Words) -> bool:
     # `printf -v PATH …` would choose the programs that come after it.
     sets_variable = words[0] == "printf" and words[1:2] != () and words[1].startswith("-v")
-    return words[0] in _HARMLESS_COMMANDS and not sets_variable
+    is_strict = words[0] == "set" and len(words) > 1 and _STRICT.issuperset(words[1:])
+    return is_strict or (words[0] in _HARMLESS_COMMANDS and not sets_variable)
 
 
 def _only_lists(call: GitCall) -> bool:

@@ -11,8 +11,9 @@ _TAKEN = (
     "a command line in which each command records work with git (add, commit, mv, rm, stash, tag, "
     "branch, switch, merge, apply, …), only reads, or is cd, echo or printf. They may be joined "
     "with `&&`, `||`, `;` and `|`, write files with `>`, and have text as a heredoc with a quoted "
-    "tag, also as `-m \"$(cat <<'EOF' … )\"`. Any other program, expansion, assignment or subshell "
-    "goes into a command of its own before"
+    "tag, also as `-m \"$(cat <<'EOF' … )\"`; `set -e` and comments on lines of their own may "
+    "stand among them. Any other program, expansion, assignment or subshell goes into a command of "
+    "its own before"
 )
 _NEVER = "This run may not record work in the repository; say in your answer what to commit."
 

@@ -3,8 +3,8 @@ r"""Reads a script that records work, where its data is written in it: heredocs,
 A heredoc is data if its tag is quoted, or if its body has nothing that a shell expands. It may be
 the input of a command (`git commit -F - <<'EOF'`) or a message (`-m "$(cat <<'EOF' … )"`). Output
 may go to a file, to nothing, or with the errors to the next command. What remains without them must
-be plain (`plain_commands`): no other expansion, no subshell, no assignment, no comment. Wherever
-two shells could read a text differently, none of it is read.
+be plain (`plain_commands`): no other expansion, no subshell, no assignment, and comments only as
+lines of their own. Wherever two shells could read a text differently, none of it is read.
 """
 
 import re
@@ -20,6 +20,7 @@ _TARGET = r"(?:'(?P<single>[^'\n]+)'|\"(?P<double>[^\"$`\\\n]+)\"|(?P<bare>[A-Za
 _END = r"(?=[ \t\n;&|]|\Z)"
 _JOINED = re.compile(rf"[12]?>&[12]{_END}")  # `2>&1`
 _REDIRECT = re.compile(rf"(?:[012]?>>?|0?<)[ \t]*{_TARGET}{_END}")
+_COMMENT = re.compile(r"#[\w ,.:/#+@%\t-]*(?=\n)", re.ASCII)
 _PLAIN_RUN = re.compile(r"""[^'"\\$`<>&#\n0-9]+""")
 _EXPANDED = re.compile(r"[$`\\]")
 _CLOSED_TREES = ("/dev/", "/proc/", "/sys/")
@@ -61,7 +62,9 @@ class _DataReader:
                 return self._take_double_quoted()
             case "<" | ">" | "&" | "0" | "1" | "2":
                 return self._take_redirect() or self._take_other(sign)
-            case "\\" | "$" | "`" | "#":
+            case "#":
+                return self._take_comment()
+            case "\\" | "$" | "`":
                 return False
             case _:
                 found = _PLAIN_RUN.match(self._script, self._at)
@@ -93,6 +96,15 @@ class _DataReader:
         if not begins_word and self._plain[-1][-1:].isdigit():
             return False  # `3>f`: another descriptor
         self._plain.append(" ")
+        self._at = found.end()
+        return True
+
+    def _take_comment(self) -> bool:
+        """Leave out a line that is a comment, of signs that are nothing else in any shell."""
+        found = _COMMENT.match(self._script, self._at)
+        is_line = not self._plain or "".join(self._plain[-2:]).rstrip(" \t")[-1:] in ("", "\n")
+        if found is None or not is_line or self._pending is not None:
+            return False
         self._at = found.end()
         return True
 

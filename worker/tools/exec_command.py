@@ -72,6 +72,12 @@ _ESCALATION = (
 _PREFIX_RULE_CAUSES = frozenset({"untrusted", "dangerous", "escalation", "retry"})
 
 
+_ZERO = (
+    "the command has a zero character (\\u0000), which no program can be given; nothing was "
+    "started. Let printf write it: printf 'a\\0b'"
+)
+
+
 class ExecCommandArguments(Struct, frozen=True, kw_only=True):
     """Arguments as the model writes them."""
 
@@ -125,6 +131,8 @@ class ExecCommandTool(FunctionTool):
 
     async def prepare(self, call: AnyCall) -> Invocation:
         arguments = decode_arguments(call, ExecCommandArguments)
+        if "\0" in arguments.cmd:
+            raise ToolFailed(_ZERO)
         argv = self._context.commands.shell_argv(arguments.cmd, shell=arguments.shell or None)
         if arguments.login:
             argv = (argv[0], "-lc", *argv[2:])
@@ -306,7 +314,8 @@ class _CommandInvocation(TurnTakingInvocation):
         )
 
     def _commit_notice(self, verdict: Run, done: ExecOutcome) -> str:
-        if not done.denied or verdict.commits_in:
+        is_refused = done.denied or ".git/" in done.output  # `git commit …; git log` succeeds
+        if not is_refused or verdict.commits_in:
             return ""
         from ..policy.commit_notices import commit_notice  # only for the few that failed so
 

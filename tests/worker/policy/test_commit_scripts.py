@@ -26,6 +26,8 @@ RECORDED = [
     "cat > g <<'EOF'\nhello\nEOF\ngit add g && git commit -qm 'add g' && git log | head -3",
     "git apply < f && git commit -m 'fix #12' -m \"more\nlines\"",
     "git commit -m v1.0 -m 2 && git log -n 2 | head -n 1",
+    "# Stage, then commit: all of it\ngit add -A\n  # now #2\ngit commit -m x\n",
+    "set -eu\ngit add a && git commit -m x",
 ]
 NOT_RECORDED = [
     # what a shell would expand or run
@@ -43,7 +45,9 @@ NOT_RECORDED = [
     # another program, or another form
     "X=1 git commit -m x", "git commit -m x & touch x", "git add . &>f touch x",
     "git commit -m x &>f", "git commit -m x > >(sh)", "cat <(ls) | git apply", "git add . <<<x",
-    "git add a # b", "(git add a)", "{ git add a; }", "! git add a", "if true; then git add .; fi",
+    "git add a # b", "# $(touch x)\ngit add a", "# a; touch x\ngit add a", "# it's\ngit add a'",
+    "# a\\\ngit add a", "git commit -F - <<'EOF' # b\nx\nEOF",
+    "(git add a)", "{ git add a; }", "! git add a", "if true; then git add .; fi",
     "git add *", "git commit -m $'x'", "f() { sh; }; git add .", "git add . \\\n; sh",
     # files that are none of the work's, and descriptors
     "git commit -m x > .git/HEAD", "echo a > a/.GIT/refs && git add a", "echo a >../f && git add a",
@@ -104,6 +108,7 @@ def test_what_is_more_than_data_may_not(script):
         "git add . || sh", "sh <<'EOF'\ngit add .\nEOF", "git log | sh", "cat f | sh && git add .",
         "git commit -F - <<'EOF' | sh\ntouch x\nEOF", "bash -c 'git add .' > f",
         "make > f && git add .",
+        "set -k; git add . > f", "set -- a > f; git add .", "set -o keyword > f; git add .",
         "printf -v PATH /w && git add .", "printf -vPATH /w && git add .", "./git add . > f",
         "/w/git add .", "git -c core.editor=x commit > f", "git --exec-path=/w add . > f",
         "git commit --amend > f", "git reset --hard > f", "git config user.name x > f",
