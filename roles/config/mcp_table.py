@@ -174,6 +174,8 @@ class _JsonServer(Value):
     url: str | None = None
     headers: dict[str, str] = {}
     expand_variables: bool = True
+    enabled: bool = True
+    disabled: bool = False  # as editors write it
 
 
 class McpFile(Value):
@@ -232,6 +234,8 @@ def _as_table(name: str, entry: object, path: str) -> dict[str, object]:
         one = msgspec.convert(given, _JsonServer)
     except msgspec.ValidationError as error:
         raise UsageError(f"{where}: {explain_conversion(error, _JsonServer)}") from error
+    if one.command is None and one.url is None:
+        raise UsageError(f"{where}: it has neither `command` (a program) nor `url`")
     table = _table_of(one)
     for key, problem in table_problems(name, msgspec.convert(table, McpServerTable)):
         raise UsageError(f"{where}{f'.{key}' if key else ''}: {problem}")
@@ -246,9 +250,9 @@ def _table_of(one: _JsonServer) -> dict[str, object]:
         "url": one.url,
         "http_headers": dict(one.headers),
     }
-    return {key: value for key, value in values.items() if value} | {
-        "expand_variables": one.expand_variables
-    }
+    is_off: dict[str, object] = {"enabled": False} if one.disabled or not one.enabled else {}
+    given = {key: value for key, value in values.items() if value}
+    return given | is_off | {"expand_variables": one.expand_variables}
 
 
 def _is_object(value: object) -> TypeGuard[dict[str, object]]:

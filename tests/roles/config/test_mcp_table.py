@@ -188,8 +188,29 @@ def test_a_trusted_mcp_json_that_cannot_be_read_costs_its_own_servers_alone(proj
     assert told.endswith("its servers are left out")
 
 
+def test_a_server_that_a_mcp_json_switches_off_stays_off():
+    for text, is_off in (
+        ('"disabled": true', True),
+        ('"enabled": false', True),
+        ('"disabled": false', False),
+        ('"disabled": null', False),
+    ):
+        read = read_mcp_json(b'{"mcpServers": {"a": {"command": "x", %s}}}' % text.encode(), "f")
+        assert (read["a"].get("enabled") is False) == is_off
+
+
+def test_a_server_of_a_mcp_json_without_a_program_and_an_address_costs_itself(project):
+    servers = {"empty": {}, "noted": {"args": ["x"]}, "whole": {"command": "x"}}
+    (project / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    (layer,) = layers_of(project, {})
+    assert "whole" in layer.values["mcp_servers"]
+    assert not {"empty", "noted"} & layer.values["mcp_servers"].keys()
+    told = [line for line in layer.warnings if "neither `command`" in line]
+    assert len(told) == 2
+
+
 def test_a_trusted_mcp_json_of_any_marked_encoding_is_read(project):
-    servers = json.dumps({"mcpServers": {"ünï": {}, "named": {"command": "grüße"}}})
+    servers = json.dumps({"mcpServers": {"ünï": {"command": "x"}, "named": {"command": "grüße"}}})
     (project / ".mcp.json").write_bytes(servers.encode("utf-16"))
     (layer,) = layers_of(project, {})
     assert layer.values["mcp_servers"]["named"]["command"] == "grüße"
