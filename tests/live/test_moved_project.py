@@ -118,6 +118,19 @@ def test_another_project_is_warned_of_and_a_folder_inside_the_old_one_is_refused
     assert f"{folder}/other may be another project" in done.stderr
 
 
+def test_a_folder_that_holds_the_old_one_as_before_is_refused_and_flattened_ones_are_not(place):
+    folder, run = place
+    done = swarm(folder, "resume", run, "-p", "x", "--plain", "-C", "new/sub")
+    assert done.returncode == 0, done.stderr
+    for wider in ("new", ".", "/"):
+        done = swarm(folder, "resume", run, "-p", "x", "--plain", "-C", wider)
+        assert done.returncode == 2, wider
+        assert "would get more than they had" in done.stderr
+    (folder / "new/sub").rename(folder / "gone")
+    done = swarm(folder, "resume", run, "-p", "x", "--plain", "-C", "new")
+    assert done.returncode == 0, done.stderr
+
+
 def test_what_the_new_folder_brings_counts_only_if_it_is_trusted(place):
     folder, run = place
     (folder / "new/.swarm").mkdir()

@@ -26,7 +26,8 @@ from .skill_settings import find_run_skills
 def move_request(here: RunPaths, request: RunRequest, folder: Path) -> RunRequest:
     """The saved request, with its paths where they are now; says what is in doubt, and what stays.
 
-    Raises UsageError: agents of the run have copies of the old folder, or the new one lies in it.
+    Raises UsageError: agents of the run have copies of the old folder, the new one lies in it, or
+    holds it as before.
     """
     if names := ", ".join(_agents_with_copies(here)):
         raise UsageError(
@@ -38,6 +39,11 @@ def move_request(here: RunPaths, request: RunRequest, folder: Path) -> RunReques
     if is_within(move.now, move.before):
         raise UsageError(
             f"{folder} lies in {move.before}, where this run worked: it cannot go there"
+        )
+    if is_within(move.before, move.now) and Path(move.before).is_dir():
+        raise UsageError(
+            f"{folder} holds {move.before}, where this run worked and which is still there: its "
+            f"agents would get more than they had. Leave out -C, or begin a new run in {folder}"
         )
     if doubt := why_doubtful(request.began_in, str(folder)):
         _warn(f"{folder} may be another project than the one in which this run worked: {doubt}")
