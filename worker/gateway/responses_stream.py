@@ -56,10 +56,10 @@ class _Item(msgspec.Struct):
     role: str | None = None
     status: str | None = None
     phase: str | None = None
-    content: tuple[_Part, ...] | None = None
+    content: tuple[_Part, ...] | str | None = None
     summary: tuple[_Part, ...] | None = None
     encrypted_content: str | None = None
-    call_id: str | None = None
+    call_id: str | int | None = None
     name: str | None = None
     arguments: msgspec.Raw = msgspec.Raw(b'""')
     input: str | None = None
@@ -249,7 +249,7 @@ class ResponsesStream(WireStream[_Event]):
         """The item for the history; None for unknown kinds."""
         match item.type:
             case "message":
-                parts = item.content or ()
+                parts = _parts(item.content)
                 texts = (part.text if part.text is not None else part.refusal for part in parts)
                 content = tuple(OutputText(text=text) for text in texts if text is not None)
                 phase = _PHASES.get(item.phase or "")
@@ -259,7 +259,7 @@ class ResponsesStream(WireStream[_Event]):
             case "reasoning":
                 return Reasoning(
                     summary=_texts(item.summary),
-                    content=_texts(item.content),
+                    content=_texts(_parts(item.content)),
                     encrypted_content=item.encrypted_content,
                     id=item.id,
                     origin=self._origin_with(_more_fields(raw), is_needed=True),
@@ -272,7 +272,8 @@ class ResponsesStream(WireStream[_Event]):
                 return None
 
     def _whole_call(self, item: _Item, raw: msgspec.Raw) -> AnyCall:
-        call_id, name = item.call_id or f"call_{self._new_id()}", _name(item)
+        given_id = "" if item.call_id is None else str(item.call_id)
+        call_id, name = given_id or f"call_{self._new_id()}", _name(item)
         origin = self._origin_with(_more_fields(raw), is_needed=not is_portable_id(call_id))
         if item.type == "function_call":
             arguments = _arguments(item.arguments)
@@ -306,6 +307,11 @@ def _more_fields(raw: msgspec.Raw) -> str:
     return fields.json()
 
 
+def _parts(content: tuple[_Part, ...] | str | None) -> tuple[_Part, ...]:
+    """The parts of a content, which some servers write as one text."""
+    return (_Part(text=content),) if isinstance(content, str) else content or ()
+
+
 def _texts(parts: tuple[_Part, ...] | None) -> tuple[str, ...]:
     return tuple(part.text for part in parts or () if part.text)
 
@@ -317,13 +323,11 @@ def _name(item: _Item) -> str:
 
 
 def _arguments(raw: msgspec.Raw) -> str:
-    """The text of a JSON string; some servers send the object itself. Raises UnreadableEvent."""
+    """The text of a JSON string; some servers send the value itself, or null for none."""
     data = bytes(raw)
     if data.startswith(b'"'):
         return _decode_text(data)
-    if not data.startswith(b"{"):
-        raise UnreadableEvent("arguments are neither text nor an object")
-    return data.decode()
+    return "" if data == b"null" else data.decode()
 
 
 def _read_item(raw: msgspec.Raw) -> _Item | None:

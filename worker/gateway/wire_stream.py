@@ -81,6 +81,7 @@ class WireStream(ABC, Generic[Event_co]):
         self._events: list[AnyResponseEvent] = []  # of the current call
         self._content_events = 0
         self._items_done = 0
+        self._call_ids: set[str] = set()
         self.offered_tools: frozenset[str] = frozenset()  # what a call's name may mean
         self.origin: Origin | None = None  # of what is answered, where it is known
         self.served_model = ""  # the server's own name of the model that answers; "" if none came
@@ -174,7 +175,11 @@ class WireStream(ABC, Generic[Event_co]):
     def _emit_item(self, item: AnyItem) -> None:
         self._items_done += 1
         if isinstance(item, FunctionCall | CustomToolCall):
-            item = msgspec.structs.replace(item, name=self._meant(item.name))
+            call_id = item.call_id
+            if call_id in self._call_ids:  # an output must belong to one call
+                call_id = f"call_{self._new_id()}_{len(self._call_ids)}"
+            self._call_ids.add(call_id)
+            item = msgspec.structs.replace(item, name=self._meant(item.name), call_id=call_id)
         self._events.append(ResponseItemDone(item=item))
 
     def _emit_finished(

@@ -121,6 +121,48 @@ def test_a_done_mark_ends_an_answer_whose_calls_are_whole_without_a_finish_reaso
         read("chat", said)
 
 
+def responses(*items):
+    done = [{"type": "response.output_item.done", "item": item} for item in items]
+    return [*done, {"type": "response.completed", "response": {}}]
+
+
+def messages(*blocks):
+    pairs = [
+        ({"type": "content_block_start", "index": at, "content_block": block},
+         {"type": "content_block_stop", "index": at})
+        for at, block in enumerate(blocks)
+    ]  # fmt: skip
+    stop = {"type": "message_delta", "delta": {"stop_reason": "tool_use"}}
+    return [*(event for pair in pairs for event in pair), stop, {"type": "message_stop"}]
+
+
+def test_two_calls_with_one_id_are_two_calls_on_every_wire():
+    block = {"type": "tool_use", "id": "x", "name": "f", "input": {}}
+    item = {"type": "function_call", "call_id": "x", "name": "f", "arguments": "{}"}
+    entries = [entry("f", "{}", index=at, id="x") for at in range(3)]
+    for wire, events in (
+        ("messages", messages(block, block, block)),
+        ("responses", responses(item, item, item)),
+        ("chat", chat({"tool_calls": entries})),
+    ):
+        ids = [item.call_id for item in read(wire, events)]
+        assert (len(ids), len(set(ids)), ids[0]) == (3, 3, "x"), wire
+
+
+@pytest.mark.parametrize(
+    ("given", "read_as"), [(None, ""), (["ls"], '["ls"]'), (5, "5"), ({"a": 1}, '{"a": 1}')]
+)
+def test_arguments_that_are_no_text_are_read_for_the_tool_to_judge(given, read_as):
+    item = {"type": "function_call", "call_id": 7, "name": "f", "arguments": given}
+    (call,) = read("responses", responses(item))
+    assert (call.call_id, call.arguments) == ("7", read_as)
+
+
+def test_a_content_that_is_one_text_is_the_answer():
+    (said,) = read("responses", responses({"type": "message", "content": "hi"}))
+    assert text_of(said.content) == "hi"
+
+
 @pytest.mark.parametrize("count", [12, "12", 12.0])
 def test_tokens_are_counted_however_a_server_writes_their_number(count):
     usage = read_usage(msgspec.Raw(json.dumps({"prompt_tokens": count}).encode()))
