@@ -254,6 +254,15 @@ def test_the_templates_of_mistral_and_gemma_are_known_by_the_names_of_their_mode
           "$defs": {"x": {"type": "object", "properties": {"a": {}}}}}),
         ({"type": ["object", "null"], "not": {"required": ["a"]}},
          {"type": "object", "properties": {}}),
+        ({}, {"type": "object", "properties": {}}),
+        ({"type": "object"}, {"type": "object", "properties": {}}),
+        ({"properties": {"a": {}}}, {"type": "object", "properties": {"a": {}}}),
+        ({"type": "object", "properties": None, "required": True},
+         {"type": "object", "properties": {}}),
+        ({"type": "object", "properties": {"a": {"type": "string", "required": True}}},
+         {"type": "object", "properties": {"a": {"type": "string"}}}),
+        ({"type": "object", "properties": {"required": {"type": "boolean"}}},
+         {"type": "object", "properties": {"required": {"type": "boolean"}}}),
     ],
 )  # fmt: skip
 def test_the_top_of_a_schema_is_a_plain_object_and_arrays_say_what_they_hold(schema, sent):
@@ -272,6 +281,7 @@ def test_a_plain_schema_has_the_simplest_keywords_alone():
             "a": {"anyOf": [{"type": "null"}, {"type": "string", "format": "uri"}]},
             "b": {"type": ["integer", "null"], "minimum": 1}, "c": {"$ref": "#/$defs/c"},
             "d": {"type": "array"}, "const": {"enum": [1, 2], "type": "integer"},
+            "e": {"type": "string", "enum": ["", "x"]}, "f": {"type": "string", "enum": [""]},
         },
         "$defs": {"c": {"type": "object", "properties": {"x": {"type": "string"}}}},
     }  # fmt: skip
@@ -284,6 +294,8 @@ def test_a_plain_schema_has_the_simplest_keywords_alone():
             "c": {"type": "object", "properties": {"x": {"type": "string"}}},
             "d": {"type": "array", "items": {"type": "string"}},
             "const": {"type": "integer"},
+            "e": {"type": "string", "enum": ["x"]},
+            "f": {"type": "string"},
         },
     }
 

@@ -118,7 +118,7 @@ def test_tools_schema_and_effort_have_their_places():
             "name": "f",
             "description": "d",
             "strict": False,
-            "parameters": {"type": "object"},
+            "parameters": {"properties": {}, "type": "object"},
         },
         {
             "type": "custom",

@@ -173,7 +173,7 @@ def test_the_head_names_model_limit_tools_and_instructions():
     assert body["tools"][0] == {
         "name": "f",
         "description": "d",
-        "input_schema": {"type": "object"},
+        "input_schema": {"properties": {}, "type": "object"},
     }
     assert body["tools"][1]["input_schema"] == {"type": "object", "properties": {}}
 

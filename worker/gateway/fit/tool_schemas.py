@@ -57,7 +57,9 @@ def fit_schema(schema: bytes, *, is_plain: bool = False) -> bytes:
 def _plain_top(table: JsonObject, root: JsonObject) -> JsonObject:
     """The object at the top, with the properties of its alternatives."""
     if not _NOT_AT_TOP & table.keys() and table.get("type", "object") == "object":
-        return table
+        is_whole = "type" in table and isinstance(table.get("properties"), dict)
+        properties = table.get("properties") if is_whole else _gathered(table, root, 0)[0]
+        return table if is_whole else table | {"type": "object", "properties": properties}
     properties, required = _gathered(table, root, 0)
     kept = {name: value for name, value in table.items() if name not in _NOT_AT_TOP}
     kept |= {"type": "object", "properties": properties}
@@ -134,6 +136,8 @@ def _filled(value: object, depth: int) -> object:
     is_array = kind == "array" or (isinstance(kind, list) and "array" in kind)
     if is_array and not isinstance(table.get("items"), dict):
         table["items"] = {}
+    if isinstance(table.get("required"), bool):  # as the third draft has it
+        del table["required"]
     return table
 
 
@@ -170,7 +174,8 @@ def _simplified(table: JsonObject, root: JsonObject, depth: int) -> JsonObject:
     choices = kept.get("enum")
     if isinstance(choices, list):
         listed = cast("list[object]", choices)
-        if not all(isinstance(one, str) for one in listed):
+        kept["enum"] = [one for one in listed if one != ""]  # Gemini's takes no empty one
+        if not kept["enum"] or not all(isinstance(one, str) for one in listed):
             del kept["enum"]
     return kept
 
