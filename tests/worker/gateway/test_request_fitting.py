@@ -95,7 +95,7 @@ def output(call_id):
         ("  ", {}),
         ('{"cmd": "ls', {"unreadable_arguments": '{"cmd": "ls'}),
         ("[1, 2]", {"unreadable_arguments": "[1, 2]"}),
-        ("null", {"unreadable_arguments": "null"}),
+        ("null", {}),
         ("ls -l", {"unreadable_arguments": "ls -l"}),
         ('{"a": NaN}', {"unreadable_arguments": '{"a": NaN}'}),
         ('{"a":1}{"a":2}', {"unreadable_arguments": '{"a":1}{"a":2}'}),

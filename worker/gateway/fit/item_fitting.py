@@ -31,7 +31,7 @@ _BAD_JSON = (msgspec.DecodeError, UnicodeError, RecursionError)
 def object_text(arguments: str) -> str:
     """The arguments as the JSON object that servers require; other text is wrapped in one."""
     text = arguments.strip()
-    if not text:
+    if text in {"", "null"}:
         return "{}"
     if _is_object(text):
         return text
