@@ -29,6 +29,14 @@ def parse_duration(text: str | float) -> float:
     return seconds
 
 
+def parse_option(option: str, span: str) -> float:
+    """Seconds of an option's value. Raises UsageError that names the option."""
+    try:
+        return parse_duration(span)
+    except UsageError as error:
+        raise UsageError(f"{option}: {error}") from error
+
+
 def parse_size(text: str | int, *, whole_bytes: int) -> int:
     """Bytes: a number, `512MiB`, `8g` (always powers of 1024), or a percentage of `whole_bytes`.
 

@@ -138,8 +138,14 @@ def _merge_bases(name: str, tables: Toml, above: tuple[str, ...]) -> Toml:
         if above:
             raise UsageError(f"permissions.{above[-1]}.extends: no profile `{name}`")
         if not tables:
-            raise UsageError("default_permissions requires a `[permissions]` table")
-        raise UsageError(f"default_permissions refers to undefined profile `{name}`")
+            raise UsageError(
+                f"default_permissions requires a `[permissions]` table: `{name}` is none of "
+                f"{', '.join(BUILT_IN_PROFILES)}, and no other profile is configured"
+            )
+        known = ", ".join((*tables, *BUILT_IN_PROFILES))
+        raise UsageError(
+            f"default_permissions refers to undefined profile `{name}`; there are: {known}"
+        )
     own = _canonical_keys(as_table(tables[name]))
     base = own.get("extends")
     if not isinstance(base, str):

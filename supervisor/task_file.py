@@ -15,6 +15,7 @@ import msgspec
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import AskForApproval, Isolation, MergeAtEnd, RunIsolation
+from swarm.mailbox.quantities import parse_duration
 from swarm.mailbox.safe_open import open_user_file, read_start
 from swarm.mailbox.written_text import NotText, decode_written
 from swarm.roles.config.schema import BudgetTable, SandboxMode
@@ -254,6 +255,10 @@ def _check_numbers(front: FrontMatter, key_lines: dict[str, int], name: str) -> 
     def complain(key: str, text: str) -> None:
         raise UsageError(f"{name}, line {_line_of(key, key_lines)}, key {key}: {text}")
 
+    try:
+        _ = None if front.deadline is None else parse_duration(front.deadline)
+    except UsageError as error:
+        complain("deadline", str(error))
     if front.max_agents is not None and front.max_agents < 1:
         complain("max_agents", "must be at least 1")
     if front.max_depth is not None and front.max_depth < 0:

@@ -161,7 +161,7 @@ def test_a_profile_extends_another_entry_by_entry(place):
 @pytest.mark.parametrize(
     ("name", "tables", "words"),
     [
-        ("x", {}, "default_permissions requires a `[permissions]` table"),
+        ("x", {}, "requires a `[permissions]` table: `x` is none of :read-only, :workspace"),
         ("x", {"y": {}}, "default_permissions refers to undefined profile `x`"),
         (":x", {}, "default_permissions refers to unknown built-in profile `:x`"),
         ("a", {"a": {"extends": "b"}, "b": {"extends": "a"}}, "extends itself (a → b → a)"),

@@ -49,6 +49,7 @@ def test_the_front_matter_sets_what_flags_can_set():
         ("max_agents: many", "t.md, line 2, key max_agents: must be a whole number, not a text"),
         ("role: a\nmax_agents: 0", "t.md, line 3, key max_agents: must be at least 1"),
         ("max_depth: -1", "t.md, line 2, key max_depth: must not be negative"),
+        ("role: a\ndeadline: soon", "t.md, line 3, key deadline: 'soon' is not a length of time"),
         ("sandbox: none", "t.md, line 2, key sandbox: 'none' is not known; there are"),
         ("role: a\nrole: b", "t.md, line 3, key role: given twice"),
         ("budget:\n  token: 5",

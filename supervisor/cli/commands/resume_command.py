@@ -12,7 +12,7 @@ from swarm.mailbox.ids import ROOT_PATH, short_id
 from swarm.mailbox.key_wiping import take_keys
 from swarm.mailbox.protocol.control import ChangeSettings
 from swarm.mailbox.protocol.limits import Budget, Limits
-from swarm.mailbox.quantities import parse_duration
+from swarm.mailbox.quantities import parse_option
 from swarm.roles.config.config_loader import load_config
 from swarm.roles.config.merge import Layer
 
@@ -284,7 +284,7 @@ def _with_options(
             usd=given["budget_usd"] or request.budget.usd,
             requests=given["budget_requests"] or request.budget.requests,
         ),
-        deadline_s=request.deadline_s if deadline is None else parse_duration(deadline),
+        deadline_s=parse_option("--deadline", deadline) if deadline else request.deadline_s,
         keep_open=keep_open,
         idle_timeout_s=request.idle_timeout_s if idle_timeout_s is None else idle_timeout_s,
         next_prompt=prompt,

@@ -51,11 +51,11 @@ def plan_provider_use(
     try:
         fallback = checked_fallback(config.fallback, known, own)
     except InvalidReference as error:
-        raise UsageError(f"{_place(loaded, 'fallback')}: {error}") from error
+        raise UsageError(f"{place_of_setting(loaded, 'fallback')}: {error}") from error
     allowed = msgspec.convert(config.agents, AgentsTable).providers
     for name in allowed:
         if name not in known and not name.startswith(SCRIPTED):
-            place = _place(loaded, "agents.providers")
+            place = place_of_setting(loaded, "agents.providers")
             raise UsageError(f"{place}: {unknown_provider_text(name, known)}")
     usable, broken = dict[str, Role](), dict[str, str]()
     for name, role in roles.known.items():
@@ -127,7 +127,7 @@ def provider_violations(request: RunRequest, required: Requirements) -> Iterator
             yield f"fallback {entry}, which {required.place('pins')}, model forbids"
 
 
-def _place(loaded: LoadedConfig, key: str) -> str:
+def place_of_setting(loaded: LoadedConfig, key: str) -> str:
     """File, line and key of the layer that sets the key."""
     origin = loaded.merged.origin(tuple(key.split(".")))
     for layer in reversed(loaded.layers):

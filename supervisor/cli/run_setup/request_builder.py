@@ -21,7 +21,7 @@ from swarm.mailbox.protocol.limits import (
     opens_tunnels,
 )
 from swarm.mailbox.protocol.spec import ShellEnvironmentPolicy
-from swarm.mailbox.quantities import parse_duration
+from swarm.mailbox.quantities import parse_duration, parse_option
 from swarm.roles.commands.command_expansion import expand_call, find_call
 from swarm.roles.config.features import resolve_features
 from swarm.roles.config.resource_limits import resource_limits
@@ -55,7 +55,7 @@ from .hook_settings import find_run_hooks
 from .isolation_choice import with_isolation
 from .mcp_settings import build_mcp, check_role_servers
 from .provider_specs import build_providers, check_provider_exists
-from .provider_use import plan_provider_use
+from .provider_use import place_of_setting, plan_provider_use
 from .request_parts import (
     apply_features,
     context_rules,
@@ -170,7 +170,7 @@ def build_request(
         granular=config.granular,
         reviewer=choose_reviewer(config, warnings, at=answering),
         allow_commit=config.allow_commit,
-        approval_timeout_s=_seconds(config.approval_timeout),
+        approval_timeout_s=_seconds(settings, "approval_timeout", config.approval_timeout),
         auto_review=review_settings(config),
         require_sandbox=_required(options.require_sandbox),
         max_agents=default_max_agents() if table.children is None else table.children + 1,
@@ -179,7 +179,7 @@ def build_request(
         wake_parents=table.wake_parents,
         job_seconds=table.job_max_runtime_seconds,
         budget=narrow_budget(run_budget(config), role.budget),
-        deadline_s=_seconds(config.deadline),
+        deadline_s=_seconds(settings, "deadline", config.deadline),
         output_schema=_output_schema(options, settings),
         accept_truncated=options.accept_truncated,
         shell_environment=msgspec.convert(
@@ -242,15 +242,19 @@ def _narrow_sandbox(
     return sandbox
 
 
-def _seconds(span: str | float | None) -> float | None:
-    return None if span is None else parse_duration(span)
+def _seconds(settings: RunSettings, key: str, span: str | float | None) -> float | None:
+    """Seconds of a key of the configuration. Raises UsageError that says where it stands."""
+    try:
+        return None if span is None else parse_duration(span)
+    except UsageError as error:
+        raise UsageError(f"{place_of_setting(settings.loaded, key)}: {error}") from error
 
 
 def idle_seconds(span: str | None, *, keep_open: bool) -> float | None:
     """The value of `--idle-timeout`. Raises UsageError."""
     if span is not None and not keep_open:
         raise UsageError("--idle-timeout is for a run that stays open; add --keep-open")
-    return _seconds(span)
+    return None if span is None else parse_option("--idle-timeout", span)
 
 
 def _output_schema(options: RunOptions, settings: RunSettings) -> dict[str, object] | None:
