@@ -125,12 +125,20 @@ async def test_a_person_forgets_pins_edits_and_takes_memories_along(rig, project
         refused = await (await rig.start("memory", "edit")).wait_end()
         assert (refused.code, "Vim" in refused.err) == (2, False)
         assert f"EDITOR={rig.work}/editor names a file that agents may write" in refused.err
+        rig.environment["EDITOR"] = ""
+        refused = await (await rig.start("memory", "edit")).wait_end()
+        assert (refused.code, refused.out) == (2, "")
+        assert "there is no terminal for `vi`: set EDITOR" in refused.err
         rig.environment["EDITOR"] = "sed -i s,Redis,Valkey,"  # no word looks like a path
         await swarm(rig, "memory", "edit")
         shown = await swarm(rig, "memory", "show")
         assert "Valkey must run first." in shown
         file = tmp_path / "memories.json"
-        await swarm(rig, "memory", "export", str(file))
+        file.write_text("a person's own")
+        refused = await (await rig.start("memory", "export", str(file))).wait_end()
+        assert (refused.code, file.read_text()) == (2, "a person's own")
+        assert "exists; give another name, or --force" in refused.err
+        await swarm(rig, "memory", "export", str(file), "--force")
         await swarm(rig, "memory", "forget", "--all")
         assert await remembered(rig) == {}
         said = await swarm(rig, "memory", "import", str(file))

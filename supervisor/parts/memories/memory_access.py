@@ -19,7 +19,7 @@ from .consolidation import Consolidation
 from .memory_context import known_project
 from .memory_database import using_database
 from .memory_facts import GLOBAL
-from .memory_paths import MemoryPaths, find_project
+from .memory_paths import MemoryPaths, find_project, find_top
 from .memory_store import MemoryStore
 
 WAIT_S = 10.0
@@ -74,6 +74,8 @@ def open_memories(cd: str | None, *, is_global: bool) -> Iterator[OpenMemories]:
     with paths.writing(wait_s=WAIT_S), using_database(paths.database) as base:
         store = MemoryStore(base)
         project = project or _project_at(store, folder)
+        if project != GLOBAL and not store.paths_of(project):
+            store.know_path(find_top(folder), project)  # so that it has a name in texts
         files = Consolidation(store, paths, summary_tokens=settings.summary_tokens)
         opened = OpenMemories(store, paths, files, project, settings)
         if files.absorb_edits(project, now=time.time()):

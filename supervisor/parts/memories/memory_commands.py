@@ -284,6 +284,12 @@ def run(*, with_polluted: bool) -> None:
       swarm memory run
     """
     settings = settings_here()
+    if not settings.enabled:
+        click.echo(
+            "memories are off (swarm features enable memories): only runs that began with them on "
+            "are read",
+            err=True,
+        )
     if with_polluted:
         settings = msgspec.structs.replace(settings, leaves_out_polluted=False)
     if sys.stderr.isatty():

@@ -83,10 +83,10 @@ def ask_model(  # noqa: PLR0917 - what a question consists of
 def describe(done: WorkDone) -> str:
     """One line on what was done."""
     counts = (
-        (done.extracted, "runs remembered"),
+        (done.extracted, "run remembered" if done.extracted == 1 else "runs remembered"),
         (done.left_out, "left out"),
         (done.failed, "failed"),
-        (done.consolidated, "projects written"),
+        (done.consolidated, "project written" if done.consolidated == 1 else "projects written"),
         (done.pruned, "pruned"),
     )
     text = ", ".join(f"{number:g} {what}" for number, what in counts if number)

@@ -45,6 +45,7 @@ class MemoryFile(Value):
 
 class Imported(Value):
     facts: int = 0
+    known: int = 0  # facts that were here already
     runs: int = 0
     refused: int = 0  # forgotten here, or with a secret
 
@@ -81,13 +82,16 @@ def import_memories(
     def is_clean(text: str) -> bool:
         return redactor.redact(hide_secrets(text)) == text
 
-    facts = runs = refused = 0
+    facts = known = runs = refused = 0
     for one in file.projects:
         for fact in one.facts:
             sound = _sound(fact, one.project, is_clean)
             learned = filter(is_run_id, one.runs.get(fact.fact_id, ()))
+            is_known = sound is not None and store.facts.find(sound.fact_id) is not None
             if sound is None or not store.facts.add(sound, learned, now=now):
                 refused += 1
+            elif is_known:
+                known += 1
             else:
                 facts += 1
         for output in one.outputs:
@@ -95,7 +99,7 @@ def import_memories(
             is_own = output.project == one.project and is_run_id(output.run_id)
             runs += is_safe and is_own and store.add_output(output, now=now)
     changed = tuple(one.project for one in file.projects)
-    return Imported(facts=facts, runs=runs, refused=refused), changed
+    return Imported(facts=facts, known=known, runs=runs, refused=refused), changed
 
 
 def _sound(fact: Fact, project: str, is_clean: Callable[[str], bool]) -> Fact | None:
