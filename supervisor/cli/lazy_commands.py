@@ -145,14 +145,32 @@ COMMAND_GROUPS: dict[str, tuple[str, ...]] = {  # of the short help
     ),
     "review": ("diff", "merge", "branch", "undo", "review"),
     "configure": (
-        "config", "models", "roles", "skills", "mcp", "hooks", "plugin", "hosts", "trust",
-        "features",
+        "config", "models", "roles", "skills", "commands", "mcp", "hooks", "plugin", "hosts",
+        "trust", "features", *PART_GROUPS["configure"],
     ),
     "machine": (
         "doctor", "sandbox", "explain", "execpolicy", "parse-command", "apply-patch", "completion",
     ),
 }  # fmt: skip
 _WITH_ALL = "swarm.help_all"
+_RUNS = "`swarm ps` lists runs, with state, tokens and cost"
+_WORDS_OF_OTHERS = {  # commands of similar programs, for which the letters would mislead
+    "help": "`swarm --help` lists all commands, `swarm COMMAND --help` explains one",
+    "version": "`swarm --version` prints it",
+    "ls": _RUNS,
+    "list": _RUNS,
+    "status": _RUNS,
+    "stats": _RUNS,
+    "cost": _RUNS,
+    "tree": "`swarm show` prints the tree of a run, `swarm watch` shows it live",
+    "stop": "`swarm interrupt` stops the turns of a run, `swarm kill` ends it",
+    "login": "set a key, such as OPENAI_API_KEY (docs/providers.md), or `swarm mcp login NAME`",
+    "auth": "set a key, such as OPENAI_API_KEY (docs/providers.md), or `swarm mcp login NAME`",
+    "search": "`swarm memory search WORDS` searches what runs learned",
+    "report": "`swarm result` prints a run's answer, `swarm diff` what its agents changed",
+    "update": "swarm is updated as it was installed; `swarm plugin update` updates plugins",
+    "upgrade": "swarm is updated as it was installed; `swarm plugin update` updates plugins",
+}
 
 
 class ColorCommand(click.Command):
@@ -204,6 +222,8 @@ class LazyGroup(click.Group):
         if name not in LAZY_COMMANDS and not name.startswith("-"):
             near = difflib.get_close_matches(name, LAZY_COMMANDS, n=1)
             hint = f"did you mean `{near[0]}`?" if near else "`swarm --help` lists all commands"
+            if name in _WORDS_OF_OTHERS:
+                hint = _WORDS_OF_OTHERS[name]
             if name.endswith(".md"):
                 hint = f"to run a task file: swarm run {name}"
             raise UsageError(f"no command {name!r}; {hint}")

@@ -21,6 +21,9 @@ PART_COMMANDS: dict[str, LazyCommand] = {
         "List, search, change and forget what runs learned in this project.",
     ),
 }
-PART_GROUPS: dict[str, tuple[str, ...]] = {"watch": ("leases",)}  # of the short help
+PART_GROUPS: dict[str, tuple[str, ...]] = {  # of the short help
+    "watch": ("leases",),
+    "configure": ("memory",),
+}
 # In the folder of state: no command of an agent ever sees them.
 HIDDEN_FOLDERS = ("memories",)

@@ -102,7 +102,7 @@ def list_hooks(*, as_json: bool) -> None:
 
 
 @hooks.command("test", cls=ColorCommand)
-@click.argument("event", type=click.Choice(EVENTS))
+@click.argument("event", type=click.Choice(EVENTS), metavar="EVENT")
 @click.option("--tool", default="Bash", show_default=True, help="The tool of the call.")
 @click.option("--input", "given", default="true", help="A command, a file's path, or JSON.")
 @click.option("--prompt", default="hello", show_default=True, help="For UserPromptSubmit.")
@@ -229,6 +229,10 @@ def log_hooks(run: str | None, *, as_json: bool, all_projects: bool) -> None:
       swarm hooks log 4f21c0aa
     """
     here = choose_run(RunWanted(run=run, all_projects=all_projects))
+    shown = 0
     for record in read_records(here):
         if isinstance(record.body, HookRan):
             click.echo(log_line(record, as_json=as_json))
+            shown += 1
+    if not shown:
+        click.echo("no hook ran in this run", err=True)

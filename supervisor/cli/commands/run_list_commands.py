@@ -158,10 +158,10 @@ def prune(older: str | None, keep: int, *, dry_run: bool, force: bool, yes: bool
     Example:
       swarm prune --older 30d --keep 20
     """
-    from swarm.mailbox.quantities import parse_duration  # `ps` loads nothing of settings
+    from swarm.mailbox.quantities import parse_option  # `ps` loads nothing of settings
 
     places = find_user_paths(dict(os.environ))
-    older_s = None if older is None else parse_duration(older)
+    older_s = None if older is None else parse_option("--older", older)
     old = choose_runs_to_prune(list_runs(places), older_s=older_s, keep=keep)
     planned = [plan_removal(run, paths_of_run(places, run.run_id)) for run in old]
     chosen = [one for one in planned if not _is_kept(one, force=force)]
@@ -169,7 +169,8 @@ def prune(older: str | None, keep: int, *, dry_run: bool, force: bool, yes: bool
         _confirm(chosen, yes=yes)
     freed = [_prune_run(places, one.run, dry_run=dry_run) for one in chosen]
     done = [size for size in freed if size is not None]
-    click.echo(f"{len(done)} runs, {render_bytes(sum(done))}", err=True)
+    count = f"{len(done)} run{'' if len(done) == 1 else 's'}"
+    click.echo(f"{count}, {render_bytes(sum(done))}", err=True)
 
 
 def _is_kept(removal: Removal, *, force: bool) -> bool:

@@ -135,7 +135,7 @@ def parse_command(*, as_json: bool, command: tuple[str, ...]) -> NoReturn:
 
 
 @click.command("completion", cls=ColorCommand)
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), metavar="SHELL")
 def completion(shell: str) -> None:
     """Print the completion script of a shell.
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from support.paths import ROOT
 from swarm.mailbox.errors import SwarmError
-from swarm.supervisor.cli.lazy_commands import LAZY_COMMANDS
+from swarm.supervisor.cli.lazy_commands import COMMAND_GROUPS, LAZY_COMMANDS
 from swarm.supervisor.cli.main import cli, run_cli
 from swarm.supervisor.cli.run_execution import EXIT_CODES
 from swarm.supervisor.exception_groups import first_error
@@ -147,6 +147,11 @@ def test_the_list_of_doors_says_what_the_commands_say():
         assert " ".join(first.split()) == door.short, name
 
 
+def test_every_command_stands_under_one_heading_of_the_help_and_the_manual_page():
+    placed = [name for names in COMMAND_GROUPS.values() for name in names]
+    assert sorted(placed) == sorted(LAZY_COMMANDS)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -166,7 +171,10 @@ def test_the_list_of_doors_says_what_the_commands_say():
         (["send", "nothing", "root", "x"], "there is no run yet"),
         (["roles", "explain", "x"], "unknown role `x`"),
         (["config", "get", "x.y"], "no such key: x.y"),
-        (["prune", "--older", "old"], "not a length of time"),
+        (["prune", "--older", "old"], "--older: 'old' is not a length of time"),
+        (["stats"], "no command 'stats'; `swarm ps` lists runs"),
+        (["help"], "`swarm --help` lists all commands"),
+        (["hooks", "test", "None"], "Invalid value for 'EVENT': 'None' is not one of"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line_on_stderr_and_code_2(words, said, tmp_path, monkeypatch, capfd):
