@@ -153,7 +153,8 @@ def load_config(
 def _check_layer(layer: Layer, *, strict: bool) -> tuple[Layer, list[str]]:
     """The layer and its warnings. Raises UsageError."""
     if layer.ignored:
-        return layer, [f"{layer.source}: {layer.ignored}"]
+        place = layer.source if layer.exists else layer.project_folder or layer.source
+        return layer, [f"{place}: {layer.ignored}"]
     if layer.broken:
         raise UsageError(layer.broken)
     check_layer(layer)

@@ -107,7 +107,7 @@ def _lines(one: Explanation) -> Iterator[str]:
         yield f"rules     none is known: {_clean(one.rules_broken)}"
     elif not any(command.rules for command in one.commands):
         yield "rules     none matches"
-    yield f"approval  {one.approval}; asked is {_reviewer_name(one.reviewer)}"
+    yield f"approval  {one.approval}; {_reviewer_name(one.reviewer)} is asked"
     yield from _sandbox_lines(one)
     yield f"verdict   {_verdict(one)}"
     yield f"because   {_clean(one.reason)}"

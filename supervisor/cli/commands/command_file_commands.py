@@ -56,7 +56,7 @@ def list_commands(*, as_json: bool) -> None:
             print_json(_fields(command))
         return
     if not found:
-        click.echo("no command files here; .agents/commands/NAME.md makes /NAME")
+        click.echo("no command file counts here; .agents/commands/NAME.md makes /NAME")
         return
     print_columns(
         ("COMMAND", "FROM", "READ", "RUNS", "WHAT IT IS FOR"),

@@ -4,6 +4,7 @@ gateway's code does the work in a separate process; this module prints its JSON 
 
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -125,10 +126,11 @@ def add_model(file: Path, name: str, *, as_json: bool) -> None:
 
 
 def _show_progress(lines: Iterator[ModelLine], label: str, *, as_json: bool) -> ModelLine:
-    """A bar, or the lines as JSON; returns the last line."""
-    last = ModelLine(type="")
-    with click.progressbar(length=1000, label=label, file=sys.stderr, hidden=as_json) as bar:
-        for line in lines:
+    """A bar, where something takes time, or the lines as JSON; returns the last line."""
+    last = first = next(lines, ModelLine(type=""))
+    hidden = as_json or first.type != "progress"
+    with click.progressbar(length=1000, label=label, file=sys.stderr, hidden=hidden) as bar:
+        for line in chain((first,), lines):
             if as_json:
                 fields = ("type", "have", "total") if line.type == "progress" else ("type", "path")
                 print_json({field: getattr(line, field) for field in fields})

@@ -175,6 +175,8 @@ def _change_in_copy(here: RunPaths, path: str) -> LayerChange | None:
 
 
 def _show(edits: Sequence[NetChange], store: ContentStore, cwd: str, *, stat: bool) -> None:
+    if not edits:
+        click.echo("no file was changed", err=True)
     for line in _stat(edits, store, cwd) if stat else _diff(edits, store, cwd):
         click.echo(line if not sys.stdout.isatty() else clean_block(line).rstrip("\n"))
 

@@ -38,7 +38,8 @@ def move_request(here: RunPaths, request: RunRequest, folder: Path) -> RunReques
     move = find_move(request.cwd, str(folder))
     if is_within(move.now, move.before):
         raise UsageError(
-            f"{folder} lies in {move.before}, where this run worked: it cannot go there"
+            f"{folder} lies in {move.before}, where this run worked: it cannot go there; move the "
+            "project out of that folder, or begin a new run"
         )
     if is_within(move.before, move.now) and Path(move.before).is_dir():
         raise UsageError(

@@ -52,7 +52,7 @@ def _skill_lines(name: str, data: bytes, scripts: tuple[str, ...]) -> Iterator[s
     size = instructions_of(data).count("\n") + 1
     yield f"{MARK} skill {exact_line(skill.name)}: {exact_line(skill.description)}"
     yield from (f"  {exact_line(note)}" for note in skill.notes)
-    yield f"  {size} lines of instructions for models"
+    yield _instructions(size)
     if scripts:
         more = " and more" if len(scripts) > _MOST_SCRIPTS else ""
         shown = exact_line(", ".join(scripts[:_MOST_SCRIPTS])) + more
@@ -84,4 +84,8 @@ def agent_lines(found: FoundMarkdown) -> Iterator[str]:
     rights = role.sandbox_mode or "the sandbox of its parent"
     chosen = "the tools of its parent" if role.tools.only is None else ", ".join(role.tools.only)
     yield f"  {exact_line(f'{rights}; {chosen}')}"
-    yield f"  {role.developer_instructions.count(chr(10)) + 1} lines of instructions for models"
+    yield _instructions(role.developer_instructions.count("\n") + 1)
+
+
+def _instructions(lines: int) -> str:
+    return f"  {lines} line{'' if lines == 1 else 's'} of instructions for models"

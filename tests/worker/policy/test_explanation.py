@@ -138,7 +138,7 @@ def test_the_text_for_a_person():
         "          not known safe: it is not on the list of commands that are known to only read\n"
         f"          is {shutil.which('git')}; held: no agent writes it\n"
         "          rule prompt `git push` in /c/a.rules: why�[\n"
-        "approval  on-request; asked is nobody\n"
+        "approval  on-request; nobody is asked\n"
         "sandbox   workspace-write by bwrap; network off\n"
         "          may write: a private /tmp\n"
         "verdict   asks first (rule); after a yes it runs in the sandbox\n"
