@@ -20,6 +20,7 @@ from swarm.mailbox.key_wiping import is_credential_name
 from swarm.mailbox.parts.memories.memory_messages import MemorySettings
 from swarm.mailbox.redact import Redactor
 
+from ...console.safe_text import clean_line
 from ...runs.paths import find_user_paths
 from .memory_database import using_database
 from .memory_paths import MemoriesBusy, MemoryPaths
@@ -91,7 +92,8 @@ def describe(done: WorkDone) -> str:
     )
     text = ", ".join(f"{number:g} {what}" for number, what in counts if number)
     cost = f"; {done.tokens:,} tokens, ${done.usd:.4f}" if done.tokens else ""
-    return (text or "nothing to do") + cost
+    why = clean_line(done.model_failure)
+    return (text or "nothing to do") + cost + (f"; a model gave nothing: {why}" if why else "")
 
 
 def lower_priority() -> None:

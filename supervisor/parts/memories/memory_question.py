@@ -14,7 +14,7 @@ import msgspec
 
 from swarm.mailbox.after_fork import disable_core_dumps
 from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.parts.memories.memory_messages import MemorySettings
+from swarm.mailbox.parts.memories.memory_messages import RunMemories
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.records import RunCompleted
 from swarm.mailbox.protocol.settings import ToolChoice
@@ -74,7 +74,7 @@ def _bare(request: RunRequest) -> RunRequest:
     return msgspec.structs.replace(
         request, role=role, hooks=(), mcp=McpSettings(), mcp_credentials={}, skills=(),
         skill_lines=(), commands=(), user_instructions="", guidance_files=(), notify=(),
-        network=None, memories=MemorySettings(), memory_text="",
+        network=None, parts=msgspec.structs.replace(request.parts, memories=RunMemories()),
     )  # fmt: skip
 
 

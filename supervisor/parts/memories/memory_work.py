@@ -71,6 +71,7 @@ class WorkDone(msgspec.Struct):
     pruned: int = 0
     tokens: int = 0
     usd: float = 0.0
+    model_failure: str = ""  # why a model that was asked gave nothing: the last time
 
 
 class MemoryWork:
@@ -262,6 +263,7 @@ class MemoryWork:
         try:
             return read_extraction(asked.text, evidence, project, gate)
         except ValueError:
+            self._done.model_failure = "its answer does not have the wanted form"
             return None, ()
 
     def _consolidate(self, claim: Claim) -> None:
@@ -317,6 +319,7 @@ class MemoryWork:
             self._store.spend(day, asked.tokens, asked.usd)
             self._done.tokens += asked.tokens
             self._done.usd += asked.usd
+            self._done.model_failure = self._redact(asked.failure) or self._done.model_failure
             return asked
 
         return ask

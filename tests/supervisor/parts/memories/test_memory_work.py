@@ -15,6 +15,7 @@ from swarm.mailbox.protocol.findings import Finding, FindingPublished
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, WorkspaceWrite
 from swarm.mailbox.redact import Redactor
 from swarm.supervisor.parts.memories.memory_database import open_database
+from swarm.supervisor.parts.memories.memory_job import describe
 from swarm.supervisor.parts.memories.memory_store import MemoryStore
 from swarm.supervisor.parts.memories.memory_transfer import export_memories, import_memories
 from swarm.supervisor.parts.memories.model_extraction import Asked
@@ -313,5 +314,15 @@ def test_a_model_adds_what_the_journal_bears_out_and_its_cost_counts_against_the
 
 def test_a_model_that_answers_nonsense_costs_no_memory(runs, project):
     runs.add(commands(TESTS), cwd=project)
-    runs.work(replace(ON, method="model"), lambda _prompt: Asked(text="no JSON", tokens=5))
+    done = runs.work(replace(ON, method="model"), lambda _prompt: Asked(text="no JSON", tokens=5))
     assert runs.texts() == {WORKED}
+    assert describe(done).endswith("a model gave nothing: its answer does not have the wanted form")
+
+
+def test_a_model_that_could_not_be_asked_is_told_with_its_reason(runs, project):
+    runs.add(commands(TESTS), cwd=project)
+    done = runs.work(replace(ON, method="model"), lambda _prompt: Asked(failure="no key is set"))
+    assert runs.texts() == {WORKED}
+    assert describe(done) == (
+        "1 run remembered, 1 project written; a model gave nothing: no key is set"
+    )
