@@ -62,7 +62,11 @@ def test_a_call_that_fails_says_why_and_has_exit_code_one(typed):
     assert code == 1
     assert "Invalid timezone" in out
     code, _, err = typed("call", "time", "absent")
-    assert (code, err) == (1, "swarm: time: absent: the server has no enabled tool `absent`\n")
+    assert (code, err) == (
+        1,
+        "swarm: time: absent: the server has no enabled tool `absent`; `swarm mcp tools time` "
+        "lists those that are\n",
+    )
     code, _, err = typed("call", "tme", "absent")
     assert (code, err) == (2, "swarm: there is no MCP server `tme`; did you mean `time`?\n")
     assert typed("call", "time", "get_current_time", "[1]")[0] == 2

@@ -233,7 +233,10 @@ class ServerPool:
                 tools = await live.current_tools()
                 known = next((one for one in tools if one.tool == call.tool), None)
                 if known is None:
-                    raise ServerFailed(f"the server has no enabled tool `{call.tool}`")
+                    raise ServerFailed(
+                        f"the server has no enabled tool `{call.tool}`; `swarm mcp tools {name}` "
+                        "lists those that are"
+                    )
                 running = RunningCall(call.request, call.tool, limit_s=limit_s)
                 with running.limit.scope:
                     outcome = await live.call(running, call.arguments, call.on_progress)

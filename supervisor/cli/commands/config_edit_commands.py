@@ -78,7 +78,12 @@ def unset_key(key: str, *, if_version: str | None, as_json: bool) -> None:
       swarm config unset model
     """
     edit = ConfigEdit(steps=parse_key(key))
-    _print_result(edit, edit_user_config(edit, if_version), as_json=as_json)
+    _, before = read_values(_user_file())
+    result = edit_user_config(edit, if_version)
+    if as_json or _is_set(before, edit.steps):
+        _print_result(edit, result, as_json=as_json)
+    else:
+        click.echo(f"{format_key(edit.steps)} was not set in {result.file}", err=True)
 
 
 @click.command("version", cls=ColorCommand)

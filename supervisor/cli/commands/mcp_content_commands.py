@@ -60,6 +60,8 @@ def list_resources(server: str, *, cursor: str, templates: bool, as_json: bool) 
         for one in (*found.resources, *found.resourceTemplates)
     ]
     print_columns(("ADDRESS", "NAME", "DESCRIPTION"), rows)
+    if not rows:
+        click.echo(f"{server} has no {'templates' if templates else 'resources'}", err=True)
     if found.left_out:
         click.echo(f"{found.left_out} more are left out", err=True)
     if found.nextCursor:
@@ -109,6 +111,8 @@ def show_prompts(server: str, *, as_json: bool) -> None:
         return
     rows = [(f"/{server}:{one.name}", arguments_shown(one), one.description) for one in found]
     print_columns(("PROMPT", "ARGUMENTS", "DESCRIPTION"), rows)
+    if not rows:
+        click.echo(f"{server} has no prompts", err=True)
 
 
 @click.command("prompt", cls=ColorCommand)

@@ -2,6 +2,8 @@
 
 import os
 import re
+import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -13,6 +15,7 @@ from swarm.roles.config.mcp_table import SERVER_NAME, McpServerTable, transport_
 from swarm.roles.config.merge import as_table
 from swarm.roles.config.toml_edit import ConfigEdit
 
+from ...console.safe_text import clean_line
 from ...runs.paths import find_user_paths
 from ..lazy_commands import ColorCommand
 from ..mcp_json_file import add_to_mcp_json
@@ -84,8 +87,11 @@ def add_server(
         path = add_to_mcp_json(Path.cwd(), name, table)
         click.echo(f"Added MCP server '{name}' to {path}. `swarm trust` makes it count.")
         return
+    before = _own_servers().get(name)
     _write(ConfigEdit(steps=("mcp_servers", name), value=table))
     click.echo(f"Added global MCP server '{name}'.")
+    for note in _notes(name, program, before, table):
+        click.echo(f"swarm: warning: {clean_line(note, limit=400)}", err=True)
 
 
 @click.command("remove", cls=ColorCommand)
@@ -144,6 +150,21 @@ def split_target(
             raise UsageError("a server over HTTP needs one address, for example https://HOST/mcp")
         return target[0], ()
     return url, target
+
+
+def _notes(
+    name: str, program: tuple[str, ...], before: object, table: Mapping[str, object]
+) -> Iterator[str]:
+    """What a person should know of a server that was added: what it replaced, what is missing."""
+    if before is not None and before != table:
+        old = as_table(before)
+        words = [str(old.get("url") or old.get("command")), *map(str, old.get("args") or ())]
+        kept = sorted(old.keys() - {"url", "command", "args"})
+        further = f" (with {', '.join(kept)})" if kept else ""
+        yield f"it replaced the server `{name}` that was there: {' '.join(words)}{further}"
+    is_relative = bool(program) and "/" in program[0] and not program[0].startswith("/")
+    if program and not is_relative and shutil.which(program[0]) is None:
+        yield f"there is no program `{program[0]}` here; install it, or add the server anew"
 
 
 def _check_own(name: str) -> None:

@@ -14,6 +14,7 @@ from swarm.roles.parts.memories.memory_settings import check_memory_settings
 
 from ...cli.options import stack_options
 from ...cli.run_setup.run_settings import find_cwd, load_config_here
+from ...console.safe_text import clean_line
 from ...runs.paths import find_user_paths
 from .consolidation import Consolidation
 from .memory_context import known_project
@@ -52,7 +53,10 @@ of_project = stack_options(  # the options that say whose memories are meant
 
 
 def settings_here() -> MemorySettings:
-    config = load_config_here(lenient=True).config
+    loaded = load_config_here(lenient=True)
+    for problem in loaded.problems:
+        click.echo(f"swarm: warning: {clean_line(problem, limit=400)}", err=True)
+    config = loaded.config
     switched = resolve_features(config.features, pins={}, warn_of_unstable=False)
     return check_memory_settings(table=config.memories, is_enabled=switched.is_enabled("memories"))
 

@@ -24,7 +24,9 @@ def test_a_key_is_set_read_and_unset(home, capsys):
     assert run_cli(["config", "get", "agents.max_depth", "--json"]) == 0
     assert capsys.readouterr().out == "2\n"
     assert run_cli(["config", "unset", "agents.max_depth"]) == 0
+    assert "agents.max_depth unset in " in capsys.readouterr().err
     assert run_cli(["config", "unset", "agents.max_depth"]) == 0
+    assert "agents.max_depth was not set in " in capsys.readouterr().err
     assert tomllib.loads((home / "config.toml").read_text()) == {"agents": {}}
 
 

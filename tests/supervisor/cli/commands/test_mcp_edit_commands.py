@@ -61,6 +61,17 @@ def test_what_is_no_server_is_refused_and_nothing_is_written(home, capsys, words
     assert not (home / "config.toml").exists()
 
 
+def test_a_server_that_is_replaced_and_a_program_that_is_missing_are_named(home, capsys):
+    assert run_cli(["mcp", "add", "x", "-e", "TOKEN=hunter2", "--", "/none/there", "--fast"]) == 0
+    assert "there is no program `/none/there` here; install it" in capsys.readouterr().err
+    assert run_cli(["mcp", "add", "x", "--", "sh"]) == 0
+    err = capsys.readouterr().err
+    assert "it replaced the server `x` that was there: /none/there --fast (with env)" in err
+    assert "hunter2" not in err
+    assert run_cli(["mcp", "add", "x", "--", "sh"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_others_and_comments_stay_when_one_is_removed(home):
     (home / "config.toml").write_text(
         '# mine\n[mcp_servers.a]\ncommand = "a"\n\n[mcp_servers.b]\ncommand = "b"  # the second\n'
