@@ -2,7 +2,8 @@
 
 A change is what differs from BASE (default: where this branch left `origin/main`, else the last
 commit) and what is not tracked yet. Its tests are those of the folders that it touches, those
-that import a changed module, and those that import a module that imports a changed one. Tests
+that import a changed module, and those that import a module that imports a changed one. A table
+or a prompt beside the code counts as the modules of its folder that name it. Tests
 with real processes count only where they were changed or import a changed module themselves, and
 one whole run always: `scripts/test` without arguments runs them all.
 """
@@ -22,7 +23,12 @@ A_WHOLE_RUN = "tests/live/test_run_whole.py"
 def main(arguments: list[str]) -> int:
     """Print one path a line; nothing where no test is concerned."""
     base = arguments[0] if arguments else _default_base()
-    changed = changed_files(base)
+    try:
+        changed = changed_files(base)
+    except subprocess.CalledProcessError as error:
+        sys.stderr.write(f"scripts/test --changed: git cannot compare with {base!r}: ")
+        sys.stderr.write(f"{error.stderr.strip().splitlines()[0]}\n")
+        return 2
     print(*select_tests(changed, tracked_python_files()), sep="\n")
     return 0
 
@@ -38,13 +44,14 @@ def select_tests(changed: set[str], files: list[str]) -> list[str]:
     if changed & EVERYTHING:
         return [name for name in tests if not is_live(name)]
     touched = {module for name in changed if (module := module_of(name))}
+    touched |= {module for name in files if _reads_a(changed, name) and (module := module_of(name))}
     near = touched | {
         module
         for name in files
         if name.split("/", 1)[0] in PACKAGES and imports_of(name) & touched
         if (module := module_of(name))
     }
-    folders = {f"tests/{Path(name).parent}" for name in changed if module_of(name)}
+    folders = {f"tests/{Path(name).parent}" for name in changed if _is_of_product(name)}
     helpers = {Path(name).stem for name in changed if name.startswith("tests/support/")}
     found = [
         name
@@ -101,6 +108,17 @@ def imports_of(name: str) -> frozenset[str]:
 @cache
 def _words_of(name: str) -> str:
     return Path(name).read_text(encoding="utf-8")
+
+
+def _is_of_product(name: str) -> bool:
+    return name.split("/", 1)[0] in PACKAGES
+
+
+def _reads_a(changed: set[str], name: str) -> bool:
+    """True for a module that names a changed table or prompt beside it."""
+    folder = Path(name).parent
+    beside = (Path(one) for one in changed if _is_of_product(one) and not one.endswith(".py"))
+    return any(one.parent == folder and one.name in _words_of(name) for one in beside)
 
 
 def _uses_helper(name: str, helpers: set[str]) -> bool:

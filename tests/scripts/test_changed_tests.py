@@ -12,7 +12,9 @@ FILES = {
     "mailbox/ids.py": "",
     "roles/limits.py": "from swarm.mailbox.ids import x\n",
     "worker/exec/run.py": "def f():\n    from ..policy import decide\n",
-    "worker/policy/decide.py": "",
+    "worker/policy/decide.py": "TABLE = 'words.toml'\n",
+    "worker/policy/words.toml": "",
+    "worker/policy/other.py": "",
     "supervisor/far.py": "",
     "tests/conftest.py": "",
     "tests/mailbox/test_ids.py": "from swarm.mailbox.ids import x\n",
@@ -67,6 +69,10 @@ def chosen(checkout):
             "worker/policy/decide.py",
             [WHOLE, "tests/worker/exec/test_run.py", "tests/worker/policy/test_decide.py"],
         ),
+        (
+            "worker/policy/words.toml",
+            [WHOLE, "tests/worker/exec/test_run.py", "tests/worker/policy/test_decide.py"],
+        ),
         ("tests/support/stage.py", ["tests/supervisor/test_helped.py"]),
         ("tests/mailbox/test_beside.py", ["tests/mailbox/test_beside.py"]),
         ("docs/guide.md", ["tests/test_docs.py"]),
@@ -89,3 +95,12 @@ def test_the_tests_of_a_removed_module_and_a_file_not_tracked_yet_are_chosen(che
         WHOLE, "tests/roles/test_new.py", "tests/supervisor/test_far.py",
         "tests/supervisor/test_helped.py",
     ]  # fmt: skip
+
+
+def test_a_base_that_git_does_not_know_is_an_error_and_not_no_test(checkout):
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "nowhere"], cwd=checkout, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "git cannot compare with 'nowhere': fatal: bad revision 'nowhere'" in done.stderr
