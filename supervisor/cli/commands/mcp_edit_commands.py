@@ -158,10 +158,9 @@ def _notes(
     """What a person should know of a server that was added: what it replaced, what is missing."""
     if before is not None and before != table:
         old = as_table(before)
-        words = [str(old.get("url") or old.get("command")), *map(str, old.get("args") or ())]
-        kept = sorted(old.keys() - {"url", "command", "args"})
-        further = f" (with {', '.join(kept)})" if kept else ""
-        yield f"it replaced the server `{name}` that was there: {' '.join(words)}{further}"
+        further = sorted(old.keys() - {"url", "command"})
+        shown = f"{old.get('url') or old.get('command')}{', with ' if further else ''}"
+        yield f"it replaced the server `{name}` that was there: {shown}{', '.join(further)}"
     is_relative = bool(program) and "/" in program[0] and not program[0].startswith("/")
     if program and not is_relative and shutil.which(program[0]) is None:
         yield f"there is no program `{program[0]}` here; install it, or add the server anew"

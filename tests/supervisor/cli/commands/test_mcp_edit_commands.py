@@ -66,7 +66,7 @@ def test_a_server_that_is_replaced_and_a_program_that_is_missing_are_named(home,
     assert "there is no program `/none/there` here; install it" in capsys.readouterr().err
     assert run_cli(["mcp", "add", "x", "--", "sh"]) == 0
     err = capsys.readouterr().err
-    assert "it replaced the server `x` that was there: /none/there --fast (with env)" in err
+    assert "it replaced the server `x` that was there: /none/there, with args, env" in err
     assert "hunter2" not in err
     assert run_cli(["mcp", "add", "x", "--", "sh"]) == 0
     assert capsys.readouterr().err == ""
