@@ -396,8 +396,15 @@ def _is_same(place: Place, expected: FileEntry) -> bool:
 
 
 def _unlink(place: Place) -> None:
-    with suppress(FileNotFoundError):
+    """Remove it if it is there. Where nothing can be removed, only what is there is a failure."""
+    try:
         os.unlink(place.name, dir_fd=place.folder)
+    except FileNotFoundError:
+        return
+    except OSError:  # a read-only disk says so before it looks
+        with suppress(FileNotFoundError):
+            os.lstat(place.name, dir_fd=place.folder)
+            raise
 
 
 def _remove_folder(target: Place) -> None:

@@ -8,9 +8,7 @@ FOLDER = Path(__file__).parents[3] / "scripts" / "attack_run"
 
 
 def test_every_module_that_holds_plays_is_a_group():
-    modules = {
-        path.stem for path in FOLDER.glob("*.py") if "\nPLAYS = (" in path.read_text("utf-8")
-    }
+    modules = {path.stem for path in FOLDER.glob("*.py") if "\nPLAYS = " in path.read_text("utf-8")}
     listing = subprocess.run(
         [sys.executable, "-P", FOLDER / "main.py", "--list", "--stack", "bwrap"],
         capture_output=True, check=True, text=True,
