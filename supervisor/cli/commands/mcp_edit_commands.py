@@ -79,10 +79,7 @@ def add_server(
         "network": network,
         "writable_roots": [os.path.abspath(one) for one in writable_root],  # noqa: PTH100
     }
-    table = {key: value for key, value in values.items() if value}
-    problem = transport_problem(msgspec.convert(table, McpServerTable))
-    if problem is not None:
-        raise UsageError(f"{name}: {problem}")
+    table = _checked(name, values)
     if scope == "project":
         path = add_to_mcp_json(Path.cwd(), name, table)
         click.echo(f"Added MCP server '{name}' to {path}. `swarm trust` makes it count.")
@@ -180,6 +177,15 @@ def _check_own(name: str) -> None:
 def _own_servers() -> dict[str, object]:
     _, values = read_values(find_user_paths(dict(os.environ)).config / "config.toml")
     return as_table(values.get("mcp_servers"))
+
+
+def _checked(name: str, values: dict[str, object]) -> dict[str, object]:
+    """The table with what was given. Raises UsageError if no server can be reached by it."""
+    table = {key: value for key, value in values.items() if value}
+    problem = transport_problem(msgspec.convert(table, McpServerTable))
+    if problem is not None:
+        raise UsageError(f"{name}: {problem}")
+    return table
 
 
 def _pair(text: str, sign: str, option: str) -> tuple[str, str]:
