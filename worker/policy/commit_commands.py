@@ -69,9 +69,10 @@ def find_commit_folder(commands: Sequence[Words], cwd: str) -> str | None:
 
 def _is_harmless(words: Words) -> bool:
     # `printf -v PATH …` would choose the programs that come after it.
-    sets_variable = words[0] == "printf" and words[1:2] != () and words[1].startswith("-v")
-    is_strict = words[0] == "set" and len(words) > 1 and _STRICT.issuperset(words[1:])
-    return is_strict or (words[0] in _HARMLESS_COMMANDS and not sets_variable)
+    program, arguments = words[0], words[1:]
+    sets_variable = program == "printf" and any(one.startswith("-v") for one in arguments[:1])
+    is_strict = program == "set" and bool(arguments) and _STRICT.issuperset(arguments)
+    return is_strict or (program in _HARMLESS_COMMANDS and not sets_variable)
 
 
 def _only_lists(call: GitCall) -> bool:
