@@ -126,8 +126,10 @@ def _takes_lock(scene: AttackTestbed) -> list[Call]:
 def _lock_touched(scene: AttackTestbed) -> str:
     if "HELD-IT" in scene.output:
         return "a command held the lock of all projects"
-    names = [path.name for path in _locks(scene).iterdir()]
-    return "" if names == ["projects"] else f"the folder of locks holds {names}"
+    names = {path.name for path in _locks(scene).iterdir()}
+    own = {one for one in names if one in {"projects", "tmp"} or one.startswith("tmp-")}
+    is_whole = "projects" in names and own == names
+    return "" if is_whole else f"the folder of locks holds {sorted(names)}"
 
 
 def _prepare_names(scene: AttackTestbed) -> None:

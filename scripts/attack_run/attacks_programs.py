@@ -71,10 +71,13 @@ def _configure(scene: AttackTestbed, text: str) -> None:
     (scene.state / "config.toml").write_text(text, "utf-8")
 
 
-def _allow(scene: AttackTestbed, *programs: str) -> None:
+def _allow(scene: AttackTestbed, *commands: str) -> None:
+    """Rules that say these words."""
     rules = scene.state / "rules"
     rules.mkdir(mode=0o700)
-    lines = "".join(f'prefix_rule(pattern=["{one}"], decision="allow")\n' for one in programs)
+    lines = "".join(
+        f'prefix_rule(pattern={json.dumps(one.split())}, decision="allow")\n' for one in commands
+    )
     (rules / "default.rules").write_text(lines, "utf-8")
 
 
@@ -106,7 +109,9 @@ def _exchange(scene: AttackTestbed) -> Sequence[Call]:
 
 
 def _held_rules(scene: AttackTestbed) -> None:
-    _allow(scene, "touch", "node", "git")
+    # Of node and git a rule must say all words: they could write, or run what others wrote.
+    outside = scene.folder
+    _allow(scene, "touch", f"node {outside}/by-node", f"git init -q {outside}/by-git")
     (scene.project / ".venv/bin").mkdir(parents=True)
     _program(scene.home / ".nvm/versions/node/v1/bin/node", '#!/bin/sh\necho > "$1"\n')
 
