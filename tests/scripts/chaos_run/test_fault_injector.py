@@ -13,19 +13,22 @@ async def test_a_supervisor_whose_pid_is_not_known_yet_is_not_taken_for_a_comman
     tmp_path, nursery
 ):
     stage = ChaosTestbed(tmp_path / "stage", has_disk=False)
-    process = await trio.lowlevel.open_process(["sleep", "60"], env=stage.environment("1"))
+    # A supervisor of its own: this process has children of other tests.
+    words = ["sh", "-c", "sleep 60 & wait $!"]
+    supervisor = await trio.lowlevel.open_process(words, env=stage.environment("1"))
     thrower = FaultInjector(stage, nursery)
     try:
-        with trio.fail_after(10):
-            while process.pid not in {one.pid for one in stage.list_processes(None)}:
+        with trio.fail_after(30):
+            while not any(one.title == "sleep 60" for one in stage.list_processes(None)):
                 await trio.lowlevel.checkpoint()
             await thrower.inject_all((PlannedFault(0.0, "kill", "command"),))
-            assert (thrower.injected, process.poll()) == ([], None)
-            thrower.supervisor = os.getpid()
+            assert (thrower.injected, supervisor.poll()) == ([], None)
+            thrower.supervisor = supervisor.pid
             await thrower.inject_all((PlannedFault(0.0, "kill", "command"),))
-            assert await process.wait() == -9
+            assert await supervisor.wait() == 128 + 9
     finally:
-        process.kill()
+        supervisor.kill()
+        stage.kill_processes()
 
 
 def test_a_stage_is_swept_of_whatever_carries_its_mark(tmp_path):
