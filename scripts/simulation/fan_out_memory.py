@@ -16,8 +16,8 @@ from typing import NamedTuple
 import msgspec
 import trio
 from simulated_model import SimulatedModel, gateway_app_opener
-from simulated_run import RUN_ID, SilentDisplay, deterministic, empty_folder, places_in
-from simulated_scenario import NetworkFaults, SimulatedScenario
+from simulated_run import SilentDisplay, deterministic, empty_folder, places_in
+from simulated_scenario import RUN_ID, NetworkFaults, SimulatedScenario
 from simulated_world import SimulatedWorld
 from trio.testing import MockClock
 

@@ -94,6 +94,9 @@ class SimulatedFaults:
                 await ask(InterruptAgent(agent=fault.path))
             case "end":
                 await ask(KillAgent(agent=fault.path))
+            case "vanish":
+                state = self._folder.parent.parent
+                shutil.rmtree(state / fault.path, ignore_errors=True)
             case _:
                 raise AssertionError(fault)
 

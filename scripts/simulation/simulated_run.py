@@ -16,7 +16,7 @@ import msgspec
 import trio
 from simulated_faults import SimulatedFaults
 from simulated_model import SimulatedModel, gateway_app_opener
-from simulated_scenario import SimulatedScenario, make_simulated_scenario
+from simulated_scenario import RUN_ID, SimulatedScenario, make_simulated_scenario
 from simulated_tools import SideEffects, SimulatedTool
 from simulated_world import SimulatedWorld
 from simulation_checks import check_journal, check_side_effects
@@ -36,7 +36,6 @@ LIMIT_S = 6 * 3600  # of virtual time: whatever happens, a run ends
 _DISK_S = (0.0, 0.0, 0.0, 0.0, 0.001, 0.01, 0.2)  # what a thread's work takes, by chance
 _MOST_LIVES = 12  # of a supervisor
 STOPPED = frozenset({"interrupted", "terminated"})
-RUN_ID = "00000000-0000-7000-8000-000000000000"
 
 
 class SimulationResult(NamedTuple):

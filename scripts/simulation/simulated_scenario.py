@@ -9,6 +9,8 @@ from typing import Literal, NamedTuple
 
 Verb = Literal["work", "risky", "spawn", "wait", "mail", "again", "list", "close", "tell"]
 
+RUN_ID = "00000000-0000-7000-8000-000000000000"
+
 
 class PlannedCall(NamedTuple):
     """One call. `about`: a child's name, or the path of who is written to."""
@@ -26,11 +28,14 @@ class AgentScript(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """`at` is a frame's number for kill, silence and gateway, else seconds."""
+    """`at` is a frame's number for kill, silence and gateway, else seconds.
+
+    `path` is an agent's, or for vanish a folder's, below that of swarm's state.
+    """
 
     kind: Literal[
         "kill", "kill_at", "silence", "hello", "gateway", "gateway_at", "supervisor",
-        "say", "interrupt", "end", "stop", "ctrl_c",
+        "say", "interrupt", "end", "stop", "ctrl_c", "vanish",
     ]  # fmt: skip
     path: str
     at: float
@@ -99,7 +104,7 @@ def make_simulated_scenario(seed: int) -> SimulatedScenario:
         slots=slots,
         reviewer=dice.choice(("person", "person", "nobody")),
         tokens=dice.randint(2_000, 60_000) if dice.random() < 0.15 else None,
-        faults=(*_faults(dice, list(parts)), *_stops(seed)),
+        faults=(*_faults(dice, list(parts)), *_stops(seed), *_vanishings(seed)),
         network_faults=_wire(dice),
         model_faults=dice.choice((0.0, 0.0, 0.05, 0.2)),
         start_faults=dice.choice((0.0, 0.0, 0.0, 0.1)),
@@ -196,6 +201,17 @@ def _stops(seed: int) -> list[Fault]:
     return [
         Fault(dice.choice(("stop", "ctrl_c")), "/root", dice.uniform(0.01, 60))
         for _ in range(dice.choice((0, 0, 0, 1, 2)))
+    ]
+
+
+def _vanishings(seed: int) -> list[Fault]:
+    """Folders of swarm's state that somebody removes in mid-run; agents start after it all the
+    same. Chance of its own, as for `_stops`."""
+    dice = random.Random(f"vanishings:{seed}")
+    names = ("memories", "mcp-logins", "locks", f"runs/{RUN_ID}/tmp", f"runs/{RUN_ID}/kept")
+    return [
+        Fault("vanish", dice.choice(names), dice.uniform(0.01, 60))
+        for _ in range(dice.choice((0, 0, 1, 3)))
     ]
 
 
