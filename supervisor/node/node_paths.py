@@ -12,10 +12,9 @@ Its temporary files with short paths lie in a folder of `short_tmp`.
 Commands see nothing of FOLDER, and SHOWN as it is.
 """
 
-import fcntl
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from swarm.mailbox.remove_tree import remove_tree
 from swarm.mailbox.shipped_tree import path_mark, shipped_tree
 
 from ..runs.folder_identity import identify_folder
+from ..runs.held_locks import in_turn, take_lock
 from ..runs.paths import UserPaths, make_private_folder
 from ..runs.short_tmp import ShortTmp
 
@@ -72,13 +72,13 @@ class NodePaths(Value):
     def make(self) -> int:
         """Make the folders and hold their lock, which is the value. Raises SwarmError, OSError."""
         make_private_folder(self.folder.parent)
-        with _one_at_a_time(self.folder.parent):
+        with in_turn(self.folder.parent / "lock"):
             for folder in (
                 self.folder, self.folder / "tmp", self.copies, self.sockets.parent, self.sockets,
                 self.shown.parent, self.shown,
             ):  # fmt: skip
                 make_private_folder(folder)
-            return _lock(self.folder)
+            return take_lock(self.folder / "lock")
 
     def sweep(self) -> None:
         """Remove what nodes left here that were killed: nobody holds their locks."""
@@ -89,8 +89,8 @@ class NodePaths(Value):
             if other == str(self.folder):
                 continue
             with suppress(OSError):
-                with _one_at_a_time(parent):  # no other is between its folder and its lock
-                    fd = _lock(Path(other))
+                with in_turn(parent / "lock"):  # no other is between its folder and its lock
+                    fd = take_lock(Path(other) / "lock")
                 try:
                     with suppress(FileNotFoundError):
                         remove_tree(self.shown.parent / Path(other).name)
@@ -144,28 +144,6 @@ class NodePaths(Value):
 
     def layers(self, agent_id: str) -> Path:
         return self.copies / "agents" / agent_id
-
-
-@contextmanager
-def _one_at_a_time(nodes: Path) -> Iterator[None]:
-    """Wait for other nodes that take their locks at this moment. Raises OSError."""
-    fd = os.open(nodes / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
-
-
-def _lock(folder: Path) -> int:
-    """Raises OSError, BlockingIOError if another process holds it."""
-    fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
 
 
 def is_plain(name: str) -> bool:

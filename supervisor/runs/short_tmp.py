@@ -8,7 +8,6 @@ The first name is random, so nobody else can make that folder before us; STATE/s
 What a run left that was killed is renamed under the lock of all, and removed without it.
 """
 
-import fcntl
 import os
 import secrets
 import stat
@@ -18,13 +17,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from swarm.mailbox.private_files import make_own_folders, open_own_file, write_own_file
+from swarm.mailbox.private_files import make_own_folders, write_own_file
 from swarm.mailbox.remove_tree import remove_tree
 from swarm.mailbox.short_places import find_short_base
 
+from .held_locks import in_turn, take_lock
+
 _ASIDE = "gone-"
 _NAME_CHARS = 11  # of an agent's id: of its random digits, and the whole path has 40 characters
-_LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ShortTmp(NamedTuple):
@@ -95,9 +95,9 @@ def _take(state: Path, name: str) -> tuple[ShortTmp, int]:
     """The run's folder and its lock. Raises OSError."""
     locks = state / "locks"
     make_own_folders(locks)
-    with _one_at_a_time(locks):
+    with in_turn(_order(locks)):
         parent = find_short_folder(state) or _make_parent(state)
-        lock = _held_lock(locks, name)
+        lock = take_lock(_lock_of(locks, name))
         try:
             folder = parent / name
             make_own_folders(folder)
@@ -124,8 +124,8 @@ def _set_aside(parent: Path, locks: Path, *, own: str) -> tuple[Path, ...]:
             continue
         with suppress(OSError):  # BlockingIOError: its run is alive
             if not folder.name.startswith(_ASIDE):
-                os.close(_held_lock(locks, folder.name))
-                (locks / f"tmp-{folder.name}").unlink()
+                os.close(take_lock(_lock_of(locks, folder.name)))
+                _lock_of(locks, folder.name).unlink()
                 folder = folder.rename(_aside(parent))
             stale.append(folder)
     return tuple(stale)
@@ -133,11 +133,11 @@ def _set_aside(parent: Path, locks: Path, *, own: str) -> tuple[Path, ...]:
 
 def _give_back(folder: Path, state: Path) -> None:
     parent = folder.parent
-    with _one_at_a_time(state / "locks"):
+    with in_turn(_order(state / "locks")):
         aside = folder.rename(_aside(parent))
-        (state / "locks" / f"tmp-{folder.name}").unlink()
+        _lock_of(state / "locks", folder.name).unlink()
     remove_tree(aside)
-    with _one_at_a_time(state / "locks"):
+    with in_turn(_order(state / "locks")):
         parent.rmdir()  # fails while other runs have theirs in it
 
 
@@ -149,23 +149,11 @@ def _pointer(state: Path) -> Path:
     return state / "short-tmp"
 
 
-def _held_lock(locks: Path, name: str) -> int:
-    """Raises BlockingIOError if another process holds it, OSError."""
-    fd = open_own_file(locks / f"tmp-{name}", _LOCK)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
+def _lock_of(locks: Path, name: str) -> Path:
+    """Held by the run or node whose folder has this name."""
+    return locks / f"tmp-{name}"
 
 
-@contextmanager
-def _one_at_a_time(locks: Path) -> Iterator[None]:
-    """Wait for others that make or rename a folder at this moment. Raises OSError."""
-    fd = open_own_file(locks / "tmp", _LOCK)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
+def _order(locks: Path) -> Path:
+    """Held by who makes or renames a folder at this moment."""
+    return locks / "tmp"
