@@ -255,10 +255,11 @@ def _check_numbers(front: FrontMatter, key_lines: dict[str, int], name: str) -> 
     def complain(key: str, text: str) -> None:
         raise UsageError(f"{name}, line {_line_of(key, key_lines)}, key {key}: {text}")
 
-    try:
-        _ = None if front.deadline is None else parse_duration(front.deadline)
-    except UsageError as error:
-        complain("deadline", str(error))
+    if front.deadline is not None:
+        try:
+            parse_duration(front.deadline)
+        except UsageError as error:
+            complain("deadline", str(error))
     if front.max_agents is not None and front.max_agents < 1:
         complain("max_agents", "must be at least 1")
     if front.max_depth is not None and front.max_depth < 0:

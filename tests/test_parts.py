@@ -1,6 +1,7 @@
 """A part is named by the lists of parts alone: whoever changes it reads its own folders."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,13 @@ PARTS = sorted(
 )  # fmt: skip
 
 
+@cache
+def imports() -> dict[Path, set[str]]:
+    """What each file of the product imports."""
+    files = (path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+    return {path: modules_named(path) for path in files}
+
+
 def modules_named(path: Path) -> set[str]:
     """What a file imports, as paths below the root with dots; relative ones resolved."""
     found: set[str] = set()
@@ -41,10 +49,9 @@ def test_a_part_is_imported_by_its_own_folders_and_the_lists_alone(part):
     inside = {f"{package}.parts.{part}" for package in PACKAGES}
     importers = {
         str(path.relative_to(ROOT))
-        for package in PACKAGES
-        for path in (ROOT / package).rglob("*.py")
+        for path, names in imports().items()
         if path.parent.name != part or path.parent.parent.name != "parts"
-        if any(name.startswith(tuple(inside)) for name in modules_named(path))
+        if any(name.startswith(tuple(inside)) for name in names)
     }
     assert importers <= LISTS
 

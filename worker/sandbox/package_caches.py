@@ -9,6 +9,7 @@ import os
 import tomllib
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -51,11 +52,15 @@ def cache_variables(plan: SandboxPlan, environment: Mapping[str, str]) -> dict[s
     tmp = "/tmp" if plan.stack == "bwrap" else plan.tmp_dir
     if not plan.is_sandboxed or tmp is None or not plan.tmp_writable:
         return {}
-    asked = ("HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME")
-    for one in load_package_caches():
-        asked = (*asked, one.variable, *one.names, *((one.unless,) if one.unless else ()))
-    given = tuple((name, environment[name]) for name in asked if environment.get(name))
+    given = tuple((name, environment[name]) for name in _asked() if environment.get(name))
     return dict(_moved(given, plan, tmp))
+
+
+@cache
+def _asked() -> tuple[str, ...]:
+    """The variables that count, in the order of the table."""
+    of_table = ((one.variable, *one.names, one.unless) for one in load_package_caches())
+    return ("HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", *filter(None, chain(*of_table)))
 
 
 @lru_cache(maxsize=_FOUND_KEPT)

@@ -21,6 +21,9 @@ class LeaseLedger:
         """`folder`: that of all runs; `cwd`: the folder in which this run works."""
         self._folder, self._settings, self._cwd = folder, settings, cwd
         self.costs = read_costs(folder) if settings.enabled else CommandCosts()
+        # The machine is looked at once, and only where somebody bounds these commands.
+        ram_bytes = memory_bytes() if settings.command_memory else 0
+        self._command_bytes = settings.command_bytes(ram_bytes)
 
     def rules_for_agents(self) -> LeaseRules:
         """What a new agent process is told."""
@@ -28,7 +31,7 @@ class LeaseLedger:
             enabled=self._settings.enabled,
             commands=self._settings.commands,
             learned=learned_heads(self.costs, folder=self._cwd),
-            command_memory_bytes=self._settings.command_bytes(memory_bytes()),
+            command_memory_bytes=self._command_bytes,
         )
 
     async def add(self, ended: HeavyCommandEnded) -> None:

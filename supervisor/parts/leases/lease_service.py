@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import msgspec
@@ -97,10 +97,7 @@ class LeaseService:
         self._host, self._ledger, self._nursery = host, ledger, nursery
         self._clock, self._read_machine, self._measure = clock, read_machine, measure
         self._usage = HolderUsage(measure, clock)
-        settings = self._settings = host.request.parts.leases
-        self._limits = LeaseLimits(
-            most=settings.most, reserve_bytes=settings.reserve_bytes(memory_bytes())
-        )
+        self._settings = host.request.parts.leases
         self._interactive = host.request.keep_open or host.request.reviewer == "person"
         folder = host.paths.sockets.parent / pool
         self._folder = LeaseFolder(folder, host.run_id)
@@ -113,6 +110,12 @@ class LeaseService:
         self._changed = trio.Event()
         self._is_deciding = False  # the task that decides runs
         self._has_warned = False
+
+    @cached_property
+    def _limits(self) -> LeaseLimits:
+        """Read when the first heavy command is decided about."""
+        reserve_bytes = self._settings.reserve_bytes(memory_bytes())
+        return LeaseLimits(most=self._settings.most, reserve_bytes=reserve_bytes)
 
     def serve(self, agent: Agent, request_id: int, request: TakeLease) -> None:
         """Begin to serve one request. Never waits; a repeated one is ignored."""

@@ -7,7 +7,6 @@ import msgspec
 from swarm.mailbox.parts.memories.memory_messages import MemorySettings, RunMemories
 
 from ...runs.paths import find_user_paths
-from .memory_paths import memories_folder
 
 
 def run_memories(settings: MemorySettings, *, cwd: str, ephemeral: bool) -> RunMemories:
@@ -18,6 +17,7 @@ def run_memories(settings: MemorySettings, *, cwd: str, ephemeral: bool) -> RunM
     if not settings.enabled:
         return RunMemories()
     from .memory_context import read_memory_text  # few runs have memories
+    from .memory_paths import memories_folder
 
     if ephemeral:
         settings = msgspec.structs.replace(settings, generate=False)
