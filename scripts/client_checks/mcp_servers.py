@@ -146,6 +146,7 @@ def write_settings(home: Path, folder: Path, servers: list[Server], urls: dict[s
             continue
         lines.append(f"command = {json.dumps(one.command[0])}")
         lines.append(f"args = {json.dumps(one.command[1:])}")
+        lines.append(f"cwd = {json.dumps(str(HERE))}")  # their libraries lie here; /tmp is hidden
         lines.append(f"writable_roots = [{json.dumps(str(folder))}]")
     (home / "config.toml").write_text("\n".join(lines) + "\n")
 
