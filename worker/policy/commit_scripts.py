@@ -39,7 +39,8 @@ class _DataReader:
     """One walk over a script; `read` gives the plain script that does the same without its data."""
 
     def __init__(self, script: str) -> None:
-        self._script, self._at = script, 0
+        self._script = script
+        self._at = 0
         self._plain: list[str] = []
         self._pending: re.Match[str] | None = None  # a heredoc whose body begins at the next line
 

@@ -105,8 +105,8 @@ def decide_moved(
         is_kept = one.kept == "always" or (one.kept == "offline" and offline)
         if is_writable(place) or (is_kept and is_there(place)):
             continue
-        moved |= dict.fromkeys((one.variable, *(n for n in one.names if n in given)),
-                               f"{folder}/{one.variable.lower()}")  # fmt: skip
+        variables = (one.variable, *(name for name in one.names if name in given))
+        moved |= dict.fromkeys(variables, f"{folder}/{one.variable.lower()}")
     return moved
 
 
