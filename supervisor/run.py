@@ -175,7 +175,7 @@ async def _run_locked(request: RunRequest, view: RunDisplay, locked: _LockedRun)
     check_room()
     started = trio.current_time()
     async with AsyncExitStack() as stack:
-        held = hold_programs(request)
+        held = hold_programs(request, run_paths.server_programs)
         running = await _open_context(stack, held, view, locked, past)
         about = _record_start(running, past)
         completed = await _run_parts(running, past, locked, view)

@@ -1,5 +1,7 @@
 """What a run starts outside of a sandbox, found once at its start, and closed to its agents."""
 
+from pathlib import Path
+
 import msgspec
 
 from swarm.mailbox.held_programs import Lookup, why_unheld
@@ -22,13 +24,21 @@ class HeldRun(Value):
     warnings: tuple[str, ...]
 
 
-def hold_programs(request: RunRequest) -> HeldRun:
-    """Reads the disk; blocks for some milliseconds where there are such programs."""
+def hold_programs(request: RunRequest, server_programs: Path) -> HeldRun:
+    """Reads the disk; blocks for some milliseconds where there are such programs.
+
+    Args:
+        server_programs: The folder of what MCP servers consisted of.
+    """
     exposure = exposure_of(request.sandbox, request.cwd, request.add_dirs)
     places = writable_places(request)
     servers = hold_servers(
         WantedServers(
-            request.mcp.servers, request.environment, request.cwd, request.mcp_credentials
+            request.mcp.servers,
+            request.environment,
+            request.cwd,
+            request.mcp_credentials,
+            server_programs,
         ),
         places,
     )

@@ -310,7 +310,8 @@ DIRECT = {
 
 
 OWN = (  # files and pipes of swarm's own, which no command of an agent can write
-    "roles/config/login_store.py", "roles/config/trust.py", "roles/plugins/plugin_store.py",
+    "roles/config/login_store.py", "roles/config/trust.py", "roles/pinned_programs.py",
+    "roles/plugins/plugin_store.py",
     "roles/skills/skill_cache.py", "roles/skills/skill_use.py", "worker/gateway/model_server.py",
     "worker/hooks/http_post.py", "worker/hosts/node_holder.py", "worker/isolation/copy_command.py",
     "worker/policy/explanation_output.py", "worker/probe/probe_process.py",

@@ -55,6 +55,7 @@ class McpServer(Value):
     on_node: bool = False  # it runs on the machine of the agent that calls it
     idle_s: float = 300.0
     source: str = ""  # where it is configured, for people
+    closed: tuple[str, ...] = ()  # what it consists of in the project: closed to the run's agents
     # What its results hold comes from elsewhere; None: as each tool says of itself.
     open_world: bool | None = None
     sampling: SamplingMode = "off"  # whether it may ask the model of the agent that calls it

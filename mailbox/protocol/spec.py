@@ -330,6 +330,7 @@ class HubSpec(Tagged):
     run_began_s: float = 0.0
     sandbox_required: str = ""  # why no server may run outside the sandbox
     logins: str = ""  # the folder of logins with servers over HTTP; "": there are none
+    server_programs: str = ""  # the folder of what servers consisted of; "": nothing is compared
     run_places: WritablePlaces = WritablePlaces()  # as in `AgentSpec`
 
 

@@ -177,6 +177,10 @@ def _act() -> Call:
 
 def _script_server(scene: AttackTestbed) -> None:
     _program(scene.project / "tools/server.py", _SERVER)
+    _script_table(scene)
+
+
+def _script_table(scene: AttackTestbed) -> None:
     _server(scene, (_SYSTEM_PYTHON, "tools/server.py"), 'sandbox = "none"')
 
 
@@ -191,6 +195,31 @@ def _rewrite(scene: AttackTestbed) -> Sequence[Call]:
         command("mv tools gone; cp -r gone tools"),
         _act(),
     ]
+
+
+def _known_server(scene: AttackTestbed) -> None:
+    """It has worked once; the run that follows knows nothing of it."""
+    _script_server(scene)
+    scene.run_program(scene.swarm("mcp", "call", "own", "act", "{}"), extra=_PATH)
+    _configure(scene, "")
+
+
+def _rewrite_between(scene: AttackTestbed) -> Sequence[Call]:
+    spoiled = f"open({str(_mark(scene))!r}, 'w')\n{_SERVER}"
+    return [_plant(scene, "tools/server.py", spoiled), command("touch -d @1 tools/server.py")]
+
+
+def _next_server(scene: AttackTestbed) -> str:
+    """The person has the server again: by hand, and in the next run."""
+    _script_table(scene)
+    run = ("run", "-p", "again", "--provider", scene.script("again", [_act()]))
+    for words in (("mcp", "call", "own", "act", "{}"), (*run, "-C", str(scene.project), *_OPTIONS)):
+        said, _ = scene.run_program(scene.swarm(*words), extra=_PATH, deadline_s=60.0)
+        if _escaped(scene):
+            return f"swarm {words[0]} started what an earlier run wrote, without a sandbox"
+        if "swarm mcp trust own" not in said:
+            return f"swarm {words[0]} did not say why it confines the server: {said[-300:]}"
+    return ""
 
 
 def _bare_server(scene: AttackTestbed) -> None:
@@ -395,6 +424,15 @@ PLAYS = (
         calls=_rewrite,
         find_escape=lambda scene: _escaped(scene) or _served(scene),
         prepare=_script_server,
+        options=lambda _: _OPTIONS,
+        environment=_PATH,
+        fast=True,
+    ),
+    Attack(
+        name="The script of an MCP server is rewritten by a run that knows nothing of the server",
+        calls=_rewrite_between,
+        find_escape=_next_server,
+        prepare=_known_server,
         options=lambda _: _OPTIONS,
         environment=_PATH,
         fast=True,

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -15,10 +16,12 @@ from swarm.mailbox.protocol.spec import HubSpec
 from swarm.mailbox.remove_tree import remove_tree
 from swarm.mailbox.short_places import find_short_base
 from swarm.mailbox.writable_places import WritablePlaces
+from swarm.roles.config.config_loader import LoadedConfig
+from swarm.roles.pinned_programs import ComparedProgram, ProgramChanges, check_program
 from swarm.roles.role import Role
 
 from ..console.safe_text import clean_line
-from ..mcp.held_servers import HeldServers, WantedServers, hold_servers
+from ..mcp.held_servers import HeldServers, WantedServers, find_compared, hold_servers
 from ..run_places import project_lookup
 from ..runs.paths import find_user_paths
 from .run_setup.mcp_settings import (
@@ -102,7 +105,45 @@ def log_out_of_server(server: str) -> LoginDone:
     return msgspec.msgpack.decode(ask_hub((server,), logout=True), type=LoginDone)
 
 
+class ServerProgram(NamedTuple):
+    """What a server consists of. `changes`: None if it is what ran before."""
+
+    store: Path
+    program: ComparedProgram
+    changes: ProgramChanges | None
+
+
+def server_program(name: str) -> ServerProgram | None:
+    """This server's program, if it is compared from start to start. Raises UsageError."""
+    wanted, _ = _wanted((name,))
+    places = project_lookup(wanted.environment, wanted.cwd).places
+    program = find_compared(wanted.servers[0], wanted, places)
+    if program is None:
+        return None
+    return ServerProgram(wanted.programs, program, check_program(wanted.programs, program))
+
+
 def _order(names: tuple[str, ...], folder: str) -> HubOrder:
+    wanted, loaded = _wanted(names)
+    held = _held(wanted)
+    places = find_user_paths(dict(os.environ))
+    spec = HubSpec(
+        run_id="", epoch=1, endpoint="", identity=b"", secret=b"",
+        servers=held.servers,
+        environment=dict(wanted.environment),
+        cwd=wanted.cwd,
+        tmp_dir=folder,
+        hidden_paths=(*places.hidden, *loaded.requirements.deny_read),
+        sandbox_required=loaded.requirements.sandbox_required,
+        logins=str(places.logins),
+        server_programs=str(wanted.programs),
+        run_places=held.places,
+    )  # fmt: skip
+    return HubOrder(spec=spec, credentials=dict(wanted.credentials))
+
+
+def _wanted(names: tuple[str, ...]) -> tuple[WantedServers, LoadedConfig]:
+    """These servers, or all that are enabled, as a run in this folder would have them."""
     loaded = load_config_here()
     for name in names:
         if name not in loaded.config.mcp_servers:
@@ -125,21 +166,10 @@ def _order(names: tuple[str, ...], folder: str) -> HubOrder:
     for warning in warnings:
         sys.stderr.write(f"swarm: warning: {warning}\n")
     credentials = collect_credentials(built.settings, built.literals, own, keys, environment)
+    programs = find_user_paths(dict(os.environ)).server_programs
     cwd = str(find_cwd(None))
-    held = _held(WantedServers(built.settings.servers, environment, cwd, credentials))
-    places = find_user_paths(dict(os.environ))
-    spec = HubSpec(
-        run_id="", epoch=1, endpoint="", identity=b"", secret=b"",
-        servers=held.servers,
-        environment=environment,
-        cwd=cwd,
-        tmp_dir=folder,
-        hidden_paths=(*places.hidden, *loaded.requirements.deny_read),
-        sandbox_required=loaded.requirements.sandbox_required,
-        logins=str(places.logins),
-        run_places=held.places,
-    )  # fmt: skip
-    return HubOrder(spec=spec, credentials=credentials)
+    wanted = WantedServers(built.settings.servers, environment, cwd, credentials, programs)
+    return wanted, loaded
 
 
 class _Held(NamedTuple):

@@ -178,6 +178,7 @@ class HubManager:
             run_began_s=self._run.began_s,
             sandbox_required=request.sandbox_required,
             logins=str(paths.logins),
+            server_programs=str(paths.server_programs),
             run_places=self._run.places,
         )
         child = await self._place.start(spec)

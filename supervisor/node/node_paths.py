@@ -260,5 +260,6 @@ def identities(paths: NodePaths, places: UserPaths) -> tuple[FolderIdentity, ...
     """What no command may see here: the nodes' folders, and those of swarm's own runs."""
     short = paths.short_tmp.folder
     own = (paths.folder.parent, paths.sockets.parent, *(() if short is None else (short.parent,)))
-    others = (places.runs, places.logins, places.locks, places.ca_key.parent, *places.part_folders)
+    of_all = (places.runs, places.logins, places.server_programs, places.locks)
+    others = (*of_all, places.ca_key.parent, *places.part_folders)
     return tuple(map(identify_folder, (*own, *(one for one in others if one.is_dir()))))

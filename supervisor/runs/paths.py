@@ -17,6 +17,7 @@ from .short_tmp import find_short_folder
 SYSTEM_FOLDERS = (Path("/etc/swarm"),)
 _CA_FOLDER = "proxy"  # in the state folder, beside the runs
 _LOGINS_FOLDER = "mcp-logins"  # likewise
+_PROGRAMS_FOLDER = "mcp-programs"  # likewise
 _LOCKS_FOLDER = "locks"  # likewise
 
 
@@ -50,6 +51,11 @@ class UserPaths(msgspec.Struct, frozen=True, kw_only=True):
         return self.state / _LOGINS_FOLDER
 
     @property
+    def server_programs(self) -> Path:
+        """What MCP servers in projects consisted of: no command ever sees it."""
+        return self.state / _PROGRAMS_FOLDER
+
+    @property
     def locks(self) -> Path:
         """Locks of projects: no command ever sees them, so none can hold one."""
         return self.state / _LOCKS_FOLDER
@@ -64,7 +70,8 @@ class UserPaths(msgspec.Struct, frozen=True, kw_only=True):
         """What no command ever sees: sockets, journals, keys, logins, locks, what parts keep, and
         other runs' temporary files. Reads one small file.
         """
-        files = (self.runtime, self.runs, self.ca_key, self.logins, self.locks, *self.part_folders)
+        own = (self.runtime, self.runs, self.ca_key, self.logins, self.server_programs, self.locks)
+        files = (*own, *self.part_folders)
         short = find_short_folder(self.state)
         return tuple(map(str, files if short is None else (*files, short)))
 
@@ -173,10 +180,16 @@ class RunPaths(msgspec.Struct, frozen=True, kw_only=True):
         return self.state / _LOGINS_FOLDER
 
     @property
+    def server_programs(self) -> Path:
+        """What MCP servers in projects consisted of; one folder for all runs."""
+        return self.state / _PROGRAMS_FOLDER
+
+    @property
     def kept_apart(self) -> tuple[Path, ...]:
         """Folders of all runs that no command ever sees, even if it may write all around them."""
         return (
             self.logins,
+            self.server_programs,
             self.project_locks.parent,
             *(self.state / one for one in HIDDEN_FOLDERS),
         )

@@ -19,6 +19,7 @@ from swarm.mailbox.private_files import make_own_folders
 from swarm.mailbox.protocol.limits import ReadOnly
 from swarm.mailbox.protocol.mcp import McpServer
 from swarm.mailbox.protocol.spec import HubSpec
+from swarm.roles.pinned_programs import ComparedProgram, check_program, describe_changes
 from swarm.roles.started_programs import (
     find_started,
     has_rights,
@@ -123,7 +124,7 @@ def plan_start(
         )
     if not has_rights(server) or spec.run_places.everywhere:
         return ServerStart(server, program.path, environment, folder)
-    why = why_started_unheld(program, lookup)
+    why = why_started_unheld(program, lookup) or _why_changed(server, spec, program.path, folder)
     if not why:
         held = held_environment(environment, lookup) | named
         return ServerStart(server, program.path, held, folder)
@@ -133,6 +134,15 @@ def plan_start(
     )
     bare = server_environment(confined, base, {})
     return ServerStart(confined, program.path, bare, server.cwd or spec.cwd)
+
+
+def _why_changed(server: McpServer, spec: HubSpec, path: str, folder: str) -> str:
+    """Why the server in the project is not what it was at its last start; "" if it is."""
+    if not server.closed or not spec.server_programs:
+        return ""
+    compared = ComparedProgram((path, *server.args), folder, server.closed)
+    changes = check_program(Path(spec.server_programs), compared)
+    return "" if changes is None else describe_changes(server.name, changes)
 
 
 @asynccontextmanager

@@ -13,7 +13,13 @@ from ..printing import print_columns, print_json
 from ..run_setup.mcp_settings import server_place
 from ..run_setup.run_settings import load_config_here
 from .mcp_content_commands import list_resources, read_resource, show_prompt, show_prompts
-from .mcp_edit_commands import add_server, disable_server, enable_server, remove_server
+from .mcp_edit_commands import (
+    add_server,
+    disable_server,
+    enable_server,
+    remove_server,
+    trust_server,
+)
 from .mcp_login_commands import auth_status, auth_words, login_server, logout_server
 from .mcp_use_commands import call_tool, check_servers, list_tools, show_log
 
@@ -34,7 +40,7 @@ def mcp() -> None:
 
 
 for _command in (
-    *(add_server, remove_server, enable_server, disable_server),
+    *(add_server, remove_server, enable_server, disable_server, trust_server),
     *(list_tools, call_tool, show_log, check_servers),
     *(list_resources, read_resource, show_prompts, show_prompt),
     *(login_server, logout_server),

@@ -1,7 +1,8 @@
-"""`swarm mcp add|remove|enable|disable`: edit the servers of the user's file, or of `.mcp.json`."""
+"""`swarm mcp add|remove|enable|disable|trust`: the servers of a person's file or `.mcp.json`."""
 
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,9 +15,11 @@ from swarm.roles.config.config_writer import read_values
 from swarm.roles.config.mcp_table import SERVER_NAME, McpServerTable, transport_problem
 from swarm.roles.config.merge import as_table
 from swarm.roles.config.toml_edit import ConfigEdit
+from swarm.roles.pinned_programs import accept_program
 
 from ...console.safe_text import clean_line
 from ...runs.paths import find_user_paths
+from ..confirmation import confirm
 from ..lazy_commands import ColorCommand
 from ..mcp_json_file import add_to_mcp_json
 from ..run_setup.mcp_settings import server_place
@@ -197,3 +200,32 @@ def _pair(text: str, sign: str, option: str) -> tuple[str, str]:
 
 def _write(edit: ConfigEdit) -> None:
     warn_if_overridden(edit_user_config(edit, None))
+
+
+@click.command("trust", cls=ColorCommand)
+@click.argument("name")
+@click.option("-y", "--yes", is_flag=True, help="Without a question; for scripts.")
+def trust_server(name: str, *, yes: bool) -> None:
+    """Let a server that lies in this project have its rights as it is now.
+
+    What it consists of is compared with its last start; after a change it runs without network,
+    credentials and folders to write until you have said that the change is right.
+
+    \b
+    Example:
+      swarm mcp trust docs
+    """
+    from ..mcp_process import server_program  # not for the other commands of this group
+
+    found = server_program(name)
+    if found is None:
+        click.echo(f"no part of {name} is compared: `swarm mcp doctor {name}` says how it starts")
+        return
+    if found.changes is None:
+        click.echo(f"{name} is what ran before, or has not run yet; nothing is to be done")
+        return
+    question = f"Let {name} run with its rights as it is now?"
+    words = shlex.join(found.program.words)
+    confirm(question, yes=yes, details=(f"it runs: {words}", *found.changes.lines()))
+    accept_program(found.store, found.program, found.changes)
+    click.echo(f"{name} has its rights again, from its next start on")
