@@ -80,6 +80,9 @@ class _Outer(msgspec.Struct):
     error: ErrorFields | str | None = None
     message: str | None = None
     detail: str | None = None
+    code: object = None  # xAI and the Responses wire: beside the text
+    type: object = None
+    request_id: object = None
 
 
 _decode_outer = depth_checked(msgspec.json.Decoder(_Outer).decode)
@@ -98,14 +101,34 @@ def read_error_body(body: bytes) -> ErrorBody:
         if not outers:
             return ErrorBody(message=_plain(body))
         outer = outers[0]
+    found = _body_of(outer)
+    return found if found.message else msgspec.structs.replace(found, message=_plain(body))
+
+
+def read_error_event(payload: bytes) -> ErrorBody:
+    """The error in an event of a stream, in any of these forms."""
+    try:
+        outer = _decode_outer(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ErrorBody(message=_plain(payload))
+    found = _body_of(outer)
+    if isinstance(outer.request_id, str) and outer.request_id:
+        text = f"{found.message} (request id: {outer.request_id[:100]})"
+        return msgspec.structs.replace(found, message=text)
+    return found
+
+
+def _body_of(outer: _Outer) -> ErrorBody:
     match outer.error:
         case ErrorFields() as inner:
             found = inner.body()
-            return found if found.message else msgspec.structs.replace(found, message=_plain(body))
         case str() as text:
-            return ErrorBody(message=text)
+            found = ErrorBody(message=text)
         case None:
-            return ErrorBody(message=outer.message or outer.detail or _plain(body))
+            found = ErrorBody(message=outer.message or outer.detail or "")
+    code = found.code or (str(outer.code) if isinstance(outer.code, str | int) else "")
+    kind = found.type or (outer.type if isinstance(outer.type, str) else "")
+    return msgspec.structs.replace(found, code=code, type=kind)
 
 
 def _plain(body: bytes) -> str:

@@ -3,8 +3,11 @@
 A block is an item. It is emitted when the block stops, so that a call can start while the stream
 goes on. Only a call whose input is incomplete waits for the end of the response; if the model was
 cut off, that call is dropped. The response is complete with `message_stop`, or when the stream ends
-after its stop reason and every block has stopped. An event that cannot be read, or that does not
-fit the earlier ones, cuts the stream (wire_stream.py).
+after its stop reason and every block has stopped; `[DONE]` stands for a missing reason. An event
+that cannot be read, or that does not fit the earlier ones, cuts the stream (wire_stream.py).
+
+Servers that speak this wire after Anthropic's number their blocks in other ways: not at all, all
+with 0, or by several counts. Blocks are told apart by their starts and stops.
 """
 
 import msgspec
@@ -13,7 +16,6 @@ from swarm.mailbox.bounded_formats import depth_checked
 from swarm.mailbox.protocol.items import AnyItem, FunctionCall, Message, OutputText, Reasoning
 
 from .backend import Failure, NewId, SampleError
-from .failures import ErrorFields
 from .fit.call_ids import is_portable_id
 from .leading_thought import LeadingThought, split_thought
 from .opaque_fields import OpaqueFields
@@ -36,12 +38,15 @@ _KINDS = {
     "tool_use": "function_call",
 }
 # Delta types by block type, and the field of each; None: the delta is not kept.
+_STOPPED_AT_LIMIT = frozenset({"max_tokens", "length", "model_context_window_exceeded"})
+_NOTHING = frozenset({b"null", b"{}"})
 _DELTAS: dict[str, dict[str, str | None]] = {
     "text": {"text_delta": "text", "citations_delta": None},
     "thinking": {"thinking_delta": "thinking", "signature_delta": "signature"},
     "redacted_thinking": {},
     "tool_use": {"input_json_delta": "partial_json"},
 }
+_FIELDS = {kind: name for table in _DELTAS.values() for kind, name in table.items() if name}
 
 
 class _MessageStart(msgspec.Struct):
@@ -68,10 +73,10 @@ class _StopDetails(msgspec.Struct):
 
 class _Delta(msgspec.Struct):
     type: str = ""
-    text: str | None = None
-    thinking: str | None = None
-    signature: str | None = None
-    partial_json: str | None = None
+    text: str | msgspec.UnsetType | None = msgspec.UNSET
+    thinking: str | msgspec.UnsetType | None = msgspec.UNSET
+    signature: str | msgspec.UnsetType | None = msgspec.UNSET
+    partial_json: str | dict[str, msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
     stop_reason: str | None = None
     stop_details: _StopDetails | None = None
 
@@ -80,13 +85,12 @@ class _Event(msgspec.Struct):
     """Every event is decoded as this struct; absent fields keep their defaults."""
 
     type: str = ""
-    index: int | str | None = None  # some servers send it as text
+    index: int | float | str | None = None  # some servers send it as text
     message: _MessageStart | None = None
     content_block: msgspec.Raw = msgspec.Raw(b"null")  # a _ContentBlock
-    delta: _Delta | None = None
+    delta: msgspec.Raw = msgspec.Raw(b"null")  # a _Delta
     usage: msgspec.Raw = msgspec.Raw(b"null")  # not part of the answer: decoded separately
-    error: ErrorFields | None = None
-    request_id: str | int | None = None
+    stop_reason: str | None = None  # some servers send it beside the delta
 
 
 class _OpenBlock:
@@ -102,7 +106,10 @@ class _OpenBlock:
 
 _decode = depth_checked(msgspec.json.Decoder(_Event).decode)
 _decode_block = depth_checked(msgspec.json.Decoder(_ContentBlock | None).decode)
+_decode_delta = depth_checked(msgspec.json.Decoder(_Delta).decode)
 _decode_fields = depth_checked(msgspec.json.Decoder(dict[str, msgspec.Raw]).decode)
+_decode_text = depth_checked(msgspec.json.Decoder(str).decode)
+_encode = msgspec.json.Encoder().encode
 
 
 def _text_id(given: str | int | None) -> str:
@@ -118,6 +125,17 @@ def _read_block(raw: msgspec.Raw) -> _ContentBlock | None:
     return block
 
 
+def _read_delta(raw: msgspec.Raw) -> _Delta | None:
+    """None if it is empty. Raises UnreadableEvent."""
+    if b"".join(bytes(raw).split()) in _NOTHING:
+        return None
+    try:
+        delta: _Delta = _decode_delta(raw)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UnreadableEvent(describe_decode_error(error)) from None
+    return delta
+
+
 class MessagesStream(WireStream[_Event]):
     """One response."""
 
@@ -126,7 +144,6 @@ class MessagesStream(WireStream[_Event]):
             "message_start": self._take_message_start,
             "message_delta": self._take_message_delta,
             "message_stop": self._take_message_stop,
-            "error": self._take_error,
             "content_block_start": self._take_block_start,
             "content_block_delta": self._take_block_delta,
             "content_block_stop": self._take_block_stop,
@@ -135,8 +152,12 @@ class MessagesStream(WireStream[_Event]):
         self._slug = slug
         self._response_id = ""
         self._usage = MessagesUsage()
-        self._begun = 0  # number of blocks; the wire numbers them without a gap
-        self._open: dict[int, _OpenBlock | None] = {}  # by that number; None: a kind not kept
+        self._begun = 0  # number of blocks
+        self._open: dict[
+            int, _OpenBlock | None
+        ] = {}  # by the server's number; None: a kind not kept
+        self._stopped: set[int] = set()  # numbers of blocks that have stopped
+        self._numbers = True  # the server numbers its blocks
         self._unfinished_calls: list[_OpenBlock] = []  # calls whose input is incomplete
         self._stop_reason: str | None = None
         self._stop_details = _StopDetails()
@@ -146,57 +167,57 @@ class MessagesStream(WireStream[_Event]):
             raise self._cut_off("no `message_stop` came")
         self._complete(self._stop_reason)
 
+    def _take_end_mark(self) -> None:
+        """Where no event gives a stop reason, whole blocks and this mark are the end."""
+        if self._stop_reason is None and self._begun and not self._open:
+            self._complete("end_turn")
+
     def _take_message_start(self, read: DecodedEvent[_Event]) -> None:
-        if self._begun or self._response_id or self._stop_reason:
-            raise UnreadableEvent("a message begins within another one")
         start = read.event.message or _MessageStart()
-        self._response_id = read.identifier(_text_id(start.id))
+        response_id = read.identifier(_text_id(start.id))
+        is_again = bool(response_id) and response_id == self._response_id
+        if not is_again and (self._begun or self._response_id or self._stop_reason):
+            raise UnreadableEvent("a message begins within another one")
+        self._response_id = response_id
         self._note_model(start.model)
         self._usage.add(start.usage)
 
     def _take_message_delta(self, read: DecodedEvent[_Event]) -> None:
         self._usage.add(read.event.usage)
-        if (delta := read.event.delta) is not None:
-            self._stop_reason = delta.stop_reason or self._stop_reason
-            self._stop_details = delta.stop_details or self._stop_details
+        delta = _read_delta(read.event.delta) or _Delta()
+        self._stop_reason = delta.stop_reason or read.event.stop_reason or self._stop_reason
+        self._stop_details = delta.stop_details or self._stop_details
 
     def _take_message_stop(self, read: DecodedEvent[_Event]) -> None:
+        self._take_message_delta(read)
         self._complete(self._stop_reason)
 
-    def _take_error(self, read: DecodedEvent[_Event]) -> None:
-        event = read.event
-        error = event.error or ErrorFields()
-        message = error.message or ""
-        if event.request_id:
-            message = f"{message} (request id: {str(event.request_id)[:100]})"
-        raise self._failed(ErrorFields(message=message, type=error.type))
-
-    def _block_index(self, read: DecodedEvent[_Event]) -> int:
+    def _block_index(self, read: DecodedEvent[_Event], *, begins: bool) -> int:
         """The number of the event's block. Raises UnreadableEvent."""
-        if self._stop_reason is not None:
-            raise UnreadableEvent("a piece of the answer follows its stop reason")
         index = read.event.index
         if isinstance(index, str) and index.isascii() and index.isdecimal():
             index = int(index[:9])
+        if isinstance(index, float) and index.is_integer():
+            index = int(index)
+        if index is None and begins and not self._begun:
+            self._numbers = False
+        if index is None and not self._numbers and len(self._open) == (not begins):
+            index = self._begun if begins else next(iter(self._open))
         if not isinstance(index, int):
             raise UnreadableEvent("a piece of the answer does not say of which block it is")
         return index
 
-    def _open_index(self, read: DecodedEvent[_Event]) -> int:
-        """The same, of a block that is open."""
-        if (index := self._block_index(read)) not in self._open:
-            raise UnreadableEvent("a block goes on that has not begun, or has stopped")
-        return index
-
     def _take_block_start(self, read: DecodedEvent[_Event]) -> None:
-        index = self._block_index(read)
-        if index < self._begun:  # some servers count blocks that they do not send
-            text = f"block {index:,} came where block {self._begun:,} had to come"
-            raise UnreadableEvent(text)
+        if self._stop_reason is not None:
+            raise UnreadableEvent("a piece of the answer follows its stop reason")
+        index = self._block_index(read, begins=True)
+        if index in self._open:
+            raise UnreadableEvent(f"block {index:,} begins again before it has stopped")
         raw = read.event.content_block
         if (start := _read_block(raw)) is None:
             raise UnreadableEvent("a block begins without saying as what")
-        self._begun = index + 1
+        self._begun += 1
+        self._stopped.discard(index)
         if (kind := _KINDS.get(start.type)) is None:
             self._open[index] = None  # the server's own tools, which are never offered
             return
@@ -220,22 +241,34 @@ class MessagesStream(WireStream[_Event]):
         if not block.name:
             raise UnreadableEvent("a call has no name")
         given = bytes(start.input)
-        if given not in {b"null", b"{}"}:
-            block.given = read.identifier(given.decode())
+        if given not in _NOTHING:
+            is_text = given.startswith(b'"')  # some servers send the arguments of a chat
+            block.given = read.identifier(_decode_text(given) if is_text else given.decode())
         return block
 
     def _take_block_delta(self, read: DecodedEvent[_Event]) -> None:
-        block, delta = self._open[self._open_index(read)], read.event.delta
-        if block is None:
+        if self._stop_reason is not None:
+            raise UnreadableEvent("a piece of the answer follows its stop reason")
+        if (index := self._block_index(read, begins=False)) not in self._open:
+            raise UnreadableEvent("a block goes on that has not begun, or has stopped")
+        block, delta = self._open[index], _read_delta(read.event.delta)
+        if block is not None and delta is not None:
+            self._take_piece(block, delta, read)
+
+    def _take_piece(self, block: _OpenBlock, delta: _Delta, read: DecodedEvent[_Event]) -> None:
+        name = _FIELDS.get(delta.type, "")
+        piece: object = getattr(delta, name) if name else msgspec.UNSET
+        if piece is None or piece == "":  # keeps the connection alive, whatever its kind
             return
-        if delta is None or delta.type not in (fields := _DELTAS[block.kind]):
+        if delta.type not in (fields := _DELTAS[block.kind]):
             raise UnreadableEvent(f"a block of kind {block.kind} cannot go on so")
-        if (name := fields[delta.type]) is None:
+        if fields[delta.type] is None:
             return
-        piece: str | None = getattr(delta, name)
-        if piece is None:
+        if isinstance(piece, dict):
+            block.given = read.identifier(_encode(piece).decode())
+        elif not isinstance(piece, str):
             raise UnreadableEvent(f"a piece of a block has no `{name}`")
-        if name == "signature":
+        elif name == "signature":
             block.signature.add(read.text(piece))
         else:
             self._grow(block, read.text(piece))
@@ -250,7 +283,15 @@ class MessagesStream(WireStream[_Event]):
             self._emit_reasoning(block.item_id, text)
 
     def _take_block_stop(self, read: DecodedEvent[_Event]) -> None:
-        block = self._open.pop(self._open_index(read))
+        if read.event.index is None and not self._numbers and not self._open:
+            return
+        index = self._block_index(read, begins=False)
+        if index in self._stopped:  # some servers say it twice
+            return
+        if index not in self._open:
+            raise UnreadableEvent("a block stops that has not begun")
+        block = self._open.pop(index)
+        self._stopped.add(index)
         if block is None:
             return
         if block.kind == "text" and not block.leading.is_open:
@@ -297,7 +338,7 @@ class MessagesStream(WireStream[_Event]):
             raise self._cut_off("a block of it did not stop")
         if reason is None:
             raise self._cut_off("no stop reason came")
-        truncated = reason in {"max_tokens", "model_context_window_exceeded"}
+        truncated = reason in _STOPPED_AT_LIMIT
         if not truncated:  # complete, so the model is told what is wrong with its calls
             for block in self._unfinished_calls:
                 if (item := self._item(block)) is not None:
@@ -319,7 +360,7 @@ class MessagesStream(WireStream[_Event]):
             case "model_context_window_exceeded":
                 text = f"{name}: the conversation filled the model's context window"
                 failure = Failure(kind="context_window_exceeded", message=text)
-            case "max_tokens" if not self._items_done:
+            case "max_tokens" | "length" if not self._items_done:
                 raise self._incomplete(
                     f"{name} stopped at its output limit before anything was said; raise "
                     f"`max_output_tokens` of {self._slug} in models.toml, or lower the effort"

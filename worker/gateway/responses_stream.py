@@ -1,7 +1,9 @@
 """Decode the Responses event stream, and the answer of a compaction. No I/O.
 
-`response.output_item.done` is authoritative; deltas are for people. A used event that cannot be
-read cuts the stream (wire_stream.py), and so does an end before all begun items were complete.
+`response.output_item.done` is authoritative; what it leaves out is taken from the deltas. A used
+event that cannot be read cuts the stream (wire_stream.py), and so does an end before all begun
+items were complete. Where a server tells no item as whole, the items that its last event repeats
+are the answer, or else what the deltas said.
 """
 
 import msgspec
@@ -21,6 +23,7 @@ from swarm.mailbox.protocol.items import (
     text_of,
 )
 
+from .arriving_items import ArrivingItem, ArrivingItems, untold
 from .backend import (
     AnyResponseEvent,
     Failure,
@@ -36,7 +39,6 @@ from .opaque_fields import OpaqueFields
 from .responses_request import LOCAL_CALL
 from .sse import (
     DecodedEvent,
-    TextAccumulator,
     UnreadableEvent,
     describe_decode_error,
 )
@@ -52,12 +54,12 @@ class _Part(msgspec.Struct):
 
 class _Item(msgspec.Struct):
     type: str = ""
-    id: str | None = None
+    id: str | int | None = None
     role: str | None = None
     status: str | None = None
     phase: str | None = None
-    content: tuple[_Part, ...] | str | None = None
-    summary: tuple[_Part, ...] | None = None
+    content: tuple[_Part | str, ...] | str | None = None
+    summary: tuple[_Part | str, ...] | str | None = None
     encrypted_content: str | None = None
     call_id: str | int | None = None
     name: str | None = None
@@ -77,20 +79,22 @@ class _Response(msgspec.Struct):
     error: ErrorFields | None = None
     incomplete_details: _Incomplete | None = None
     output: msgspec.Raw = msgspec.Raw(b"null")
+    status: str | None = None
 
 
 class _Event(msgspec.Struct):
     """Every event is decoded as this struct; absent fields keep their defaults."""
 
     type: str = ""
-    delta: str | None = None
+    delta: str | msgspec.UnsetType | None = msgspec.UNSET
+    text: str | None = None  # of the event that ends a text
+    arguments: msgspec.Raw = msgspec.Raw(b"null")  # of the event that ends a call's arguments
+    input: str | None = None
     item_id: str | int | None = None
     item: msgspec.Raw = msgspec.Raw(b"null")  # an _Item
     response: _Response | None = None
     summary_index: int | str | None = None
-    error: ErrorFields | None = None  # the error of an `error` event, in one of two forms
-    code: str | int | None = None
-    message: str | None = None
+    usage: msgspec.Raw = msgspec.Raw(b"null")  # some servers send it beside the response
 
 
 class _Compacted(msgspec.Struct):
@@ -106,6 +110,7 @@ _decode_items = depth_checked(msgspec.json.Decoder(tuple[msgspec.Raw, ...] | Non
 _decode_compacted = depth_checked(msgspec.json.Decoder(_Compacted).decode)
 _decode_text = depth_checked(msgspec.json.Decoder(str).decode)
 _decode_fields = depth_checked(msgspec.json.Decoder(dict[str, msgspec.Raw]).decode)
+_encode = msgspec.json.Encoder().encode
 _PHASES: dict[str, Phase] = {"commentary": "commentary", "final_answer": "final_answer"}
 _KEEPALIVES = frozenset({"response.in_progress", "response.queued", "keepalive", "ping"})
 _CALLS = frozenset({"function_call", "custom_tool_call"})
@@ -126,6 +131,12 @@ class ResponsesStream(WireStream[_Event]):
     def __init__(self, *, provider: str, new_id: NewId, provider_id: str = "") -> None:
         handlers = {
             "response.output_text.delta": self._take_text,
+            "response.output_text.done": self._take_text_end,
+            "response.refusal.delta": self._take_text,
+            "response.function_call_arguments.delta": self._take_arguments,
+            "response.function_call_arguments.done": self._take_arguments_end,
+            "response.custom_tool_call_input.delta": self._take_input,
+            "response.custom_tool_call_input.done": self._take_input_end,
             "response.reasoning_summary_text.delta": self._take_reasoning,
             "response.reasoning_text.delta": self._take_reasoning,
             "response.reasoning_summary_part.added": self._take_summary_part,
@@ -133,16 +144,15 @@ class ResponsesStream(WireStream[_Event]):
             "response.output_item.done": self._take_item_done,
             "response.completed": self._take_completed,
             "response.done": self._take_completed,
-            "response.failed": self._take_error,
+            "response.failed": self._take_failed,
+            "response.cancelled": self._take_failed,
             "response.incomplete": self._take_incomplete,
-            "error": self._take_error,
         }
         super().__init__(_decode, handlers, provider=provider, new_id=new_id)
         self._provider_id = provider_id
-        self._active = ""  # the item of deltas without an id
-        self._shown: dict[str, TextAccumulator] = {}  # by item: the text of its deltas
+        self._arriving = ArrivingItems(self._size)
         self._leading: dict[str, LeadingThought] = {}  # by item, while its deltas arrive
-        self._begun = self._outputs_completed = 0  # items of _OUTPUT_KINDS
+        self._outputs = 0  # messages and calls that were whole
 
     def _has_content(self, kind: str) -> bool:
         return kind not in _KEEPALIVES
@@ -152,83 +162,139 @@ class ResponsesStream(WireStream[_Event]):
 
     def _take_end_mark(self) -> None:
         """Where no event says that the response is complete, whole items and this mark do."""
-        if self._outputs_completed and self._begun <= self._outputs_completed:
+        has_answer = bool(_OUTPUT_KINDS & self._arriving.told.keys())
+        if has_answer and not self._arriving.unfinished(_OUTPUT_KINDS):
             self._emit_finished("", None)
 
     def _take_text(self, read: DecodedEvent[_Event]) -> None:
-        item_id, text = self._show(read)
+        item_id, text = self._show(read, "message")
         thought, text = self._leading.setdefault(item_id, LeadingThought()).feed(text)
         self._emit_reasoning(item_id, thought)
         self._emit_text(item_id, text)
 
     def _take_reasoning(self, read: DecodedEvent[_Event]) -> None:
-        self._emit_reasoning(*self._show(read))
+        self._emit_reasoning(*self._show(read, "reasoning"))
+
+    def _take_arguments(self, read: DecodedEvent[_Event]) -> None:
+        self._show(read, "function_call")
+
+    def _take_input(self, read: DecodedEvent[_Event]) -> None:
+        self._show(read, "custom_tool_call")
+
+    def _take_text_end(self, read: DecodedEvent[_Event]) -> None:
+        self._end_text(read, "message", read.event.text or "")
+
+    def _take_arguments_end(self, read: DecodedEvent[_Event]) -> None:
+        self._end_text(read, "function_call", _arguments(read.event.arguments))
+
+    def _take_input_end(self, read: DecodedEvent[_Event]) -> None:
+        self._end_text(read, "custom_tool_call", read.event.input or "")
+
+    def _end_text(self, read: DecodedEvent[_Event], kind: str, whole: str) -> None:
+        """A text has ended; some servers say here alone what it is."""
+        pieces = self._arriving.of(self._id_of(read), kind).pieces
+        if not pieces:
+            pieces.add(read.text(whole))
+
+    def _id_of(self, read: DecodedEvent[_Event]) -> str:
+        return read.identifier(str(read.event.item_id or self._arriving.active))
 
     def _take_summary_part(self, read: DecodedEvent[_Event]) -> None:
-        item_id = read.identifier(str(read.event.item_id or self._active))
+        item_id = self._id_of(read)
         self._emit_reasoning(item_id, "\n\n" if read.event.summary_index not in _FIRST else "")
 
     def _take_item_added(self, read: DecodedEvent[_Event]) -> None:
         item = _read_item(read.event.item)
         if item is None:
             raise UnreadableEvent("an item begins without saying as what")
-        self._begun += item.type in _OUTPUT_KINDS
-        self._active = read.identifier(item.id or "") or self._new_id()
-        self._emit_started(
-            self._active, read.identifier(item.type), read.identifier(item.name or "")
-        )
+        item_id = read.identifier(_id_text(item)) or self._new_id()
+        kind, name = read.identifier(item.type), read.identifier(item.name or "")
+        begun = self._arriving.begin(item_id, kind)
+        begun.name, begun.call_id = name or begun.name, item.call_id or begun.call_id
+        self._emit_started(item_id, kind, name)
 
     def _take_item_done(self, read: DecodedEvent[_Event]) -> None:
         raw = read.event.item
         if (item := _read_item(raw)) is None or read.has_halves:
             raise UnreadableEvent("an item was told without being whole")
-        self._complete_item(item, raw)
+        if not self._arriving.was_told(_id_text(item), item.type):
+            self._complete_item(item, raw)
 
     def _take_completed(self, read: DecodedEvent[_Event]) -> None:
         if read.has_halves:
             raise UnreadableEvent("half a character stands alone")
         response = read.event.response or _Response()
         self._note_model(response.model)
-        if not self._items_done:  # some servers send their items only here
-            for raw in _read_items(response.output):
-                self._complete_item(_read_item(raw) or _Item(), raw)
-        if self._begun > self._outputs_completed:
+        if response.status in {"failed", "cancelled"}:
+            self._take_failed(read)
+        if response.status == "incomplete":
+            self._take_incomplete(read)
+            return
+        self._take_the_rest(response)
+        self._finish(read, is_cut=False)
+
+    def _take_the_rest(self, response: _Response) -> None:
+        """The items that were not told before the end. Raises UnreadableEvent."""
+        items = [(_read_item(raw) or _Item(), raw) for raw in _read_items(response.output)]
+        kinds = [(item.type, raw) for item, raw in items]
+        for raw in untold(kinds, self._arriving.told):
+            self._complete_item(_read_item(raw) or _Item(), raw)
+        if not self._arriving.told:
+            self._take_pieces()
+        if self._arriving.unfinished(_OUTPUT_KINDS):
             raise UnreadableEvent("an item of the response never came whole")
-        usage = read_usage(response.usage)
-        self._emit_finished(str(response.id or ""), usage, end_turn=response.end_turn)
+
+    def _take_pieces(self) -> None:
+        """No item was told as whole: the deltas are the answer. Raises UnreadableEvent."""
+        for item in self._arriving.told_in_pieces(_OUTPUT_KINDS):
+            if not item.is_whole() or (item.kind in _CALLS and not item.name):
+                raise UnreadableEvent("an item of the response never came whole")
+            names = {"type": item.kind, "id": item.item_id, "name": item.name}
+            raw = msgspec.Raw(_encode(names | {"call_id": item.call_id}))
+            self._complete_item(_read_item(raw) or _Item(), raw)
+
+    def _finish(self, read: DecodedEvent[_Event], *, is_cut: bool) -> None:
+        response = read.event.response or _Response()
+        usage = read_usage(response.usage) or read_usage(read.event.usage)
+        end_turn = True if is_cut else response.end_turn
+        self._emit_finished(str(response.id or ""), usage, end_turn=end_turn, truncated=is_cut)
 
     def _take_incomplete(self, read: DecodedEvent[_Event]) -> None:
+        """The model was stopped. What was whole by then is kept, as on the other wires."""
         details = (read.event.response or _Response()).incomplete_details
         reason = (details.reason if details else None) or "no reason given"
-        raise self._incomplete(f"{self._provider} ended the response early: {reason}")
+        if not self._outputs:
+            raise self._incomplete(f"{self._provider} ended the response early: {reason}")
+        self._finish(read, is_cut=True)
 
-    def _take_error(self, read: DecodedEvent[_Event]) -> None:
-        event = read.event
-        error = event.error or ErrorFields(message=event.message, code=event.code)
-        raise self._failed((event.response or _Response()).error or error)
+    def _take_failed(self, read: DecodedEvent[_Event]) -> None:
+        raise self._failed((read.event.response or _Response()).error or ErrorFields())
 
-    def _show(self, read: DecodedEvent[_Event]) -> tuple[str, str]:
+    def _show(self, read: DecodedEvent[_Event], kind: str) -> tuple[str, str]:
         """The item id of a delta, and the text it adds. Raises UnreadableEvent and
         ResponseTooLong.
         """
-        event = read.event
-        if event.delta is None:
+        item_id, delta = self._id_of(read), read.event.delta
+        if delta is msgspec.UNSET:
             raise UnreadableEvent("a piece of an item holds no text")
-        item_id = read.identifier(str(event.item_id or self._active))
-        text = self._shown.setdefault(item_id, TextAccumulator(self._size))
-        return item_id, text.add(read.text(event.delta))
+        pieces = self._arriving.of(item_id, kind).pieces
+        return item_id, pieces.add(read.text(delta or ""))
 
     def _complete_item(self, item: _Item, raw: msgspec.Raw) -> None:
-        self._outputs_completed += item.type in _OUTPUT_KINDS
-        shown = self._leading.pop(item.id or self._active, None)
+        item_id = _id_text(item) or self._arriving.active
+        arrived = self._arriving.take(_id_text(item), item.type, item.call_id)
+        if arrived is not None:
+            item = _filled_up(item, arrived)
+        shown = self._leading.pop(item_id, None)
         if shown is not None and not shown.is_open:
-            self._emit_text(item.id or self._active, shown.finish()[1])
+            self._emit_text(item_id, shown.finish()[1])
         if item.type in _CALLS and item.status == "incomplete":
             return  # the model was stopped in the middle of the call
         whole = self._whole(item, raw) or self._provider_item(item, raw)
         if isinstance(whole, Message):
             whole = self._without_thought(whole)
         if whole is not None:
+            self._outputs += isinstance(whole, Message | FunctionCall | CustomToolCall)
             self._emit_item(whole)
 
     def _without_thought(self, message: Message) -> Message | None:
@@ -253,37 +319,39 @@ class ResponsesStream(WireStream[_Event]):
                 texts = (part.text if part.text is not None else part.refusal for part in parts)
                 content = tuple(OutputText(text=text) for text in texts if text is not None)
                 phase = _PHASES.get(item.phase or "")
-                return Message(
-                    role="assistant", content=content, phase=phase, id=item.id or self._active
-                )
+                item_id = _id_text(item) or self._arriving.active
+                return Message(role="assistant", content=content, phase=phase, id=item_id)
             case "reasoning":
                 return Reasoning(
-                    summary=_texts(item.summary),
+                    summary=_texts(_parts(item.summary)),
                     content=_texts(_parts(item.content)),
                     encrypted_content=item.encrypted_content,
-                    id=item.id,
+                    id=_id_text(item) or None,
                     origin=self._origin_with(_more_fields(raw), is_needed=True),
                 )
             case "function_call" | "custom_tool_call":
                 return self._whole_call(item, raw)
             case kind if kind in _COMPACTIONS and item.encrypted_content:
-                return Compaction(encrypted_content=item.encrypted_content, id=item.id)
+                return Compaction(
+                    encrypted_content=item.encrypted_content, id=_id_text(item) or None
+                )
             case _:
                 return None
 
     def _whole_call(self, item: _Item, raw: msgspec.Raw) -> AnyCall:
         given_id = "" if item.call_id is None else str(item.call_id)
         call_id, name = given_id or f"call_{self._new_id()}", _name(item)
+        item_id = _id_text(item) or None
         origin = self._origin_with(_more_fields(raw), is_needed=not is_portable_id(call_id))
         if item.type == "function_call":
             arguments = _arguments(item.arguments)
             return FunctionCall(
-                call_id=call_id, name=name, arguments=arguments, id=item.id, origin=origin
+                call_id=call_id, name=name, arguments=arguments, id=item_id, origin=origin
             )
         if item.input is None:
             raise UnreadableEvent("a call has no input")
         return CustomToolCall(
-            call_id=call_id, name=name, input=item.input, id=item.id, origin=origin
+            call_id=call_id, name=name, input=item.input, id=item_id, origin=origin
         )
 
     def _provider_item(self, item: _Item, raw: msgspec.Raw) -> ProviderItem | None:
@@ -296,7 +364,7 @@ class ResponsesStream(WireStream[_Event]):
         if is_used or waits or len(data) > _MOST_PROVIDER_ITEM_BYTES:
             return None
         return ProviderItem(
-            kind=kind, provider=self._provider_id, json=data.decode(), id=item.id or None
+            kind=kind, provider=self._provider_id, json=data.decode(), id=_id_text(item) or None
         )
 
 
@@ -307,9 +375,33 @@ def _more_fields(raw: msgspec.Raw) -> str:
     return fields.json()
 
 
-def _parts(content: tuple[_Part, ...] | str | None) -> tuple[_Part, ...]:
-    """The parts of a content, which some servers write as one text."""
-    return (_Part(text=content),) if isinstance(content, str) else content or ()
+def _parts(content: tuple[_Part | str, ...] | str | None) -> tuple[_Part, ...]:
+    """The parts of a content, which some servers write as one text, or as plain texts."""
+    parts = (content,) if isinstance(content, str) else content or ()
+    return tuple(_Part(text=part) if isinstance(part, str) else part for part in parts)
+
+
+def _id_text(item: _Item) -> str:
+    return "" if item.id is None else str(item.id)
+
+
+def _filled_up(item: _Item, arrived: ArrivingItem) -> _Item:
+    """The item with what its last event leaves out, and earlier ones said."""
+    filled = msgspec.structs.replace(
+        item,
+        name=item.name or arrived.name,
+        call_id=item.call_id if item.call_id not in {None, ""} else arrived.call_id,
+    )
+    match item.type:
+        case "message" if not any(part.text or part.refusal for part in _parts(item.content)):
+            return msgspec.structs.replace(filled, content=arrived.said() or item.content)
+        case "function_call" if not _arguments(item.arguments):
+            said = msgspec.Raw(_encode(arrived.said()))
+            return msgspec.structs.replace(filled, arguments=said)
+        case "custom_tool_call" if not item.input:
+            return msgspec.structs.replace(filled, input=arrived.said() or item.input)
+        case _:
+            return filled
 
 
 def _texts(parts: tuple[_Part, ...] | None) -> tuple[str, ...]:

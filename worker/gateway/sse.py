@@ -1,9 +1,10 @@
 r"""Server-sent events: split bytes into events, decode their JSON, assemble texts. Pure.
 
 Line ends may be CR, LF or CRLF, split anywhere. Comments and the other fields of the standard are
-dropped; the data lines of one event are joined by a newline. Any other line may be a damaged part
-of an event, so it is returned as an unreadable event. An event over the limit is an error, so that
-memory stays bounded; so is a response whose texts are over theirs.
+dropped; the data lines of one event are joined by a newline, but two lines that are an object each
+are two events: some servers leave out the blank line between them. Any other line may be a damaged
+part of an event, so it is returned as an unreadable event. An event over the limit is an error, so
+that memory stays bounded; so is a response whose texts are over theirs.
 
 An event is decoded completely or not at all: an unreadable one may have carried a part of an item,
 so it is never skipped. `UnreadableEvent` says why it is unreadable, and never quotes the payload.
@@ -118,6 +119,8 @@ class SseSplitter:
                 self.events_seen += 1
         elif line.startswith(b"data:"):
             value = line[6:] if line[5:6] == b" " else line[5:]
+            if self._is_object(value):
+                self._take_line(b"", events)
             self._data.append(value)
             self._grow(len(value) + 1)
         elif line == b"data":
@@ -125,6 +128,12 @@ class SseSplitter:
             self._grow(1)
         elif not line.startswith(_PASSED_OVER) and line not in _BARE:
             events.append(DAMAGED)
+
+    def _is_object(self, value: bytes) -> bool:
+        """True if what came is an object, and this line begins another one, or is the end mark."""
+        first = self._data[0] if len(self._data) == 1 else b""
+        is_next = value.startswith(b"{") or value.strip() == b"[DONE]"
+        return is_next and first.startswith(b"{") and first.rstrip().endswith(b"}")
 
     def _grow(self, size_bytes: int) -> None:
         self._size += size_bytes

@@ -33,7 +33,13 @@ from .backend import (
     ResponseTextDelta,
     SampleError,
 )
-from .failures import ErrorFields, classify_stream_error, cut_off, unreadable
+from .failures import (
+    ErrorFields,
+    classify_stream_error,
+    cut_off,
+    read_error_event,
+    unreadable,
+)
 from .fit.call_names import meant_name
 from .sse import (
     Decode,
@@ -49,7 +55,8 @@ EVERY_TYPE = ""  # key of the handler of a wire whose events have no types
 
 
 class _Typed(msgspec.Struct):
-    type: str
+    type: str = ""
+    error: msgspec.Raw = msgspec.Raw(b"null")
 
 
 _decode_type = depth_checked(msgspec.json.Decoder(_Typed).decode)
@@ -124,11 +131,24 @@ class WireStream(ABC, Generic[Event_co]):
             return
         handler = self._handlers.get(EVERY_TYPE)
         if handler is None:
-            kind = read_event(_decode_type, payload).event.type
+            if (kind := self._kind_of(payload, bare)) == "error":
+                failed = classify_stream_error(read_error_event(payload), provider=self._provider)
+                raise SampleError(failed)
             self._content_events += self._has_content(kind)
             handler = self._handlers.get(kind)
         if handler is not None:
             handler(read_event(self._decode, payload))
+
+    def _kind_of(self, payload: bytes, bare: bytes) -> str:
+        """The type of an event, on a wire that has them; "" for one that is empty."""
+        typed = read_event(_decode_type, payload).event
+        if typed.type:
+            return typed.type
+        if bytes(typed.error) != b"null":  # proxies send errors in a form of their own
+            return "error"
+        if bare != b"{}":
+            raise UnreadableEvent("an event does not say of what type it is")
+        return ""
 
     def _has_content(self, kind: str) -> bool:
         """True if an event of this type is progress although it holds no text that is used."""
