@@ -1,17 +1,19 @@
-"""Builds with setuptools, and names the project's pages in the metadata: those of its git `origin`.
+"""Builds with setuptools: every folder of Python files, and the project's pages in the metadata.
 
-No address is written down here, so a fork's wheel names the fork. Without an `origin` that anybody
-can open with https there are none.
+The pages are those of its git `origin`. No address is written down here, so a fork's wheel names
+the fork. Without an `origin` that anybody can open with https there are none.
 """
 
 from pathlib import Path
 
+from package_folders import package_folders
 from project_pages import project_urls, read_origin, urls_of_source
 from setuptools import build_meta
 from setuptools.command.egg_info import manifest_maker
 from setuptools.dist import Distribution
 
 _finalize_options = Distribution.finalize_options
+_parse_config_files = Distribution.parse_config_files
 _add_defaults = manifest_maker.add_defaults
 
 build_sdist = build_meta.build_sdist
@@ -24,6 +26,11 @@ prepare_metadata_for_build_wheel = build_meta.prepare_metadata_for_build_wheel
 prepare_metadata_for_build_editable = build_meta.prepare_metadata_for_build_editable
 
 
+def _find_packages(distribution: Distribution, *args: object, **options: object) -> None:
+    _parse_config_files(distribution, *args, **options)
+    distribution.packages = list(package_folders(Path(), distribution.package_dir))
+
+
 def _add_urls(distribution: Distribution) -> None:
     _finalize_options(distribution)
     found = project_urls(read_origin(Path(".git/config")))
@@ -32,9 +39,11 @@ def _add_urls(distribution: Distribution) -> None:
 
 def _add_this_file(maker: manifest_maker) -> None:
     _add_defaults(maker)
-    for name in ("build_backend", "project_pages"):  # a source distribution is built with them
+    # A source distribution is built with them.
+    for name in ("build_backend", "package_folders", "project_pages"):
         maker.filelist.append(f"scripts/{name}.py")
 
 
 Distribution.finalize_options = _add_urls
+Distribution.parse_config_files = _find_packages
 manifest_maker.add_defaults = _add_this_file

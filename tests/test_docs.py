@@ -50,15 +50,6 @@ def members_of_unions() -> dict[str, str]:
     return found
 
 
-def folders_with_code() -> set[str]:
-    """The packages that there are: every folder of a package that holds Python files."""
-    return {
-        "swarm." + ".".join(path.parent.relative_to(ROOT).parts)
-        for package in PACKAGES
-        for path in (ROOT / package).rglob("*.py")
-    }
-
-
 def texts_of_the_house() -> list[Path]:
     folders = (*PACKAGES, "tests", "docs", "scripts", "examples", ".ci")
     kinds = {".py", ".md", ".toml", ".txt", ".yaml", ".json", ".svg", ""}
@@ -106,23 +97,6 @@ def test_every_module_that_is_named_exists(name):
     assert paths
     lost = [path for path in paths if not any((root / path).is_file() for root in roots)]
     assert [path for path in lost if not list(ROOT.glob(f"*/golden/{path}"))] == []
-
-
-def test_the_packages_are_the_folders_that_hold_code(setuptools_table):
-    listed = setuptools_table["packages"]
-    assert len(listed) == len(set(listed))
-    # The console script is also installed outside of `swarm`, which a stranger's package may hide.
-    assert set(listed) == {*folders_with_code(), "swarm_command"}
-
-
-def test_whatever_lies_beside_the_code_is_shipped_with_it(setuptools_table):
-    for package in setuptools_table["packages"]:
-        mapped = setuptools_table["package-dir"].get(package)
-        folder = ROOT / (mapped or package.removeprefix("swarm.").replace(".", "/"))
-        patterns = setuptools_table["package-data"].get(package, ())
-        shipped = {path for pattern in patterns for path in folder.glob(pattern)}
-        lying = {path for path in folder.iterdir() if path.suffix in {".md", ".toml", ".json"}}
-        assert sorted(lying - shipped) == [], package
 
 
 def test_each_package_is_mapped_by_itself(setuptools_table):
