@@ -8,8 +8,8 @@ from .parts.part_messages import PART_READING_TOOLS, PART_TOOLS
 # Of the team, and of what agents and runs share.
 _TEAM_TOOLS = (
     "spawn_agent", "send_message", "followup_task", "wait_agent", "list_agents", "interrupt_agent",
-    "close_agent", "spawn_agents_on_csv", "report_agent_job_result", "publish_finding",
-    "recall_findings", "list_changes", "merge_changes", "discard_changes", *PART_TOOLS,
+    "close_agent", "spawn_agents_on_csv", "report_agent_job_result", "list_changes",
+    "merge_changes", "discard_changes", *PART_TOOLS,
 )  # fmt: skip
 BEGIN_TASK = "begin_task"
 TOOL_NAMES = (
@@ -25,7 +25,7 @@ TOOLS_WITHOUT_COMMANDS = frozenset({
 READING_TOOLS = frozenset({
     BEGIN_TASK, "exec_command", "write_stdin", "list_dir", "view_image", "update_plan",
     "request_user_input", "wait_agent", "list_agents", "list_changes", "report_agent_job_result",
-    "recall_findings", *PART_READING_TOOLS, "tool_search", "list_mcp_resources",
+    *PART_READING_TOOLS, "tool_search", "list_mcp_resources",
     "list_mcp_resource_templates", "read_mcp_result",
 })  # fmt: skip
 # Nobody takes these away: the item of a job ends by nothing but its report, and a small model

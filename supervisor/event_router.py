@@ -119,7 +119,7 @@ class EventRouter:
         self._run, self._agents, self._services, self._nursery = running, agents, services, nursery
         self._team_service, self._approvals, self._mcp = team_service, approvals, mcp
         self.file_history = FileHistory(running, nursery)
-        self._parts = running.parts.start(running, nursery)
+        self._parts = team_service.parts
         self._change_measures = ChangeMeasures(running)
         self.unreadable_count = 0
         self._warned_of_landlock = False

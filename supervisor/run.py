@@ -60,6 +60,7 @@ from .mcp.hub_manager import HubManager
 from .mcp.mcp_requests import McpEndpoint
 from .mcp.run_hubs import RunHubs
 from .network.proxy_manager import ProxyManager
+from .parts.part_folds import PartFolds
 from .parts.run_parts import RunParts
 from .processes.early_start import EarlyProcesses
 from .processes.gateway_manager import GatewayManager
@@ -134,7 +135,7 @@ async def run_to_end(  # noqa: PLR0917 - the two last ones are the simulation's
                 try:
                     locked = _LockedRun(
                         run_paths, user_paths, early, make_workload, dependencies, signals,
-                        lock_fd, short_tmp,
+                        lock_fd, short_tmp, PartFolds(),
                     )  # fmt: skip
                     completed = await _run_locked(request, view, locked)
                 finally:
@@ -166,11 +167,12 @@ class _LockedRun(NamedTuple):
     signals: SignalBuffer  # received before any file is made, so that all is cleaned up
     lock_fd: int
     short_tmp: ShortTmp
+    folds: PartFolds  # what parts find in the journal of a resumed run
 
 
 async def _run_locked(request: RunRequest, view: RunDisplay, locked: _LockedRun) -> RunCompleted:
     run_paths = locked.run_paths
-    past = _prepare(request, run_paths)
+    past = _prepare(request, run_paths, locked.folds)
     write_owner(run_paths, locked.lock_fd)
     check_room()
     started = trio.current_time()
@@ -198,7 +200,7 @@ async def _run_locked(request: RunRequest, view: RunDisplay, locked: _LockedRun)
     return completed
 
 
-def _prepare(request: RunRequest, run_paths: RunPaths) -> RunPast:
+def _prepare(request: RunRequest, run_paths: RunPaths, folds: PartFolds) -> RunPast:
     """Make the folders; read the past of a resumed run from its journal."""
     if len(run_paths.gateway_endpoint(_GATEWAY_EPOCHS_PER_START)) > _SOCKET_PATH_BYTES:
         raise UsageError(
@@ -223,7 +225,8 @@ def _prepare(request: RunRequest, run_paths: RunPaths) -> RunPast:
     for file in run_paths.journal.glob("*.jsonl"):
         repair_tail(file)  # a line torn by a power loss would end up in the middle
     bad: list[BadLine] = []
-    past = moved_past(fold_run(run_records(run_paths, bad.append)), request.moves)
+    read = fold_run(run_records(run_paths, bad.append), feed_parts=folds.take)
+    past = moved_past(read, request.moves)
     return msgspec.structs.replace(
         past, bad_lines=tuple(map(str, bad)), last_seq=last_seq(run_paths)
     )
@@ -258,7 +261,7 @@ async def _open_context(
         agents=AgentDirectory(registry, archive),
         grants=ApprovalGrants(),
         skills=CurrentSkills(request),
-        parts=RunParts(request, run_paths),
+        parts=RunParts(request, run_paths, locked.folds),
         pauses=RunPauses(),
         copies=ProjectCopies(run_paths, request.copy_kind),
         hosts=RemoteHosts(request.hosts),

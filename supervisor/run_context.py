@@ -1,5 +1,6 @@
 """What all parts of a running supervisor share: one value, made in `run.py` and passed on."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,9 +70,22 @@ class RunContext(NamedTuple):
         seconds = self.request.deadline_s
         return None if seconds is None else self.began_s + seconds
 
-    def note(self, body: AnyRecordBody, *, agent: str = "", file: str = RUN_FILE) -> Record:
-        """Journal, then show; does not wait for either."""
-        return self.journal.write(body, agent=agent, file=file, then=self.broadcast.publish_record)
+    def note(
+        self,
+        body: AnyRecordBody,
+        *,
+        agent: str = "",
+        file: str = RUN_FILE,
+        then: Callable[[Record], None] | None = None,
+    ) -> Record:
+        """Journal, then show, then call `then` with the written record; waits for nothing."""
+
+        def written(record: Record) -> None:
+            self.broadcast.publish_record(record)
+            if then is not None:
+                then(record)
+
+        return self.journal.write(body, agent=agent, file=file, then=written)
 
     async def commit(self, body: AnyRecordBody, *, agent: str = "", file: str = RUN_FILE) -> Record:
         """Journal, show, then return: for facts on which nobody may act before they are written.

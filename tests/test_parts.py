@@ -1,6 +1,7 @@
 """A part is named by the lists of parts alone: whoever changes it reads its own folders."""
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +14,8 @@ LISTS = {
     "roles/config/part_keys.py",
     "worker/parts/part_tools.py",
     "worker/parts/tool_parts.py",
+    "worker/parts/turn_parts.py",
+    "supervisor/parts/part_folds.py",
     "supervisor/parts/part_lines.py",
     "supervisor/parts/part_names.py",
     "supervisor/parts/part_setup.py",
@@ -54,6 +57,13 @@ def test_a_part_is_imported_by_its_own_folders_and_the_lists_alone(part):
         if any(name.startswith(tuple(inside)) for name in names)
     }
     assert importers <= LISTS
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_touches_eight_files_at_most_outside_its_own_folders(part):
+    name = re.compile(rf"\b{part}\b")
+    naming = {one for one in LISTS if name.search((ROOT / one).read_text("utf-8"))}
+    assert 0 < len(naming) <= 8
 
 
 def test_the_lists_are_there():

@@ -6,6 +6,14 @@ The kernel names this list, never what a part consists of. A new part adds itsel
 import msgspec
 
 from ..protocol.base import Value
+from ..protocol.findings import FindingPublished
+from .findings.finding_messages import (
+    FindingAccepted,
+    FindingsFound,
+    PublishFinding,
+    RecallFindings,
+    ShareFindings,
+)
 from .leases.lease_messages import (
     FormerLeaseSettings,
     HeavyCommandEnded,
@@ -28,13 +36,16 @@ from .memories.memory_messages import (
 
 PartRequest = TakeLease  # of agents; the part replies when it will
 PartQueued = QueuedForLease  # told before the reply, any number of times
-PartQuestion = RecallMemories | ReportStaleMemory  # of agents; one answer each
-PartReply = LeaseGiven | MemoriesFound | MemoryReported
+PartQuestion = (  # of agents; one answer each
+    RecallMemories | ReportStaleMemory | PublishFinding | RecallFindings
+)
+PartReply = LeaseGiven | MemoriesFound | MemoryReported | FindingAccepted | FindingsFound
+PartOp = ShareFindings  # sent to agents; the part in the agent's process takes it
 PartEvent = HeavyCommandEnded  # of agents; journaled as it is
-PartRecord = PartEvent | MemoryMarked  # all that a part journals
+PartRecord = PartEvent | MemoryMarked | FindingPublished  # all that a part journals
 # Tools of agents: those that never start a command, and which of them only read.
-PART_TOOLS = ("recall_memories", "report_stale_memory")
-PART_READING_TOOLS = ("recall_memories",)
+PART_TOOLS = ("recall_memories", "report_stale_memory", "publish_finding", "recall_findings")
+PART_READING_TOOLS = ("recall_memories", "recall_findings")
 
 
 class PartSettings(Value):
@@ -74,3 +85,9 @@ class PartRules(Value):
     leases: LeaseRules = LeaseRules()
     memories: MemoryAccess = MemoryAccess()
     texts: tuple[PartText, ...] = ()
+
+
+class PartFigures(Value):
+    """What a view of the whole run shows of each part: a fold of what the part journaled."""
+
+    findings: int = 0  # that agents have published for each other

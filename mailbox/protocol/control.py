@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from ..parts.part_messages import PartFigures
 from .approvals import PendingApproval, Scope
 from .base import Tagged, Value
 from .events import OutputArrived, ReasoningArrived, TextArrived, Waiting
@@ -92,7 +93,7 @@ class RunView(Value):
     # rights that the task file added to the person's flags and configuration
     widened: tuple[str, ...] = ()
     unlisted: int = 0  # agents that ended long ago: in the totals, no longer in `agents`
-    findings: int = 0  # that agents have published for each other
+    parts: PartFigures = PartFigures()
 
 
 class GetSnapshot(Tagged):

@@ -1,4 +1,7 @@
-"""Findings: facts that agents of a run publish for each other."""
+"""Findings: facts that agents of a run publish for each other, as the journal has them.
+
+Shared by the parts that read them.
+"""
 
 from .base import Tagged, Value
 

@@ -4,8 +4,8 @@ from typing import Literal
 
 import msgspec
 
+from ..parts.part_messages import PartOp
 from .base import Tagged, Value
-from .findings import Finding
 from .requests import AnyReply
 from .server_sampling import SamplingTurn
 from .settings import AgentSettings
@@ -72,12 +72,6 @@ class Notice(Tagged):
 
     notice_id: str  # a repeated id is ignored
     text: str
-
-
-class ShareFindings(Tagged):
-    """Findings of other agents, for a digest before the next request. They start no turn."""
-
-    findings: tuple[Finding, ...]  # in order; a number that is known already is ignored
 
 
 class Interrupt(Tagged):
@@ -190,7 +184,7 @@ AnyOp = (
     UserInput
     | Deliver
     | Notice
-    | ShareFindings
+    | PartOp
     | Interrupt
     | Compact
     | UndoCompaction

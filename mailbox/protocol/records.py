@@ -23,7 +23,6 @@ from .events import (
     TurnStarted,
     Warned,
 )
-from .findings import FindingPublished
 from .gateway import RateLimits, ReservationReleased, ResponseBilled
 from .host_records import AnyHostRecord
 from .items import AnyItem, TokenUsage
@@ -344,7 +343,7 @@ AnyRecordBody = (
     | ApprovalRequested | ApprovalResolved | GrantGiven | Reviewed | SnapshotTaken
     | SnapshotSettled | WatchBegan | FilesChanged | TurnDiff | Undone | AnyMergeRecord
     | AnyHostRecord | GatewayEnded | FanOutPlanned | FanOutItemEnded | JobBegan | JobRowEnded
-    | JobClosed | FindingPublished | RunIdle | RunCompleted
+    | JobClosed | RunIdle | RunCompleted
 )  # fmt: skip
 
 

@@ -8,7 +8,6 @@ from ..parts.part_messages import PartQuestion, PartQueued, PartReply, PartReque
 from .approvals import ApprovalOutcome, ApprovalRequest, DecidedBy, ExtraPermissions, Scope
 from .base import Tagged, Value
 from .changes import FileChange
-from .findings import Finding
 from .limits import Isolation
 from .mcp import (
     CallMcpTool,
@@ -190,20 +189,6 @@ class ReportPermission(Tagged):
     allowed_by: str = ""  # id of the hook that allows it once
 
 
-class PublishFinding(Tagged):
-    """Publish one fact for all agents of the run."""
-
-    fact: str
-    file: str = ""  # absolute, or relative to the agent's folder
-    lines: str = ""  # "12" or "12-40"
-
-
-class RecallFindings(Tagged):
-    """Search the run's findings; an empty query finds the newest."""
-
-    query: str = ""
-
-
 # Requests that involve no other agent.
 MergeRequest = PlanMerge | MergeCopies
 NonTeamRequest = (
@@ -220,7 +205,7 @@ McpRequest = (
 AnyRequest = (
     NonTeamRequest | McpRequest | RequestApproval | ReportPermission | PartRequest | Spawn
     | SendMail | FollowUp | WaitFor | ListAgents | HaltAgent | CloseAgent | SpawnOnCsv
-    | ReportJobResult | PublishFinding | RecallFindings | PartQuestion
+    | ReportJobResult | PartQuestion
 )  # fmt: skip
 
 
@@ -345,25 +330,9 @@ class ResultAccepted(Tagged):
     accepted: bool
 
 
-class FindingAccepted(Tagged):
-    """The finding's number; one that says the same was there before if `known`."""
-
-    number: int
-    author: str
-    known: bool = False
-
-
-class FindingsFound(Tagged):
-    """The best matches, best first."""
-
-    findings: tuple[Finding, ...] = ()
-    more: int = 0  # matches that are not listed
-
-
 AnyReply = (
     BlobStored | EnvironmentReply | Decided | FilesKept | FilesWatched | FilesSaved
     | ChangesReply | MergePlanned | MergeReported | RequestRefused | QueuedForSlot
     | PartQueued | PartReply | Spawned | Sent | Waited | Team | PreviousStatus | JobEnded
-    | ResultAccepted | FindingAccepted | FindingsFound
-    | McpTools | McpOutcome
+    | ResultAccepted | McpTools | McpOutcome
 )  # fmt: skip

@@ -36,7 +36,6 @@ class AgentProcess:
         self.rules_sent = 0  # how many of the rules saved in this run it knows
         self.skills_sent = 0  # the version of the list of skills that it knows
         self.gateway_endpoint = ""  # the gateway address that it knows
-        self.findings_sent = 0  # how many of the run's findings were sent to it
 
     @property
     def may_have_commands(self) -> bool:
@@ -50,10 +49,6 @@ class AgentProcess:
     def note_heartbeat(self, now: float) -> None:
         """A message came from it, or its silence proves nothing."""
         self.last_heartbeat = now
-
-    def know_findings(self, count: int) -> None:
-        """The first `count` findings of the run were sent to it."""
-        self.findings_sent = count
 
     def note_goodbye(self) -> None:
         """It said that it ends in order."""

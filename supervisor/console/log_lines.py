@@ -23,7 +23,6 @@ from swarm.mailbox.protocol.events import (
     TurnStarted,
     Warned,
 )
-from swarm.mailbox.protocol.findings import FindingPublished
 from swarm.mailbox.protocol.gateway import RateLimits, ReservationReleased, ResponseBilled
 from swarm.mailbox.protocol.host_records import (
     AnyHostRecord,
@@ -75,7 +74,7 @@ from swarm.mailbox.protocol.records import (
 )
 from swarm.mailbox.protocol.review import EnteredReviewMode, ExitedReviewMode
 
-from ..parts.part_lines import describe_part_record
+from ..parts.part_lines import describe_part_record, is_shown_by
 from .approval_description import describe_approval
 from .budget_description import describe_budget_record, describe_widening, describe_window
 from .final_answer import describe_redactions
@@ -98,7 +97,7 @@ class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
     agent: str | None = None  # a path: only records of this agent, and mail from or to it
     mail: bool = False  # only mail
     reviews: bool = False  # only approvals and refused calls
-    findings: bool = False  # only what agents published for each other
+    part: str = ""  # only records of this option of `part_names.LOG_OPTIONS`
 
 
 def matches_filter(record: Record, wanted: LogFilter) -> bool:
@@ -107,7 +106,7 @@ def matches_filter(record: Record, wanted: LogFilter) -> bool:
         return False
     if wanted.reviews and not _is_about_approval(body):
         return False
-    if wanted.findings and not isinstance(body, FindingPublished):
+    if wanted.part and not (isinstance(body, PartRecord) and is_shown_by(body, wanted.part)):
         return False
     if wanted.agent is None or record.agent == wanted.agent:
         return True
@@ -183,9 +182,6 @@ def describe_body(body: AnyRecordBody) -> str:  # noqa: C901 - one case for each
             return clean_line(f"{text}: {first_line(body.result)}")
         case JobBegan() | JobRowEnded() | JobClosed():
             return clean_line(_job_text(body))
-        case FindingPublished(finding=found):
-            place = f"{found.place}: " if found.place else ""
-            return clean_line(f"#{found.number} {place}{found.fact}")
         case _:
             assert_never(body)
 

@@ -4,6 +4,7 @@ from sys import intern
 
 from msgspec.structs import replace
 
+from swarm.mailbox.parts.part_messages import PartRecord
 from swarm.mailbox.protocol.approvals import (
     ApprovalRequest,
     CommandAction,
@@ -15,7 +16,6 @@ from swarm.mailbox.protocol.approvals import (
 from swarm.mailbox.protocol.changes import shorten_change
 from swarm.mailbox.protocol.control import AgentView, RunView
 from swarm.mailbox.protocol.events import HookRan, ProviderFallback, TokenCount, TurnStarted, Warned
-from swarm.mailbox.protocol.findings import FindingPublished
 from swarm.mailbox.protocol.gateway import RateLimits, ReservationReleased, ResponseBilled
 from swarm.mailbox.protocol.limits import Budget
 from swarm.mailbox.protocol.records import (
@@ -34,6 +34,7 @@ from swarm.mailbox.protocol.records import (
 from swarm.mailbox.protocol.server_sampling import SamplingAction
 
 from ..approvals.approval_limits import cut_sampling, cut_text
+from ..parts.part_folds import fold_figures
 from .approval_description import describe_pending
 from .safe_text import clean_line
 
@@ -43,6 +44,8 @@ def reduce_run(run: RunView, body: AnyRecordBody, at: float) -> RunView:
 
     A resume sets `started` again: ages and rates count from there.
     """
+    if isinstance(body, PartRecord):
+        return replace(run, parts=fold_figures(run.parts, body))
     match body:
         case RunStarted():
             return replace(
@@ -67,8 +70,6 @@ def reduce_run(run: RunView, body: AnyRecordBody, at: float) -> RunView:
             return _billed(run, body)
         case Warned() | GatewayEnded() | ProviderFallback() | HookRan(status="failed"):
             return replace(run, warnings=run.warnings + 1)
-        case FindingPublished(finding=finding):
-            return replace(run, findings=finding.number)
         case FanOutPlanned(items=items):
             return replace(run, fan_total=len(items), fan_done=0, fan_failed=0)
         case RunIdle():

@@ -17,6 +17,7 @@ from rich.style import Style
 from swarm.mailbox.ids import short_id
 from swarm.mailbox.protocol.control import RunView
 
+from ..parts.part_lines import describe_figures
 from .budget_description import budget_parts, describe_widening, limit_parts
 from .columns import Line, crop, plan_columns, render_row
 from .number_format import render_count, render_span, render_usd
@@ -245,9 +246,7 @@ def _footer(view: RunView, width: int, now: float, glyphs: Glyphs) -> Line:
     parts += [(text, WARN if is_tight else DIM) for text, is_tight in limit_parts(view)]
     if view.unlisted:
         parts.append((f"{view.unlisted} ended before", DIM))
-    if view.findings:
-        noun = "finding" if view.findings == 1 else "findings"
-        parts.append((f"{view.findings} {noun}", DIM))
+    parts += [(text, DIM) for text in describe_figures(view.parts)]
     if view.warnings:
         noun = "warning" if view.warnings == 1 else "warnings"
         parts.append((f"{view.warnings} {noun}", WARN))

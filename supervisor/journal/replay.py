@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from swarm.mailbox.parts.part_messages import PartRecord
 from swarm.mailbox.protocol.events import (
     CallBegan,
     CallEnded,
@@ -18,7 +19,6 @@ from swarm.mailbox.protocol.events import (
     TurnFailed,
     TurnStarted,
 )
-from swarm.mailbox.protocol.findings import Finding, FindingPublished
 from swarm.mailbox.protocol.gateway import ResponseBilled
 from swarm.mailbox.protocol.items import (
     AnyItem,
@@ -79,14 +79,20 @@ class RunPast(msgspec.Struct):
     starts: int = 0  # how often the run was started or resumed
     started_ts: float = 0.0
     last_seq: int = 0
-    findings: list[Finding] = []  # in the order of their numbers
     bad_lines: tuple[str, ...] = ()  # its unreadable lines, in words
 
 
-def fold_run(records: Iterable[Record]) -> RunPast:
-    """Fold the supervisor's own records. A completion before a resume is forgotten."""
+def fold_run(
+    records: Iterable[Record], *, feed_parts: Callable[[PartRecord], None] | None = None
+) -> RunPast:
+    """Fold the supervisor's own records. A completion before a resume is forgotten.
+
+    What parts journaled goes to their own folds in the same pass.
+    """
     past = RunPast()
     for record in records:
+        if feed_parts is not None and isinstance(record.body, PartRecord):
+            feed_parts(record.body)
         past.last_seq = max(past.last_seq, record.seq)
         match record.body:
             case RunStarted() as body:
@@ -112,8 +118,6 @@ def fold_run(records: Iterable[Record]) -> RunPast:
                 past.usd = (past.usd or 0.0) + usd
                 if (payer := past.agents.get(record.agent)) is not None:
                     payer.usd = (payer.usd or 0.0) + usd
-            case FindingPublished(finding=finding):
-                past.findings.append(finding)
             case RunIdle():
                 past.idle_seq = record.seq
             case RunCompleted() as body:

@@ -1,11 +1,13 @@
 """What the kernel gives to the service of a part. `RunContext` is one; a part never sees more."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from swarm.mailbox.ids import RunId
 from swarm.mailbox.protocol.ops import AnyOp
 from swarm.mailbox.protocol.records import AnyRecordBody, Record
 
+from ..agents.agent_directory import AgentDirectory
 from ..agents.agent_record import Agent
 from ..journal.journal import Journal
 from ..journal.journal_files import RUN_FILE
@@ -27,12 +29,21 @@ class PartHost(Protocol):
     @property
     def journal(self) -> Journal: ...
     @property
+    def agents(self) -> AgentDirectory: ...
+    @property
     def pauses(self) -> RunPauses: ...
     @property
     def hosts(self) -> OtherMachines: ...
 
-    def note(self, body: AnyRecordBody, *, agent: str = "", file: str = RUN_FILE) -> Record:
-        """Journal, then show; does not wait for either."""
+    def note(
+        self,
+        body: AnyRecordBody,
+        *,
+        agent: str = "",
+        file: str = RUN_FILE,
+        then: Callable[[Record], None] | None = None,
+    ) -> Record:
+        """Journal, then show, then call `then` with the written record; waits for nothing."""
         ...
 
     async def commit(self, body: AnyRecordBody, *, agent: str = "", file: str = RUN_FILE) -> Record:
@@ -41,4 +52,8 @@ class PartHost(Protocol):
 
     async def send(self, agent: Agent, op: AnyOp) -> None:
         """Send an op to the agent's present process. Raises PeerGone, MessageTooLarge."""
+        ...
+
+    def send_nowait(self, agent: Agent, op: AnyOp) -> bool:
+        """Like `send`, but only if it need not wait; False: nothing was posted."""
         ...

@@ -1,12 +1,14 @@
-"""Each record of a part as one line for people; all text is cleaned. The list of them."""
+"""What people see of parts, in words; all text is cleaned. The list of it."""
 
 from typing import assert_never
 
 from swarm.mailbox.parts.leases.lease_messages import HeavyCommandEnded
 from swarm.mailbox.parts.memories.memory_messages import MemoryMarked
-from swarm.mailbox.parts.part_messages import PartRecord
+from swarm.mailbox.parts.part_messages import PartFigures, PartRecord
+from swarm.mailbox.protocol.findings import FindingPublished
 
 from ..console.safe_text import clean_line
+from .findings.finding_lines import count_findings, describe_finding
 from .leases.lease_lines import describe_heavy_command
 
 
@@ -17,5 +19,23 @@ def describe_part_record(record: PartRecord) -> str:
             return describe_heavy_command(record)
         case MemoryMarked(fact_id=fact_id, why=why):
             return clean_line(f"{fact_id} may be untrue: {why}")
+        case FindingPublished():
+            return describe_finding(record)
+        case _:
+            assert_never(record)
+
+
+def describe_figures(figures: PartFigures) -> list[str]:
+    """What stands below the tree of agents; nothing for a part without anything to tell."""
+    return [count_findings(figures.findings)] if figures.findings else []
+
+
+def is_shown_by(record: PartRecord, wanted: str) -> bool:
+    """True for what `swarm log` prints with this option of `part_names.LOG_OPTIONS`."""
+    match record:
+        case FindingPublished():
+            return wanted == "findings"
+        case HeavyCommandEnded() | MemoryMarked():
+            return False
         case _:
             assert_never(record)

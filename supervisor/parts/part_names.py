@@ -25,5 +25,7 @@ PART_GROUPS: dict[str, tuple[str, ...]] = {  # of the short help
     "watch": ("leases",),
     "configure": ("memory",),
 }
+# Options of `swarm log` that print the records of one part alone.
+LOG_OPTIONS = {"findings": "Only what agents published for each other."}
 # In the folder of state: no command of an agent ever sees them.
 HIDDEN_FOLDERS = ("memories",)

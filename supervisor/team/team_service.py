@@ -23,9 +23,7 @@ from swarm.mailbox.protocol.requests import (
     ListAgents,
     McpRequest,
     NonTeamRequest,
-    PublishFinding,
     QueuedForSlot,
-    RecallFindings,
     ReportJobResult,
     ReportPermission,
     RequestApproval,
@@ -55,7 +53,6 @@ from .batch_job import JobFate
 from .detached_jobs import DetachedJobs
 from .mail_delivery import MailDelivery, report_to_parent, unreported_ends
 from .person_input import PersonInput
-from .shared_findings import SharedFindings
 from .wait_calls import WaitCalls
 
 MAX_OPEN_REQUESTS = 64  # per process at a time
@@ -97,7 +94,7 @@ class TeamService:
         self._detached_jobs = DetachedJobs(running, self.agents, self.spawner, self.mail, nursery)
         self._jobs = self._detached_jobs.jobs
         self._person_input = PersonInput(running, self.agents, self._wake)
-        self._findings = SharedFindings(running, nursery)
+        self.parts = running.parts.start(running, nursery)
         nursery.start_soon(self._deadlock_detector.run)
 
     @property
@@ -136,7 +133,6 @@ class TeamService:
         """
         top = self.team.add(Agent(root))  # so that its children can report to it
         top.begin_start()  # the caller starts it: no mail does
-        self._findings.restore(past.findings)
         known = {
             one.spawned.agent_id for one in past.agents.values()
         } | self._detached_jobs.restore()
@@ -247,7 +243,7 @@ class TeamService:
         if isinstance(request, RequestOfAnotherService):
             raise AgentRequestError("another service answers this")
         if isinstance(request, PartQuestion):
-            return await self._run.parts.answer(self._run, member, request)
+            return await self.parts.answer(member, request)
         match request:
             case Spawn():
                 place = self._position_sender(agent, member, request_id, request.task_name)
@@ -268,8 +264,6 @@ class TeamService:
                 return await self._detached_jobs.join(member, request)
             case ReportJobResult():
                 return self._jobs.report(member, request)
-            case PublishFinding() | RecallFindings():
-                return await self._findings.serve(member, request)
             case _:
                 assert_never(request)
 
@@ -308,9 +302,8 @@ class TeamService:
         self, agent: Agent, event: AgentEvent, effects: frozenset[Effect] = frozenset()
     ) -> None:
         """Called by the manager, for all agents but reviewers."""
+        self.parts.on_agent_event(agent, event)
         match event:
-            case AgentEvent.PROCESS_STARTED:
-                self._findings.send_new(agent)
             case AgentEvent.TURN_STARTED:  # nobody waits for what the last turn requested
                 self._cancel_requests(agent.path)
             case AgentEvent.WORK_ENDED:

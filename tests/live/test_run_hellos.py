@@ -36,6 +36,7 @@ from swarm.supervisor.journal.journal import open_journal
 from swarm.supervisor.journal.journal_reader import read_records
 from swarm.supervisor.mcp.mcp_requests import McpEndpoint
 from swarm.supervisor.mcp.run_hubs import RunHubs
+from swarm.supervisor.parts.part_folds import PartFolds
 from swarm.supervisor.parts.run_parts import RunParts
 from swarm.supervisor.processes.process_types import ProcessEnd, SpawnError
 from swarm.supervisor.run_context import RunContext
@@ -130,14 +131,14 @@ async def supervisor_parts(
             agents=AgentDirectory(registry, archive),
             grants=ApprovalGrants(),
             skills=CurrentSkills(RunRequest(cwd="/")),
-            parts=RunParts(RunRequest(cwd="/"), places),
+            parts=RunParts(RunRequest(cwd="/"), places, PartFolds()),
             pauses=RunPauses(),
             copies=ProjectCopies(places),
             hosts=RemoteHosts(),
         )
         on.running = running
         control = AgentManager(running, nursery, GatewayAddress())
-        agency = SimpleNamespace()  # nobody asks it anything here
+        agency = SimpleNamespace(parts=None)  # nobody asks it anything here
         endpoint = SimpleNamespace(withdraw=lambda agent: None)  # likewise
         hubs = RunHubs(running, endpoint, first_epoch=0)
         mcp = McpEndpoint(running, hubs, nursery)

@@ -49,6 +49,7 @@ from swarm.supervisor.journal.journal_reader import read_records, run_records
 from swarm.supervisor.journal.replay import RunPast, fold_run
 from swarm.supervisor.mcp.mcp_requests import McpEndpoint
 from swarm.supervisor.mcp.run_hubs import RunHubs
+from swarm.supervisor.parts.part_folds import PartFolds
 from swarm.supervisor.parts.run_parts import RunParts
 from swarm.supervisor.processes.process_types import ProcessEnd
 from swarm.supervisor.run_context import RunContext
@@ -275,6 +276,8 @@ async def _set_up(
     server, nursery = team.server, team.nursery
     registry = AgentRegistry(run_request.max_agents, archive=archive)
     view = SimpleNamespace(on_feed=lambda feed: None)
+    folds = PartFolds()
+    fold_run(run_records(run_paths), feed_parts=folds.take)
     team.running = RunContext(
         run_id=new_uuid7(),
         run_key=b"k" * 32,
@@ -290,7 +293,7 @@ async def _set_up(
         agents=AgentDirectory(registry, archive),
         grants=ApprovalGrants(),
         skills=CurrentSkills(run_request),
-        parts=RunParts(run_request, run_paths),
+        parts=RunParts(run_request, run_paths, folds),
         pauses=RunPauses(),
         copies=ProjectCopies(run_paths),
         hosts=RemoteHosts(),

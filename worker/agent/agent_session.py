@@ -11,6 +11,7 @@ import trio
 
 from swarm.mailbox.errors import MessageTooLarge
 from swarm.mailbox.interfaces import Mailbox, ReceivedMessage
+from swarm.mailbox.parts.part_messages import PartOp
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.items import decode_item
 from swarm.mailbox.protocol.ops import (
@@ -30,7 +31,6 @@ from swarm.mailbox.protocol.ops import (
     Notice,
     Pause,
     RollBackTurns,
-    ShareFindings,
     Shutdown,
     UndoCompaction,
     UserInput,
@@ -111,15 +111,18 @@ class AgentSession:
         await post.consume(take)
         return last[0]
 
-    def apply(self, op: AnyOp) -> None:
+    def apply(self, op: AnyOp) -> None:  # noqa: C901 - a case for each op
         """Apply one op, without waiting."""
         state = self.state
+        if isinstance(op, PartOp):
+            state.inbox.parts.take(op)
+            return
         match op:
             case UserInput():
                 self.admit_input(op)
             case Deliver(mail=mail):
                 self.deliver_mail(mail)
-            case Notice() | ShareFindings():
+            case Notice():
                 state.inbox.add_notice(op)
             case Interrupt(reason=reason, keep_commands=keep):
                 self.interrupt(_REASONS.get(reason, "interrupted"), keep_commands=keep)

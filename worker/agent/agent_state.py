@@ -380,7 +380,7 @@ class AgentState:
         ended = {call.call_id: call for call in self.spec.ended_calls}
         repaired = repair_history(items, interrupted=self.spec.interrupted_calls, ended=ended)
         self.known_context = find_known_context(items, cwd=self.spec.cwd)
-        self.inbox.findings.note_history(items)
+        self.inbox.parts.note_history(items)
         self._guidance = GuidanceWatch(self._current, items)
         if task := latest_task(items):
             self.orchestrator.registry.note_task(task)

@@ -2,9 +2,15 @@
 
 from ..tools.team_client import TeamClient
 from ..tools.tool_interface import Tool
+from .findings.findings_tools import PublishFindingTool, RecallFindingsTool
 from .memories.memory_tools import RecallMemoriesTool, ReportStaleMemoryTool
 
 
 def part_tools(team: TeamClient) -> tuple[Tool, ...]:
     """Of one agent."""
-    return (RecallMemoriesTool(team), ReportStaleMemoryTool(team))
+    return (
+        PublishFindingTool(team),
+        RecallFindingsTool(team),
+        RecallMemoriesTool(team),
+        ReportStaleMemoryTool(team),
+    )

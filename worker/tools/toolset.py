@@ -14,7 +14,6 @@ from .begin_task import BeginTaskTool
 from .csv_job import ReportAgentJobResultTool, SpawnAgentsOnCsvTool
 from .edit_file import EditFileTool
 from .exec_command import ExecCommandTool
-from .findings_tools import PublishFindingTool, RecallFindingsTool
 from .list_dir import ListDirTool
 from .mcp_tool import McpClient
 from .merge_tools import DiscardChangesTool, ListChangesTool, MergeChangesTool
@@ -103,8 +102,6 @@ def team_tools(context: ToolContext, team: TeamClient) -> tuple[Tool, ...]:
         CloseAgentTool(team),
         SpawnAgentsOnCsvTool(team, context),
         ReportAgentJobResultTool(team),
-        PublishFindingTool(team),
-        RecallFindingsTool(team),
         *part_tools(team),
         ListChangesTool(team, context),
         MergeChangesTool(team, context),

@@ -20,9 +20,10 @@ from ...console.safe_text import clean_block, clean_line
 from ...console.terminal import ColorChoice
 from ...journal.journal_reader import read_records, run_records
 from ...journal.replay import RunPast, fold_run
+from ...parts.part_names import LOG_OPTIONS
 from ...runs.paths import RunPaths
 from ...runs.run_metadata import is_run_alive, read_metadata
-from ..lazy_commands import ColorCommand
+from ..lazy_commands import ColorCommand, OptionValue
 from ..printing import print_columns, print_json
 from ..run_choice import RunWanted, all_projects_option, choose_run, split_agent
 
@@ -125,12 +126,20 @@ def agent_records(here: RunPaths, agent_id: str, path: str) -> Iterator[Record]:
     return merge(own, about, key=lambda record: record.seq)
 
 
+def _part_options(command: OptionValue) -> OptionValue:
+    for name, meaning in LOG_OPTIONS.items():
+        command = click.option(f"--{name}", "part", flag_value=name, default="", help=meaning)(
+            command
+        )
+    return command
+
+
 @click.command("log", cls=ColorCommand)
 @click.argument("run", required=False)
 @click.option("--agent", metavar="PATH", help="Only this agent's.")
 @click.option("--mail", is_flag=True, help="Only mail between agents.")
 @click.option("--reviews", is_flag=True, help="Only approvals and refusals.")
-@click.option("--findings", is_flag=True, help="Only what agents published for each other.")
+@_part_options
 @click.option("--follow", "-f", is_flag=True, help="Go on while the run is alive.")
 @click.option("--json", "as_json", is_flag=True, help="Each record as the journal has it.")
 @all_projects_option
@@ -140,7 +149,7 @@ def log(
     agent: str | None,
     mail: bool,
     reviews: bool,
-    findings: bool,
+    part: str,
     follow: bool,
     as_json: bool,
     all_projects: bool,
@@ -156,7 +165,7 @@ def log(
     here = choose_run(RunWanted(run=run, all_projects=all_projects))
     read_metadata(here)
     path = find_agent(here, agent)[0] if agent is not None else None
-    wanted = LogFilter(agent=path, mail=mail, reviews=reviews, findings=findings)
+    wanted = LogFilter(agent=path, mail=mail, reviews=reviews, part=part)
     for record in _following(here) if follow else read_records(here):
         if matches_filter(record, wanted):
             click.echo(log_line(record, as_json=as_json))

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from swarm.mailbox.parts.part_messages import PartFigures
 from swarm.mailbox.protocol.control import AgentView, RunView
 from swarm.mailbox.protocol.items import TokenUsage
 from swarm.supervisor.console.theme import ASCII_GLYPHS, glyphs_for
@@ -91,7 +92,7 @@ def test_at_80_columns_it_reads_like_this():
     ("count", "text"), [(0, ""), (1, " · 1 finding · "), (2, " · 2 findings · ")]
 )
 def test_the_footer_counts_the_findings(count, text):
-    run = msgspec.structs.replace(RUN, throttle="", findings=count)
+    run = msgspec.structs.replace(RUN, throttle="", parts=PartFigures(findings=count))
     last = render_run(run, width=120, height=24, now=1000.0).text.split("\n")[-1]
     assert text in last
     assert ("finding" in last) is bool(count)

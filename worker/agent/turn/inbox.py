@@ -1,4 +1,4 @@
-"""Pending input, mail, notices and findings of one agent, and whether they start a turn.
+"""Pending input, mail, notices and what parts tell of one agent, and whether they start a turn.
 
 Nothing accepted is lost or read twice. Mail that arrives after a shown answer waits for the next
 turn, so that the answer is not extended.
@@ -14,10 +14,10 @@ import trio
 from swarm.mailbox.entropy import SYSTEM_ENTROPY
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.items import Message, text_message
-from swarm.mailbox.protocol.ops import Mail, Notice, ShareFindings, TextInput, UserInput
+from swarm.mailbox.protocol.ops import Mail, Notice, TextInput, UserInput
 
+from ...parts.turn_parts import TurnParts
 from ..context.token_meter import estimate_tokens
-from .findings_digest import FindingsDigest
 
 _MAX_SEEN_IDS = 1024  # ids of accepted messages, kept to detect repeats
 
@@ -39,7 +39,7 @@ class Inbox:
         self._inputs: deque[UserInput] = deque()
         self._mail: deque[Mail] = deque()
         self._notices: deque[Notice] = deque()
-        self.findings = FindingsDigest()  # of other agents; they start no turn
+        self.parts = TurnParts()  # what they tell starts no turn
         self._resume: UserInput | None = None
         self._seen: dict[str, None] = {}  # a dict keeps order, so the oldest can be dropped
         self._checked: set[str] = set()  # ids of pending inputs that hooks have seen
@@ -72,11 +72,8 @@ class Inbox:
         self._signal_news()
         return True
 
-    def add_notice(self, notice: Notice | ShareFindings) -> bool:
+    def add_notice(self, notice: Notice) -> bool:
         """Accept a notice of the supervisor once; it starts no turn and keeps none open."""
-        if isinstance(notice, ShareFindings):
-            self.findings.add(notice.findings)
-            return True
         if not self._is_new(notice.notice_id):
             return False
         self._notices.append(notice)
@@ -86,7 +83,7 @@ class Inbox:
         """Remove and return what the next request holds besides input and mail."""
         taken = [text_message("developer", notice.text) for notice in self._notices]
         self._notices.clear()
-        return [*taken, *self.findings.drain()]
+        return [*taken, *self.parts.drain()]
 
     def next_opening(self) -> TurnOpening | None:
         """Return the turn that should start when none runs; None if none should."""
@@ -105,7 +102,7 @@ class Inbox:
     def begin_turn(self) -> None:
         """A turn starts: mail joins it, and a requested resume is done."""
         self._mail_joins, self._resume = True, None
-        self.findings.begin_turn()
+        self.parts.begin_turn()
 
     def note_answer_shown(self) -> None:
         """An answer was completed: mail waits for the next turn, unless input is pending."""

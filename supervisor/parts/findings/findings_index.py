@@ -5,11 +5,15 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
+from swarm.mailbox.parts.findings.finding_messages import (
+    FindingsFound,
+    PublishFinding,
+    RecallFindings,
+)
 from swarm.mailbox.protocol.findings import MAX_FACT_CHARS, MAX_PLACE_CHARS, Finding
-from swarm.mailbox.protocol.requests import FindingsFound, PublishFinding, RecallFindings
 
-from ..agents.child_plan import AgentRequestError
-from ..agents.claims import covers, words_of
+from ...agents.child_plan import AgentRequestError
+from ...agents.claims import covers, words_of
 
 MAX_FINDINGS = 512  # of a run
 MAX_OF_ONE_AGENT = 64

@@ -5,24 +5,26 @@ neither. Small models and the workers of a table do not get them.
 """
 
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
-from swarm.mailbox.protocol.findings import Finding
-from swarm.mailbox.protocol.items import AnyCall
-from swarm.mailbox.protocol.requests import (
+from swarm.mailbox.parts.findings.finding_messages import (
     FindingAccepted,
     FindingsFound,
     PublishFinding,
     RecallFindings,
 )
+from swarm.mailbox.protocol.findings import Finding
+from swarm.mailbox.protocol.items import AnyCall
 from swarm.mailbox.protocol.sampling import ModelInfo
 
-from .function_tool import decode_arguments, described
-from .team_client import TeamInvocation, TeamTool, list_found
-from .tool_interface import Invocation, ToolResult
+from ...tools.function_tool import decode_arguments, described, read_descriptions
+from ...tools.team_client import TeamInvocation, TeamTool, list_found
+from ...tools.tool_interface import Invocation, ToolResult
 
+_TEXTS = read_descriptions(Path(__file__).parent)
 _WHOSE = "words of other agents: check them before you rely on them"
 
 
@@ -47,6 +49,9 @@ class FindingsTool(TeamTool):
         spec = self._team.spec
         has_others = spec.depth > 0 and spec.can_spawn
         return has_others and not spec.job and not model.is_small
+
+    def description(self) -> str:
+        return _TEXTS[self.name]
 
 
 class PublishFindingTool(FindingsTool):

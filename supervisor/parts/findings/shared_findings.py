@@ -5,21 +5,23 @@ process is sent all that is there, and leaves out what its history holds. The jo
 findings of a resumed run.
 """
 
+from collections.abc import Iterable
+
 import trio
 
 from swarm.mailbox.errors import PeerGone
-from swarm.mailbox.protocol.findings import Finding, FindingPublished
-from swarm.mailbox.protocol.ops import ShareFindings
-from swarm.mailbox.protocol.records import Record
-from swarm.mailbox.protocol.requests import (
-    AnyReply,
+from swarm.mailbox.parts.findings.finding_messages import (
     FindingAccepted,
+    FindingsFound,
     PublishFinding,
     RecallFindings,
+    ShareFindings,
 )
+from swarm.mailbox.protocol.findings import Finding, FindingPublished
+from swarm.mailbox.protocol.records import Record
 
-from ..agents.agent_record import Agent
-from ..run_context import RunContext
+from ...agents.agent_record import Agent
+from ..part_host import PartHost
 from .findings_index import FindingsIndex
 
 MAX_SENT = 64  # the newest, in one message
@@ -29,15 +31,16 @@ _SEND_LIMIT_S = 5.0  # an agent that reads nothing for so long finds them by rec
 class SharedFindings:
     """Serves the requests about findings of one run, and sends new ones to its agents."""
 
-    def __init__(self, running: RunContext, nursery: trio.Nursery) -> None:
-        self._run, self._nursery = running, nursery
-        self._index = FindingsIndex(running.request.cwd)
+    def __init__(self, host: PartHost, before: Iterable[Finding], nursery: trio.Nursery) -> None:
+        """`before`: what was published before a resume."""
+        self._host, self._nursery = host, nursery
+        self._index = FindingsIndex(host.request.cwd)
+        self._index.restore(before)
+        self._sent: dict[str, tuple[int, int]] = {}  # agent → epoch, how many its process was sent
 
-    def restore(self, findings: list[Finding]) -> None:
-        """The run is resumed: these were published before."""
-        self._index.restore(findings)
-
-    async def serve(self, asker: Agent, request: PublishFinding | RecallFindings) -> AnyReply:
+    async def serve(
+        self, asker: Agent, request: PublishFinding | RecallFindings
+    ) -> FindingAccepted | FindingsFound:
         """Serve one request; a published finding is written when this returns.
 
         Raises AgentRequestError.
@@ -50,34 +53,38 @@ class SharedFindings:
         finding = self._index.accept(asker.path, asker.plan.cwd, request)
         written = trio.Event()
 
-        def show(record: Record) -> None:  # in the order of the numbers, redacted
-            self._run.broadcast.publish_record(record)
+        def share(record: Record) -> None:  # in the order of the numbers, redacted
             if isinstance(record.body, FindingPublished):
                 self._index.add_written(record.body.finding)
             self._send_to_all()
             written.set()
 
-        self._run.journal.write(FindingPublished(finding=finding), agent=asker.path, then=show)
+        self._host.note(FindingPublished(finding=finding), agent=asker.path, then=share)
         await written.wait()
         return FindingAccepted(number=finding.number, author=finding.author)
 
+    def forget_process(self, agent: Agent) -> None:
+        """It has ended: the next one is sent all."""
+        self._sent.pop(agent.path, None)
+
     def send_new(self, agent: Agent) -> None:
         """Send this process what it was not sent yet, without its own. Never waits."""
-        process, written = agent.process, self._index.written
-        fresh = [one for one in written[process.findings_sent :] if one.author != agent.path]
-        process.know_findings(len(written))
+        written, (epoch, sent) = self._index.written, self._sent.get(agent.path, (0, 0))
+        unsent = written[sent if epoch == agent.epoch else 0 :]
+        fresh = [one for one in unsent if one.author != agent.path]
+        self._sent[agent.path] = agent.epoch, len(written)
         if not fresh:
             return
         op = ShareFindings(findings=tuple(fresh[-MAX_SENT:]))
         try:
-            is_sent = self._run.send_nowait(agent, op)
+            is_sent = self._host.send_nowait(agent, op)
         except PeerGone:
             return  # its next process is sent all of them
         if not is_sent:
             self._nursery.start_soon(self._send, agent, op)
 
     def _send_to_all(self) -> None:
-        for agent in tuple(self._run.agents.live.values()):
+        for agent in tuple(self._host.agents.live.values()):
             is_ready = agent.phase.has_process and agent.process.hello.is_set()
             if is_ready and not agent.plan.slotless and not agent.process.suspending:
                 self.send_new(agent)
@@ -85,6 +92,6 @@ class SharedFindings:
     async def _send(self, agent: Agent, op: ShareFindings) -> None:
         with trio.move_on_after(_SEND_LIMIT_S):
             try:
-                await self._run.send(agent, op)
+                await self._host.send(agent, op)
             except PeerGone:
                 return

@@ -52,7 +52,7 @@ async def test_a_finding_is_journaled_and_then_read_by_all_others_with_their_nex
             {"number": 1, "by": "/root/a", "place": "src/x.py:3-9", "fact": "It leaks."}
         ]
         records = list(read_records(team.running.paths))
-        wanted = LogFilter(findings=True)
+        wanted = LogFilter(part="findings")
         (published,) = [record for record in records if matches_filter(record, wanted)]
         assert "/root/a finding_published #1 src/x.py:3-9: It leaks." in log_line(published)
         shown = [
@@ -131,7 +131,7 @@ async def test_a_resume_has_the_findings_and_the_claims_of_before(tmp_path, auto
         with trio.move_on_after(25):
             await team.work()
         past = team.past()
-    assert [one.fact for one in past.findings] == ["It leaks."]
+    assert [one.finding.fact for one in team.bodies(FindingPublished)] == ["It leaks."]
     mend = spawn("c", claims=["src/x.py"])
     scripts = {
         "/root": [calls(mend), calls(wait("a", "b")), says("root")],

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swarm.mailbox.parts.findings.finding_messages import PublishFinding, RecallFindings
 from swarm.mailbox.protocol.findings import Finding
-from swarm.mailbox.protocol.requests import PublishFinding, RecallFindings
 from swarm.supervisor.agents.child_plan import AgentRequestError
-from swarm.supervisor.team.findings_index import (
+from swarm.supervisor.parts.findings.findings_index import (
     MAX_FINDINGS,
     MAX_OF_ONE_AGENT,
     MAX_RECALLED,

@@ -6,17 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.mailbox.context_markers import FINDINGS_END, FINDINGS_START, is_harness_message
+from swarm.mailbox.parts.findings.finding_messages import ShareFindings
 from swarm.mailbox.protocol.findings import MAX_FACT_CHARS, MAX_PLACE_CHARS, Finding
 from swarm.mailbox.protocol.items import text_of
-from swarm.mailbox.protocol.ops import Notice, ShareFindings
-from swarm.worker.agent.turn.findings_digest import (
+from swarm.mailbox.protocol.ops import Notice
+from swarm.worker.agent.turn.inbox import Inbox
+from swarm.worker.parts.findings.findings_digest import (
     DIGEST_CHARS,
     MAX_PENDING,
     TURN_CHARS,
     FindingsDigest,
     finding_line,
 )
-from swarm.worker.agent.turn.inbox import Inbox
 
 _LINE = re.compile(r"^- #(\d+) ", re.MULTILINE)
 
@@ -47,7 +48,7 @@ def test_it_names_number_author_place_and_fact_as_others_words_in_the_users_role
 def test_it_comes_behind_the_notices_and_starts_no_turn():
     inbox = Inbox(lambda: "i")
     inbox.add_notice(Notice(notice_id="n", text="a notice"))
-    inbox.add_notice(ShareFindings(findings=(finding(1),)))
+    inbox.parts.take(ShareFindings(findings=(finding(1),)))
     assert inbox.next_opening() is None
     assert not inbox.pending
     assert [message.role for message in inbox.drain_notes()] == ["developer", "user"]

@@ -1,0 +1,1 @@
+"""What of findings travels: requests, replies, what agents are sent, the record."""

@@ -1,0 +1,1 @@
+"""Facts that the agents of a run publish for each other."""
