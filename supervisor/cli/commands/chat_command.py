@@ -12,7 +12,9 @@ from swarm.mailbox.errors import UsageError
 from ...console.terminal import is_ci, is_terminal
 from ...runs.paths import find_user_paths, make_private_folder
 from ..lazy_commands import ColorCommand, OptionValue
+from ..model_offer import offer_capable_model
 from ..options import agent_options, limit_options
+from ..run_setup.run_settings import load_config_here
 
 _HISTORY = "chat_history"
 
@@ -44,6 +46,9 @@ def chat(
     if plan and run:
         raise UsageError("--plan is for a new run; in an open one say /plan")
     options = typed_options(ctx)
+    if not (run or given["model"] or given["provider"]):
+        overrides = cast("tuple[str, ...]", given["config"])
+        offer_model(overrides, profile=cast("str | None", given["profile"]))
     return open_chat(ctx.obj or "auto", run=run or "", words=prompt, options=options, planning=plan)
 
 
@@ -51,6 +56,11 @@ def can_chat() -> bool:
     """True on a terminal that can redraw, outside of CI."""
     dumb = os.environ.get("TERM", "dumb") == "dumb" or is_ci(os.environ)
     return not dumb and is_terminal(sys.stdin) and is_terminal(sys.stdout)
+
+
+def offer_model(overrides: tuple[str, ...] = (), *, profile: str | None = None) -> None:
+    """Before a conversation: its runs have no terminal to ask on."""
+    offer_capable_model(lambda: load_config_here(overrides, profile=profile).config, os.environ)
 
 
 def open_chat(

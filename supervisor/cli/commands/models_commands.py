@@ -2,9 +2,6 @@
 gateway's code does the work in a separate process; this module prints its JSON lines.
 """
 
-import sys
-from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 
 import click
@@ -13,6 +10,7 @@ from ...console.number_format import render_bytes
 from ..lazy_commands import ColorCommand
 from ..models_process import ModelLine, own_catalogue_file, query_models
 from ..printing import print_columns, print_json
+from ..pull_progress import show_progress
 from .models_probe_command import probe_models
 
 _COLUMNS = ("MODEL", "PROVIDER", "WINDOW", "OUTPUT", "$ IN", "$ OUT", "CAN", "ABOUT")
@@ -103,7 +101,7 @@ def pull_model(name: str, file: Path | None, *, as_json: bool) -> None:
         lines = query_models("pull", name)
     else:
         lines = query_models("link", name, str(file.absolute()))
-    done = _show_progress(lines, f"pulling {name}", as_json=as_json)
+    done = show_progress(lines, f"pulling {name}", as_json=as_json)
     if not as_json:
         click.echo(done.path)
 
@@ -120,25 +118,9 @@ def add_model(file: Path, name: str, *, as_json: bool) -> None:
       swarm models add qwen3-coder.gguf --name qwen3
     """
     lines = query_models("add", str(file.absolute()), name, str(own_catalogue_file()))
-    done = _show_progress(lines, f"checking {file.name}", as_json=as_json)
+    done = show_progress(lines, f"checking {file.name}", as_json=as_json)
     if not as_json:
         click.echo(f"added {done.name}; try it: swarm run -m {done.name} --provider local TASK")
-
-
-def _show_progress(lines: Iterator[ModelLine], label: str, *, as_json: bool) -> ModelLine:
-    """A bar, where something takes time, or the lines as JSON; returns the last line."""
-    last = first = next(lines, ModelLine(type=""))
-    hidden = as_json or first.type != "progress"
-    with click.progressbar(length=1000, label=label, file=sys.stderr, hidden=hidden) as bar:
-        for line in chain((first,), lines):
-            if as_json:
-                fields = ("type", "have", "total") if line.type == "progress" else ("type", "path")
-                print_json({field: getattr(line, field) for field in fields})
-            elif line.type == "progress" and line.total:
-                bar.update(max(line.have * 1000 // line.total - bar.pos, 0))
-            last = line
-        bar.update(max(1000 - bar.pos, 0))
-    return last
 
 
 models.add_command(probe_models)

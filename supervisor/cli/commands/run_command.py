@@ -18,6 +18,7 @@ from ...runs.paths import UserPaths, find_user_paths, paths_of_run
 from ...task_file import MAX_TASK_BYTES, read_task
 from ..lazy_commands import ColorCommand, OptionValue
 from ..mcp_prompts import expand_prompt_call
+from ..model_offer import offer_capable_model
 from ..options import (
     RunOptions,
     ShowOptions,
@@ -134,6 +135,8 @@ def prepare_run(options: RunOptions, environment: dict[str, str]) -> PreparedReq
     widened = check_task_trust(
         settings, answering=answering, ask=ask_task_trust if answering == "terminal" else None
     )
+    if answering == "terminal" and options.replay is None:
+        offer_capable_model(lambda: settings.config, environment)
     keys = take_keys(environment, settings.key_variables)
     for_hub = take_keys(environment, credential_variables(settings.config))
     hidden = denied_paths(settings.loaded.requirements)

