@@ -99,6 +99,19 @@ def test_every_module_that_is_named_exists(name):
     assert [path for path in lost if not list(ROOT.glob(f"*/golden/{path}"))] == []
 
 
+def test_every_python_file_that_a_docstring_or_a_comment_names_exists():
+    own = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    names = {path.name for path in own} | {path.name for path in (ROOT / "scripts").rglob("*.py")}
+    named = re.compile(r"`(?:[\w/]+/)?(\w+\.py)(?::[\w.]+)?`")
+    lost = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in own
+        for name in named.findall(path.read_text("utf-8"))
+        if name not in names
+    }
+    assert lost == set()
+
+
 def test_each_package_is_mapped_by_itself(setuptools_table):
     assert setuptools_table["package-dir"] == {
         **{f"swarm.{package}": package for package in PACKAGES},

@@ -7,7 +7,7 @@ unused after 5 seconds.
 It is used only if everything that it was made from is *now* as the command would have it: the plan,
 the folders under its mounts, environment, folder and limits. In any doubt the command starts in a
 fresh sandbox. The prewarmed sandbox ends with the block's nursery and leaves nothing behind. Hooks
-have one of their own (`prewarmed_hook.py`).
+have one of their own (`hook_commands.py`).
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """The named grant "commit in this repository": what of `.git` a command may then write.
 
-The grant opens a list of names (`commit_names.py`). Hooks, configuration and everything else that
+The grant opens a list of names. Hooks, configuration and everything else that
 git would run or follow stay read-only, and cannot be created.
 """
 

@@ -2,7 +2,7 @@
 
 With bubblewrap the filter is passed by `--seccomp`; without it the command's thread or forked child
 confines itself before it becomes the command. The entrypoint that runs inside before the command
-(`sandbox_entrypoint.py`: it takes the terminal, or opens the route to the proxy) is under the
+(`bwrap.py:entrypoint_argv`: it takes the terminal, or opens the route to the proxy) is under the
 filter already. `close` undoes all that the preparation did to the folder.
 """
 

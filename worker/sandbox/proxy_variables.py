@@ -54,7 +54,7 @@ def proxy_environment(policy: NetworkPolicy, *, ca_bundle: str = "") -> dict[str
         **dict.fromkeys(_NO_NAMES, _NOT_THROUGH_IT),
         **(dict.fromkeys(_TRUST_NAMES, ca_bundle) if ca_bundle else {}),
         "ELECTRON_GET_USE_PROXY": "true",
-        "NODE_USE_ENV_PROXY": "1",  # Node from 22.21 and 24 on; older ones: `node_proxy.py`
+        "NODE_USE_ENV_PROXY": "1",  # Node from 22.21 and 24 on; older ones: `node_fetch.cjs`
         "SWARM_NETWORK_PROXY_ACTIVE": "1",
         "SWARM_NETWORK_ALLOW_LOCAL_BINDING": "1" if policy.allow_local_binding else "0",
     }

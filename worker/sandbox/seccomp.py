@@ -199,7 +199,7 @@ def _paired(*, unix: bool) -> tuple[int, ...]:
     """Allowed kinds of Unix socket pairs.
 
     Where connections are checked, the launcher answers a call for datagram pairs itself, with a
-    pair that ignores addresses (`pairs.py`).
+    pair that ignores addresses (`datagram_pairs.py`).
     """
     return _CONNECTED + _DATAGRAMS if unix else _CONNECTED
 

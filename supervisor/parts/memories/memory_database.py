@@ -1,7 +1,7 @@
 """The tables of memories: one SQLite file for each person, with what was learned and its jobs.
 
 Only the memory job and the commands that a person calls write it, one at a time under the lock of
-`memory_lock.py`. Deleted content is overwritten (`secure_delete`). Blocks.
+`memory_paths.py`. Deleted content is overwritten (`secure_delete`). Blocks.
 
 Source: Codex's state database (`stage1_outputs`, `jobs`). Differs: facts are rows of their own, so
 that a person can see, change and forget a single one; projects have a scope of their own.
