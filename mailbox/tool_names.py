@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from .parts.part_messages import PART_READING_TOOLS, PART_TOOLS
+from .parts.part_messages import PART_KEPT_TOOLS, PART_READING_TOOLS, PART_TOOLS
 
 # Of the team, and of what agents and runs share.
 _TEAM_TOOLS = (
     "spawn_agent", "send_message", "followup_task", "wait_agent", "list_agents", "interrupt_agent",
-    "close_agent", "spawn_agents_on_csv", "report_agent_job_result", "list_changes",
+    "close_agent", "list_changes",
     "merge_changes", "discard_changes", *PART_TOOLS,
 )  # fmt: skip
 BEGIN_TASK = "begin_task"
@@ -24,13 +24,13 @@ TOOLS_WITHOUT_COMMANDS = frozenset({
 # What a model that may only read can call: each either reads, or runs in the read-only sandbox.
 READING_TOOLS = frozenset({
     BEGIN_TASK, "exec_command", "write_stdin", "list_dir", "view_image", "update_plan",
-    "request_user_input", "wait_agent", "list_agents", "list_changes", "report_agent_job_result",
+    "request_user_input", "wait_agent", "list_agents", "list_changes",
     *PART_READING_TOOLS, "tool_search", "list_mcp_resources",
     "list_mcp_resource_templates", "read_mcp_result",
 })  # fmt: skip
 # Nobody takes these away: the item of a job ends by nothing but its report, and a small model
 # changes nothing before it has said what its task asks for.
-ALWAYS_KEPT = frozenset({"report_agent_job_result", BEGIN_TASK})
+ALWAYS_KEPT = frozenset({BEGIN_TASK, *PART_KEPT_TOOLS})
 
 
 def unknown_tool(names: Iterable[str]) -> str:

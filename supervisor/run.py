@@ -60,8 +60,7 @@ from .mcp.hub_manager import HubManager
 from .mcp.mcp_requests import McpEndpoint
 from .mcp.run_hubs import RunHubs
 from .network.proxy_manager import ProxyManager
-from .parts.part_folds import PartFolds
-from .parts.run_parts import RunParts
+from .parts.run_parts import PartFolds, RunParts
 from .processes.early_start import EarlyProcesses
 from .processes.gateway_manager import GatewayManager
 from .processes.service_process import Services

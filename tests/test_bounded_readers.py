@@ -55,10 +55,10 @@ from swarm.supervisor.front_matter_yaml import load_front_yaml
 from swarm.supervisor.guardian.assessment import AssessmentUnreadable, assess
 from swarm.supervisor.isolation.change_branch import _raw_changes
 from swarm.supervisor.mcp_server.message_lines import has_id
+from swarm.supervisor.parts.jobs.job_table import read_headers, read_rows
 from swarm.supervisor.repository_facts.build_commands import find_commands, line_width
 from swarm.supervisor.repository_facts.repository_survey import RepositorySurvey
 from swarm.supervisor.review.review_output import parse_review
-from swarm.supervisor.team.job_table import read_headers, read_rows
 from swarm.worker.gateway.content_decoding import ContentDecoder
 from swarm.worker.gateway.fit.tool_schemas import fit_schema
 from swarm.worker.gateway.gguf_header import _needed_bytes, _read_pairs
@@ -320,7 +320,7 @@ OWN = (  # files and pipes of swarm's own, which no command of an agent can writ
     "supervisor/parts/memories/memory_job.py", "supervisor/parts/memories/memory_question.py",
     "supervisor/processes/machine_sandbox.py", "supervisor/runs/folder_watch.py",
     "supervisor/runs/run_metadata.py", "supervisor/runs/saved_request.py",
-    "supervisor/runs/unfinished_merge.py", "supervisor/team/job_table.py",
+    "supervisor/runs/unfinished_merge.py", "supervisor/parts/jobs/job_table.py",
 )  # fmt: skip
 DIRECT |= {
     "roles/rules/program_effects.py": "a table that is shipped with swarm",

@@ -15,7 +15,7 @@ LISTS = {
     "worker/parts/part_tools.py",
     "worker/parts/tool_parts.py",
     "worker/parts/turn_parts.py",
-    "supervisor/parts/part_folds.py",
+    "supervisor/parts/part_services.py",
     "supervisor/parts/part_lines.py",
     "supervisor/parts/part_names.py",
     "supervisor/parts/part_setup.py",

@@ -14,6 +14,15 @@ from .findings.finding_messages import (
     RecallFindings,
     ShareFindings,
 )
+from .jobs.job_messages import (
+    JobBegan,
+    JobClosed,
+    JobEnded,
+    JobRowEnded,
+    ReportJobResult,
+    ResultAccepted,
+    SpawnOnCsv,
+)
 from .leases.lease_messages import (
     FormerLeaseSettings,
     HeavyCommandEnded,
@@ -37,15 +46,40 @@ from .memories.memory_messages import (
 PartRequest = TakeLease  # of agents; the part replies when it will
 PartQueued = QueuedForLease  # told before the reply, any number of times
 PartQuestion = (  # of agents; one answer each
-    RecallMemories | ReportStaleMemory | PublishFinding | RecallFindings
+    RecallMemories
+    | ReportStaleMemory
+    | PublishFinding
+    | RecallFindings
+    | SpawnOnCsv
+    | ReportJobResult
 )
-PartReply = LeaseGiven | MemoriesFound | MemoryReported | FindingAccepted | FindingsFound
+PartReply = (
+    LeaseGiven
+    | MemoriesFound
+    | MemoryReported
+    | FindingAccepted
+    | FindingsFound
+    | JobEnded
+    | ResultAccepted
+)
 PartOp = ShareFindings  # sent to agents; the part in the agent's process takes it
 PartEvent = HeavyCommandEnded  # of agents; journaled as it is
-PartRecord = PartEvent | MemoryMarked | FindingPublished  # all that a part journals
+PartRecord = (  # all that a part journals
+    PartEvent | MemoryMarked | FindingPublished | JobBegan | JobRowEnded | JobClosed
+)
+# Questions whose answer needs other agents: who waits for it can do without a process.
+PART_WAITS: dict[type[object], str] = {SpawnOnCsv: "spawn_agents_on_csv"}
 # Tools of agents: those that never start a command, and which of them only read.
-PART_TOOLS = ("recall_memories", "report_stale_memory", "publish_finding", "recall_findings")
-PART_READING_TOOLS = ("recall_memories", "recall_findings")
+PART_TOOLS = (
+    "recall_memories",
+    "report_stale_memory",
+    "publish_finding",
+    "recall_findings",
+    "spawn_agents_on_csv",
+    "report_agent_job_result",
+)
+PART_READING_TOOLS = ("recall_memories", "recall_findings", "report_agent_job_result")
+PART_KEPT_TOOLS = ("report_agent_job_result",)  # no role takes them away
 
 
 class PartSettings(Value):

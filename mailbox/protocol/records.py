@@ -26,7 +26,6 @@ from .events import (
 from .gateway import RateLimits, ReservationReleased, ResponseBilled
 from .host_records import AnyHostRecord
 from .items import AnyItem, TokenUsage
-from .job_records import JobBegan, JobClosed, JobRowEnded
 from .limits import Budget, Limits
 from .merge_records import AnyMergeRecord
 from .ops import Mail, UserInputPart
@@ -342,8 +341,8 @@ AnyRecordBody = (
     | Reserved | ResponseBilled | ReservationReleased | RateLimits | ProcessEnded | AgentEnded
     | ApprovalRequested | ApprovalResolved | GrantGiven | Reviewed | SnapshotTaken
     | SnapshotSettled | WatchBegan | FilesChanged | TurnDiff | Undone | AnyMergeRecord
-    | AnyHostRecord | GatewayEnded | FanOutPlanned | FanOutItemEnded | JobBegan | JobRowEnded
-    | JobClosed | RunIdle | RunCompleted
+    | AnyHostRecord | GatewayEnded | FanOutPlanned | FanOutItemEnded
+    | RunIdle | RunCompleted
 )  # fmt: skip
 
 

@@ -153,27 +153,6 @@ class CloseAgent(Tagged):
     target: str
 
 
-class SpawnOnCsv(Tagged):
-    """One worker per row (Codex `spawn_agents_on_csv`); the reply comes when the job has ended."""
-
-    csv_path: str
-    instruction: str
-    id_column: str | None = None
-    output_csv_path: str | None = None
-    output_schema: bytes | None = None  # JSON
-    max_concurrency: int | None = None
-    max_runtime_seconds: int | None = None
-
-
-class ReportJobResult(Tagged):
-    """A worker's result for its row; accepted once."""
-
-    job_id: str
-    item_id: str
-    result: bytes  # a JSON object
-    stop: bool = False
-
-
 class ReportModelAnswer(Tagged):
     """The answer to an `AskModel`; the reply is `Sent`."""
 
@@ -204,8 +183,7 @@ McpRequest = (
 )
 AnyRequest = (
     NonTeamRequest | McpRequest | RequestApproval | ReportPermission | PartRequest | Spawn
-    | SendMail | FollowUp | WaitFor | ListAgents | HaltAgent | CloseAgent | SpawnOnCsv
-    | ReportJobResult | PartQuestion
+    | SendMail | FollowUp | WaitFor | ListAgents | HaltAgent | CloseAgent | PartQuestion
 )  # fmt: skip
 
 
@@ -320,19 +298,9 @@ class PreviousStatus(Tagged):
     status: str
 
 
-class JobEnded(Tagged):
-    """The tool's JSON result, as Codex gives it."""
-
-    summary: bytes
-
-
-class ResultAccepted(Tagged):
-    accepted: bool
-
-
 AnyReply = (
     BlobStored | EnvironmentReply | Decided | FilesKept | FilesWatched | FilesSaved
     | ChangesReply | MergePlanned | MergeReported | RequestRefused | QueuedForSlot
-    | PartQueued | PartReply | Spawned | Sent | Waited | Team | PreviousStatus | JobEnded
-    | ResultAccepted | McpTools | McpOutcome
+    | PartQueued | PartReply | Spawned | Sent | Waited | Team | PreviousStatus
+    | McpTools | McpOutcome
 )  # fmt: skip

@@ -4,6 +4,8 @@ Agents that were working continue from their files. Those that had finished can 
 Those that were ended for good stay so.
 """
 
+import re
+
 import msgspec
 
 from swarm.mailbox.errors import UsageError
@@ -14,10 +16,11 @@ from swarm.roles.role_loader import Roles, find_role
 
 from ..control_requests.settings_change import with_settings
 from ..journal.replay import AgentPast, RunPast
-from ..team.batch_job import JOB_WORKER
 from .agent_phases import Phase
 from .agent_record import Agent, AgentPlan, AgentSnapshot
 from .child_plan import child_brief
+
+JOB_WORKER = re.compile(r"job_[0-9a-f]{8}_[0-9]+(_[0-9]+)?\Z")  # names of workers
 
 
 def restore_team(past: RunPast, roles: Roles, root: AgentPlan) -> list[tuple[AgentPlan, AgentPast]]:

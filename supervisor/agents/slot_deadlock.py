@@ -10,7 +10,8 @@ from typing import Protocol
 
 import trio
 
-from swarm.mailbox.protocol.requests import AnyRequest, Spawn, SpawnOnCsv, WaitFor
+from swarm.mailbox.parts.part_messages import PART_WAITS
+from swarm.mailbox.protocol.requests import AnyRequest, Spawn, WaitFor
 
 from ..run_context import RunContext
 from .agent_manager import AgentManager
@@ -24,10 +25,10 @@ DEADLOCK_MESSAGE = (
     "no agent slot can ever come free: every live agent waits for a slot or for another agent. "
     "Solve the task yourself, or ask for a run with a larger --max-agents"
 )
-_TOOLS: dict[type[AnyRequest], str] = {
+_TOOLS: dict[type[object], str] = {
     Spawn: "spawn_agent",
     WaitFor: "wait_agent",
-    SpawnOnCsv: "spawn_agents_on_csv",
+    **PART_WAITS,
 }
 
 

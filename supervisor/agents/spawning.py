@@ -30,7 +30,7 @@ from ..skill_mentions import with_named_skills
 from ..team.mail_delivery import MailDelivery
 from .agent_manager import AgentManager
 from .agent_record import Agent, AgentPlan
-from .agent_start import SlotWait
+from .agent_start import SlotWait, hidden_paths
 from .child_plan import (
     AgentRequestError,
     SpawnLimits,
@@ -182,6 +182,30 @@ class AgentSpawner:
         mail = self._mail.make_mail(asker.path, member.path, task, kind="new_task", wakes=True)
         self._mail.send(member, mail)
         return AgentMemory(items=history)
+
+    def add_worker(self, asker: Agent, name: str, job: str) -> Agent:
+        """Queue an agent that works on one item of a part's job, and reports to the part alone.
+
+        Raises AgentRequestError.
+        """
+        role = role_for(self.roles, None)
+        plan = plan_child(
+            asker.plan,
+            Spawn(task_name=name, message="-"),
+            role,
+            agent_id=self._run.entropy.new_id(),
+            isolation=isolation_beside(asker.plan, self._run, is_one_of_many=True),
+        )
+        try:
+            plan = with_host(plan, self._run.request, role)
+        except HostRefused as error:
+            raise AgentRequestError(str(error)) from error
+        return self._team.add_queued(msgspec.structs.replace(plan, job=job, reports=False))
+
+    @property
+    def hidden_paths(self) -> tuple[str, ...]:
+        """What nobody reads on an agent's behalf."""
+        return hidden_paths(self._run)
 
     async def start_first_process(
         self,

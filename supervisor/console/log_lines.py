@@ -31,7 +31,6 @@ from swarm.mailbox.protocol.host_records import (
     HostLeft,
     HostPrepared,
 )
-from swarm.mailbox.protocol.job_records import JobBegan, JobClosed, JobRowEnded
 from swarm.mailbox.protocol.merge_records import (
     AnyMergeRecord,
     ChangeDiscarded,
@@ -180,8 +179,6 @@ def describe_body(body: AnyRecordBody) -> str:  # noqa: C901 - one case for each
         case FanOutItemEnded():
             text = f"{body.index} {body.item}: {body.state}, attempt {body.attempt}"
             return clean_line(f"{text}: {first_line(body.result)}")
-        case JobBegan() | JobRowEnded() | JobClosed():
-            return clean_line(_job_text(body))
         case _:
             assert_never(body)
 
@@ -207,18 +204,6 @@ def _settings_text(body: SettingsChanged | PauseSet) -> str:
     text += f", {describe_sandbox(now.limits.sandbox)}, {now.limits.approval}, {now.cwd}"
     mode = ", plan mode" if now.limits.planning else ""
     return f"{text}{mode}{', widened by a person' if now.widened else ''}"
-
-
-def _job_text(body: JobBegan | JobRowEnded | JobClosed) -> str:
-    match body:
-        case JobBegan():
-            return (
-                f"{body.job_id} {body.request.csv_path}: {body.rows} rows, attempt {body.attempt}"
-            )
-        case JobRowEnded():
-            return f"row {body.index + 1}: {' '.join(body.cells[4:7])}"
-        case JobClosed():
-            return f"{body.job_id} {body.status}"
 
 
 def _turn_item_text(

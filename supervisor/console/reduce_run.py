@@ -34,7 +34,7 @@ from swarm.mailbox.protocol.records import (
 from swarm.mailbox.protocol.server_sampling import SamplingAction
 
 from ..approvals.approval_limits import cut_sampling, cut_text
-from ..parts.part_folds import fold_figures
+from ..parts.part_lines import fold_figures
 from .approval_description import describe_pending
 from .safe_text import clean_line
 

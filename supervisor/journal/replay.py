@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from swarm.mailbox.parts.part_messages import PartRecord
 from swarm.mailbox.protocol.events import (
     CallBegan,
     CallEnded,
@@ -83,7 +82,7 @@ class RunPast(msgspec.Struct):
 
 
 def fold_run(
-    records: Iterable[Record], *, feed_parts: Callable[[PartRecord], None] | None = None
+    records: Iterable[Record], *, feed_parts: Callable[[Record], None] | None = None
 ) -> RunPast:
     """Fold the supervisor's own records. A completion before a resume is forgotten.
 
@@ -91,8 +90,8 @@ def fold_run(
     """
     past = RunPast()
     for record in records:
-        if feed_parts is not None and isinstance(record.body, PartRecord):
-            feed_parts(record.body)
+        if feed_parts is not None:
+            feed_parts(record)
         past.last_seq = max(past.last_seq, record.seq)
         match record.body:
             case RunStarted() as body:

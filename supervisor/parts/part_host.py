@@ -1,20 +1,40 @@
 """What the kernel gives to the service of a part. `RunContext` is one; a part never sees more."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Literal, NamedTuple, Protocol
 
+from swarm.mailbox.entropy import EntropySources
 from swarm.mailbox.ids import RunId
 from swarm.mailbox.protocol.ops import AnyOp
 from swarm.mailbox.protocol.records import AnyRecordBody, Record
 
 from ..agents.agent_directory import AgentDirectory
+from ..agents.agent_manager import AgentManager
 from ..agents.agent_record import Agent
+from ..agents.slots import AgentRegistry
+from ..agents.spawning import AgentSpawner
+from ..approvals.approval_grants import ApprovalGrants
+from ..event_broadcast import EventBroadcast
 from ..journal.journal import Journal
 from ..journal.journal_files import RUN_FILE
 from ..processes.machine_turns import OtherMachines
 from ..run_pauses import RunPauses
 from ..run_request import RunRequest
 from ..runs.paths import RunPaths
+from ..team.mail_delivery import MailDelivery
+
+Fate = Literal["cancelled", "later", "now"]
+"""What follows when a part's work for an agent is cut off: nothing, a resume continues it, or it
+continues at once. It is set before the work is cut off.
+"""
+
+
+class PartTeam(NamedTuple):
+    """For a part that starts agents, or posts letters to them."""
+
+    manager: AgentManager
+    spawner: AgentSpawner
+    mail: MailDelivery
 
 
 class PartHost(Protocol):
@@ -30,6 +50,14 @@ class PartHost(Protocol):
     def journal(self) -> Journal: ...
     @property
     def agents(self) -> AgentDirectory: ...
+    @property
+    def registry(self) -> AgentRegistry: ...
+    @property
+    def grants(self) -> ApprovalGrants: ...
+    @property
+    def broadcast(self) -> EventBroadcast: ...
+    @property
+    def entropy(self) -> EntropySources: ...
     @property
     def pauses(self) -> RunPauses: ...
     @property

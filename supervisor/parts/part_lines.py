@@ -2,6 +2,9 @@
 
 from typing import assert_never
 
+import msgspec
+
+from swarm.mailbox.parts.jobs.job_messages import JobBegan, JobClosed, JobRowEnded
 from swarm.mailbox.parts.leases.lease_messages import HeavyCommandEnded
 from swarm.mailbox.parts.memories.memory_messages import MemoryMarked
 from swarm.mailbox.parts.part_messages import PartFigures, PartRecord
@@ -9,6 +12,7 @@ from swarm.mailbox.protocol.findings import FindingPublished
 
 from ..console.safe_text import clean_line
 from .findings.finding_lines import count_findings, describe_finding
+from .jobs.job_lines import describe_job
 from .leases.lease_lines import describe_heavy_command
 
 
@@ -21,6 +25,19 @@ def describe_part_record(record: PartRecord) -> str:
             return clean_line(f"{fact_id} may be untrue: {why}")
         case FindingPublished():
             return describe_finding(record)
+        case JobBegan() | JobRowEnded() | JobClosed():
+            return describe_job(record)
+        case _:
+            assert_never(record)
+
+
+def fold_figures(figures: PartFigures, record: PartRecord) -> PartFigures:
+    """What a view shows after this record; the same object if nothing changed."""
+    match record:
+        case FindingPublished(finding=finding):
+            return msgspec.structs.replace(figures, findings=finding.number)
+        case HeavyCommandEnded() | MemoryMarked() | JobBegan() | JobRowEnded() | JobClosed():
+            return figures
         case _:
             assert_never(record)
 
@@ -35,7 +52,7 @@ def is_shown_by(record: PartRecord, wanted: str) -> bool:
     match record:
         case FindingPublished():
             return wanted == "findings"
-        case HeavyCommandEnded() | MemoryMarked():
+        case HeavyCommandEnded() | MemoryMarked() | JobBegan() | JobRowEnded() | JobClosed():
             return False
         case _:
             assert_never(record)

@@ -24,13 +24,11 @@ from swarm.mailbox.protocol.requests import (
     McpRequest,
     NonTeamRequest,
     QueuedForSlot,
-    ReportJobResult,
     ReportPermission,
     RequestApproval,
     RequestRefused,
     SendMail,
     Spawn,
-    SpawnOnCsv,
     WaitFor,
 )
 
@@ -47,10 +45,10 @@ from ..agents.resume_unstarted import close_unstarted
 from ..agents.slot_deadlock import DeadlockDetector, LiveSlotUsers
 from ..agents.spawning import AgentSpawner
 from ..journal.replay import RunPast
+from ..parts.part_host import Fate, PartTeam
+from ..parts.part_services import PartServices
 from ..run_context import RunContext
 from .agent_actions import AgentActions
-from .batch_job import JobFate
-from .detached_jobs import DetachedJobs
 from .mail_delivery import MailDelivery, report_to_parent, unreported_ends
 from .person_input import PersonInput
 from .wait_calls import WaitCalls
@@ -91,16 +89,15 @@ class TeamService:
         )
         self.actions = AgentActions(running, self.agents, self.mail)
         self._wait_calls = WaitCalls(self.team, self.mail, self.lifecycle)
-        self._detached_jobs = DetachedJobs(running, self.agents, self.spawner, self.mail, nursery)
-        self._jobs = self._detached_jobs.jobs
+        team = PartTeam(self.agents, self.spawner, self.mail)
+        self.parts = PartServices(running, running.parts, team, nursery)
         self._person_input = PersonInput(running, self.agents, self._wake)
-        self.parts = running.parts.start(running, nursery)
         nursery.start_soon(self._deadlock_detector.run)
 
     @property
     def is_idle(self) -> bool:
         """True if no agent works or waits for a slot, and no mail or input will wake one."""
-        return self.team.is_idle and self._detached_jobs.is_idle and self._person_input.is_idle
+        return self.team.is_idle and self.parts.is_idle and self._person_input.is_idle
 
     async def wait_done(
         self, *, waits_for_all: Callable[[AgentEnded], bool] = lambda ended: False
@@ -133,9 +130,7 @@ class TeamService:
         """
         top = self.team.add(Agent(root))  # so that its children can report to it
         top.begin_start()  # the caller starts it: no mail does
-        known = {
-            one.spawned.agent_id for one in past.agents.values()
-        } | self._detached_jobs.restore()
+        known = {one.spawned.agent_id for one in past.agents.values()} | self.parts.restore()
         for plan, agent_past in restore_team(past, self.spawner.roles, root):
             agent = self.team.add(restored_agent(plan, agent_past))
             self._run.registry.restore_path(agent.path, agent_id=plan.agent_id)
@@ -166,8 +161,8 @@ class TeamService:
     def close(self) -> None:
         """The run ends: refuse new spawns, cancel all waiting requests."""
         self._person_input.close()
-        self._jobs.set_fate("later")
-        self._detached_jobs.cancel_all()
+        self.parts.set_fate("later")
+        self.parts.cancel_all()
         for asked in tuple(self._open.values()):
             for _, scope in tuple(asked.values()):
                 scope.cancel()
@@ -186,13 +181,13 @@ class TeamService:
             )
             self.mail.send(parent, note)
 
-    def interrupt_waiting(self, *, fate: JobFate = "later") -> None:
+    def interrupt_waiting(self, *, fate: Fate = "later") -> None:
         """Apply Ctrl-C to suspended turns and to jobs without a turn.
 
         Whether a resume continues the jobs, `fate` says.
         """
-        self._jobs.set_fate(fate)
-        self._detached_jobs.cancel_all()
+        self.parts.set_fate(fate)
+        self.parts.cancel_all()
         for member in tuple(self.team.members.values()):
             self.interrupt_suspended(member)
         self.team.notify_change()  # a run that waits for input ends
@@ -260,10 +255,6 @@ class TeamService:
                 return await self.actions.halt(member, request, self.interrupt_suspended)
             case CloseAgent():
                 return await self.actions.close(member, request)
-            case SpawnOnCsv():
-                return await self._detached_jobs.join(member, request)
-            case ReportJobResult():
-                return self._jobs.report(member, request)
             case _:
                 assert_never(request)
 
@@ -310,7 +301,7 @@ class TeamService:
                 self._on_work_ended(agent, effects)
             case AgentEvent.PROCESS_ENDED:
                 if agent.wanted_end is None and not agent.process.said_goodbye:
-                    self._jobs.set_fate("now", asker=agent.path)  # it will be restarted
+                    self.parts.set_fate("now", asker=agent.path)  # it will be restarted
                 self._cancel_requests(agent.path)
             case AgentEvent.PROCESS_GONE:
                 self._on_process_gone(agent)
@@ -323,7 +314,7 @@ class TeamService:
         if agent.process.turn is None and not agent.turn_ends_pending:
             # Else the open requests are its next turn's. As if its turn were interrupted:
             is_later = outcome.cut_off or outcome.state in _LIMIT_STATES
-            self._jobs.set_fate("later" if is_later else "cancelled", asker=agent.path)
+            self.parts.set_fate("later" if is_later else "cancelled", asker=agent.path)
             self._cancel_requests(agent.path)
         if self.team.members.get(agent.path) is not agent:
             return
@@ -358,7 +349,7 @@ class TeamService:
         if member.path == ROOT_PATH and state == "crashed" and not self._run.request.keep_open:
             self.agents.run_end.begin()
             return
-        self._detached_jobs.cancel_jobs_of(member.path)
+        self.parts.on_agent_lost(member.path)
         self.mail.bounce_all(member, reason=f"{member.path} is {state}")
         below = [one for one in self.team.subtree(member.path) if one is not member]
         if below:

@@ -36,8 +36,7 @@ from swarm.supervisor.journal.journal import open_journal
 from swarm.supervisor.journal.journal_reader import read_records
 from swarm.supervisor.mcp.mcp_requests import McpEndpoint
 from swarm.supervisor.mcp.run_hubs import RunHubs
-from swarm.supervisor.parts.part_folds import PartFolds
-from swarm.supervisor.parts.run_parts import RunParts
+from swarm.supervisor.parts.run_parts import PartFolds, RunParts
 from swarm.supervisor.processes.process_types import ProcessEnd, SpawnError
 from swarm.supervisor.run_context import RunContext
 from swarm.supervisor.run_pauses import RunPauses

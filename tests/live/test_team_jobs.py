@@ -12,8 +12,8 @@ import pytest
 import trio
 
 from support.scripted_team_run import ScriptedRun, call, calls, open_scripted_run, says
+from swarm.mailbox.parts.jobs.job_messages import JobBegan, JobClosed, JobRowEnded
 from swarm.mailbox.protocol.events import CallBegan, TurnCompleted
-from swarm.mailbox.protocol.job_records import JobBegan, JobClosed, JobRowEnded
 from swarm.mailbox.protocol.records import AgentSpawned, ItemRecorded, MailPosted, RunCompleted
 
 pytestmark = pytest.mark.live

@@ -1,14 +1,18 @@
 """The tools of parts; the list of them. Each decides itself whether it is offered."""
 
 from ..tools.team_client import TeamClient
+from ..tools.tool_context import ToolContext
 from ..tools.tool_interface import Tool
 from .findings.findings_tools import PublishFindingTool, RecallFindingsTool
+from .jobs.csv_job import ReportAgentJobResultTool, SpawnAgentsOnCsvTool
 from .memories.memory_tools import RecallMemoriesTool, ReportStaleMemoryTool
 
 
-def part_tools(team: TeamClient) -> tuple[Tool, ...]:
+def part_tools(team: TeamClient, context: ToolContext) -> tuple[Tool, ...]:
     """Of one agent."""
     return (
+        SpawnAgentsOnCsvTool(team, context),
+        ReportAgentJobResultTool(team),
         PublishFindingTool(team),
         RecallFindingsTool(team),
         RecallMemoriesTool(team),

@@ -11,7 +11,6 @@ from ..parts.part_tools import part_tools
 from ..policy.shell_parser import plain_commands
 from .apply_patch import ApplyPatchTool
 from .begin_task import BeginTaskTool
-from .csv_job import ReportAgentJobResultTool, SpawnAgentsOnCsvTool
 from .edit_file import EditFileTool
 from .exec_command import ExecCommandTool
 from .list_dir import ListDirTool
@@ -100,9 +99,7 @@ def team_tools(context: ToolContext, team: TeamClient) -> tuple[Tool, ...]:
         ListAgentsTool(team),
         InterruptAgentTool(team),
         CloseAgentTool(team),
-        SpawnAgentsOnCsvTool(team, context),
-        ReportAgentJobResultTool(team),
-        *part_tools(team),
+        *part_tools(team, context),
         ListChangesTool(team, context),
         MergeChangesTool(team, context),
         DiscardChangesTool(team, context),

@@ -5,18 +5,18 @@ import json
 import msgspec
 import pytest
 
+from swarm.mailbox.parts.jobs.job_messages import ReportJobResult
 from swarm.mailbox.protocol.items import FunctionCall
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
-from swarm.mailbox.protocol.requests import ReportJobResult
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleRequest, encode_sample_op
 from swarm.mailbox.protocol.spec import RoleCard
 from swarm.roles.role_loader import load_roles
 from swarm.worker.agent.context.context_blocks import base_instructions, permissions_text, team_text
 from swarm.worker.agent.turn.inbox import Inbox
 from swarm.worker.current_spec import CurrentSpec
+from swarm.worker.parts.jobs.csv_job import ReportArguments, job_report
 from swarm.worker.sandbox.sandbox_plan import SandboxPlan, plan_sandbox
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
-from swarm.worker.tools.csv_job import ReportArguments, job_report
 from swarm.worker.tools.spawn_agent import roles_text
 from swarm.worker.tools.team_client import TeamClient
 from swarm.worker.tools.tool_interface import ToolFailed

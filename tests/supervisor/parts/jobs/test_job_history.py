@@ -2,13 +2,14 @@
 
 import io
 
-from swarm.mailbox.protocol.job_records import JobBegan, JobClosed, JobRowEnded
+from swarm.mailbox.parts.jobs.job_messages import JobBegan, JobClosed, JobRowEnded, SpawnOnCsv
 from swarm.mailbox.protocol.records import Record
-from swarm.mailbox.protocol.requests import SpawnOnCsv
-from swarm.supervisor.team.batch_job import JOB_WORKER, BatchJob
-from swarm.supervisor.team.job_files import TableFile
-from swarm.supervisor.team.job_history import UnfinishedJob, finished_rows, fold_jobs
-from swarm.supervisor.team.job_table import JobResultSpool, JobTable
+from swarm.supervisor.agents.resume_team import JOB_WORKER
+from swarm.supervisor.parts.jobs.batch_job import BatchJob
+from swarm.supervisor.parts.jobs.job_files import TableFile
+from swarm.supervisor.parts.jobs.job_history import UnfinishedJob, finished_rows
+from swarm.supervisor.parts.jobs.job_table import JobResultSpool, JobTable
+from swarm.supervisor.parts.run_parts import PartFolds
 
 REQUEST = SpawnOnCsv(csv_path="t.csv", instruction="x")
 
@@ -29,11 +30,12 @@ def ended(index: int, status: str = "completed") -> JobRowEnded:
 
 
 def test_a_job_without_its_end_is_cut_off_and_the_last_beginning_counts():
-    past = fold_jobs(
-        records(
-            began("a"), began("b"), JobClosed(job_id="a", status="cancelled"), began("b", attempt=2)
-        )
-    )
+    folds = PartFolds()
+    for record in records(
+        began("a"), began("b"), JobClosed(job_id="a", status="cancelled"), began("b", attempt=2)
+    ):
+        folds.take(record)
+    past = folds.jobs
     assert past.ids == {"a", "b"}
     assert past.unfinished == {"b": UnfinishedJob(began("b", attempt=2), "/root/p")}
 

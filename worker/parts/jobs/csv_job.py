@@ -10,15 +10,21 @@ from typing import Annotated
 
 import msgspec
 
+from swarm.mailbox.parts.jobs.job_messages import (
+    JobEnded,
+    ReportJobResult,
+    ResultAccepted,
+    SpawnOnCsv,
+)
 from swarm.mailbox.protocol.items import AnyCall
-from swarm.mailbox.protocol.requests import JobEnded, ReportJobResult, ResultAccepted, SpawnOnCsv
 from swarm.mailbox.protocol.sampling import ModelInfo
 
-from .function_tool import HIDDEN, decode_arguments, described
-from .team_client import TeamClient, TeamInvocation, TeamTool, as_json
-from .tool_context import ToolContext
-from .tool_interface import Invocation, ToolFailed, ToolResult
+from ...tools.function_tool import HIDDEN, decode_arguments, described, read_descriptions
+from ...tools.team_client import TeamClient, TeamInvocation, TeamTool, as_json
+from ...tools.tool_context import ToolContext
+from ...tools.tool_interface import Invocation, ToolFailed, ToolResult
 
+_TEXTS = read_descriptions(Path(__file__).parent)
 JOB_LIMIT_S = 24 * 3600.0  # each item has its own limit; the run's deadline comes before this
 MAX_WORKERS = 64
 
@@ -44,7 +50,14 @@ class ReportArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     stop: Annotated[bool | None, described("Cancel the items not yet started.")] = None
 
 
-class SpawnAgentsOnCsvTool(TeamTool):
+class JobTool(TeamTool):
+    """A tool of jobs."""
+
+    def description(self) -> str:
+        return _TEXTS[self.name]
+
+
+class SpawnAgentsOnCsvTool(JobTool):
     """Starts a job and returns when it has ended."""
 
     name = "spawn_agents_on_csv"
@@ -80,7 +93,7 @@ class SpawnAgentsOnCsvTool(TeamTool):
         return ToolResult(content=ended.summary.decode(errors="replace"))
 
 
-class ReportAgentJobResultTool(TeamTool):
+class ReportAgentJobResultTool(JobTool):
     """Reports the result of the one item that this agent was started for."""
 
     name = "report_agent_job_result"

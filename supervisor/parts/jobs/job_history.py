@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from swarm.mailbox.protocol.job_records import JobBegan, JobClosed, JobRowEnded
+from swarm.mailbox.parts.jobs.job_messages import JobBegan, JobClosed, JobRowEnded
 from swarm.mailbox.protocol.records import Record
 
 
@@ -24,20 +24,14 @@ class JobHistory(msgspec.Struct):
     ids: set[str] = set()
     unfinished: dict[str, UnfinishedJob] = {}  # by job id
 
-
-def fold_jobs(records: Iterable[Record]) -> JobHistory:
-    """Fold the supervisor's own records."""
-    past = JobHistory()
-    for record in records:
-        match record.body:
-            case JobBegan() as began:
-                past.ids.add(began.job_id)
-                past.unfinished[began.job_id] = UnfinishedJob(began, record.agent)
-            case JobClosed(job_id=job_id):
-                past.unfinished.pop(job_id, None)
-            case _:
-                pass
-    return past
+    def take(self, asker: str, body: JobBegan | JobClosed) -> None:
+        """The next record of the run's own file, in order."""
+        match body:
+            case JobBegan():
+                self.ids.add(body.job_id)
+                self.unfinished[body.job_id] = UnfinishedJob(body, asker)
+            case JobClosed():
+                self.unfinished.pop(body.job_id, None)
 
 
 def finished_rows(records: Iterable[Record]) -> Iterator[JobRowEnded]:

@@ -40,7 +40,7 @@ from swarm.mailbox.safe_open import (
 )
 from swarm.mailbox.written_text import encoding_of
 
-from ..agents.child_plan import AgentRequestError
+from ...agents.child_plan import AgentRequestError
 
 MAX_BYTES = 64 << 20  # of a table; with the maximum of 100,000 rows, each may have 670 bytes
 _OUTSIDE = (

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 import trio
 
+from swarm.supervisor.parts.jobs.job_runner import JobRunner
 from swarm.supervisor.run_pauses import RunPauses
-from swarm.supervisor.team.job_runner import JobRunner
 
 
 @pytest.mark.parametrize(("works_s", "in_time"), [(55, True), (90, False)])
@@ -17,7 +17,7 @@ async def test_only_work_counts(tmp_path, autojump_clock, works_s, in_time):
         return None
 
     runner = SimpleNamespace(
-        _run=SimpleNamespace(pauses=pauses), _agents=SimpleNamespace(send_input=send_input)
+        _host=SimpleNamespace(pauses=pauses), _agents=SimpleNamespace(send_input=send_input)
     )
     member, item = SimpleNamespace(done=done), SimpleNamespace(path="/root/row")
     job = SimpleNamespace(first_input=lambda item: None)

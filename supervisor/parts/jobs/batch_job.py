@@ -3,7 +3,6 @@
 Only a row's own worker reports its result: once, and while it works.
 """
 
-import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -14,23 +13,21 @@ import msgspec
 
 from swarm.mailbox.bounded_formats import decode_json
 from swarm.mailbox.entropy import SYSTEM_ENTROPY, EntropySources
-from swarm.mailbox.protocol.job_records import JobBegan, JobRowEnded
+from swarm.mailbox.parts.jobs.job_messages import (
+    JobBegan,
+    JobRowEnded,
+    ReportJobResult,
+    ResultAccepted,
+)
 from swarm.mailbox.protocol.ops import TextInput, UserInput
-from swarm.mailbox.protocol.requests import ReportJobResult, ResultAccepted
 from swarm.mailbox.schema_check import find_schema_violation
 
-from ..agents.child_plan import AgentRequestError
+from ...agents.child_plan import AgentRequestError
+from ..part_host import Fate
 from .job_files import TableFile
 from .job_table import JobResultSpool, JobRow, JobTable, job_item_prompt, read_rows
 
-JOB_WORKER = re.compile(r"job_[0-9a-f]{8}_[0-9]+(_[0-9]+)?\Z")  # the workers' names
 JobStatus = Literal["completed", "failed", "cancelled"]
-JobFate = Literal["cancelled", "later", "now"]
-"""What follows when a job is cut off: nothing, a resume continues it, or it continues at once.
-
-It is set before the job is cut off, and a cancellation stays: a cancelled job stays cancelled, even
-if the run ends a moment later.
-"""
 _MAX_FAILURES_LISTED = 5
 _CANCELLED = "cancelled by worker request"
 _STATUS, _ERROR = 4, 6  # columns of an ended row's cells
@@ -73,7 +70,7 @@ class BatchJob:
         self.failures: deque[dict[str, str | None]] = deque(maxlen=_MAX_FAILURES_LISTED)
         self.shown_at = float("-inf")
         self.asker, self.file = asker, file  # the path of the agent that requested it; its table
-        self._fate: JobFate | None = None  # None: not set
+        self._fate: Fate | None = None  # None: not set
 
     @property
     def has_call(self) -> bool:
@@ -81,11 +78,11 @@ class BatchJob:
         return self.attempt == 1
 
     @property
-    def fate(self) -> JobFate:
+    def fate(self) -> Fate:
         """The fate that was set; else "cancelled": its call was withdrawn."""
         return self._fate or "cancelled"
 
-    def set_fate(self, fate: JobFate) -> None:
+    def set_fate(self, fate: Fate) -> None:
         """Set what follows when the job is cut off next."""
         if self._fate != "cancelled":
             self._fate = fate
@@ -98,7 +95,10 @@ class BatchJob:
                 yield row
 
     def begin(self, row: JobRow) -> JobItem:
-        """Start a row. Its worker's path names job, row and, from the second on, the attempt."""
+        """Start a row. Its worker's path names job, row and, from the second on, the attempt.
+
+        A resume knows it by that (`agents/resume_team.py`).
+        """
         again = f"_{self.attempt}" if self.attempt > 1 else ""
         path = f"{self.asker}/job_{self.job_id[-8:]}_{row.index + 1}{again}"
         item = self.running[row.item_id] = JobItem(row, path)

@@ -17,7 +17,7 @@ import msgspec
 
 from swarm.mailbox.protocol.base import Value
 
-from ..agents.child_plan import AgentRequestError
+from ...agents.child_plan import AgentRequestError
 from .job_files import TableFile
 
 MAX_ROWS = 100_000

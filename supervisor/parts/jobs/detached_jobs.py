@@ -7,17 +7,13 @@ even if it has not read yet that the job has ended.
 
 import trio
 
-from swarm.mailbox.protocol.requests import AnyReply, JobEnded, SpawnOnCsv
+from swarm.mailbox.parts.jobs.job_messages import JobEnded, SpawnOnCsv
 
-from ..agents.agent_manager import AgentManager
-from ..agents.agent_record import Agent
-from ..agents.child_plan import AgentRequestError
-from ..agents.spawning import AgentSpawner
-from ..journal.journal_reader import run_records
-from ..run_context import RunContext
-from .job_history import UnfinishedJob, fold_jobs
+from ...agents.agent_record import Agent
+from ...agents.child_plan import AgentRequestError
+from ..part_host import PartHost, PartTeam
+from .job_history import JobHistory, UnfinishedJob
 from .job_runner import JobRunner
-from .mail_delivery import MailDelivery
 
 _CONTINUES = (
     "Your batch job {job} over {table} was cut off. It has been taken up and goes on by itself; "
@@ -33,7 +29,7 @@ class _DetachedJob:
     def __init__(self, job: UnfinishedJob) -> None:
         self.job, self.scope = job, trio.CancelScope()
         self.ended = trio.Event()
-        self.reply: AnyReply | None = None
+        self.reply: JobEnded | None = None
         self.fault = ""
         self.joined = 0  # calls that wait for it
 
@@ -41,16 +37,9 @@ class _DetachedJob:
 class DetachedJobs:
     """Owns the jobs without a call. `is_idle` is False while any runs."""
 
-    def __init__(
-        self,
-        running: RunContext,
-        agents: AgentManager,
-        spawner: AgentSpawner,
-        mail: MailDelivery,
-        nursery: trio.Nursery,
-    ) -> None:
-        self._run, self._team, self._mail, self._nursery = running, running.agents, mail, nursery
-        self.jobs = JobRunner(running, agents, spawner, nursery, on_cut_off=self.start)
+    def __init__(self, host: PartHost, team: PartTeam, nursery: trio.Nursery) -> None:
+        self._team, self._mail, self._nursery = host.agents, team.mail, nursery
+        self.jobs = JobRunner(host, team, nursery, on_cut_off=self.start)
         self._running: dict[str, _DetachedJob] = {}
         self._announced: dict[str, _DetachedJob] = {}  # ended jobs, by the id of the mail about it
 
@@ -58,19 +47,17 @@ class DetachedJobs:
     def is_idle(self) -> bool:
         return not self._running
 
-    def restore(self) -> set[str]:
-        """Continue the jobs that an earlier part of the run left. Returns the ids of all jobs."""
-        past = fold_jobs(run_records(self._run.paths))
+    def restore(self, past: JobHistory) -> None:
+        """Continue the jobs that an earlier part of the run left."""
         for job in past.unfinished.values():
             self.start(job)
-        return past.ids
 
     def start(self, job: UnfinishedJob) -> None:
         """Continue the job in a task of its own."""
         going = self._running[job.began.job_id] = _DetachedJob(job)
         self._nursery.start_soon(self._continue, going)
 
-    async def join(self, asker: Agent, request: SpawnOnCsv) -> AnyReply:
+    async def join(self, asker: Agent, request: SpawnOnCsv) -> JobEnded:
         """Serve the request; wait for the same job if it already runs."""
         for going in self._running.values():
             if (going.job.asker, going.job.began.request) == (asker.path, request):
@@ -93,7 +80,7 @@ class DetachedJobs:
         for going in self._running.values():
             going.scope.cancel()
 
-    async def _wait(self, going: _DetachedJob) -> AnyReply:
+    async def _wait(self, going: _DetachedJob) -> JobEnded:
         going.joined += 1
         try:
             await going.ended.wait()
@@ -152,7 +139,7 @@ class DetachedJobs:
         return mail.mail_id
 
 
-def _reply_of(going: _DetachedJob) -> AnyReply:
+def _reply_of(going: _DetachedJob) -> JobEnded:
     if going.reply is None:
         raise AgentRequestError(going.fault or "the job was cancelled")
     return going.reply

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly, WorkspaceWrite
 from swarm.supervisor.agents.child_plan import AgentRequestError
-from swarm.supervisor.team.job_files import FileAccess, ResultsFile, TableFile
-from swarm.supervisor.team.job_table import (
+from swarm.supervisor.parts.jobs.job_files import FileAccess, ResultsFile, TableFile
+from swarm.supervisor.parts.jobs.job_table import (
     JobResultSpool,
     JobRow,
     JobTable,

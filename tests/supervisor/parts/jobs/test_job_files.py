@@ -9,8 +9,8 @@ import pytest
 from swarm.mailbox.path_rules import make_rules
 from swarm.mailbox.protocol.limits import DangerFullAccess, ProfilePolicy, WorkspaceWrite
 from swarm.supervisor.agents.child_plan import AgentRequestError
-from swarm.supervisor.team.job_files import MAX_BYTES, FileAccess, ResultsFile, TableFile
-from swarm.supervisor.team.job_table import check_table, read_rows
+from swarm.supervisor.parts.jobs.job_files import MAX_BYTES, FileAccess, ResultsFile, TableFile
+from swarm.supervisor.parts.jobs.job_table import check_table, read_rows
 
 
 @pytest.fixture

@@ -1,11 +1,41 @@
-"""Journal records of batch jobs: tables whose rows are worked through by agents."""
+"""Batch jobs: tables whose rows are worked through by agents."""
 
 from typing import Literal
 
 import msgspec
 
-from .base import Tagged
-from .requests import SpawnOnCsv
+from ...protocol.base import Tagged
+
+
+class SpawnOnCsv(Tagged):
+    """One worker per row (Codex `spawn_agents_on_csv`); the reply comes when the job has ended."""
+
+    csv_path: str
+    instruction: str
+    id_column: str | None = None
+    output_csv_path: str | None = None
+    output_schema: bytes | None = None  # JSON
+    max_concurrency: int | None = None
+    max_runtime_seconds: int | None = None
+
+
+class ReportJobResult(Tagged):
+    """A worker's result for its row; accepted once."""
+
+    job_id: str
+    item_id: str
+    result: bytes  # a JSON object
+    stop: bool = False
+
+
+class JobEnded(Tagged):
+    """The tool's JSON result, as Codex gives it."""
+
+    summary: bytes
+
+
+class ResultAccepted(Tagged):
+    accepted: bool
 
 
 class JobBegan(Tagged):

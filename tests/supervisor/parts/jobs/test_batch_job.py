@@ -5,12 +5,16 @@ import io
 import msgspec
 import pytest
 
-from swarm.mailbox.protocol.job_records import JobBegan
-from swarm.mailbox.protocol.requests import ReportJobResult, ResultAccepted, SpawnOnCsv
+from swarm.mailbox.parts.jobs.job_messages import (
+    JobBegan,
+    ReportJobResult,
+    ResultAccepted,
+    SpawnOnCsv,
+)
 from swarm.supervisor.agents.child_plan import AgentRequestError
-from swarm.supervisor.team.batch_job import BatchJob, JobItem, report_result
-from swarm.supervisor.team.job_files import TableFile
-from swarm.supervisor.team.job_table import JobResultSpool, JobRow, JobTable
+from swarm.supervisor.parts.jobs.batch_job import BatchJob, JobItem, report_result
+from swarm.supervisor.parts.jobs.job_files import TableFile
+from swarm.supervisor.parts.jobs.job_table import JobResultSpool, JobRow, JobTable
 
 TABLE = JobTable(path="/t.csv", headers=("v",), rows=2)
 BEGAN = JobBegan(

@@ -5,13 +5,14 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
+from swarm.mailbox.parts.jobs.job_messages import SpawnOnCsv
 from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
-from swarm.mailbox.protocol.requests import SpawnOnCsv
 from swarm.mailbox.protocol.spec import RoleBrief
 from swarm.roles.role_loader import load_roles
 from swarm.supervisor.agents.agent_record import AgentPlan
 from swarm.supervisor.agents.child_plan import IN_COPY, AgentRequestError
-from swarm.supervisor.team.job_runner import JobRunner
+from swarm.supervisor.agents.spawning import AgentSpawner
+from swarm.supervisor.parts.jobs.job_runner import JobRunner
 
 PLAN = AgentPlan(
     path="/root", agent_id="r", role=RoleBrief(), limits=Limits(sandbox=WorkspaceWrite()), cwd="/w"
@@ -36,8 +37,8 @@ async def test_an_agent_in_a_copy_starts_no_job_and_continues_none():
 @pytest.mark.parametrize("isolation", ["shared", "copy"])
 def test_workers_of_a_job_work_in_copies_if_the_run_says_so(isolation):
     added: list[AgentPlan] = []
-    runner = SimpleNamespace(
-        _spawner=SimpleNamespace(roles=load_roles(())),
+    spawner = SimpleNamespace(
+        roles=load_roles(()),
         _team=SimpleNamespace(add_queued=added.append),
         _run=SimpleNamespace(
             entropy=SimpleNamespace(new_id=lambda: "w"),
@@ -45,6 +46,5 @@ def test_workers_of_a_job_work_in_copies_if_the_run_says_so(isolation):
         ),
     )
     asker = SimpleNamespace(plan=PLAN)
-    item, job = SimpleNamespace(path="/root/row_1"), SimpleNamespace(job_id="j")
-    JobRunner._add_member(runner, asker, job, item)
+    AgentSpawner.add_worker(spawner, asker, "row_1", "j")
     assert [one.limits.isolation for one in added] == [isolation]

@@ -17,21 +17,24 @@ from typing import IO
 import msgspec
 import trio
 
+from swarm.mailbox.parts.jobs.job_messages import (
+    JobBegan,
+    JobClosed,
+    JobEnded,
+    ReportJobResult,
+    ResultAccepted,
+    SpawnOnCsv,
+)
 from swarm.mailbox.protocol.control import TransientEvent
 from swarm.mailbox.protocol.events import Waiting
-from swarm.mailbox.protocol.job_records import JobBegan, JobClosed
-from swarm.mailbox.protocol.requests import AnyReply, JobEnded, ReportJobResult, Spawn, SpawnOnCsv
 
-from ..agents.agent_manager import AgentManager
-from ..agents.agent_record import Agent
-from ..agents.agent_start import hidden_paths
-from ..agents.child_plan import IN_COPY, AgentRequestError, plan_child, role_for
-from ..agents.spawning import ONE_AGENT_ONLY, AgentSpawner, isolation_beside
-from ..hosts.host_choice import HostRefused, with_host
-from ..journal.journal_reader import read_records
-from ..processes.process_types import SpawnError
-from ..run_context import RunContext
-from .batch_job import BatchJob, JobFate, JobItem, JobStatus, report_result
+from ...agents.agent_record import Agent
+from ...agents.child_plan import IN_COPY, AgentRequestError
+from ...agents.spawning import ONE_AGENT_ONLY
+from ...journal.journal_reader import read_records
+from ...processes.process_types import SpawnError
+from ..part_host import Fate, PartHost, PartTeam
+from .batch_job import BatchJob, JobItem, JobStatus, report_result
 from .job_files import FileAccess, ResultsFile, TableFile
 from .job_history import UnfinishedJob, finished_rows
 from .job_table import JobResultSpool, JobRow, JobTable, check_table, output_path_for, write_results
@@ -49,26 +52,25 @@ class JobRunner:
 
     def __init__(
         self,
-        running: RunContext,
-        agents: AgentManager,
-        spawner: AgentSpawner,
+        host: PartHost,
+        team: PartTeam,
         nursery: trio.Nursery,
         *,
         on_cut_off: Callable[[UnfinishedJob], None],
     ) -> None:
-        self._run, self._agents, self._team = running, agents, running.agents
-        self._spawner, self._nursery = spawner, nursery
-        request = running.request  # folders as of now: later a command may put links there
+        self._host, self._agents, self._spawner = host, team.manager, team.spawner
+        self._nursery = nursery
+        request = host.request  # folders as of now: later a command may put links there
         self._roots = {one: os.path.realpath(one) for one in (request.cwd, *request.add_dirs)}
         self._jobs: dict[str, BatchJob] = {}
         self._on_cut_off = on_cut_off  # of a job whose fate is `now`
 
-    async def run(self, asker: Agent, request: SpawnOnCsv) -> AnyReply:
+    async def run(self, asker: Agent, request: SpawnOnCsv) -> JobEnded:
         """Run a new job from table to results. AgentRequestError before anything is started."""
         _check_shared(asker)
         if asker.plan.depth + 1 > asker.plan.limits.max_depth:
             raise AgentRequestError(_DEPTH)
-        if self._run.registry.max_agents == 1:
+        if self._host.registry.max_agents == 1:
             raise AgentRequestError(ONE_AGENT_ONLY)
         if not request.instruction.strip():
             raise AgentRequestError("instruction must be non-empty")
@@ -77,7 +79,7 @@ class JobRunner:
         source = Path(asker.plan.cwd) / request.csv_path
         with closing(TableFile(source, self._file_access(asker).may_read)) as file:
             table = await _check_table(file, request)
-            job_id = self._run.entropy.new_id()
+            job_id = self._host.entropy.new_id()
             output = Path(asker.plan.cwd) / output_path_for(
                 source, request.output_csv_path, job_id=job_id
             )
@@ -106,7 +108,7 @@ class JobRunner:
             self.close_job(asker.path, began.job_id, "failed")
             raise
 
-    def set_fate(self, fate: JobFate, *, asker: str | None = None) -> None:
+    def set_fate(self, fate: Fate, *, asker: str | None = None) -> None:
         """Set what follows when the jobs that this agent's calls wait for are cut off next.
 
         `asker` None: all jobs, also those without a call.
@@ -115,7 +117,7 @@ class JobRunner:
             if asker is None or (job.has_call and job.asker == asker):
                 job.set_fate(fate)
 
-    def report(self, asker: Agent, request: ReportJobResult) -> AnyReply:
+    def report(self, asker: Agent, request: ReportJobResult) -> ResultAccepted:
         """Accept a worker's result."""
         return report_result(self._jobs, asker.path, request)
 
@@ -128,8 +130,8 @@ class JobRunner:
         return FileAccess(
             sandbox=plan.limits.sandbox,
             roots=tuple(self._roots.get(one) or os.path.realpath(one) for one in folders),
-            hidden=tuple(map(os.path.realpath, hidden_paths(self._run))),
-            granted=self._run.grants.permissions_of(plan.path),
+            hidden=tuple(map(os.path.realpath, self._spawner.hidden_paths)),
+            granted=self._host.grants.permissions_of(plan.path),
         )
 
     async def _run_job(
@@ -146,18 +148,18 @@ class JobRunner:
         files: tuple[TableFile, ResultsFile],
     ) -> bytes:
         place = files[1]
-        with tempfile.TemporaryFile(dir=self._run.paths.tmp) as spooled:
+        with tempfile.TemporaryFile(dir=self._host.paths.tmp) as spooled:
             job = BatchJob(
                 began,
                 table,
                 JobResultSpool(spooled, table.rows),
                 asker=asker.path,
                 file=files[0],
-                entropy=self._run.entropy,
+                entropy=self._host.entropy,
             )
             if began.attempt > 1:
                 await trio.to_thread.run_sync(self._restore_rows, job)
-            self._run.note(began, agent=asker.path)
+            self._host.note(began, agent=asker.path)
             self._jobs[job.job_id] = job
             is_over = False
             try:
@@ -167,7 +169,7 @@ class JobRunner:
                 is_over = True
             finally:  # a cancelled nursery raises a group, which no `except` here would catch
                 del self._jobs[job.job_id]
-                self._run.journal.close_file(job.job_id)
+                self._host.journal.close_file(job.job_id)
                 if is_over or job.fate == "cancelled":
                     self.close_job(asker.path, job.job_id, job.status if is_over else "cancelled")
                 elif job.fate == "now":
@@ -175,14 +177,14 @@ class JobRunner:
             return job.summary(place.path)
 
     def _restore_rows(self, job: BatchJob) -> None:
-        job.restore_rows(finished_rows(read_records(self._run.paths, file=job.job_id)))
+        job.restore_rows(finished_rows(read_records(self._host.paths, file=job.job_id)))
 
     def close_job(self, asker: str, job_id: str, status: JobStatus) -> None:
         """Journal that nothing of this job will run any more."""
-        self._run.note(JobClosed(job_id=job_id, status=status), agent=asker)
+        self._host.note(JobClosed(job_id=job_id, status=status), agent=asker)
 
     async def _run_workers(self, asker: Agent, job: BatchJob) -> None:
-        most = self._run.registry.max_agents - 1
+        most = self._host.registry.max_agents - 1
         workers = min(job.request.max_concurrency or _DEFAULT_WORKERS, MAX_WORKERS, most)
         rows = job.remaining_rows()
         try:
@@ -210,7 +212,7 @@ class JobRunner:
                 return
             item = job.begin(row)
             ended = job.finish(item, await self._run_row(asker, job, item))
-            self._run.note(ended, agent=asker.path, file=job.job_id)
+            self._host.note(ended, agent=asker.path, file=job.job_id)
             self._show_progress(asker, job)
 
     # --- one row -------------------------------------------------------------------------------
@@ -218,7 +220,7 @@ class JobRunner:
     async def _run_row(self, asker: Agent, job: BatchJob, item: JobItem) -> str | None:
         """Run one row; return why it failed, or None."""
         member = self._add_member(asker, job, item)
-        limit_s = job.request.max_runtime_seconds or self._run.request.job_seconds or _RUNTIME_S
+        limit_s = job.request.max_runtime_seconds or self._host.request.job_seconds or _RUNTIME_S
         ended_in_time = False
         try:
             show = partial(self._show_position, item.path)
@@ -253,7 +255,7 @@ class JobRunner:
             await self._agents.send_input(member, job.first_input(item), source="fan_out")
             await member.done.wait()
         while not member.done.is_set():
-            left_s = ends_at + self._run.pauses.waited_s(item.path) - trio.current_time()
+            left_s = ends_at + self._host.pauses.waited_s(item.path) - trio.current_time()
             if left_s <= 0:
                 return False
             with trio.move_on_after(max(left_s, _LOOK_S)):
@@ -261,7 +263,7 @@ class JobRunner:
         return True
 
     def _show_position(self, path: str, place: int) -> None:
-        self._run.broadcast.state.set_agent_state(path, "queued", note=f"number {place} in line")
+        self._host.broadcast.state.set_agent_state(path, "queued", note=f"number {place} in line")
 
     async def _end(self, member: Agent) -> None:
         """Runs outside the job's own scope: if the job is cancelled, this still ends its worker."""
@@ -269,22 +271,7 @@ class JobRunner:
             await self._agents.end(member)
 
     def _add_member(self, asker: Agent, job: BatchJob, item: JobItem) -> Agent:
-        name = item.path.rpartition("/")[2]
-        role = role_for(self._spawner.roles, None)
-        request = Spawn(task_name=name, message="-")
-        plan = plan_child(
-            asker.plan,
-            request,
-            role,
-            agent_id=self._run.entropy.new_id(),
-            isolation=isolation_beside(asker.plan, self._run, is_one_of_many=True),
-        )
-        try:
-            plan = with_host(plan, self._run.request, role)
-        except HostRefused as error:
-            raise AgentRequestError(str(error)) from error
-        plan = msgspec.structs.replace(plan, job=job.job_id, reports=False)
-        return self._team.add_queued(plan)
+        return self._spawner.add_worker(asker, item.path.rpartition("/")[2], job.job_id)
 
     def _show_progress(self, asker: Agent, job: BatchJob) -> None:
         if not job.is_news(trio.current_time()):
@@ -293,7 +280,7 @@ class JobRunner:
             f"job {job.job_id[-8:]}: {job.completed + job.failed} of {job.table.rows} rows, "
             f"{job.failed} failed"
         )
-        self._run.broadcast.publish_transient(
+        self._host.broadcast.publish_transient(
             TransientEvent(agent=asker.path, event=Waiting(reason=reason))
         )
 

@@ -1,0 +1,1 @@
+"""What of jobs travels: requests, replies, records."""
