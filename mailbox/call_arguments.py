@@ -27,7 +27,7 @@ def decode_call_arguments(text: str, kind: type[_Arguments]) -> _Arguments:
 
     Raises:
         msgspec.DecodeError: no JSON, nested too deeply, or not the struct's.
-        UnicodeEncodeError: the text is none.
+        UnicodeEncodeError: half a character stands alone in the text.
     """
     data = text.encode().strip() or b"{}"
     try:

@@ -106,7 +106,7 @@ async def listen_link(
 def connect_link(address: str, port: int, keys: LinkKeys, peer_key: bytes) -> Iterator[Link]:
     """Connect to the listener that has `peer_key`, now or as soon as it can be reached.
 
-    The arguments are as for `listen_link`. Raises EndpointUnavailable: the address is none.
+    The arguments are as for `listen_link`. Raises EndpointUnavailable: the address cannot be used.
     """
     with open_socket("dealer") as sock:
         for option, value in (

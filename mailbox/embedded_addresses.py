@@ -34,7 +34,7 @@ def embedded_ipv4(address: IPv6Address) -> tuple[IPv4Address, ...]:
 
 
 def meant_addresses(text: str) -> tuple[IPv4Address | IPv6Address, ...]:
-    """The address, and those that it stands for. Raises ValueError for text that is none."""
+    """The address, and those that it stands for. Raises ValueError for any other text."""
     address = ip_address(text.partition("%")[0])
     if isinstance(address, IPv4Address):
         return (address,)

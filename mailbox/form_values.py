@@ -83,7 +83,7 @@ def field_schema(field: FormField) -> dict[str, object]:
 
 
 def as_typed(content: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
-    """Values of a form as a person would have typed them; what is none of a form is left out."""
+    """Values of a form as a person would have typed them; what no field can hold is left out."""
     typed: dict[str, tuple[str, ...]] = {}
     for name, value in content.items():
         match value:

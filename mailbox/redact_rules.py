@@ -71,7 +71,7 @@ class TokenRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return tuple(kind for sign, kind in kinds.items() if inside.match(sign))
 
     def find_end(self, scan: TextScan, at: int) -> int | None:
-        """The end of a token whose prefix ends at `at`; None if it is none."""
+        """The end of a token whose prefix ends at `at`; None if no token begins there."""
         if not self.parts:
             end = scan.run_end(self.body, at)
             return end if end - at >= self.least else None

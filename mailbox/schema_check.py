@@ -15,7 +15,7 @@ _MOST_COMPARISONS, _MOST_REPEATS = 20_000, 8
 
 
 class SchemaUnusable(ValueError):
-    """The schema is none, or refers to something outside of itself."""
+    """The text is not a schema, or refers to something outside of itself."""
 
 
 class SchemaValidator(Protocol):

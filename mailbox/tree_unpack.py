@@ -197,7 +197,7 @@ def _check_name(entry: PackedEntry) -> None:
     steps = entry.name.split(b"/") if entry.name else []
     is_odd = any(step in (b"", b".", b"..") or b"\0" in step for step in steps)
     if is_odd or len(entry.name) > MAX_NAME_BYTES or len(steps) > MAX_DEPTH + 1:
-        raise TreeRefused(f"the tree holds a name that is none: {entry.name[:80]!r}")
+        raise TreeRefused(f"the tree holds a name that cannot be a file's: {entry.name[:80]!r}")
     if not 0 <= entry.size <= MAX_BYTES or b"\0" in entry.target:
         raise TreeRefused(f"an entry of the tree cannot be: {entry.name[:80]!r}")
     if not entry.name and entry.kind != "folder":

@@ -42,7 +42,7 @@ def read_agent_file(found: FoundMarkdown, aliases: Mapping[str, str]) -> Role:
         aliases: The person's models for words like `sonnet` (`agents.model_aliases`).
 
     Raises:
-        UsageError: The text, with the file, says why it is none.
+        UsageError: The text, with the file, says why it defines no agent.
     """
     file = _read(found)
     odd: list[str] = []

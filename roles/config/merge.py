@@ -103,7 +103,7 @@ def is_table(value: object) -> TypeGuard[dict[object, object]]:
 
 
 def as_table(value: object) -> Toml:
-    """The value as a table; an empty table if it is none."""
+    """The value as a table; an empty table for any other value."""
     return {str(key): entry for key, entry in value.items()} if is_table(value) else {}
 
 

@@ -23,7 +23,7 @@ _KINDS = {
 
 
 def explain_mismatch(text: str, steps: Sequence[str], kind: type) -> str:
-    """The same in a person's words; `text` itself if it is none that is known.
+    """The same in a person's words; `text` itself if it is unknown.
 
     Args:
         text: Of a `msgspec.ValidationError`, without its place (` - at …`).

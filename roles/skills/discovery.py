@@ -43,7 +43,7 @@ class SkillFile(Value):
 
 
 class FoundSkills(Value):
-    """The skills in the order of the list, and a line for each file that is none."""
+    """The skills in the order of the list, and a line for each file that cannot be read as one."""
 
     skills: tuple[Skill, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -119,7 +119,7 @@ def _without_yes(scene: AttackTestbed) -> str:
 
 
 def _with_yes(scene: AttackTestbed) -> str:
-    """A yes for the list is none for runs that must be named by their id."""
+    """A yes for the list does not cover runs that must be named by their id."""
     named, work = (scene.folder / "stays").read_text("utf-8").split()
     plain = (scene.folder / "plain").read_text("utf-8")
     ways = (

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 Kind = Literal["run", "escalate", "spawn", "send", "ask_again", "wait", "count", "count_again"]
-MOST_TRIES = 60  # of one planned that must come true; then the agent gives up and says so
+MOST_TRIES = 60  # of a planned call that must succeed; then the agent gives up and says so
 MANY_COMMANDS = 70  # more than one agent may run at once
 _MANY_IN = 0.15  # of all plays
 _COUNTING_IN = 0.6  # of all plays

@@ -47,7 +47,7 @@ MODEL = ModelInfo(
     input_usd_per_million=1_000.0, output_usd_per_million=4_000.0,
 )  # fmt: skip
 _CATALOGUE = load_catalogue()
-_MOST_TRIES = 40  # of one planned; then the agent says that it gave up
+_MOST_TRIES = 40  # of a planned call; then the agent says that it gave up
 _TOOLS = {
     "work": "work", "risky": "risky", "spawn": "spawn_agent", "wait": "wait_agent",
     "mail": "send_message", "again": "followup_task", "list": "list_agents",

@@ -162,7 +162,7 @@ def mode_state(settings: SessionSettings) -> SessionModeState:
 def config_options(
     settings: SessionSettings, models: tuple[str, ...]
 ) -> list[SessionConfigOptionSelect | SessionConfigOptionBoolean]:
-    """Mode, model and effort; what is chosen is listed even if it is none of the known values."""
+    """Mode, model and effort; what is chosen is listed even if it is unknown."""
     names = dict.fromkeys((_DEFAULT, *models, settings.model))
     efforts = dict.fromkeys((*_EFFORT_CHOICES, settings.effort))
     modes = [

@@ -106,7 +106,7 @@ class Node:
         return trio.current_time() - self._heard_at < _HEARD_S
 
     def could_fit(self, wanted: dict[str, float]) -> bool:
-        """The same if nobody else were there."""
+        """True if this would fit while no agent is there."""
         has = self.facts.resources
         return all(has.get(name, 0.0) >= amount for name, amount in wanted.items())
 

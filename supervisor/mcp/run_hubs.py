@@ -142,7 +142,7 @@ def join_tools(found: list[McpTools], *, is_search: bool = False) -> McpTools:
 
 
 def join_outcomes(outcomes: list[McpOutcome]) -> McpOutcome:
-    """Lists of resources of several hubs as one; of outcomes that are none, the first."""
+    """Lists of resources of several hubs as one; if one failed, that one."""
     for one in outcomes:
         if one.state != "completed" or len(outcomes) == 1:
             return one

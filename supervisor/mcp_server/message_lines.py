@@ -133,7 +133,7 @@ def has_id(line: bytes) -> bool:
 
 
 def _answered_id(line: bytes) -> int | str | None:
-    """The id that an answer names; None if it is none."""
+    """The id that an answer names; None for any other message."""
     try:
         head = decode_json_as(line, _AnswerHead)
     except (msgspec.DecodeError, UnicodeDecodeError):

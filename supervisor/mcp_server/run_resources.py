@@ -46,7 +46,7 @@ def list_run_resources(runs: ServedRuns) -> list[types.Resource]:
 
 
 def read_run_resource(runs: ServedRuns, uri: str) -> types.TextResourceContents:
-    """Reads files. Raises UsageError for an address that is none, or of another run."""
+    """Reads files. Raises UsageError for an address of nothing, or of another run."""
     match = _URI.match(uri)
     if match is None:
         raise UsageError(f"no resource {uri[:300]!r}; there are swarm://runs/ID and …/journal")

@@ -55,7 +55,7 @@ class SwarmTools:
     async def call(
         self, name: str, params: types.CallToolRequestParams, client: CallingClient
     ) -> CallResult:
-        """Raises SwarmError; KeyError for a name that is none of these tools."""
+        """Raises SwarmError; KeyError for a name that no tool has."""
         if params.request_state is not None:
             return await self._continue(params, client)
         match name:

@@ -105,7 +105,7 @@ class NodePaths(Value):
                 remove_tree(folder)
 
     def tree(self, name: str) -> Path:
-        """The folder of a tree that is sent. Raises ValueError for a name that is none."""
+        """The folder of a tree that is sent. Raises ValueError for a name that no tree can have."""
         match name.split("/"):
             case ["bases", number, tree] if number.isdigit() and tree.startswith("tree-"):
                 index = tree.removeprefix("tree-")

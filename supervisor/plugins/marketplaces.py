@@ -95,7 +95,7 @@ def parse_source(text: str, *, ref: str = "", sparse: Sequence[str] = ()) -> Mar
 def known_marketplaces(
     tables: Mapping[str, MarketplaceTable], store: PluginStore
 ) -> dict[str, KnownMarketplace]:
-    """The configured ones, by name. Raises UsageError for a name that is none."""
+    """The configured ones, by name. Raises UsageError for an invalid name."""
     found: dict[str, KnownMarketplace] = {}
     for name, table in tables.items():
         origin = MarketplaceSource(

@@ -18,7 +18,9 @@ class OrphanUsage:
     def __init__(self) -> None:
         self._owners: dict[int, int] = {}  # pid → token of the command that left it behind
         self._used: dict[int, CommandUsage] = {}  # by token
-        self._early: list[tuple[float, CommandUsage]] = []  # of nobody known; when they were reaped
+        self._early: list[
+            tuple[float, CommandUsage]
+        ] = []  # of unknown ones, with when they were reaped
 
     def note(self, token: int, orphans: Iterable[int]) -> None:
         """These are there now that a command's first process has ended; new ones are its own."""

@@ -208,7 +208,7 @@ def _object(text: str) -> dict[str, object] | None:
 
 
 def _parse(text: str) -> object:
-    """The JSON object or list; None if it is none.
+    """The JSON object or list; None for any other text.
 
     Qwen2.5 writes `{{"name": …}}`, because its chat template shows calls in doubled brackets.
     """

@@ -201,7 +201,7 @@ def _uses(call: HookedCall, form: HookForm) -> tuple[ToolUse, ...]:
         case CommandCall(script=script):
             return (shell_use(script, tool=tool),)
         case StdinCall(chars=chars):
-            # Text for a running shell is a command; waiting for output is none.
+            # Text for a running shell is a command; waiting for output is not.
             return (shell_use(chars, tool=tool),) if chars else (other_use(tool, {}),)
         case PatchCall(changes=changes):
             return patch_uses(changes, _patch_text(call.item), tool=tool, form=form)

@@ -58,7 +58,7 @@ class LoginCallback:
         return self._result
 
     def take(self, query: str) -> bool:
-        """Take the answer in an address's query; False if it is none to this login."""
+        """Take the answer in an address's query; False if it answers another login."""
         fields = parse_qs(query, max_num_fields=50)
         state = _one(fields, "state")
         if not self._state or not secrets.compare_digest(state.encode(), self._state.encode()):

@@ -21,7 +21,7 @@ class Reach(IntEnum):
 
 
 def reach_of(text: str) -> Reach:
-    """The reach of an IP address. Raises ValueError for text that is none.
+    """The reach of an IP address. Raises ValueError for any other text.
 
     One that stands for another is as closed as the most closed of both.
     """

@@ -304,7 +304,7 @@ async def _list_tools(_: PooledServer, live: LiveServer) -> tuple[McpTool, ...]:
 
 
 def as_server_failure(error: BaseException) -> ServerFailed:
-    """What a failed connection is to its users. Raises `error` if it is none of an `Exception`."""
+    """What a failed connection is to its users. Raises `error` if it is no `Exception`."""
     if isinstance(error, SwarmError):
         return ServerFailed(str(error))
     if isinstance(error, BaseExceptionGroup):

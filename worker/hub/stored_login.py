@@ -103,7 +103,7 @@ class StoredLoginAuth(TokenLogin):
 
 
 def clean_scopes(text: str) -> tuple[str, ...]:
-    """The scopes in a server's text, without what is none. Bounded."""
+    """The scopes in a server's text, without what cannot be a scope. Bounded."""
     named = (one for one in text.split() if len(one) <= _MAX_SCOPE_CHARS and _SCOPE.match(one))
     return tuple(dict.fromkeys(named))[:_MAX_SCOPES]
 

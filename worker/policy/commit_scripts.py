@@ -45,7 +45,7 @@ class _DataReader:
         self._pending: re.Match[str] | None = None  # a heredoc whose body begins at the next line
 
     def read(self) -> str | None:
-        """None: something that cannot be told from data, or that is none."""
+        """None: something that cannot be told from data, or that is not plain text."""
         while self._at < len(self._script):
             if not self._step():
                 return None

@@ -194,7 +194,7 @@ def _has_body(request: h11.Request) -> bool:
 def _effective_method(request: h11.Request, method: str) -> str:
     """The method to judge: some servers accept header fields that override the request line's.
 
-    Every one of them must be a reading method, so the first that is none stands for all.
+    Every one of them must be a reading method, so the first that is not stands for all.
     """
     overrides = [
         value.decode("ascii", "replace").strip()[:40].upper()

@@ -129,7 +129,7 @@ class StructuredCheck:
 
 
 def open_schema_check(schema: bytes) -> SchemaValidator | None:
-    """A check against a server's schema; None for one that is none: nothing is checked then."""
+    """A check against a server's schema; None if it is invalid: nothing is checked then."""
     try:
         return open_validator(decode_json_as(schema, dict[str, object]), linear=True)
     except (SchemaUnusable, msgspec.DecodeError):

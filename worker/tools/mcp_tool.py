@@ -209,7 +209,7 @@ class McpServerTool:
         if not self._is_opened:
             self._check, self._is_opened = open_schema_check(self._tool.parameters), True
         if self._check is None:
-            return  # the server's schema is none: the server checks its arguments
+            return  # the server sent no valid schema: it checks its arguments
         if (violation := find_violation(value, self._check)) is not None:
             raise ToolFailed(f"err: the arguments do not fit the tool's schema {violation:.600}")
 

@@ -29,7 +29,7 @@ class RunHooks(Value):
 
 
 def find_run_hooks(loaded: LoadedConfig, config_folder: Path) -> RunHooks:
-    """All hooks that count here. Raises UsageError: a hook file is none; it names the place."""
+    """All hooks that count here. Raises UsageError, with its place, for a bad file."""
     found: list[Hook] = []
     warnings: list[str] = []
     managed_only = loaded.requirements.managed_hooks_only

@@ -65,7 +65,7 @@ class Consolidation:
         return self._store.finish_consolidation(claim, outputs, written, now=now)
 
     def write_files(self, project: str, outputs: Sequence[Output]) -> dict[str, str]:
-        """Write all files of a project, and remove what is none of them; returns the edited ones.
+        """Write all files of a project, and remove all others; returns the edited ones.
 
         `outputs`: as `MemoryStore.select` chooses them. Raises OSError.
         """

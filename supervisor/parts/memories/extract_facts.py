@@ -62,7 +62,7 @@ def extract_facts(evidence: RunEvidence, project: str, gate: FactGate) -> tuple[
 
 
 def purpose_of(script: str) -> str:
-    """What a command is for, by its first words; "" if it is none that is worth keeping."""
+    """What a command is for, by its first words; "" if it is not worth keeping."""
     words = bare_command(script).split()
     while words and (words[0] in _WRAPPERS or re.fullmatch(r"\w+=\S*", words[0])):
         words = words[1:]

@@ -49,7 +49,7 @@ class Fact(Value):
     untrusted: bool = False  # the person has not trusted that folder
 
     def is_told_in(self, folder: str) -> bool:
-        """True for agents that work in this folder, "" if it is none in particular.
+        """True for agents that work in this folder, "" if it is no folder in particular.
 
         What came from a folder that nobody trusted is told there alone. A person's own words, and
         what the person pinned, are told wherever the set is read.

@@ -207,7 +207,7 @@ class MemoryStore:
         return True
 
     def home_of(self, project: str) -> str:
-        """The folder to which a project belongs; "" if it is none, as of the set of all."""
+        """The folder to which a project belongs; "" if it has no folder, as the set of all."""
         rows = self._base.execute(
             "SELECT path FROM homes WHERE project = ? ORDER BY rowid LIMIT 1", (project,)
         ).fetchone()

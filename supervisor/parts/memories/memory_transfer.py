@@ -103,7 +103,7 @@ def import_memories(
 
 
 def _sound(fact: Fact, project: str, is_clean: Callable[[str], bool]) -> Fact | None:
-    """The fact with an id of its own words; None: it is none, or holds a secret."""
+    """The fact with an id of its own words; None: it is no fact, or holds a secret."""
     if not FACT_ID.fullmatch(fact.fact_id) or not 0 < len(fact.text) <= MAX_FACT_CHARS:
         return None
     made = make_fact(project, fact.kind, fact.text, place=fact.place)

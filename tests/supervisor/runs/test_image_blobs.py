@@ -1,4 +1,4 @@
-"""Images of a person: what is none is told before anything starts."""
+"""A person's images: a file that is none is told before anything starts."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The provider's own compaction: what is asked, what of its answer is taken, and what is none."""
+"""The provider's own compaction: what is asked, what of its answer is taken and what is not."""
 
 from contextlib import aclosing
 from pathlib import Path
