@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 import pytest
 import trio
 
-from support.forked_programs import Files, ForkedCommand
+from support.forked_programs import Files, ForkedCommand, Setting
 from swarm.mailbox.ids import new_uuid7, short_id
 from swarm.mailbox.process_tree import children_of, descendants_of, is_zombie
 from swarm.mailbox.protocol.events import CallBegan
@@ -75,7 +75,6 @@ class Rig:
             "RIG": self.mark,
         }
         self.starts_anew = False  # True: no command is forked from a process with its modules
-        self._ordinary_environment = dict(self.environment)
         self._processes: list[trio.Process | ForkedCommand] = []
         self._seen: dict[int, int] = {}  # pid → when it started: descendants at an earlier look
 
@@ -90,22 +89,23 @@ class Rig:
     async def start(self, *words: str, prefix: Sequence[str] = ()) -> StartedCommand:
         """Start `swarm` with these words; `prefix` is a command that execs it.
 
-        It is forked from a process that knows its modules, unless there is a prefix, or the test
-        has changed the environment: whoever reads it from /proc must find it there.
+        It is forked from a process that knows its modules, unless there is a prefix that is no
+        Python program, or the test has changed what Python itself reads of the environment.
         """
         number = len(self._processes)
         out, err = (self.folder / f"{name}{number}" for name in ("out", "err"))
-        argv = [*prefix, _PROGRAM, *words]
-        is_changed = self.environment != self._ordinary_environment
-        is_forked = not (prefix or is_changed or self.starts_anew)
+        program = tuple(prefix[2:]) if tuple(prefix[:2]) == (sys.executable, "-P") else None
+        is_changed = any(name.startswith("PYTHON") for name in self.environment)
+        is_forked = not (is_changed or self.starts_anew) and (program is not None or not prefix)
         process: trio.Process | ForkedCommand
         with out.open("wb") as stdout, err.open("wb") as stderr:
             if is_forked:
                 files = Files(stdout.fileno(), stderr.fileno())
-                process = ForkedCommand(argv, files, environment=self.environment, cwd=self.work)
+                setting = Setting(self.environment, self.work)
+                process = ForkedCommand([*(program or ()), _PROGRAM, *words], files, setting)
             else:
                 process = await trio.lowlevel.open_process(
-                    argv,
+                    [*prefix, _PROGRAM, *words],
                     stdin=subprocess.DEVNULL,
                     stdout=stdout,
                     stderr=stderr,

@@ -71,10 +71,20 @@ from swarm.mailbox.after_fork import close_all_but
 from swarm.worker.process.fork_server import PRELOADED_MODULES
 
 for name in (
-    *PRELOADED_MODULES, "encodings.idna", "swarm.worker.gateway.gateway_process",
-    "swarm.worker.process.prewarm", "swarm.worker.sandbox.sandbox_command",
-    "swarm.supervisor.cli.main", "swarm.supervisor.run",
-    "swarm.supervisor.cli.run_execution", "swarm.supervisor.cli.run_setup.request_builder",
+    *PRELOADED_MODULES, "encodings.ascii", "encodings.idna",
+    "humanize", "jsonschema_rs", "tree_sitter_bash", "yaml",
+    "swarm.worker.gateway.gateway_process", "swarm.worker.gateway.scripted_source",
+    "swarm.worker.hub.hub_cli", "swarm.worker.hub.hub_process", "swarm.worker.hub.login_flow",
+    "swarm.worker.process.prewarm", "swarm.worker.proxy.proxy_process",
+    "swarm.worker.sandbox.sandbox_command",
+    "swarm.supervisor.acp.acp_server", "swarm.supervisor.cli.entry",
+    "swarm.supervisor.cli.main", "swarm.supervisor.cli.run_execution",
+    "swarm.supervisor.cli.run_setup.request_builder", "swarm.supervisor.cli.undo_questions",
+    "swarm.supervisor.console.plain_display", "swarm.supervisor.isolation.agent_commits",
+    "swarm.supervisor.isolation.cut_off_merges", "swarm.supervisor.isolation.ended_merges",
+    "swarm.supervisor.mcp_server.mcp_server_process",
+    "swarm.supervisor.parts.memories.memory_access", "swarm.supervisor.parts.memories.memory_job",
+    "swarm.supervisor.parts.memories.memory_work", "swarm.supervisor.run",
     *(f"swarm.supervisor.cli.commands.{one}_command" for one in ("resume", "run")),
     *(f"swarm.supervisor.cli.commands.{one}_commands" for one in ("approval", "journal", "steer")),
     "swarm.supervisor.cli.commands.run_list_commands",
@@ -92,6 +102,8 @@ for number, fd in enumerate(files):
     os.dup2(fd, number)
 close_all_but({0, 1, 2})
 os.chdir(order["cwd"])
+if (umask := order["umask"]) is not None:
+    os.umask(umask)
 if (user := order["user"]) is not None:
     os.setgroups(())
     os.setresgid(user, user, user)
@@ -168,10 +180,20 @@ def _forked_commands() -> ForkingProcess:
 
 
 class Files(NamedTuple):
-    """Descriptors of the standard files; standard input is /dev/null."""
+    """Descriptors of the standard files; without one, standard input is /dev/null."""
 
     stdout: int
     stderr: int
+    stdin: int | None = None
+
+
+class Setting(NamedTuple):
+    """What a program finds; without a user or a umask, those of the tests."""
+
+    environment: Mapping[str, str]
+    cwd: Path
+    user: int | None = None
+    umask: int | None = None
 
 
 class ForkedCommand:
@@ -180,27 +202,21 @@ class ForkedCommand:
     `argv` begins with the program's file.
     """
 
-    def __init__(
-        self,
-        argv: Sequence[str],
-        files: Files,
-        *,
-        environment: Mapping[str, str],
-        cwd: Path,
-        user: int | None = None,
-    ) -> None:
+    def __init__(self, argv: Sequence[str], files: Files, setting: Setting) -> None:
         told = {
+            **setting._asdict(),
             "argv": list(argv),
-            "environment": dict(environment),
-            "cwd": str(cwd),
-            "user": user,
+            "environment": dict(setting.environment),
+            "cwd": str(setting.cwd),
         }
         with ExitStack() as opened:
             order = opened.enter_context(open(os.memfd_create("order"), "wb+"))
             order.write(json.dumps(told).encode())
             order.seek(0)
-            nothing = opened.enter_context(Path(os.devnull).open("rb"))
-            self.pid = _forked_commands().fork(order.fileno(), nothing.fileno(), *files)
+            if (stdin := files.stdin) is None:
+                stdin = opened.enter_context(Path(os.devnull).open("rb")).fileno()
+            files = (stdin, files.stdout, files.stderr)
+            self.pid = _forked_commands().fork(order.fileno(), *files)
         self._code: int | None = None
 
     @property
@@ -249,20 +265,26 @@ def run_sandbox(
     words: Sequence[str], *, environment: Mapping[str, str], user: int | None = None
 ) -> "subprocess.CompletedProcess[str]":
     """Run `swarm sandbox` with these words to its end; as another user if one is named."""
-    with (
-        tempfile.NamedTemporaryFile("w+", suffix=".py") as program,
-        tempfile.TemporaryFile() as out,
-        tempfile.TemporaryFile() as err,
-    ):
+    with tempfile.NamedTemporaryFile("w+", suffix=".py") as program:
         program.write(_SANDBOX)
         program.flush()
         Path(program.name).chmod(0o644)
-        argv, files = [program.name, *words], Files(out.fileno(), err.fileno())
-        cwd = Path.cwd()
-        command = ForkedCommand(argv, files, environment=environment, cwd=cwd, user=user)
-        code = command.wait_outside_trio(limit_s=60)
-        out.seek(0)
-        err.seek(0)
+        setting = Setting(environment, Path.cwd(), user)
+        return run_program([program.name, *words], setting)
+
+
+def run_program(
+    argv: Sequence[str], setting: Setting, *, stdin: bytes = b"", limit_s: float = 60
+) -> "subprocess.CompletedProcess[str]":
+    """Run a Python program to its end, as `subprocess.run` does."""
+    with ExitStack() as opened:
+        given, out, err = (opened.enter_context(tempfile.TemporaryFile()) for _ in range(3))
+        given.write(stdin)
+        given.seek(0)
+        files = Files(out.fileno(), err.fileno(), given.fileno() if stdin else None)
+        code = ForkedCommand(argv, files, setting).wait_outside_trio(limit_s=limit_s)
+        for said in (out, err):
+            said.seek(0)
         return subprocess.CompletedProcess(argv, code, out.read().decode(), err.read().decode())
 
 
@@ -275,7 +297,7 @@ async def run_forked(
     """
     with tempfile.TemporaryFile(dir=folder) as out, tempfile.TemporaryFile(dir=folder) as err:
         files = Files(out.fileno(), err.fileno())
-        command = ForkedCommand(argv, files, environment=environment, cwd=Path.cwd())
+        command = ForkedCommand(argv, files, Setting(environment, Path.cwd()))
         try:
             code = await command.wait()
         finally:
