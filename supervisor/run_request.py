@@ -111,6 +111,7 @@ class RunRequest(Value):
     # `provider:model`, taken one after the other when a provider fails for good
     fallback: tuple[str, ...] = ()
     catalogue: tuple[str, ...] = ()
+    model_reasons: bool | None = None  # `model_supports_reasoning_summaries`
     effort: str | None = None
     sandbox: SandboxPolicy = _WorkspaceWrite()
     approval: AskForApproval = "on-request"

@@ -228,6 +228,7 @@ class SampleFailed(Tagged):
     http_status: int | None = None
     window_tokens: int | None = None  # the window that the server named when it was exceeded
     may_be_too_long: bool = False  # in words that nobody knows: a shorter history is tried once
+    resets_at_unix_s: float | None = None  # when the limit that was reached resets, if it is named
 
 
 AnySampleEvent = (

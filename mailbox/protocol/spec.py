@@ -279,6 +279,8 @@ class GatewaySpec(Tagged):
     model: str | None = None
     further: tuple[str, ...] = ()  # other providers that agents of this run may use
     catalogue: tuple[str, ...] = ()  # more models.toml files; the last one wins
+    # The run's own model, and those that no catalogue knows, reason, or do not. None: as it says.
+    model_reasons: bool | None = None
     record: str | None = None
     replay: str | None = None
     asks_first: bool = False  # a limit holds: each request needs a granted reservation

@@ -254,6 +254,7 @@ class Config(PartKeys):
     model_reasoning_effort: str | None = None
     model_reasoning_summary: Summary = "auto"
     model_verbosity: Verbosity | None = None
+    model_supports_reasoning_summaries: bool | None = None  # None: as the catalogue says
     # for agents that review code, unless their role or -m names one
     review_model: str | None = None
     developer_instructions: str = ""
@@ -315,7 +316,7 @@ class Config(PartKeys):
 # Codex's keys that have no effect here; `no_effect.py` reports them.
 _CODEX = """
     plan_mode_reasoning_effort
-    model_supports_reasoning_summaries model_catalog_json
+    model_catalog_json
     personality service_tier chatgpt_base_url oss_provider tool_output_token_limit instructions
     include_apps_instructions commit_attribution
     experimental_instructions_file allow_login_shell

@@ -75,7 +75,7 @@ class ModelLine(msgspec.Struct):
     output_tokens_per_s: float | None = None
     memory_bytes: int | None = None
     models_toml: str = ""
-    entry: dict[str, bool | int | str] = {}
+    entry: dict[str, bool | int | str | dict[str, bool | int | str | list[str]]] = {}
 
 
 _decode = msgspec.json.Decoder(ModelLine).decode

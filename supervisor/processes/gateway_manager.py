@@ -103,6 +103,7 @@ class GatewayManager:
             model=request.model,
             further=request.further,
             catalogue=request.catalogue,
+            model_reasons=request.model_reasons,
             record=request.record,
             replay=request.replay,
             asks_first=self._budget.on_gateway_start(identity),

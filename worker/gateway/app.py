@@ -23,6 +23,7 @@ from swarm.mailbox.redact import NOT_HIDDEN, Redactor, unhidden_keys
 from . import chat_request, responses_request
 from .backend import Backend, ResponseSource
 from .constrained_calls import ConstrainedChatStore
+from .fit.dialect import Dialect
 from .http_client import open_http
 from .http_source import HttpSource
 from .model_catalogue import Catalogue, load_catalogue
@@ -72,6 +73,9 @@ class GatewayDependencies:
         self.announce(fetching)
 
 
+_HTTP_WIRES = frozenset({"responses", "chat", "messages"})
+
+
 class UnknownModel(Exception):
     """This provider does not have the model. The agent receives the text."""
 
@@ -99,6 +103,7 @@ class GatewayApp:
         self._messages_heads: RequestHeadCache | None = None
         self.recorded_models: dict[str, ModelInfo] = {}  # in a replay: agent path → model
         self.recording: RecordingWriter | None = None
+        self.model_reasons: bool | None = None  # of the run's own model, and of unknown ones
 
     @property
     def keeps_ordinals(self) -> bool:
@@ -157,11 +162,23 @@ class GatewayApp:
         """
         settings = provider.choice.provider
         return msgspec.structs.replace(
-            self._find_model(provider, slug, agent_path),
+            self._as_configured(self._find_model(provider, slug, agent_path)),
             stream_max_retries=settings.stream_max_retries,
             stream_idle_s=settings.stream_idle_timeout_ms / 1000,
             remote_compaction=settings.remote_compaction and settings.wire_api == "responses",
         )
+
+    def _as_configured(self, model: ModelInfo) -> ModelInfo:
+        """The model with what the configuration says of its family."""
+        is_meant = not model.known or model.slug == self.choice.model.slug
+        if self.model_reasons is None or not is_meant or model.wire not in _HTTP_WIRES:
+            return model
+        return msgspec.structs.replace(model, reasoning=self.model_reasons)
+
+    def configured_dialect(self, slug: str) -> Dialect | None:
+        """What a models.toml says of what this model's server takes."""
+        entry = self._catalogue.find(slug)
+        return None if entry is None else entry.dialect
 
     def _find_model(self, provider: OpenProvider, slug: str | None, agent_path: str) -> ModelInfo:
         default = provider.choice.model
@@ -241,6 +258,7 @@ async def open_gateway_app(
             further = FurtherProviders(nursery, allowed, choose=choose, open_backend=open_backend)
             app = GatewayApp(choice, backend, catalogue, further)
             app.recording = recording
+            app.model_reasons = spec.model_reasons
             yield app
             nursery.cancel_scope.cancel()
     finally:

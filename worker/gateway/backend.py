@@ -97,6 +97,7 @@ class Failure(Value):
     message: str
     retryable: bool = False
     retry_after_s: float | None = None
+    resets_at_unix_s: float | None = None  # when the limit that was reached resets
     http_status: int | None = None
     window_tokens: int | None = None  # the window that the server named when it was exceeded
     scope: FailureScope = "final"

@@ -33,7 +33,7 @@ class ConversationOpener:
 
     def __init__(self, app: GatewayApp, blobs_dir: Path, redactor: Redactor) -> None:
         self._app, self._blobs_dir, self._redactor = app, blobs_dir, redactor
-        self._fields, self._dialects = SamplingFields(), LearnedDialects()
+        self._fields, self._dialects = SamplingFields(), LearnedDialects(app.configured_dialect)
 
     def open_now(
         self, peer: bytes, op: OpenConversation

@@ -20,6 +20,7 @@ from .backend import Failure, FailureScope
 from .failure_texts import TextReading, may_be_too_long, read_failure_text, texts_of_error
 from .rate_limit_headers import asked_delay_s, delay_in_prose_s
 from .rate_limit_state import MAX_WAIT_S
+from .reset_times import describe_reset, read_reset_time
 
 MAX_QUOTED_CHARS = 1000
 
@@ -176,7 +177,17 @@ def classify_status(
                 may_be_too_long=may_be_too_long(status, said),
             )
     asked_s = delay_s if failure.retryable else None
+    failure = _with_reset(failure, read_reset_time(headers, body, said, time()))
     return msgspec.structs.replace(failure, http_status=status, said=said, retry_after_s=asked_s)
+
+
+def _with_reset(failure: Failure, resets_at_unix_s: float | None) -> Failure:
+    """A limit that was reached, with the time of its reset."""
+    if failure.kind not in {"usage_limit_exceeded", "overloaded"}:
+        return failure
+    is_spent = failure.kind == "usage_limit_exceeded"
+    text = failure.message + (describe_reset(resets_at_unix_s) if is_spent else "")
+    return msgspec.structs.replace(failure, message=text, resets_at_unix_s=resets_at_unix_s)
 
 
 def _retry_info_s(body: bytes) -> float | None:
@@ -239,8 +250,13 @@ def _advice(status: int, headers: Mapping[str, str]) -> str:
     return ""
 
 
-def classify_stream_error(error: ErrorBody, *, provider: str) -> Failure:
+def classify_stream_error(error: ErrorBody, *, provider: str, event: bytes = b"") -> Failure:
     """Classify an error inside a stream: `response.failed`, or an `error` object in chat."""
+    resets_at = read_reset_time({}, event, error.message, time())
+    return _with_reset(_stream_failure(error, provider), resets_at)
+
+
+def _stream_failure(error: ErrorBody, provider: str) -> Failure:
     said = (error.message or error.code or "the response failed")[:MAX_QUOTED_CHARS]
     text = f"{provider}: {said}"
     kinds = frozenset({error.code, error.type}) - {""}

@@ -6,6 +6,7 @@ values and `known=False`, so that the run can say so once.
 
 import re
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import cast
@@ -17,6 +18,7 @@ from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.sampling import MailRole, ModelInfo, ThinkingKind, Wire
 from swarm.mailbox.safe_open import read_user_file
 
+from .fit.dialect import Dialect
 from .weights import Weights, load_weights
 
 _MOST_BYTES = 4 << 20  # limit of a catalogue file; the built-in one has some KiB
@@ -60,6 +62,7 @@ class ModelEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     constrained_calls: bool = False  # `chat` wire: the server's grammar enforces calls as text
     structured_output: bool = False  # `messages` wire: can be held to a schema
     mail_role: MailRole = "user"  # `responses` wire: "assistant" for a model trained on it
+    dialect: Dialect | None = None  # what its server takes (fit/dialect.py); None: not known
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,14 +85,24 @@ class Catalogue:
         found = [
             slug
             for slug, entry in self.entries.items()
-            if entry.provider == provider and entry.default
+            if entry.provider == provider and entry.default and "*" not in slug
         ]
         own = [slug for slug in found if self.sources.get(slug)]
         return next(iter(own or found), None)
 
     def find(self, slug: str) -> ModelEntry | None:
-        """The entry of this name, or of the name without its version date."""
-        return self.entries.get(slug) or self.entries.get(_DATED.sub("", slug))
+        """The entry of this name, of the name without its version date, or of its family: the
+        longest pattern with `*` that fits the name, with or without its maker.
+        """
+        found = self.entries.get(slug) or self.entries.get(_DATED.sub("", slug))
+        if found is not None:
+            return found
+        names = (slug.lower(), slug.lower().rpartition("/")[2])
+        fitting = [
+            one for one in self.entries
+            if "*" in one and any(fnmatchcase(name, one.lower()) for name in names)
+        ]  # fmt: skip
+        return self.entries[max(fitting, key=len)] if fitting else None
 
     def describe(self, slug: str, *, provider: str, wire: Wire) -> ModelInfo:
         """What an agent's loop needs to know of this model at this provider."""

@@ -7,7 +7,7 @@ is in `worker/probe/probe_tasks.py`. Its result is the lines for `models.toml`.
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 import msgspec
 import trio
@@ -35,11 +35,13 @@ from .backend import (
 )
 from .conversations import Conversation, ConversationOwner
 from .failures import refuses_schema
+from .fit.dialect import LearnedDialects, told_apart
 from .model_catalogue import GUESSED_WINDOWS
 from .server_memory import child_memory_bytes, server_memory_bytes
 
 _NO_BLOBS = Path("/nonexistent")  # a probe shows no images
 _INSTRUCTIONS = "This is a short test. Do exactly what you are asked, and nothing else."
+WAYS = "ways"  # the test that teaches what the server takes
 CALLS = ("tool", "tool_quotes", "tool_choice", "tool_nested", "tool_follow_up")
 _FEW_CALLS = 3  # of five: below it calls should be constrained, where the server can
 _SMALL_WINDOW = 16_384
@@ -93,6 +95,7 @@ class ProbeSummary(Value):
     input_tokens_per_s: float | None = None
     output_tokens_per_s: float | None = None
     memory_bytes: int | None = None
+    dialect: dict[str, object] = {}  # what the server takes, where no table said so before
 
 
 async def run_probe(
@@ -114,8 +117,12 @@ async def run_probe(
         choice = app.choice
         yield ProbedModel(provider=choice.provider.id, model=choice.model, why=choice.why)
         results: list[ProbeResult] = []
+        probe = _Probe(app, LearnedDialects(app.configured_dialect))
+        known = probe.dialects.of(choice.model)
         for task in tasks:
-            outcome = await _ask(app, task, limit_s=order.limit_s, redactor=dependencies.redactor)
+            if task.test == WAYS and choice.model.wire == "local":
+                continue
+            outcome = await _ask(probe, task, limit_s=order.limit_s, redactor=dependencies.redactor)
             results.append(outcome)
             yield outcome
             if not outcome.answered:
@@ -123,7 +130,17 @@ async def run_probe(
         is_own = choice.model.wire == "local"
         url = choice.provider.base_url
         memory = child_memory_bytes() if is_own else server_memory_bytes(url)
-        yield summarize(choice.model, results, memory_bytes=memory)
+        summary = summarize(choice.model, results, memory_bytes=memory)
+        learned = probe.dialects.of(choice.model)
+        ways = {} if learned == known else told_apart(learned)
+        yield msgspec.structs.replace(summary, dialect=ways)
+
+
+class _Probe(NamedTuple):
+    """What is asked, and what it has taught."""
+
+    app: GatewayApp
+    dialects: LearnedDialects
 
 
 def summarize(
@@ -158,7 +175,7 @@ def _speed(tokens: int, seconds: float | None) -> float | None:
 
 
 async def _ask(
-    app: GatewayApp, task: ProbeTask, *, limit_s: float, redactor: Redactor
+    probe: _Probe, task: ProbeTask, *, limit_s: float, redactor: Redactor
 ) -> ProbeResult:
     begun = trio.current_time()
     items: list[AnyItem] = []
@@ -167,7 +184,7 @@ async def _ask(
     detail = f"no answer within {limit_s:g} s"
     with trio.move_on_after(limit_s):
         try:
-            async with aclosing(app.backend.sample(_request(app, task))) as events:
+            async with aclosing(probe.app.backend.sample(_request(probe, task))) as events:
                 async for event in events:
                     match event:
                         case ResponseItemDone(item=item):
@@ -210,13 +227,15 @@ def _result_of(
     )
 
 
-def _request(app: GatewayApp, task: ProbeTask) -> RenderedRequest:
+def _request(probe: _Probe, task: ProbeTask) -> RenderedRequest:
     """A conversation of its own. Features that the catalogue denies are tested nevertheless."""
+    app = probe.app
     model = app.choice.model
     if model.wire != "local":
         model = msgspec.structs.replace(model, can_call_tools=True, structured_output=True)
     owner = ConversationOwner(f"probe-{task.test}", f"/probe/{task.test}", model)
-    conversation = Conversation(owner, app.new_store(app.own, model, _NO_BLOBS))
+    store = app.new_store(app.own, model, _NO_BLOBS)
+    conversation = Conversation(owner, store, dialects=probe.dialects)
     items = (text_message("user", task.prompt), *task.before)
     request = SampleRequest(
         request_id=1,
@@ -262,9 +281,13 @@ def learned_entry(
         learned["reasoning"] = True
     if model.context_window <= _SMALL_WINDOW:
         learned["short_prompt"] = True
-    if model.known and all(getattr(model, key) == value for key, value in learned.items()):
+    ways: dict[str, object] = {} if summary is None else summary.dialect
+    is_said = all(getattr(model, key) == value for key, value in learned.items())
+    if model.known and is_said and not ways:
         return {}
     entry: dict[str, object] = {"provider": chosen.provider, **learned}
+    if ways:
+        entry["dialect"] = ways
     if not model.known:
         entry["context_window"] = model.context_window
         if model.wire == "messages":
@@ -281,11 +304,15 @@ def advise(chosen: ProbedModel, entry: Mapping[str, object], summary: ProbeSumma
     if is_guess:
         notes["context_window"] = "  # a guess: look it up"
     lines = [f"[models.{msgspec.json.encode(chosen.model.slug).decode()}]"]
-    lines += [
-        f"{key} = {msgspec.json.encode(value).decode()}{notes.get(key, '')}"
-        for key, value in entry.items()
-    ]
+    lines += [f"{key} = {_as_toml(value)}{notes.get(key, '')}" for key, value in entry.items()]
     return "\n".join(lines) + "\n"
+
+
+def _as_toml(value: object) -> str:
+    if isinstance(value, dict):
+        table = cast("dict[str, object]", value)
+        return "{ " + ", ".join(f"{key} = {_as_toml(one)}" for key, one in table.items()) + " }"
+    return msgspec.json.encode(value).decode()
 
 
 def _works(outcomes: Mapping[str, ProbeResult], test: str) -> bool:

@@ -14,11 +14,12 @@ from swarm.mailbox.protocol.gateway import LimitWindow
 
 MAX_PREVENTIVE_S = 60.0  # limit of a pause after a *success* that used up an allowance
 REFILL_SHARE = 0.1  # share of the time until an allowance is full: enough for some requests
-_UNITS = r"(?:ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?)"
+_UNITS = r"(?:ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)"
 _NUMBER = r"\d{1,9}(?:\.\d{1,20})?"
 _SPANS = rf"{_NUMBER}\s{{0,8}}{_UNITS}(?![a-z])"
 _IN_PROSE = re.compile(
-    r"(?:try again|retry|available)\s{1,8}(?:in|after)\s{1,8}(?:about\s{1,8})?"
+    r"(?:(?:try again|retry|available|resets?|renews?)\s{1,8}(?:in|after)|wait(?:\s{1,8}for)?)"
+    r"\s{1,8}(?:(?:about|approximately|another)\s{1,8})?"
     rf"(?P<spans>(?:{_NUMBER}\s{{0,8}}{_UNITS}(?=\d)\s{{0,8}})*{_SPANS}"
     rf"(?:\s{{1,8}}(?:and\s{{1,8}})?{_SPANS})*)",
     re.IGNORECASE,
@@ -84,7 +85,7 @@ def _until_moment(text: str, now_unix_s: float) -> float:
 
 
 def delay_in_prose_s(message: str) -> float | None:
-    """`… try again in 7m12s …` → 432. Units: ms, s, minutes, hours."""
+    """`… try again in 7m12s …` → 432. Units: ms, s, minutes, hours, days."""
     found = _IN_PROSE.search(message)
     if found is None:
         return None
@@ -96,7 +97,7 @@ def _scale(unit: str) -> float:
     """Seconds of a unit."""
     if unit.startswith(("ms", "milli")):
         return 0.001
-    return {"s": 1.0, "m": 60.0, "h": 3600.0}[unit[0]]
+    return {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}[unit[0]]
 
 
 def _until_date(text: str, now_unix_s: float) -> float | None:

@@ -180,6 +180,7 @@ class ResponseRelay:
                 http_status=failure.http_status,
                 window_tokens=failure.window_tokens,
                 may_be_too_long=failure.may_be_too_long,
+                resets_at_unix_s=failure.resets_at_unix_s,
             )
         )
 

@@ -47,7 +47,7 @@ class RetryingBackend:
             async with aclosing(self._rate_limiter.wait_turn()) as waits:
                 async for notice in waits:
                     if trio.current_time() + notice.delay_s > give_up_at:
-                        raise SampleError(_waited_too_long(notice.reason, notice.delay_s))
+                        raise SampleError(_waited_too_long(notice.reason, notice.delay_s, None))
                     yield notice
             state = _Attempt(self._rate_limiter)
             try:
@@ -89,7 +89,8 @@ class RetryingBackend:
         if closed_s is None:
             pause_s = failure.retry_after_s or backoff_s(failed, self._rate_limiter.noise())
         if trio.current_time() + (closed_s or pause_s) > until:
-            raise SampleError(_waited_too_long(failure.message, closed_s or pause_s))
+            delay_s, resets_at = closed_s or pause_s, failure.resets_at_unix_s
+            raise SampleError(_waited_too_long(failure.message, delay_s, resets_at))
         return pause_s
 
     def _pause_everyone(self, failure: Failure) -> float | None:
@@ -137,7 +138,9 @@ def _with_delay(failure: Failure, delay_s: float | None) -> Failure:
     return msgspec.structs.replace(failure, retry_after_s=delay_s)
 
 
-def _waited_too_long(reason: str, delay_s: float) -> Failure:
+def _waited_too_long(reason: str, delay_s: float, resets_at: float | None) -> Failure:
     minutes = MAX_WAIT_S / 60
     text = f"{reason}; the next chance is {delay_s:.0f} s away, and {minutes:.0f} min is the limit"
-    return Failure(kind="overloaded", message=text, retry_after_s=delay_s)
+    return Failure(
+        kind="overloaded", message=text, retry_after_s=delay_s, resets_at_unix_s=resets_at
+    )

@@ -132,8 +132,8 @@ class WireStream(ABC, Generic[Event_co]):
         handler = self._handlers.get(EVERY_TYPE)
         if handler is None:
             if (kind := self._kind_of(payload, bare)) == "error":
-                failed = classify_stream_error(read_error_event(payload), provider=self._provider)
-                raise SampleError(failed)
+                error, name = read_error_event(payload), self._provider
+                raise SampleError(classify_stream_error(error, provider=name, event=payload))
             self._content_events += self._has_content(kind)
             handler = self._handlers.get(kind)
         if handler is not None:

@@ -19,7 +19,8 @@ from swarm.mailbox.protocol.items import (
 )
 from swarm.mailbox.protocol.sampling import ToolSpec
 
-from ..gateway.model_probe import ProbeTask
+from ..gateway.fit.hard_history import hard_history
+from ..gateway.model_probe import WAYS, ProbeTask
 from ..patch.patch_grammar import FUNCTION_DESCRIPTION
 from ..patch.verify import PatchRejected, verify_patch
 from ..tools.apply_patch import ApplyPatchArguments
@@ -70,7 +71,15 @@ def probe_tasks() -> tuple[ProbeTask, ...]:
             _find_schema_fault,
             output_schema=_WORD_SCHEMA,
         ),
+        ways_task(),
     )
+
+
+def ways_task() -> ProbeTask:
+    """A history with all that servers refuse: what this one takes is learned."""
+    tools = (_spec("exec_command", ExecCommandArguments), _patch_spec())
+    history = hard_history("exec_command")
+    return ProbeTask(WAYS, "The first words.", tools, lambda _: None, before=history)
 
 
 def _patch_spec() -> ToolSpec:

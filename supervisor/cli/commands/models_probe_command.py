@@ -20,6 +20,7 @@ from swarm.roles.config.toml_edit import ConfigEdit
 
 from ...run_places import project_lookup, with_places
 from ...runs.paths import find_user_paths
+from ..confirmation import can_ask
 from ..lazy_commands import ColorCommand
 from ..models_process import ModelLine, catalogue_files, own_catalogue_file, stream_probe
 from ..printing import print_columns, print_json
@@ -42,7 +43,9 @@ _ADVICE = ("type", "models_toml")
 @click.option("--timeout", default=60.0, show_default=True, help="Seconds for each request.")
 @click.option("-c", "--config", "overrides", multiple=True, metavar="KEY=VALUE")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@click.option("--save", is_flag=True, help="Write the result into models.toml.")
+@click.option(
+    "--save", "--write", "save", is_flag=True, help="Write the result into models.toml, unasked."
+)
 def probe_models(
     model: str | None,
     provider: str | None,
@@ -54,9 +57,10 @@ def probe_models(
 ) -> None:
     """Which providers can be used; with MODEL or --provider, what one can do.
 
-    The model gets eight small requests: for a word, for five tool calls of growing difficulty, for
-    a patch, and for an answer that fits a schema. Shown are also the window, the speed, the memory
-    of a server on this machine, and the lines for models.toml, which --save writes. Exit code 5: no
+    The model gets nine small requests: for a word, for five tool calls of growing difficulty, for
+    a patch, for an answer that fits a schema, and for a word after a history that many servers
+    refuse. Shown are also the window, the speed, the memory of a server on this machine, and the
+    lines for models.toml: --save writes them, and without it a terminal asks. Exit code 5: no
     provider, no key, or no answer.
 
     \b
@@ -75,9 +79,10 @@ def probe_models(
     order = _order(config, timeout)
     lines = stream_probe(_encode(order), dict(os.environ))
     saved = _Saved()
-    if save:
-        lines = saved.watch(lines)
+    lines = saved.watch(lines)
     _show_json(lines) if as_json else _show(lines)
+    if not save and saved.has_any and not as_json and can_ask():
+        save = click.confirm(f"Write this into {own_catalogue_file()}?", default=False, err=True)
     if save:
         click.echo(saved.write(), err=True)
 
@@ -86,7 +91,12 @@ class _Saved:
     """Writes what a probe has learned into the person's models.toml."""
 
     def __init__(self) -> None:
-        self._slug, self._entry = "", dict[str, bool | int | str]()
+        self._slug, self._entry = "", dict[str, object]()
+
+    @property
+    def has_any(self) -> bool:
+        """True if there is something to write."""
+        return bool(self._entry)
 
     def watch(self, lines: Iterator[ModelLine]) -> Iterator[ModelLine]:
         """The same lines; notes the model and its entry. A guessed window is not kept."""

@@ -16,6 +16,13 @@ from swarm.mailbox.protocol.spec import KeyCommand, ProviderSpec
 from swarm.roles.config.layer_check import key_source_problem
 from swarm.roles.config.schema import RESERVED_PROVIDERS, Config, ProviderTable
 
+_MOST_RETRIES = 100
+_MOST_IDLE_MS = 24 * 60 * 60 * 1000  # a silence of a day is no answer any more
+_MOST = {
+    "request_max_retries": _MOST_RETRIES,
+    "stream_max_retries": _MOST_RETRIES,
+    "stream_idle_timeout_ms": _MOST_IDLE_MS,
+}
 _KEYRING_S = 30.0  # a locked keyring asks the person first
 _SECRET = re.compile(r"auth|key|token|secret|cookie|credential", re.IGNORECASE)
 
@@ -39,10 +46,22 @@ def build_providers(
             key = f"model_providers.{name}.experimental_bearer_token"
             literal[key] = table.experimental_bearer_token
             table = msgspec.structs.replace(table, key_header="authorization")
+        table = _bounded(name, table, warnings)
         table, hidden = _without_secret_headers(name, table)
         literal |= hidden
         specs.append(_spec(name, table, key))
     return tuple(specs), literal
+
+
+def _bounded(name: str, table: ProviderTable, warnings: list[str]) -> ProviderTable:
+    """The table with no number over its limit; what is lowered is said."""
+    over = {key: most for key, most in _MOST.items() if getattr(table, key) > most}
+    warnings += [
+        f"model_providers.{name}.{key}: {getattr(table, key)} is over the largest value, {most}, "
+        "which is used"
+        for key, most in over.items()
+    ]
+    return msgspec.structs.replace(table, **over)
 
 
 def provider_problem(name: str, table: ProviderTable) -> str | None:
@@ -63,8 +82,6 @@ def _spec(name: str, table: ProviderTable, key: str | None) -> ProviderSpec:
         "id": name,
         "name": table.name or name,
         "env_key": key,
-        "request_max_retries": min(table.request_max_retries, 100),
-        "stream_max_retries": min(table.stream_max_retries, 100),
         "key_file": table.key_file or "",
         "key_command": _command(name, table),
     }

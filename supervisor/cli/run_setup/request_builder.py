@@ -160,6 +160,7 @@ def build_request(
         further=use.further,
         fallback=use.fallback,
         catalogue=_catalogues(settings),
+        model_reasons=config.model_supports_reasoning_summaries,
         effort=config.model_reasoning_effort,
         summary=config.model_reasoning_summary,
         verbosity=config.model_verbosity,

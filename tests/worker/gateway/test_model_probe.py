@@ -5,9 +5,13 @@ import json
 import msgspec
 import pytest
 
+from support.servers.odd_server import OddServer, load_profiles
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import ProbeOrder, ProviderSpec
+from swarm.worker.gateway import model_probe
+from swarm.worker.gateway.app import GatewayDependencies, open_gateway_app
+from swarm.worker.gateway.fit.dialect import told_apart
 from swarm.worker.gateway.model_catalogue import load_catalogue
 from swarm.worker.gateway.model_probe import (
     ProbedModel,
@@ -99,10 +103,17 @@ def test_the_speed_of_input_leaves_out_what_the_server_had_cached():
     assert (told.calls_worked, told.calls, told.window_known) == (1, 1, True)
 
 
-async def probe(server, **settings):
+async def probe(server, catalogue=(), **settings):
     told = {"id": "p", "name": "P", "base_url": server.url, "wire_api": "chat", **settings}
     provider = ProviderSpec(env_key="K", request_max_retries=0, **told)
-    order = ProbeOrder(providers=(provider,), provider="p", model="m", keys={"K": KEY}, limit_s=2.0)
+    order = ProbeOrder(
+        providers=(provider,),
+        provider="p",
+        model="m",
+        keys={"K": KEY},
+        limit_s=2.0,
+        catalogue=catalogue,
+    )
     return [one async for one in run_probe(order, probe_tasks())]
 
 
@@ -128,7 +139,7 @@ RIGHT_CALLS = (
 )
 
 
-async def test_eight_requests_are_sent_and_what_a_server_refuses_beyond_text_is_an_answer(
+async def test_nine_requests_are_sent_and_what_a_server_refuses_beyond_text_is_an_answer(
     model_server,
 ):
     model_server.lists["/v1/models"] = b'{"data": [{"id": "m", "max_model_len": 9000}]}'
@@ -136,22 +147,53 @@ async def test_eight_requests_are_sent_and_what_a_server_refuses_beyond_text_is_
     for call in RIGHT_CALLS:
         model_server.add_chat(call, finish="tool_calls")
     model_server.add_error(400, {"message": f"no response_format, {KEY}"})
+    model_server.add_chat({"content": "ready"})
     chosen, *found, told = await probe(model_server)
     assert (chosen.provider, chosen.model.slug) == ("p", "m")
-    assert [(one.test, one.works, one.detail) for one in found[:-1]] == [
+    assert told.dialect == {}
+    assert [(one.test, one.works, one.detail) for one in found[:-2]] == [
         (name, True, "")
         for name in ("text", "tool", "tool_quotes", "tool_choice", "tool_nested", "tool_follow_up",
                      "patch")
     ]  # fmt: skip
-    assert (found[-1].test, found[-1].works, found[-1].answered) == ("schema", False, True)
-    assert KEY not in found[-1].detail
+    assert (found[-2].test, found[-2].works, found[-2].answered) == ("schema", False, True)
+    assert KEY not in found[-2].detail
+    assert (found[-1].test, found[-1].works) == ("ways", True)
     assert (told.calls_worked, told.context_window, told.window_known) == (5, 9000, True)
     assert told.memory_bytes is not None  # the server's: it is on this machine
     assert told.memory_bytes > 1 << 20
     sent = [seen.json for seen in model_server.requests]
-    assert [len(body.get("tools", ())) for body in sent] == [0, 1, 1, 4, 4, 4, 1, 0]
-    assert ["response_format" in body for body in sent] == [False] * 7 + [True]
+    assert [len(body.get("tools", ())) for body in sent] == [0, 1, 1, 4, 4, 4, 1, 0, 2]
+    assert ["response_format" in body for body in sent] == [False] * 7 + [True, False]
     assert sent[5]["messages"][-1]["role"] == "tool"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mistral", "a Gemma template", "a gateway that takes no empty content", "a strict proxy",
+        "a Mistral template under another name",
+    ],
+)  # fmt: skip
+async def test_what_an_unknown_server_refuses_is_learned_and_never_refused_again(
+    model_server, tmp_path, name
+):
+    (profile,) = [one for one in load_profiles() if one.name == name]
+    model_server.choose = odd = OddServer(profile, model_server)
+    odd.wants_calls = False
+    chosen, *found, told = await probe(model_server)
+    assert odd.refusals
+    assert told.dialect
+    entry = learned_entry(chosen, {one.test: one for one in found}, told)
+    lines = advise(chosen, entry, told)
+    (tmp_path / "models.toml").write_text(lines)
+    saved = load_catalogue([str(tmp_path / "models.toml")]).find("m")
+    assert saved is not None and saved.dialect is not None
+    assert told_apart(saved.dialect) == told.dialect
+    before = len(odd.refusals)
+    _, *_, again = await probe(model_server, catalogue=(str(tmp_path / "models.toml"),))
+    assert len(odd.refusals) == before
+    assert again.dialect == {}
 
 
 @pytest.mark.parametrize("fault", ["401", "hang", "garbage"])
@@ -228,3 +270,38 @@ def test_every_entry_that_thinks_on_the_messages_wire_has_a_limit_and_a_price():
             assert entry.max_output_tokens, slug
             assert entry.input_usd_per_million, slug
             json.dumps(msgspec.to_builtins(entry))
+
+
+def test_a_family_is_an_entry_for_names_without_one(tmp_path):
+    (tmp_path / "models.toml").write_text(
+        '[models."qwen3*"]\nreasoning = true\ndefault = true\nprovider = "p"\n'
+        '[models."qwen3-coder*"]\ncontext_window = 9000\n'
+        '[models."qwen3-coder-own"]\nimage_input = false\n'
+    )
+    catalogue = load_catalogue([str(tmp_path / "models.toml")])
+
+    def described(slug):
+        return catalogue.describe(slug, provider="p", wire="chat")
+
+    assert described("maker/Qwen3-8B").reasoning
+    assert described("qwen3-8b").known
+    assert described("qwen3-coder-30b").context_window == 9000
+    assert not described("qwen3-coder-own").image_input
+    assert not described("another").known
+    assert catalogue.default_of("p") is None
+
+
+@pytest.mark.parametrize(("says", "asked"), [(None, False), (True, True), (False, False)])
+async def test_the_configuration_says_whether_an_unknown_model_reasons(says, asked):
+    provider = ProviderSpec(id="p", name="P", base_url="http://127.0.0.1:1/v1")
+    order = ProbeOrder(providers=(provider,), provider="p", model="unheard-of", limit_s=1.0)
+    spec = msgspec.structs.replace(model_probe._spec(order), model_reasons=says)
+
+    async def on_secret(_):
+        """There is none."""
+
+    dependencies = GatewayDependencies({}, on_secret=on_secret, announce=print, warn=print)
+    async with open_gateway_app(spec, dependencies) as app:
+        assert app.model_for(app.own, None, "/root").reasoning is asked
+        assert app.model_for(app.own, "also-unheard-of", "/root").reasoning is asked
+        assert app.model_for(app.own, "gpt-5.1", "/root").reasoning

@@ -4,10 +4,11 @@
 """
 
 import tomllib
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import msgspec
 
@@ -81,10 +82,29 @@ def known_dialect(slug: str) -> Dialect:
     return PLAIN
 
 
-class LearnedDialects:
-    """What the servers of a run have taught; one object for all conversations of a gateway."""
+def told_apart(dialect: Dialect) -> dict[str, object]:
+    """The fields in which a dialect differs from the plain one, as a table of models.toml."""
+    fields = cast("dict[str, object]", msgspec.to_builtins(dialect))
+    plain = cast("dict[str, object]", msgspec.to_builtins(PLAIN))
+    return {
+        name: sorted(cast("list[str]", value)) if isinstance(value, list) else value
+        for name, value in fields.items()
+        if value != plain[name]
+    }
 
-    def __init__(self) -> None:
+
+def _not_configured(_: str) -> Dialect | None:
+    return None
+
+
+class LearnedDialects:
+    """What the servers of a run have taught; one object for all conversations of a gateway.
+
+    `configured` gives what a models.toml says of a model, which a server may correct.
+    """
+
+    def __init__(self, configured: Callable[[str], Dialect | None] = _not_configured) -> None:
+        self._configured = configured
         self._learned: dict[tuple[str, str], Dialect] = {}
         self._untold: dict[tuple[str, str], list[str]] = {}
 
@@ -92,7 +112,8 @@ class LearnedDialects:
         """What is known of this model at its provider."""
         if model.wire == "scripted":
             return PLAIN
-        return self._learned.get((model.provider, model.slug)) or known_dialect(model.slug)
+        learned = self._learned.get((model.provider, model.slug))
+        return learned or self._configured(model.slug) or known_dialect(model.slug)
 
     def learn(self, model: ModelInfo, dialect: Dialect, notice: str) -> None:
         """Hold to this dialect for the rest of the run; the notice is told once."""

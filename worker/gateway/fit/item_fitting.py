@@ -22,6 +22,7 @@ from .call_ids import is_portable_id, is_short_id, short_id
 from .call_names import MAX_NAME_CHARS, wire_name
 from .dialect import Dialect
 
+NO_OUTPUT = "(no output)"  # several servers refuse a message that says nothing
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_text = msgspec.json.Decoder(str).decode
 _encode = msgspec.json.Encoder().encode
@@ -86,12 +87,14 @@ class ItemFitter:
                 )
             case CustomToolCallOutput() if not self._dialect.custom_tools:
                 call_id = self._ids.get(item.call_id, item.call_id)
-                return FunctionCallOutput(call_id=call_id, output=item.output, success=item.success)
+                output = item.output or NO_OUTPUT
+                return FunctionCallOutput(call_id=call_id, output=output, success=item.success)
             case FunctionCallOutput() | CustomToolCallOutput():
                 call_id = self._ids.get(item.call_id, item.call_id)
-                if call_id == item.call_id:
+                output = item.output if item.output not in {"", ()} else NO_OUTPUT
+                if (call_id, output) == (item.call_id, item.output):
                     return item
-                return msgspec.structs.replace(item, call_id=call_id)
+                return msgspec.structs.replace(item, call_id=call_id, output=output)
             case Reasoning(origin=Origin()):
                 return self._reasoning(item)
             case _:
