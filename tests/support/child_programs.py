@@ -19,6 +19,7 @@ from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.spec import AgentSpec, AnySpec, GatewaySpec, RoleBrief, decode_spec
 from swarm.supervisor.processes.early_start import ChildPrograms
 from swarm.worker.process import boot, fork_server, lifeline
+from swarm.worker.process.process_title import set_title
 
 FATAL = "last"  # the title of the child that its fork-server does not survive
 HERE = str(Path(__file__).resolve())
@@ -231,7 +232,7 @@ def main() -> None:
         case ["server", channel, line]:
             begin_server(int(channel), int(line))
         case ["child", title, *fds]:
-            boot.set_title(title)
+            set_title(title)
             spec, line, *rest = map(int, fds)
             sys.exit(become(spec, rest[0] if rest else None, line))
 

@@ -22,7 +22,7 @@ from setproctitle import getproctitle
 
 from swarm.mailbox.after_fork import after_fork_in_parent, before_fork, fork_bare
 
-from ..process.boot import launcher_title
+from ..process.process_title import launcher_title
 from .command_state import (
     TREE_KILL_LIMIT_S,
     CommandNotStarted,

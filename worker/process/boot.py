@@ -15,7 +15,6 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache
 from typing import NamedTuple, NoReturn, Protocol
 
 import msgspec
@@ -44,6 +43,7 @@ from swarm.mailbox.protocol.spec import (
 from swarm.mailbox.proxy_environment import proxy_variables
 
 from .lifeline import hold_lifeline
+from .process_title import launcher_title, set_title
 
 _OWN_UMASK = 0o077  # of processes that make no file for a person
 RunFromSpec = Callable[[int, int | None, int | None], int]  # spec, keys, lifeline → exit code
@@ -250,28 +250,6 @@ def _receive_order(channel: socket.socket) -> tuple[StartProcess | None, list[in
     order = decode_fork_order(packet)
     assert isinstance(order, StartProcess)
     return order, fds
-
-
-@cache
-def _load_setproctitle() -> Callable[[str], None]:
-    from setproctitle import setproctitle  # when the first process needs it
-
-    return setproctitle
-
-
-def set_title(title: str) -> None:
-    """Set the title that `ps` shows, with unprintable characters replaced."""
-    _load_setproctitle()(printable(title))
-
-
-def launcher_title(title: str) -> str:
-    """Return the title that `ps` shows for the launcher of the process with this title."""
-    return f"swarm: launcher of {printable(title).removeprefix('swarm: ')}"
-
-
-def printable(title: str) -> str:
-    """Replace unprintable characters by `?`: a role's name comes from a file."""
-    return "".join(sign if sign.isprintable() else "?" for sign in title)
 
 
 def _read_all(fd: int) -> bytes:

@@ -53,6 +53,7 @@ from swarm.mailbox.protocol.forking import (
 from . import boot, lifeline
 from .boot import ChildSetup, ForkedChild
 from .loop_watch import LoopWatch
+from .process_title import set_title
 
 _PACKET_BYTES = 64 * 1024
 _MAX_FDS = 4
@@ -134,7 +135,7 @@ def serve_orders(
             the 41st on.
         preload_s: Duration of the imports; reported once.
     """
-    boot.set_title("swarm: fork-server")  # the first call sets up state that later calls share
+    set_title("swarm: fork-server")  # the first call sets up state that later calls share
     become_subreaper()
     limit_malloc_arenas()
     server = _ForkServer(channel, child, prepare)
@@ -287,7 +288,7 @@ class _ForkServer:
     def _start(self, order: StartProcess, fds: list[int]) -> None:
         if order.run != self._run:
             self._run = order.run
-            boot.set_title(f"swarm: fork-server {order.run}")
+            set_title(f"swarm: fork-server {order.run}")
         try:
             pid = self._use_preforked(order, fds) or self._fork(order, fds)
         except OSError as error:

@@ -33,7 +33,7 @@ from ..exec.brokered_spawn import wait_for_brokers
 from ..exec.command_plan import command_environment, with_protected
 from ..exec.command_spawn import SpawnFailed, set_process_limits, spawn_command
 from ..exec.launcher_protocol import CommandLimits, LaunchOrder
-from ..process.boot import set_title
+from ..process.process_title import set_title
 from .prepared_command import PreparedCommand, prepare_command
 from .sandbox_plan import SandboxUnavailable, Stack, plan_sandbox
 from .sandbox_probe import probe_sandbox
