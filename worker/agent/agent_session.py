@@ -115,7 +115,7 @@ class AgentSession:
         """Apply one op, without waiting."""
         state = self.state
         if isinstance(op, PartOp):
-            state.inbox.parts.take(op)
+            state.parts.take(op)
             return
         match op:
             case UserInput():

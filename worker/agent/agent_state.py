@@ -41,6 +41,7 @@ from swarm.roles.login_shell import find_shell, shell_name
 
 from ..current_spec import CurrentSpec
 from ..hooks.session_hooks import SessionHooks
+from ..parts.turn_parts import TurnParts
 from ..tools.orchestrator import Orchestrator
 from ..tools.team_client import TeamClient
 from .context import context_blocks
@@ -78,11 +79,17 @@ class AgentState:
         dial: OpenMailbox,
         entropy: EntropySources = SYSTEM_ENTROPY,
     ) -> None:
-        self._current, self.reporter, self.team = current, reporter, team
-        self.inbox, self.orchestrator, self.hooks = team.inbox, orchestrator, hooks
+        self._current = current
+        self.reporter = reporter
+        self.team = team
+        self.inbox = team.inbox
+        self.parts = TurnParts()  # what they tell starts no turn
+        self.orchestrator = orchestrator
+        self.hooks = hooks
         spec = current.spec
         self._entropy = entropy
-        self.new_id, self.noise = self._entropy.new_id, self._entropy.noise
+        self.new_id = entropy.new_id
+        self.noise = entropy.noise
         self.meter = TokenMeter(spec.total_usage)
         self.turn: Turn | None = None
         self.output_schema = spec.output_schema  # kept by a turn without user input
@@ -295,8 +302,8 @@ class AgentState:
         self.reporter.emit(event)
 
     def record_pending(self, turn: Turn) -> None:
-        """Record the notes, input and mail of the inbox that may be read now."""
-        for note in self.inbox.drain_notes():
+        """Record the notices, what parts tell, input and mail that may be read now."""
+        for note in (*self.inbox.drain_notices(), *self.parts.drain()):
             self.record(turn.turn_id, note, source="note")
         for entry in self.inbox.drain():
             match entry:
@@ -380,7 +387,7 @@ class AgentState:
         ended = {call.call_id: call for call in self.spec.ended_calls}
         repaired = repair_history(items, interrupted=self.spec.interrupted_calls, ended=ended)
         self.known_context = find_known_context(items, cwd=self.spec.cwd)
-        self.inbox.parts.note_history(items)
+        self.parts.note_history(items)
         self._guidance = GuidanceWatch(self._current, items)
         if task := latest_task(items):
             self.orchestrator.registry.note_task(task)

@@ -40,7 +40,9 @@ class TeamClient:
     """One agent's view of its team; it lives as long as the agent."""
 
     def __init__(self, current: CurrentSpec, reporter: Reporter, inbox: Inbox) -> None:
-        self._current, self.inbox, self._reporter = current, inbox, reporter
+        self._current = current
+        self._reporter = reporter
+        self.inbox = inbox
         spec = current.spec
         self.path = AgentPath(spec.path)
         # Children not closed, path → nickname; a finished child can get another task.

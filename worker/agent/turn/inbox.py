@@ -1,4 +1,4 @@
-"""Pending input, mail, notices and what parts tell of one agent, and whether they start a turn.
+"""Pending input, mail and notices of one agent, and whether they start a turn.
 
 Nothing accepted is lost or read twice. Mail that arrives after a shown answer waits for the next
 turn, so that the answer is not extended.
@@ -16,7 +16,6 @@ from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.items import Message, text_message
 from swarm.mailbox.protocol.ops import Mail, Notice, TextInput, UserInput
 
-from ...parts.turn_parts import TurnParts
 from ..context.token_meter import estimate_tokens
 
 _MAX_SEEN_IDS = 1024  # ids of accepted messages, kept to detect repeats
@@ -39,7 +38,6 @@ class Inbox:
         self._inputs: deque[UserInput] = deque()
         self._mail: deque[Mail] = deque()
         self._notices: deque[Notice] = deque()
-        self.parts = TurnParts()  # what they tell starts no turn
         self._resume: UserInput | None = None
         self._seen: dict[str, None] = {}  # a dict keeps order, so the oldest can be dropped
         self._checked: set[str] = set()  # ids of pending inputs that hooks have seen
@@ -79,11 +77,11 @@ class Inbox:
         self._notices.append(notice)
         return True
 
-    def drain_notes(self) -> list[Message]:
-        """Remove and return what the next request holds besides input and mail."""
+    def drain_notices(self) -> list[Message]:
+        """Remove and return the notices, as the next request holds them."""
         taken = [text_message("developer", notice.text) for notice in self._notices]
         self._notices.clear()
-        return [*taken, *self.parts.drain()]
+        return taken
 
     def next_opening(self) -> TurnOpening | None:
         """Return the turn that should start when none runs; None if none should."""
@@ -101,8 +99,8 @@ class Inbox:
 
     def begin_turn(self) -> None:
         """A turn starts: mail joins it, and a requested resume is done."""
-        self._mail_joins, self._resume = True, None
-        self.parts.begin_turn()
+        self._mail_joins = True
+        self._resume = None
 
     def note_answer_shown(self) -> None:
         """An answer was completed: mail waits for the next turn, unless input is pending."""

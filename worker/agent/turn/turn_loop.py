@@ -57,6 +57,7 @@ async def run_turn(state: AgentState, compactor: HistoryCompactor, opening: Turn
     turn.output_schema = opening.output_schema or kept
     state.turn = turn
     state.inbox.begin_turn()
+    state.parts.begin_turn()
     ending: TurnEnd | None = None
     with turn.scope:
         ending = await _run_turn(state, compactor, turn)

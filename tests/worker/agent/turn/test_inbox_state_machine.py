@@ -106,7 +106,7 @@ class Phases(RuleBasedStateMachine):
     @precondition(lambda self: self.running)
     @rule()
     def a_request_is_made(self) -> None:
-        self.read += [text_of(note.content) for note in self.inbox.drain_notes()]
+        self.read += [text_of(note.content) for note in self.inbox.drain_notices()]
         taken = [
             one.input_id if isinstance(one, UserInput) else one.mail_id
             for one in self.inbox.drain()

@@ -2,15 +2,15 @@
 
 import re
 
+import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.mailbox.context_markers import FINDINGS_END, FINDINGS_START, is_harness_message
 from swarm.mailbox.parts.findings.finding_messages import ShareFindings
 from swarm.mailbox.protocol.findings import MAX_FACT_CHARS, MAX_PLACE_CHARS, Finding
-from swarm.mailbox.protocol.items import text_of
+from swarm.mailbox.protocol.items import text_message, text_of
 from swarm.mailbox.protocol.ops import Notice
-from swarm.worker.agent.turn.inbox import Inbox
 from swarm.worker.parts.findings.findings_digest import (
     DIGEST_CHARS,
     MAX_PENDING,
@@ -18,6 +18,8 @@ from swarm.worker.parts.findings.findings_digest import (
     FindingsDigest,
     finding_line,
 )
+from swarm.worker.testing.agent_harness import END, done, open_agent_harness
+from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
 
 _LINE = re.compile(r"^- #(\d+) ", re.MULTILINE)
 
@@ -45,14 +47,17 @@ def test_it_names_number_author_place_and_fact_as_others_words_in_the_users_role
     assert digest.drain() == []
 
 
-def test_it_comes_behind_the_notices_and_starts_no_turn():
-    inbox = Inbox(lambda: "i")
-    inbox.add_notice(Notice(notice_id="n", text="a notice"))
-    inbox.parts.take(ShareFindings(findings=(finding(1),)))
-    assert inbox.next_opening() is None
-    assert not inbox.pending
-    assert [message.role for message in inbox.drain_notes()] == ["developer", "user"]
-    assert inbox.drain_notes() == []
+async def test_it_comes_behind_the_notices_and_starts_no_turn(autojump_clock):
+    answer = (done(text_message("assistant", "done")), END)
+    async with open_agent_harness(FAKE_AGENT_SPEC, [answer]) as play:
+        await play.supervisor.send_op(ShareFindings(findings=(finding(1),)))
+        await play.supervisor.send_op(Notice(notice_id="n", text="a notice"))
+        await trio.sleep(60)
+        assert play.gateway.requests == []
+        await play.supervisor.send_text("go")
+        await play.supervisor.wait_turns()
+    assert [message.role for message in play.supervisor.items("note")] == ["developer", "user"]
+    assert numbers(play.supervisor.items("note")) == [1]
 
 
 def test_of_more_than_fit_the_newest_are_shown_and_the_others_counted():
