@@ -4,7 +4,6 @@ import os
 import sys
 from typing import TextIO, cast
 
-from ..launcher import refuse_stranger
 from .early_processes import start_early_for_command
 
 _NEEDED = ("swarm", "trio", "msgspec", "zmq")
@@ -13,7 +12,6 @@ _NEEDED = ("swarm", "trio", "msgspec", "zmq")
 def main() -> None:
     """Run the command line of this process. Never returns."""
     _open_standard_files()
-    refuse_stranger()
     _leave_out_module_folders()
     arguments = sys.argv[1:]
     try:

@@ -6,16 +6,13 @@
 import difflib
 import importlib
 import os
-from typing import Any, TypeAlias
 
 import click
 
 from swarm.mailbox.errors import UsageError
 
 from ..parts.part_names import PART_COMMANDS, PART_GROUPS, LazyCommand
-
-OptionValue: TypeAlias = Any  # type: ignore[explicit-any]  # what click hands over by a name
-
+from .click_values import OptionValue
 
 LAZY_COMMANDS: dict[str, LazyCommand] = {
     "chat": LazyCommand("chat_command", "Talk with an agent that works in this folder."),
@@ -210,7 +207,8 @@ class LazyGroup(click.Group):
         found = LAZY_COMMANDS.get(cmd_name)
         if found is None:
             return None
-        folder = "swarm.supervisor" if cmd_name in PART_COMMANDS else f"{__package__}.commands"
+        is_part = cmd_name in PART_COMMANDS
+        folder = "swarm.supervisor" if is_part else "swarm.supervisor.cli.commands"
         module = importlib.import_module(f"{folder}.{found.module}")
         command: click.Command = getattr(module, found.attribute or cmd_name.replace("-", "_"))
         return command

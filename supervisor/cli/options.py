@@ -9,7 +9,7 @@ from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import MergeAtEnd
 
 from ..console.terminal import ColorChoice
-from .lazy_commands import OptionValue
+from .click_values import OptionValue
 
 _F = TypeVar("_F", bound=OptionValue)  # a command, or the function that becomes one
 SANDBOXES = ("read-only", "workspace-write", "danger-full-access")

@@ -21,8 +21,8 @@ from ..runs.client_errors import RunNotAlive
 from ..runs.paths import RunPaths, UserPaths, find_run, find_user_paths, paths_of_run
 from ..runs.project_runs import project_of, runs_of_project
 from ..runs.run_metadata import is_run_alive, read_metadata
+from .click_values import OptionValue
 from .confirmation import can_ask, confirm
-from .lazy_commands import OptionValue
 
 _MOST_SHOWN = 9
 

@@ -28,9 +28,10 @@ from ...console.line_folding import fold_lines
 from ...console.number_format import render_age
 from ...console.safe_text import clean_line, exact_head, exact_line
 from ...runs.paths import RunPaths
+from ..click_values import OptionValue
 from ..confirmation import can_ask, confirm
 from ..control_client import send_request
-from ..lazy_commands import ColorCommand, OptionValue
+from ..lazy_commands import ColorCommand
 from ..printing import print_json
 from ..run_choice import (
     RunWanted,

@@ -11,7 +11,8 @@ from swarm.mailbox.errors import UsageError
 
 from ...console.terminal import is_ci, is_terminal
 from ...runs.paths import find_user_paths, make_private_folder
-from ..lazy_commands import ColorCommand, OptionValue
+from ..click_values import OptionValue
+from ..lazy_commands import ColorCommand
 from ..model_offer import offer_capable_model
 from ..options import agent_options, limit_options
 from ..run_setup.run_settings import load_config_here

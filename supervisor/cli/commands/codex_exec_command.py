@@ -17,8 +17,9 @@ from ...run_request import RunRequest
 from ...runs.paths import RunPaths, find_run, find_user_paths, paths_of_run
 from ...runs.run_list import list_runs
 from ...task_file import MAX_TASK_BYTES, decode_task
+from ..click_values import OptionValue
 from ..codex_arguments import ExecWords, append_stdin, parse_words, split_unknown, stdin_use
-from ..lazy_commands import ColorCommand, OptionValue
+from ..lazy_commands import ColorCommand
 from ..options import SANDBOXES, RunOptions, ShowOptions, trust_once_option
 from ..run_execution import start_run
 from ..run_setup.request_builder import checked_images

@@ -8,7 +8,8 @@ from swarm.mailbox.ids import new_uuid7, short_id
 
 from ...console.terminal import ColorChoice
 from ...runs.paths import find_user_paths, paths_of_run
-from ..lazy_commands import ColorCommand, OptionValue
+from ..click_values import OptionValue
+from ..lazy_commands import ColorCommand
 from ..options import keep_open_options, show_options
 from ..run_choice import (
     all_projects_option,

@@ -11,8 +11,9 @@ from swarm.mailbox.protocol.nodes import HostTable
 from ...console.number_format import render_bytes
 from ...hosts.machine_faults import find_faults
 from ...version import VERSION
+from ..click_values import OptionValue
 from ..control_client import send_request_for_message
-from ..lazy_commands import ColorCommand, OptionValue
+from ..lazy_commands import ColorCommand
 from ..machine_probe import find_machines
 from ..printing import print_columns, print_json
 from ..run_choice import (

@@ -23,7 +23,8 @@ from ...journal.replay import RunPast, fold_run
 from ...parts.part_names import LOG_OPTIONS
 from ...runs.paths import RunPaths
 from ...runs.run_metadata import is_run_alive, read_metadata
-from ..lazy_commands import ColorCommand, OptionValue
+from ..click_values import OptionValue
+from ..lazy_commands import ColorCommand
 from ..printing import print_columns, print_json
 from ..run_choice import RunWanted, all_projects_option, choose_run, split_agent
 

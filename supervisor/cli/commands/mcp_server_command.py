@@ -16,7 +16,8 @@ from ...mcp_server.run_ceiling import RunCeiling
 from ...mcp_server.served_runs import ServedRuns, ServerOptions
 from ...runs.paths import find_user_paths
 from ...task_file import Task
-from ..lazy_commands import ColorCommand, OptionValue
+from ..click_values import OptionValue
+from ..lazy_commands import ColorCommand
 from ..options import RunOptions, agent_options, limit_options
 from ..run_setup.run_settings import find_cwd, load_settings
 from .chat_command import typed_options

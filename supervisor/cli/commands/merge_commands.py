@@ -21,8 +21,9 @@ from ...isolation.sandboxed_git import BranchFailed
 from ...runs.client_errors import RunNotAlive
 from ...runs.paths import RunPaths, find_user_paths
 from ...runs.run_metadata import is_run_alive, read_metadata
+from ..click_values import OptionValue
 from ..control_client import send_request_for_message
-from ..lazy_commands import ColorCommand, OptionValue
+from ..lazy_commands import ColorCommand
 from ..run_choice import (
     RunWanted,
     all_projects_option,

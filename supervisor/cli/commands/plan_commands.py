@@ -5,9 +5,10 @@ import click
 from swarm.mailbox.ids import ROOT_PATH, short_id
 from swarm.mailbox.protocol.control import AcceptPlan
 
+from ..click_values import OptionValue
 from ..confirmation import confirm
 from ..control_client import send_request_for_message
-from ..lazy_commands import ColorCommand, OptionValue
+from ..lazy_commands import ColorCommand
 from ..run_choice import (
     all_projects_option,
     choose_live_run,

@@ -26,8 +26,9 @@ from ...runs.paths import RunPaths, find_user_paths
 from ...runs.run_metadata import is_run_alive, read_metadata
 from ...runs.saved_request import load_request
 from ...task_file import read_task
+from ..click_values import OptionValue
 from ..early_processes import close_early_processes
-from ..lazy_commands import ColorCommand, OptionValue
+from ..lazy_commands import ColorCommand
 from ..options import (
     APPROVALS,
     SANDBOXES,

@@ -14,7 +14,8 @@ from ...console.terminal import ColorChoice
 from ...review.review_target import FoundReviewTarget, ReviewTargetOptions, find_target
 from ...run_request import CodeReview
 from ...runs.paths import find_user_paths
-from ..lazy_commands import ColorCommand, OptionValue
+from ..click_values import OptionValue
+from ..lazy_commands import ColorCommand
 from ..options import RunOptions, agent_options, limit_options, show_options
 from ..run_execution import start_run
 from ..run_setup.run_settings import find_cwd

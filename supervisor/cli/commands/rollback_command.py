@@ -17,9 +17,10 @@ from ...journal.journal_reader import read_records
 from ...journal.turns import RolledBackHistory, drop_last_turns, fold_turns
 from ...runs.paths import RunPaths
 from ...runs.run_metadata import is_run_alive, lock_run, read_metadata
+from ..click_values import OptionValue
 from ..confirmation import can_ask
 from ..control_client import send_request_for_message
-from ..lazy_commands import ColorCommand, OptionValue
+from ..lazy_commands import ColorCommand
 from ..run_choice import (
     all_projects_option,
     choose_run_to_change,

@@ -16,7 +16,8 @@ from ...console.budget_description import describe_widening
 from ...console.terminal import ColorChoice, is_terminal
 from ...runs.paths import UserPaths, find_user_paths, paths_of_run
 from ...task_file import MAX_TASK_BYTES, read_task
-from ..lazy_commands import ColorCommand, OptionValue
+from ..click_values import OptionValue
+from ..lazy_commands import ColorCommand
 from ..mcp_prompts import expand_prompt_call
 from ..model_offer import offer_capable_model
 from ..options import (

@@ -22,9 +22,10 @@ from swarm.mailbox.written_text import decode_leniently
 
 from ...runs.client_errors import RunSilent
 from ...runs.silent_run import end_silent_run
+from ..click_values import OptionValue
 from ..confirmation import can_ask, confirm
 from ..control_client import send_request_for_message
-from ..lazy_commands import ColorCommand, OptionValue
+from ..lazy_commands import ColorCommand
 from ..options import APPROVALS, SANDBOXES
 from ..run_choice import (
     RunWanted,

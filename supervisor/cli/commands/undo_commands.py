@@ -36,8 +36,9 @@ from ...journal.journal_reader import read_records, run_records
 from ...journal.turns import find_turn, list_turns
 from ...runs.paths import RunPaths
 from ...runs.run_metadata import is_run_alive, lock_run, read_metadata
+from ..click_values import OptionValue
 from ..control_client import send_request_for_message
-from ..lazy_commands import ColorCommand, OptionValue
+from ..lazy_commands import ColorCommand
 from ..run_choice import (
     RunWanted,
     all_projects_option,

@@ -145,8 +145,7 @@ def completion(shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    from ..main import cli
-
+    whole = click.get_current_context().find_root().command
     chosen = get_completion_class(shell)
     assert chosen is not None  # click accepts only these three names
-    click.echo(chosen(cli, {}, "swarm", "_SWARM_COMPLETE").source())
+    click.echo(chosen(whole, {}, "swarm", "_SWARM_COMPLETE").source())
