@@ -14,6 +14,7 @@ import pytest
 import trio
 import yaml
 
+from support.forked_programs import Files, ForkedCommand, Setting
 from swarm.mailbox.process_tree import children_of
 from swarm.mailbox.protocol.events import TurnStarted, Warned
 from swarm.mailbox.protocol.gateway import ReservationReleased, ResponseBilled
@@ -101,9 +102,8 @@ class Story:
     async def start(self, argv):
         (self.folder / "work").mkdir(exist_ok=True)
         with (self.folder / "out").open("wb") as out, (self.folder / "err").open("wb") as err:
-            process = await trio.lowlevel.open_process(
-                argv, env=self.environment, stdout=out, stderr=err, cwd=self.folder / "work"
-            )
+            files = Files(out.fileno(), err.fileno())
+            process = ForkedCommand(argv, files, Setting(self.environment, self.folder / "work"))
         self.pid = process.pid
         self.code = await process.wait()
         self.lines = [
@@ -118,8 +118,10 @@ class Story:
         return [SWARM, "run", "-p", "go", "--json", *where, *options]
 
     async def resume(self, **budget):
+        program = self.folder / "resume.py"
+        program.write_text(RESUME)
         said = msgspec.json.encode(budget).decode()
-        await self.start([sys.executable, "-P", "-c", RESUME, self.run_id, said])
+        await self.start([str(program), self.run_id, said])
 
 
 @asynccontextmanager

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -11,6 +10,8 @@ from shutil import rmtree
 
 import pytest
 
+from support.forked_programs import Setting, run_program
+from support.scripted_team_run import SWARM
 from swarm.mailbox.errors import UsageError
 from swarm.supervisor.cli.sandboxed_script import ScriptSandboxUnavailable, run_sandboxed_script
 
@@ -29,11 +30,8 @@ def swarm(tmp_path):
 
     def call(*words, code=0, **extra):
         environment = {**os.environ, "SWARM_HOME": str(home), "XDG_RUNTIME_DIR": runtime}
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "swarm.supervisor.cli.entry", *map(str, words)],
-            cwd=tmp_path / "work", env={**environment, **extra}, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=LIMIT_S,
-        )  # fmt: skip
+        setting = Setting({**environment, **extra}, tmp_path / "work")
+        done = run_program([SWARM, *map(str, words)], setting, limit_s=LIMIT_S)
         assert done.returncode == code, done.stderr
         return done
 

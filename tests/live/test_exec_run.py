@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import trio
 
+from support.forked_programs import Setting, run_program
 from swarm.mailbox.protocol.limits import ReadOnly
 from swarm.mailbox.protocol.ops import ImageInput
 from swarm.mailbox.protocol.records import AgentSpawned, InputPosted
@@ -26,17 +26,9 @@ async def run_exec(
     """Exit code, stdout and stderr of one `swarm exec`."""
     if in_repository:
         (rig.work / ".git").mkdir(exist_ok=True)
-    with trio.fail_after(LIMIT_S):
-        done = await trio.run_process(
-            [PROGRAM, "exec", *words],
-            stdin=stdin,
-            capture_stdout=True,
-            capture_stderr=True,
-            check=False,
-            env={**rig.environment, **variables},
-            cwd=rig.work,
-        )
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+    setting = Setting({**rig.environment, **variables}, rig.work)
+    done = run_program([PROGRAM, "exec", *words], setting, stdin=stdin, limit_s=LIMIT_S)
+    return done.returncode, done.stdout, done.stderr
 
 
 def use(rig, *turns: dict) -> None:

@@ -2,12 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 import trio
 
+from support.forked_programs import run_forked
 from support.paths import PROGRAMS
 
 pytestmark = pytest.mark.live
@@ -34,12 +33,9 @@ async def tell(folder, story, turns, *how, **model):
         "XDG_RUNTIME_DIR": str(folder),
     }
     with trio.fail_after(60):
-        done = await trio.run_process(
-            [sys.executable, "-P", _STORY, story, str(script), *how],
-            env=environment, cwd=folder, capture_stdout=True, stderr=subprocess.STDOUT,
-            check=False,
-        )  # fmt: skip
-    assert done.returncode == 0, done.stdout.decode()[-3000:]
+        words = [_STORY, story, str(script), *how]
+        done = await run_forked(words, environment=environment, folder=folder, cwd=folder)
+    assert done.returncode == 0, (done.stdout + done.stderr).decode()[-3000:]
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["left"] == []
     return told

@@ -3,7 +3,6 @@
 import os
 import shutil
 import stat
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 import yaml
 
 from support.copied_agents import call, root
+from support.forked_programs import Setting, run_program
 from support.scripted_team_run import SWARM
 
 pytestmark = pytest.mark.live
@@ -48,11 +48,8 @@ def run(folder, turns, *words, umask, stack):
 
 
 def swarm(folder, *words, cwd, umask, path=os.environ["PATH"]):
-    return subprocess.run(
-        [SWARM, *words], cwd=cwd, capture_output=True, text=True, timeout=60, umask=umask,
-        stdin=subprocess.DEVNULL, check=False,
-        env={"PATH": path, "HOME": str(folder / "home"), "XDG_RUNTIME_DIR": str(folder)},
-    )  # fmt: skip
+    environment = {"PATH": path, "HOME": str(folder / "home"), "XDG_RUNTIME_DIR": str(folder)}
+    return run_program([SWARM, *words], Setting(environment, cwd, umask=umask))
 
 
 def mode(path: Path) -> int:

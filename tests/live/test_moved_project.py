@@ -7,6 +7,7 @@ import subprocess
 import msgspec
 import pytest
 
+from support.forked_programs import Setting, run_program
 from support.scripted_team_run import SWARM
 from swarm.supervisor.isolation.copy_folder import AgentCopy
 
@@ -51,14 +52,12 @@ def git(folder, *words):
 
 
 def swarm(folder, *words, cwd=None):
-    return subprocess.run(
-        [SWARM, *words], cwd=cwd or folder, capture_output=True, text=True, timeout=60,
-        stdin=subprocess.DEVNULL, check=False,
-        env={
-            "PATH": os.environ["PATH"], "HOME": str(folder / "home"),
-            "XDG_RUNTIME_DIR": str(folder),
-        },
-    )  # fmt: skip
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder / "home"),
+        "XDG_RUNTIME_DIR": str(folder),
+    }
+    return run_program([SWARM, *words], Setting(environment, cwd or folder))
 
 
 def told(folder, word):

@@ -3,26 +3,23 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from support.forked_programs import Setting, run_program
+from support.scripted_team_run import SWARM
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.rules import RuleSet
 from swarm.roles.config.merge import Layer
 from swarm.roles.rules.rule_loader import MAX_BYTES, load_files, load_layer_rules
 
 pytestmark = pytest.mark.live
-PROGRAM = "import sys; from swarm.supervisor.cli.entry import main; main()"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "default.rules"
 
 
 def swarm(*words, cwd=None, **environment):
-    return subprocess.run(
-        [sys.executable, "-P", "-c", PROGRAM, *words], capture_output=True, text=True, timeout=60,
-        stdin=subprocess.DEVNULL, env={**os.environ, **environment}, cwd=cwd,
-    )  # fmt: skip
+    return run_program([SWARM, *words], Setting({**os.environ, **environment}, cwd or Path.cwd()))
 
 
 def write(folder: Path, name: str, text: str) -> Path:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from support.forked_programs import Setting, run_program
 from support.scripted_team_run import SWARM
 from support.tmux_terminal import TmuxTerminal, gentle, open_tmux
 from swarm.supervisor.runs.paths import find_user_paths, paths_of_run
@@ -80,10 +81,7 @@ class Play:
         return gentle(terminal.text().replace(str(self.folder), "FOLDER"))
 
     def swarm(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [SWARM, *words], env=self.environment, cwd=self.folder, capture_output=True, text=True,
-            timeout=60, check=False,
-        )  # fmt: skip
+        return run_program([SWARM, *words], Setting(self.environment, self.folder))
 
     def run_id(self) -> str:
         (folder,) = (self.home / "s" / "state" / "runs").iterdir()

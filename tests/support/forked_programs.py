@@ -289,7 +289,7 @@ def run_program(
 
 
 async def run_forked(
-    argv: Sequence[str], *, environment: Mapping[str, str], folder: Path
+    argv: Sequence[str], *, environment: Mapping[str, str], folder: Path, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a Python program to its end, as `trio.run_process` does: killed if this is cancelled.
 
@@ -297,7 +297,7 @@ async def run_forked(
     """
     with tempfile.TemporaryFile(dir=folder) as out, tempfile.TemporaryFile(dir=folder) as err:
         files = Files(out.fileno(), err.fileno())
-        command = ForkedCommand(argv, files, Setting(environment, Path.cwd()))
+        command = ForkedCommand(argv, files, Setting(environment, cwd or Path.cwd()))
         try:
             code = await command.wait()
         finally:
