@@ -13,6 +13,7 @@ import trio
 from swarm.mailbox.control_channel import ControlRequest, ControlServer
 from swarm.mailbox.errors import MessageTooLarge
 from swarm.mailbox.ids import ROOT_PATH
+from swarm.mailbox.parts.part_messages import PartControl
 from swarm.mailbox.protocol.control import (
     AcceptPlan,
     AnyControl,
@@ -22,7 +23,6 @@ from swarm.mailbox.protocol.control import (
     CompactAgent,
     ContinueAgent,
     Done,
-    DrainHost,
     EndRun,
     GetSnapshot,
     InterruptAgent,
@@ -51,7 +51,6 @@ from .control_requests.rights_widening import PLAN_ACCEPTED
 from .control_requests.sent_input import make_input
 from .control_requests.settings_requests import SettingsRequests
 from .file_history.file_history import FileHistory
-from .hosts.host_drain import drain_host
 from .run_context import RunContext
 from .run_shutdown import RunShutdown
 from .team.person_input import RunEnds
@@ -111,6 +110,8 @@ class ControlService:
             return Refused(message=why, exit_code=3)
         if isinstance(request, _ForAgent):
             await self._wait_root()
+        if isinstance(request, PartControl):
+            return await self._team_service.parts.control(request)
         match request:
             case GetSnapshot():
                 return Snapshot(view=self._run.broadcast.current_view())
@@ -131,8 +132,6 @@ class ControlService:
                 return Approvals(entries=self._approval_answers.entries(wanted))
             case ResolveApproval():
                 return await self._approval_answers.resolve(request)
-            case DrainHost(node=name):
-                return drain_host(self._run, name)
             case UndoFiles() | MergeChanges():
                 return await self._write_files(request)
             case SendText() | ReviewWork() | CompactAgent() | RollBack():

@@ -32,6 +32,7 @@ from .leases.lease_messages import (
     QueuedForLease,
     TakeLease,
 )
+from .machines.machine_messages import DrainHost
 from .memories.memory_messages import (
     MemoriesFound,
     MemoryAccess,
@@ -63,6 +64,7 @@ PartReply = (
     | ResultAccepted
 )
 PartOp = ShareFindings  # sent to agents; the part in the agent's process takes it
+PartControl = DrainHost  # of a person, to a live run; one answer each
 PartEvent = HeavyCommandEnded  # of agents; journaled as it is
 PartRecord = (  # all that a part journals
     PartEvent | MemoryMarked | FindingPublished | JobBegan | JobRowEnded | JobClosed

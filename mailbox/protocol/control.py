@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from ..parts.part_messages import PartFigures
+from ..parts.part_messages import PartControl, PartFigures
 from .approvals import PendingApproval, Scope
 from .base import Tagged, Value
 from .events import OutputArrived, ReasoningArrived, TextArrived, Waiting
@@ -218,12 +218,6 @@ class MergeChanges(Tagged):
     resolved: dict[str, str] = {}  # what files in conflict become, by their paths
 
 
-class DrainHost(Tagged):
-    """Start no agent on a machine any more; those that are there finish."""
-
-    node: str  # its name, or the end of it that no other has; a table's name: all its machines
-
-
 class CompactAgent(Tagged):
     """Compact an agent's history; with `undo`, reverse its last compaction."""
 
@@ -253,7 +247,7 @@ AnyControl = (
     | ResolveApproval
     | UndoFiles
     | MergeChanges
-    | DrainHost
+    | PartControl
     | CompactAgent
     | RollBack
 )

@@ -114,7 +114,6 @@ LAZY_COMMANDS: dict[str, LazyCommand] = {
         "Trust a project's own configuration, rules and roles as they are now.",
     ),
     "mcp": LazyCommand("mcp_commands", "List, add and try MCP servers."),
-    "hosts": LazyCommand("hosts_commands", "List and try other machines on which agents may work."),
     "features": LazyCommand("features_commands", "List features, and switch them on and off."),
     "doctor": LazyCommand(
         "doctor_command", "Check what works on this machine, and how to fix the rest."
@@ -142,7 +141,7 @@ COMMAND_GROUPS: dict[str, tuple[str, ...]] = {  # of the short help
     ),
     "review": ("diff", "merge", "branch", "undo", "review"),
     "configure": (
-        "config", "models", "roles", "skills", "commands", "mcp", "hooks", "plugin", "hosts",
+        "config", "models", "roles", "skills", "commands", "mcp", "hooks", "plugin",
         "trust", "features", *PART_GROUPS["configure"],
     ),
     "machine": (

@@ -15,9 +15,9 @@ from ..agents.slots import AgentRegistry
 from ..agents.spawning import AgentSpawner
 from ..approvals.approval_grants import ApprovalGrants
 from ..event_broadcast import EventBroadcast
+from ..hosts.remote_hosts import RemoteHosts
 from ..journal.journal import Journal
 from ..journal.journal_files import RUN_FILE
-from ..processes.machine_turns import OtherMachines
 from ..run_pauses import RunPauses
 from ..run_request import RunRequest
 from ..runs.paths import RunPaths
@@ -61,7 +61,7 @@ class PartHost(Protocol):
     @property
     def pauses(self) -> RunPauses: ...
     @property
-    def hosts(self) -> OtherMachines: ...
+    def hosts(self) -> RemoteHosts: ...
 
     def note(
         self,

@@ -16,6 +16,10 @@ PART_COMMANDS: dict[str, LazyCommand] = {
         "parts.leases.leases_command",
         "Show the heavy commands of all runs: which run, which wait for their turn, and why.",
     ),
+    "hosts": LazyCommand(
+        "parts.machines.hosts_commands",
+        "List and try other machines on which agents may work.",
+    ),
     "memory": LazyCommand(
         "parts.memories.memory_commands",
         "List, search, change and forget what runs learned in this project.",
@@ -23,7 +27,7 @@ PART_COMMANDS: dict[str, LazyCommand] = {
 }
 PART_GROUPS: dict[str, tuple[str, ...]] = {  # of the short help
     "watch": ("leases",),
-    "configure": ("memory",),
+    "configure": ("memory", "hosts"),
 }
 # Options of `swarm log` that print the records of one part alone.
 LOG_OPTIONS = {"findings": "Only what agents published for each other."}

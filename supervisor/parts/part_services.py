@@ -11,20 +11,29 @@ import trio
 from swarm.mailbox.parts.findings.finding_messages import PublishFinding, RecallFindings
 from swarm.mailbox.parts.jobs.job_messages import ReportJobResult, SpawnOnCsv
 from swarm.mailbox.parts.leases.lease_messages import HeavyCommandEnded, TakeLease
+from swarm.mailbox.parts.machines.machine_messages import DrainHost
 from swarm.mailbox.parts.memories.memory_messages import RecallMemories, ReportStaleMemory
-from swarm.mailbox.parts.part_messages import PartEvent, PartQuestion, PartReply, PartRequest
+from swarm.mailbox.parts.part_messages import (
+    PartControl,
+    PartEvent,
+    PartQuestion,
+    PartReply,
+    PartRequest,
+)
+from swarm.mailbox.protocol.control import Done, Refused
 
 from ..agents.agent_phases import AgentEvent
 from ..agents.agent_record import Agent
 from .findings.shared_findings import SharedFindings
 from .jobs.detached_jobs import DetachedJobs
 from .leases.node_leases import NodeLeases
+from .machines.host_drain import drain_host
 from .part_host import Fate, PartHost, PartTeam
 from .run_parts import RunParts
 
 
 class PartServices:
-    """Nothing but `answer` waits. Their tasks run in the nursery."""
+    """Nothing but `answer` and `control` waits. Their tasks run in the nursery."""
 
     def __init__(
         self, host: PartHost, parts: RunParts, team: PartTeam, nursery: trio.Nursery
@@ -67,6 +76,16 @@ class PartServices:
                 return await MemoryRecall(self._host).serve(asker, question)
             case _:
                 assert_never(question)
+
+    # --- requests of a person ------------------------------------------------------------------
+
+    async def control(self, request: PartControl) -> Done | Refused:
+        """One answer to a person who steers the live run."""
+        match request:
+            case DrainHost(node=name):
+                return drain_host(self._host, name)
+            case _:
+                assert_never(request)
 
     # --- what happens to agents and to the run -------------------------------------------------
 

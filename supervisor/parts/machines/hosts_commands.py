@@ -4,26 +4,26 @@ import click
 import msgspec
 
 from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.control import DrainHost
+from swarm.mailbox.parts.machines.machine_messages import DrainHost
 from swarm.mailbox.protocol.hosts import MachineFound
 from swarm.mailbox.protocol.nodes import HostTable
 
-from ...console.number_format import render_bytes
-from ...hosts.machine_faults import find_faults
-from ...version import VERSION
-from ..click_values import OptionValue
-from ..control_client import send_request_for_message
-from ..lazy_commands import ColorCommand
-from ..machine_probe import find_machines
-from ..printing import print_columns, print_json
-from ..run_choice import (
+from ...cli.click_values import OptionValue
+from ...cli.control_client import send_request_for_message
+from ...cli.lazy_commands import ColorCommand
+from ...cli.machine_probe import find_machines
+from ...cli.printing import print_columns, print_json
+from ...cli.run_choice import (
     all_projects_option,
     choose_run_to_change,
     take_run_wanted,
     yes_option,
 )
-from ..run_setup.run_hosts import find_hosts, read_hosts
-from ..run_setup.run_settings import load_config_here
+from ...cli.run_setup.run_hosts import find_hosts, read_hosts
+from ...cli.run_setup.run_settings import load_config_here
+from ...console.number_format import render_bytes
+from ...hosts.machine_faults import find_faults
+from ...version import VERSION
 
 _NONE = "swarm: there is no host; [hosts.NAME] in config.toml makes one (docs/machines.md)"
 

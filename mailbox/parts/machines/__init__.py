@@ -1,0 +1,1 @@
+"""What a person asks of the machines of a live run."""

@@ -1,0 +1,1 @@
+"""What a person does with the machines of a live run."""
