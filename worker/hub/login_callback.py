@@ -4,11 +4,13 @@ Only an answer with this login's own state counts; anything else is turned away,
 on. What is shown in the browser repeats nothing of the request.
 """
 
+import errno
 import os
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 import h11
@@ -17,7 +19,15 @@ from mcp.shared.auth import AuthorizationCodeResult
 
 from swarm.mailbox.errors import SwarmError
 
-_PATH = "/callback"
+
+class Redirect(NamedTuple):
+    """The host and path of the address at which a login ends."""
+
+    host: str = "127.0.0.1"
+    path: str = "/callback"
+
+
+MCP_REDIRECT = Redirect()
 _REQUEST_LIMIT_S = 10.0
 _MAX_VISITORS = 8
 _MAX_LINE_BYTES = 16 << 10
@@ -36,11 +46,13 @@ class LoginCallback:
 
     Args:
         listener: On loopback; whoever opened the callback closes it.
+        redirect: What the authorization server knows of it.
     """
 
-    def __init__(self, listener: trio.SocketListener) -> None:
+    def __init__(self, listener: trio.SocketListener, redirect: Redirect = MCP_REDIRECT) -> None:
         self.port = int(listener.socket.getsockname()[1])
-        self.redirect_uri = f"http://127.0.0.1:{self.port}{_PATH}"
+        self._redirect = redirect
+        self.redirect_uri = f"http://{redirect.host}:{self.port}{redirect.path}"
         self._state = ""
         self._answered = trio.Event()
         self._result: AuthorizationCodeResult | str = ""
@@ -76,7 +88,10 @@ class LoginCallback:
         return True
 
     async def serve(self, stream: trio.SocketStream) -> None:
-        """Answer one visitor."""
+        """Answer one visitor; another user's is not listened to, and takes no visitor's place."""
+        if not is_own_visitor(stream):
+            await stream.aclose()
+            return
         with trio.move_on_after(_REQUEST_LIMIT_S):
             async with self._visitors, stream:
                 connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_LINE_BYTES)
@@ -94,7 +109,11 @@ class LoginCallback:
 
     def _page_for(self, request: h11.Request) -> tuple[int, bytes]:
         target = urlsplit(request.target.decode("ascii"))
-        if request.method != b"GET" or target.path != _PATH or not self.take(target.query):
+        if (
+            request.method != b"GET"
+            or target.path != self._redirect.path
+            or not self.take(target.query)
+        ):
             return 400, _STRANGE
         return 200, _REFUSED if isinstance(self._result, str) else _DONE
 
@@ -152,20 +171,23 @@ def _one(fields: dict[str, list[str]], name: str) -> str:
 
 
 @asynccontextmanager
-async def open_callback(ports: tuple[int, ...], paste_from: int) -> AsyncIterator[LoginCallback]:
+async def open_callback(
+    ports: tuple[int, ...], paste_from: int, redirect: Redirect = MCP_REDIRECT
+) -> AsyncIterator[LoginCallback]:
     """Listen on loopback within the block, on the first of these ports that is free.
 
     Args:
         ports: 0: any.
         paste_from: The descriptor that a person's lines come from; -1: nobody types.
+        redirect: What the authorization server knows of it.
 
     Raises:
         LoginRefused: No port is free.
     """
-    listener = await _listen(ports)
-    callback = LoginCallback(listener)
+    listeners = await _listen(ports, is_named=redirect.host == "localhost")
+    callback = LoginCallback(listeners[0], redirect)
     async with trio.open_nursery() as nursery:
-        serve = partial(trio.serve_listeners, callback.serve, [listener])
+        serve = partial(trio.serve_listeners, callback.serve, listeners)
         nursery.start_soon(serve)
         if paste_from >= 0:
             nursery.start_soon(callback.read_pasted, paste_from)
@@ -175,7 +197,8 @@ async def open_callback(ports: tuple[int, ...], paste_from: int) -> AsyncIterato
             nursery.cancel_scope.cancel()
 
 
-async def _listen(ports: tuple[int, ...]) -> trio.SocketListener:
+async def _listen(ports: tuple[int, ...], *, is_named: bool) -> list[trio.SocketListener]:
+    """`is_named`: a browser may take the name for `::1`, where nobody else may listen then."""
     why = ""
     for port in ports:
         try:
@@ -183,5 +206,49 @@ async def _listen(ports: tuple[int, ...]) -> trio.SocketListener:
         except OSError as error:
             why = f"port {port}: {error.strerror or error}"
             continue
-        return listeners[0]
+        if not is_named:
+            return listeners
+        found = int(listeners[0].socket.getsockname()[1])
+        try:
+            return [*listeners, *await trio.open_tcp_listeners(found, host="::1")]
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                return listeners  # this machine has no IPv6
+            why = f"port {found} on ::1: {error.strerror or error}"
+            for one in listeners:
+                await one.aclose()
     raise LoginRefused(f"no port on 127.0.0.1 can be listened on ({why})")
+
+
+def is_own_visitor(stream: trio.SocketStream) -> bool:
+    """False if the connection is another user's: he may have read the state in a list of processes.
+
+    The kernel's tables of connections say whose it is. Where they cannot be read, the state alone
+    decides.
+    """
+    theirs, ours = stream.socket.getpeername(), stream.socket.getsockname()
+    wanted = {(theirs[1], ours[1])}
+    readable = False
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(table, encoding="ascii") as lines:  # noqa: PTH123 (a kernel's table)
+                next(lines, "")
+                readable = True
+                for line in lines:
+                    words = line.split()
+                    if _ports(words) in wanted and _is_loopback(words):
+                        return int(words[7]) in {0, os.geteuid()}
+        except (OSError, ValueError, IndexError):
+            continue
+    return not readable
+
+
+def _ports(words: list[str]) -> tuple[int, int]:
+    return int(words[1].rpartition(":")[2], 16), int(words[2].rpartition(":")[2], 16)
+
+
+def _is_loopback(words: list[str]) -> bool:
+    """127.0.0.1, ::1 and ::ffff:127.0.0.1, as the tables write them."""
+    return all(
+        word.rpartition(":")[0].endswith(("0100007F", "01000000")) for word in (words[1], words[2])
+    )
