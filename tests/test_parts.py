@@ -12,6 +12,7 @@ PACKAGES = ("mailbox", "roles", "worker", "supervisor")
 LISTS = {
     "mailbox/parts/part_messages.py",
     "roles/config/part_keys.py",
+    "worker/parts/key_parts.py",
     "worker/parts/part_tools.py",
     "worker/parts/tool_parts.py",
     "worker/parts/turn_parts.py",

@@ -7,6 +7,7 @@ import msgspec
 
 from ..protocol.base import Value
 from ..protocol.findings import FindingPublished
+from .accounts.account_messages import AccountSource
 from .findings.finding_messages import (
     FindingAccepted,
     FindingsFound,
@@ -66,6 +67,7 @@ PartReply = (
 PartOp = ShareFindings  # sent to agents; the part in the agent's process takes it
 PartControl = DrainHost  # of a person, to a live run; one answer each
 PartEvent = HeavyCommandEnded  # of agents; journaled as it is
+PartKeySource = AccountSource  # what gives a provider its key, in the gateway
 PartRecord = (  # all that a part journals
     PartEvent | MemoryMarked | FindingPublished | JobBegan | JobRowEnded | JobClosed
 )

@@ -8,6 +8,7 @@ from .events import Goodbye, Heartbeat, Hello, Warned
 from .mcp import McpOutcome, McpQuestion, McpTools
 from .ops import Shutdown
 from .server_sampling import SamplingAction, SamplingAnswer
+from .settings import KeepSecrets
 from .spec import HubSpec
 
 
@@ -134,6 +135,7 @@ class LoginOrder(Value):
     browser: bool = True  # open one, if there is one
     timeout_s: float = 300.0
     paste_from: int = -1
+    keep: KeepSecrets = "auto"  # where the login is stored
 
 
 class LoginDone(Value):

@@ -13,6 +13,7 @@ SandboxMode = Literal["read-only", "workspace-write", "danger-full-access"]
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 Verbosity = Literal["low", "medium", "high"]  # of its answers, if the model supports it
 
+KeepSecrets = Literal["auto", "file", "keyring"]  # `mcp_oauth_credentials_store`
 
 # of the instructions and the context; "" = as the model's catalogue entry says
 PromptSize = Literal["", "short", "full"]

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from ..parts.part_messages import PartRules
+from ..parts.part_messages import PartKeySource, PartRules
 from ..writable_places import WritablePlaces
 from .approvals import ExtraPermissions
 from .base import Tagged, Value
@@ -255,11 +255,14 @@ class ProviderSpec(Value):
     key_command: KeyCommand | None = None
     # the header for the key; "" = the wire's default; `authorization` = as Bearer
     key_header: str = ""
+    # What a part gives the key from, where `env_key` has none. The rest is then as of the built-in
+    # provider that it names, if it names one.
+    account: PartKeySource | None = None
 
     @property
     def fetches_key(self) -> bool:
         """True if the gateway fetches the key itself."""
-        return self.key_command is not None or bool(self.key_file)
+        return self.key_command is not None or bool(self.key_file) or self.account is not None
 
 
 class GatewaySpec(Tagged):

@@ -1,26 +1,22 @@
-"""Logins with MCP servers: what OAuth has given, in one file for each server, for its owner only.
+"""Logins with MCP servers: what OAuth has given, one entry of the `SecretStore` for each server.
 
 A login is bound to the server's name and address: after either has changed it is not found, so a
 token is sent to no other server. The folder is hidden from every command, tool and hook.
 """
 
-import fcntl
 import hashlib
-import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.private_files import make_own_folders
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.settings import KeepSecrets
 
-from .atomic_replace import replace_file
-from .file_reading import read_bounded
+from .secret_store import SecretStore, SecretsUnavailable
 
 EARLY_S = 5.0  # a token that ends so soon counts as expired
 
@@ -59,72 +55,50 @@ class StoredLogin(Value):
 
 
 class LoginStore:
-    """The logins in a folder. Blocks for as long as a small file takes.
+    """The logins in a folder. Blocks as its `SecretStore` does.
 
     Args:
         folder: Made with the first login, mode 0700.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._secrets = SecretStore(folder)
 
     def read(self, server: str, url: str) -> StoredLogin | None:
-        """The login with this server; None if there is none, or its file cannot be read."""
-        path = self._path(server, url)
+        """The login with this server; None if there is none, or it cannot be read."""
         try:
-            login = msgspec.json.decode(read_bounded(path), type=StoredLogin)
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError, SwarmError):
+            data = self._secrets.read(_name(server, url))
+            login = msgspec.json.decode(data or b"", type=StoredLogin)
+        except (msgspec.DecodeError, UnicodeDecodeError, SwarmError):
             return None
         return login if (login.server, login.url) == (server, url) else None
 
-    def write(self, login: StoredLogin) -> None:
-        """Put the login in place of the one before. Raises SwarmError."""
+    def write(self, login: StoredLogin, wanted: KeepSecrets | None = None) -> None:
+        """Put the login in place of the one before. Raises SwarmError.
+
+        `wanted` None: where it is kept now.
+        """
+        name = _name(login.server, login.url)
         try:
-            make_own_folders(self._folder)
-            replace_file(self._path(login.server, login.url), msgspec.json.encode(login))
-        except OSError as error:
-            raise SwarmError(
-                f"the login with `{login.server}` cannot be kept in {self._folder}: "
-                f"{error.strerror or error}"
-            ) from error
+            self._secrets.write(name, msgspec.json.encode(login), wanted)
+        except SecretsUnavailable as error:
+            raise SwarmError(f"the login with `{login.server}`: {error}") from error
 
     def remove(self, server: str, url: str) -> bool:
-        """Forget the login; False if there was none. Raises OSError."""
-        path = self._path(server, url)
-        with suppress(FileNotFoundError):
-            path.unlink()
-            return True
-        return False
+        """Forget the login; False if there was none. Raises OSError, SwarmError."""
+        return self._secrets.remove(_name(server, url))
 
-    @contextmanager
-    def try_locked(self, server: str, url: str) -> Iterator[bool]:
+    def try_locked(self, server: str, url: str) -> AbstractContextManager[bool]:
         """Hold the login alone within the block, if no other process does: whether it is held.
 
         Raises SwarmError if the lock's file cannot be made.
         """
-        path = self._path(server, url).with_suffix(".lock")
-        try:
-            make_own_folders(self._folder)
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            handle = os.open(path, flags, 0o600)
-        except OSError as error:
-            raise SwarmError(f"{path} cannot be locked: {error.strerror or error}") from error
-        try:
-            yield _lock(handle)
-        finally:
-            os.close(handle)
-
-    def _path(self, server: str, url: str) -> Path:
-        """A server's name is fit for a file's name; two addresses never share a file."""
-        return self._folder / f"{server}-{hashlib.sha256(url.encode()).hexdigest()[:16]}.json"
+        return self._secrets.try_locked(_name(server, url))
 
 
-def _lock(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+def _name(server: str, url: str) -> str:
+    """A server's name is fit for a file's name; two addresses never share an entry."""
+    return f"{server}-{hashlib.sha256(url.encode()).hexdigest()[:16]}"
 
 
 def describe_login(login: StoredLogin | None, *, now: float | None = None) -> str:

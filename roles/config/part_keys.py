@@ -3,11 +3,13 @@
 Values only. A new part adds itself to what it has of these.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+from swarm.mailbox.parts.accounts.account_messages import LoginTable
 from swarm.mailbox.parts.leases.lease_messages import LeaseSettings
 from swarm.mailbox.parts.memories.memory_messages import MemorySettings
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.settings import KeepSecrets
 
 from .model_keys import ModelKeys
 
@@ -17,6 +19,10 @@ class PartKeys(ModelKeys):
 
     leases: LeaseSettings = LeaseSettings()  # swarm's own
     memories: bool | MemorySettings = False
+    login: dict[str, LoginTable] = {}  # swarm's own: how one signs in
+    mcp_oauth_credentials_store: KeepSecrets = "auto"  # of accounts too
+    forced_login_method: Literal["chatgpt", "api"] | None = None
+    forced_chatgpt_workspace_id: str | tuple[str, ...] = ()
 
 
 class RolePartKeys(ModelKeys):

@@ -37,7 +37,7 @@ _INSTRUCTIONS = "model_instructions_file"
 DENIED_KEYS = (
     # where data and keys are sent
     "openai_base_url", "chatgpt_base_url", "model_provider", "model_providers", "oss_provider",
-    "fallback",
+    "fallback", "login",
     "experimental_realtime_ws_base_url", "otel", "analytics", "feedback", "log_dir", "sqlite_home",
     "history", "cli_auth_credentials_store", "mcp_oauth_credentials_store",
     "mcp_oauth_callback_port", "mcp_oauth_callback_url", "forced_login_method",

@@ -321,8 +321,7 @@ _CODEX = """
     include_apps_instructions commit_attribution
     experimental_instructions_file allow_login_shell
     background_terminal_max_timeout zsh_path web_search tool_suggest js_repl_node_path
-    js_repl_node_module_dirs ghost_snapshot forced_chatgpt_workspace_id
-    forced_login_method cli_auth_credentials_store mcp_oauth_credentials_store
+    js_repl_node_module_dirs ghost_snapshot cli_auth_credentials_store
     mcp_oauth_callback_url history sqlite_home log_dir analytics
     feedback check_for_update_on_startup otel apps
     notice file_opener hide_agent_reasoning show_raw_agent_reasoning

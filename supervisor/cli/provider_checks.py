@@ -19,6 +19,7 @@ from swarm.mailbox.own_distribution import line_for_extra
 from swarm.mailbox.protocol.base import Value
 from swarm.roles.config.schema import Config, ProviderTable
 
+from ..parts.part_setup import part_accounts
 from .run_setup.provider_specs import provider_problem
 
 _LIMIT_S = 1.0
@@ -77,6 +78,7 @@ def check_providers(config: Config, environment: Mapping[str, str]) -> list[Chec
     ]
     checks.append(_key("provider openai", "OPENAI_API_KEY", environment))
     checks.append(_key("provider anthropic", "ANTHROPIC_API_KEY", environment))
+    checks = _with_accounts(checks, config)
     servers = local_servers(environment)
     with ThreadPoolExecutor(len(servers)) as pool:
         answers = list(pool.map(probe_server, servers.values()))
@@ -84,6 +86,22 @@ def check_providers(config: Config, environment: Mapping[str, str]) -> list[Chec
         state = "ok" if offer is not None else "warn"
         detail = f"{address}: {offer}" if offer is not None else f"nobody answers at {address}"
         checks.append(Check(name=f"provider {name}", state=state, detail=detail))
+    return checks
+
+
+def _with_accounts(checks: list[Check], config: Config) -> list[Check]:
+    """The checks with the stored accounts: one of a provider stands in for a missing variable."""
+    for line in part_accounts(config):
+        title, detail = f"provider {line.account}", f"account {line.account}: {line.state}"
+        fix = f"swarm login {line.account.partition('@')[2] or line.account}"
+        own = Check.ok(title, detail) if line.usable else Check.fail(title, detail, fix=fix)
+        places = [index for index, one in enumerate(checks) if one.name == title]
+        if not places:
+            checks.append(own)
+        elif checks[places[0]].state == "ok":
+            checks[places[0]] = Check.ok(title, f"{checks[places[0]].detail}; before the {detail}")
+        else:
+            checks[places[0]] = own
     return checks
 
 

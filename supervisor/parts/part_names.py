@@ -12,6 +12,13 @@ class LazyCommand(NamedTuple):
 
 
 PART_COMMANDS: dict[str, LazyCommand] = {
+    "login": LazyCommand(
+        "parts.accounts.login_command",
+        "Store the key of a provider, or sign in to an account; later runs use it.",
+    ),
+    "logout": LazyCommand(
+        "parts.accounts.login_command", "Forget a stored key or login, and have it revoked."
+    ),
     "leases": LazyCommand(
         "parts.leases.leases_command",
         "Show the heavy commands of all runs: which run, which wait for their turn, and why.",
@@ -27,9 +34,9 @@ PART_COMMANDS: dict[str, LazyCommand] = {
 }
 PART_GROUPS: dict[str, tuple[str, ...]] = {  # of the short help
     "watch": ("leases",),
-    "configure": ("memory", "hosts"),
+    "configure": ("login", "logout", "memory", "hosts"),
 }
 # Options of `swarm log` that print the records of one part alone.
 LOG_OPTIONS = {"findings": "Only what agents published for each other."}
 # In the folder of state: no command of an agent ever sees them.
-HIDDEN_FOLDERS = ("memories",)
+HIDDEN_FOLDERS = ("memories", "accounts")

@@ -159,7 +159,7 @@ class HttpSource:
                     raise  # else it is a refusal, though the status said that all is well
             if refused.http_status == 401 and not is_renewed:
                 is_renewed = True
-                if await self._keys.refresh_key(self._provider, key):
+                if await self._has_other_key(key):
                     continue
             refits += 1
             body, notices = self._without_refused(request, refused, post.body)
@@ -200,6 +200,13 @@ class HttpSource:
         except KeyUnavailable as error:
             raise SampleError(Failure(kind="missing_key", message=str(error))) from error
         return self._keys.values.get(self._provider.env_key or "", "")
+
+    async def _has_other_key(self, refused: str) -> bool:
+        """True if there is a key now that was not refused. Raises SampleError."""
+        try:
+            return await self._keys.refresh_key(self._provider, refused)
+        except KeyUnavailable as error:
+            raise SampleError(Failure(kind="missing_key", message=str(error))) from error
 
     async def _answer(
         self, reply: HttpReply, request: RenderedRequest, begun: float

@@ -5,6 +5,7 @@ names it. Each has its own client, keys, rate limiter and retries.
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 
+import msgspec
 import trio
 
 from swarm.mailbox.errors import SwarmError
@@ -127,7 +128,11 @@ class Allowances:
         def announce(news: Throttled | RateLimits) -> None:
             if isinstance(news, RateLimits):
                 self._windows[provider] = news.windows
-                joined = [one for windows in self._windows.values() for one in windows]
+                joined = [
+                    msgspec.structs.replace(one, name=f"{id_} {one.name}") if "@" in id_ else one
+                    for id_, windows in self._windows.items()
+                    for one in windows
+                ]
                 news = RateLimits(windows=tuple(joined))
             self._announce(news)
 

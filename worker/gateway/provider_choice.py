@@ -90,16 +90,33 @@ class ProviderSelector:
             if problem := await self._local_problem(slug):
                 raise ProviderError(f"the embedded model cannot be used: {problem}")
             return self._pick(provider, slug, why or "it was asked for")
-        return await self._with_model(provider, "it was asked for")
+        return await self._with_model(provider, f"it was asked for{self._of_account(provider)}")
 
     async def _by_key(self) -> ProviderChoice | None:
+        """Keys of this run's variables and configuration come before stored accounts."""
         for provider in self._providers.values():
-            if provider.fetches_key:  # a configured key that cannot be fetched is an error
-                await self._keys.ensure_key(provider)
+            if provider.account is None and provider.fetches_key:
+                await self._keys.ensure_key(provider)  # a configured key that fails is an error
                 return await self._with_model(provider, f"{provider.env_key} gives its key")
-            if provider.env_key is not None and key_problem(provider, self._keys.values) is None:
+            is_stored = provider.account is not None and not self._keys.is_from_variable(provider)
+            is_set = provider.env_key is not None and not is_stored
+            if is_set and key_problem(provider, self._keys.values) is None:
                 return await self._with_model(provider, f"{provider.env_key} is set")
+        for provider in self._providers.values():
+            if provider.account is not None:
+                await self._keys.ensure_key(provider)
+                why = f"no key is set{self._of_account(provider)}"
+                return await self._with_model(provider, why)
         return None
+
+    def _of_account(self, provider: ProviderSpec) -> str:
+        """Which account is used, or which is not; "" where there is none."""
+        if provider.account is None:
+            return ""
+        name = provider.account.name
+        if self._keys.is_from_variable(provider):
+            return f"; {provider.env_key} is set and comes before the stored account {name}"
+        return f": account {name}"
 
     async def _by_server(self) -> ProviderChoice | None:
         """The first known server, in their order, that answers and has the model.
@@ -144,7 +161,8 @@ class ProviderSelector:
         """An HTTP provider with the configured model, else its default, else the first that it
         lists.
         """
-        slug = self._spec.model or self._catalogue.default_of(provider.id)
+        known_as = provider.id if provider.account is None else provider.account.provider
+        slug = self._spec.model or self._catalogue.default_of(known_as)
         if slug is not None and (provider.wire_api != "chat" or self._catalogue.find(slug)):
             return self._pick(provider, slug, why)  # lists of other wires say nothing of windows
         limit_s = LIST_LIMIT_S if slug is None else WINDOW_LIMIT_S
@@ -224,8 +242,8 @@ def no_provider_text(embedded_problem: str) -> str:
     """The error text for a machine without a provider."""
     return (
         "no model provider can be used. Three ways to get one:\n"
-        "  1. a key: set OPENAI_API_KEY or ANTHROPIC_API_KEY, or configure another provider with "
-        "its `env_key`\n"
+        "  1. a key: set OPENAI_API_KEY or ANTHROPIC_API_KEY, store one with `swarm login openai`, "
+        "or configure another provider with its `env_key`\n"
         "  2. a server on this machine: Ollama (port 11434), LM Studio (1234) or a llama.cpp "
         "server (8080), with a model loaded\n"
         f"  3. the small embedded model: swarm models pull {EMBEDDED_MODEL}\n"

@@ -15,11 +15,13 @@ from pathlib import Path
 
 import trio
 
+from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.held_programs import Lookup, held_environment
 from swarm.mailbox.protocol.spec import KeyCommand, ProviderSpec
 from swarm.mailbox.redact import MIN_SECRET_CHARS, Redactor
 from swarm.roles.started_programs import find_started, why_started_unheld
 
+from ..parts.key_parts import fetch_part_key
 from .providers import ProviderError, is_header
 
 OnNewSecret = Callable[[str], Awaitable[None]]
@@ -54,6 +56,7 @@ class ProviderKeys:
         warn: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.values = dict(values)
+        self._given = frozenset(name for name, value in values.items() if value.strip())
         self._on_new_secret, self._warn = on_secret, warn
         self._due: dict[str, float] = {}  # name → when it must be fetched again
         self._renewed: dict[str, float] = {}  # name → when it was last fetched after a refusal
@@ -62,7 +65,7 @@ class ProviderKeys:
     async def ensure_key(self, provider: ProviderSpec) -> None:
         """Make sure that the provider's key is fresh. Raises KeyUnavailable if there is none."""
         name = provider.env_key
-        if name is None or not provider.fetches_key:
+        if name is None or not self._fetches(provider):
             return
         if trio.current_time() < self._due.get(name, 0.0):
             return
@@ -72,15 +75,18 @@ class ProviderKeys:
             try:
                 await self._fetch(provider, name)
             except KeyUnavailable as error:
-                if name not in self.values:
+                if name not in self.values or provider.account is not None:
                     raise
                 self._warn(f"{error}; the key that was there goes on being used")
                 self._set_due(provider, name)
 
     async def refresh_key(self, provider: ProviderSpec, refused: str) -> bool:
-        """A server refused a key: True if there is another key now, so that a retry makes sense."""
+        """A server refused a key: True if there is another key now, so that a retry makes sense.
+
+        Raises KeyUnavailable if the key is an account's, which has no other one any more.
+        """
         name = provider.env_key
-        if name is None or not provider.fetches_key:
+        if name is None or not self._fetches(provider):
             return False
         async with self._lock:
             if self.values.get(name) != refused:
@@ -89,13 +95,28 @@ class ProviderKeys:
                 return False
             self._renewed[name] = trio.current_time()
             try:
-                await self._fetch(provider, name)
+                await self._fetch(provider, name, refused)
             except KeyUnavailable as error:
+                if provider.account is not None:
+                    raise
                 self._warn(str(error))
                 return False
             return self.values[name] != refused
 
-    async def _fetch(self, provider: ProviderSpec, name: str) -> None:
+    def _fetches(self, provider: ProviderSpec) -> bool:
+        """True if the gateway gets the key itself; an account's gives way to a variable."""
+        if provider.account is not None and self.is_from_variable(provider):
+            return False
+        return provider.fetches_key
+
+    def is_from_variable(self, provider: ProviderSpec) -> bool:
+        """True if the key came in the person's environment, or stands in the configuration."""
+        return provider.env_key in self._given
+
+    async def _fetch(self, provider: ProviderSpec, name: str, refused: str = "") -> None:
+        if provider.account is not None:
+            await self._fetch_of_part(provider, name, refused)
+            return
         if provider.key_command is not None:
             key = await run_key_command(provider.key_command)
         else:
@@ -104,6 +125,18 @@ class ProviderKeys:
             await self._on_new_secret(key)
             self.values[name] = key
         self._set_due(provider, name)
+
+    async def _fetch_of_part(self, provider: ProviderSpec, name: str, refused: str) -> None:
+        try:
+            given = await fetch_part_key(provider, refused)
+        except SwarmError as error:
+            raise KeyUnavailable(str(error)) from error
+        if given.key != self.values.get(name):
+            await self._on_new_secret(given.key)
+            self.values[name] = given.key
+        self.values |= given.values
+        lasts_s = float("inf") if given.lasts_s is None else given.lasts_s
+        self._due[name] = trio.current_time() + lasts_s
 
     def _set_due(self, provider: ProviderSpec, name: str) -> None:
         refresh_s = 0.0 if provider.key_command is None else provider.key_command.refresh_s

@@ -100,7 +100,11 @@ def _ollama_base(host: str) -> str:
 def all_providers(configured: tuple[ProviderSpec, ...]) -> dict[str, ProviderSpec]:
     """Configured providers first, then the built-in ones. Raises ProviderError."""
     providers: dict[str, ProviderSpec] = {}
+    built_in = {provider.id: provider for provider in built_in_providers()}
     for provider in configured:
+        if provider.account is not None and provider.account.provider in built_in:
+            providers[provider.id] = _with_account(built_in[provider.account.provider], provider)
+            continue
         if provider.id in BUILT_IN_IDS:
             raise ProviderError(
                 f"model_providers.{provider.id}: built-in providers cannot be redefined; rename "
@@ -111,9 +115,25 @@ def all_providers(configured: tuple[ProviderSpec, ...]) -> dict[str, ProviderSpe
             root = messages_root(provider.base_url)
             checked = msgspec.structs.replace(checked, base_url=root)
         providers[provider.id] = checked
-    for provider in built_in_providers():
-        providers.setdefault(provider.id, provider)
-    return providers
+    return providers | {id_: one for id_, one in built_in.items() if id_ not in providers}
+
+
+def _with_account(built_in: ProviderSpec, given: ProviderSpec) -> ProviderSpec:
+    """The built-in provider with the key, and where it says so the address, of an account."""
+    is_own = given.id == built_in.id
+    return msgspec.structs.replace(
+        built_in,
+        id=given.id,
+        name=built_in.name if is_own else given.id,
+        base_url=given.base_url or built_in.base_url,
+        env_key=built_in.env_key if is_own else given.env_key,
+        http_headers=built_in.http_headers | given.http_headers,
+        env_http_headers={
+            **(built_in.env_http_headers if is_own else {}),
+            **given.env_http_headers,
+        },
+        account=given.account,
+    )
 
 
 def check_provider(provider: ProviderSpec) -> ProviderSpec:
@@ -165,7 +185,7 @@ def key_problem(provider: ProviderSpec, keys: Mapping[str, str]) -> str | None:
     if not key:
         return (
             f"provider {provider.id} needs a key: set the environment variable "
-            f"{provider.env_key}{hint}"
+            f"{provider.env_key}, or type `swarm login {provider.id}`{hint}"
         )
     if not is_header("authorization", key):
         return (
@@ -177,6 +197,8 @@ def key_problem(provider: ProviderSpec, keys: Mapping[str, str]) -> str | None:
 
 def key_source(provider: ProviderSpec) -> str | None:
     """Where its key comes from, for texts; None: it has none."""
+    if provider.account is not None:
+        return f"of the account {provider.account.name} or in {provider.env_key}"
     if provider.key_command is not None:
         return f"from {provider.key_command.what}"
     if provider.key_file:

@@ -35,7 +35,7 @@ async def log_in(context: SessionContext, server: McpServer, order: LoginOrder) 
     try:
         with trio.fail_after(order.timeout_s):
             login = await _log_in(context, server, order, store.read(server.name, server.url))
-        store.write(login)
+        await trio.to_thread.run_sync(store.write, login, order.keep)
     except trio.TooSlowError:
         return LoginDone(failure=f"nobody answered within {order.timeout_s:g} s (--timeout)")
     except (Exception, BaseExceptionGroup) as error:

@@ -41,7 +41,7 @@ class StoredLoginAuth(TokenLogin):
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        login = self._store.read(self._server, self._url)
+        login = await self._read()
         fault = ""
         if login is not None and login.is_expired(time.time()):
             login, fault = await self._refresh(login)
@@ -69,17 +69,21 @@ class StoredLoginAuth(TokenLogin):
             while not stack.enter_context(self._store.try_locked(self._server, self._url)):
                 stack.close()
                 await trio.sleep(_LOCK_PAUSE_S)
-            login = self._store.read(self._server, self._url)
+            login = await self._read()
             if login is None:
                 return _Held(None, self._needs("it needs a login"))
             if login.access_token != used.access_token:
                 return _Held(login, "")  # another process was first
             fresh = await refresh_login(login)
             if isinstance(fresh, StoredLogin):
-                self._store.write(fresh)
+                await trio.to_thread.run_sync(self._store.write, fresh)
                 return _Held(fresh, "")
             return _Held(None, self._refusal(fresh))
         return _Held(None, "another run holds its login; try again")
+
+    async def _read(self) -> StoredLogin | None:
+        """A keyring answers in its own time."""
+        return await trio.to_thread.run_sync(self._store.read, self._server, self._url)
 
     def _refusal(self, failed: RefreshFailed) -> str:
         if failed.is_final:

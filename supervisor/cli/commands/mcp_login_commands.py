@@ -49,6 +49,7 @@ def login_server(name: str, *, scopes: str, no_browser: bool, timeout: float) ->
         browser=not no_browser,
         timeout_s=timeout,
         paste_from=os.dup(0),
+        keep=loaded.config.mcp_oauth_credentials_store,
     )
     try:
         done = log_in_to_server(name, order)

@@ -16,6 +16,8 @@ from swarm.mailbox.protocol.spec import KeyCommand, ProviderSpec
 from swarm.roles.config.layer_check import key_source_problem
 from swarm.roles.config.schema import RESERVED_PROVIDERS, Config, ProviderTable
 
+from ...parts.part_setup import with_part_providers
+
 _MOST_RETRIES = 100
 _MOST_IDLE_MS = 24 * 60 * 60 * 1000  # a silence of a day is no answer any more
 _MOST = {
@@ -50,7 +52,7 @@ def build_providers(
         table, hidden = _without_secret_headers(name, table)
         literal |= hidden
         specs.append(_spec(name, table, key))
-    return tuple(specs), literal
+    return with_part_providers(config, specs), literal
 
 
 def _bounded(name: str, table: ProviderTable, warnings: list[str]) -> ProviderTable:

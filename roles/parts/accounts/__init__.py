@@ -1,0 +1,1 @@
+"""Accounts: their tables, and what is stored of each."""
