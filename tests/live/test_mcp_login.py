@@ -7,8 +7,9 @@ from contextlib import ExitStack
 import msgspec
 import pytest
 
-from support.oauth_testbed import BROWSER, start_login_server
+from support.oauth_testbed import BROWSER, HubProgram, start_login_server
 from swarm.roles.config.login_store import LoginStore
+from swarm.supervisor.cli import mcp_process
 from swarm.supervisor.cli.main import run_cli
 
 pytestmark = pytest.mark.live
@@ -40,8 +41,9 @@ def start(home, tmp_path):
 
 
 @pytest.fixture
-def typed(home, capfd):
+def typed(home, capfd, monkeypatch):
     """Type a command: its exit code, standard output and standard error."""
+    monkeypatch.setattr(mcp_process, "subprocess", HubProgram())
 
     def run_typed(*words):
         code = run_cli(["mcp", *words])

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import trio
 
@@ -64,7 +64,7 @@ def FORK():
 become_launcher(socket.socket(fileno=fd), None)
 """
 _COMMANDS = """
-import atexit, ctypes, gc, runpy, threading, traceback
+import atexit, ctypes, fcntl, gc, runpy, threading, traceback
 from importlib import import_module
 from setproctitle import setproctitle
 from swarm.mailbox.after_fork import close_all_but
@@ -72,7 +72,7 @@ from swarm.worker.process.fork_server import PRELOADED_MODULES
 
 for name in (
     *PRELOADED_MODULES, "encodings.ascii", "encodings.idna",
-    "humanize", "jsonschema_rs", "tree_sitter_bash", "yaml",
+    "humanize", "jsonschema_rs", "jwt", "tree_sitter_bash", "uvicorn", "yaml",
     "swarm.worker.gateway.gateway_process", "swarm.worker.gateway.scripted_source",
     "swarm.worker.hub.hub_cli", "swarm.worker.hub.hub_process", "swarm.worker.hub.login_flow",
     "swarm.worker.process.prewarm", "swarm.worker.proxy.proxy_process",
@@ -98,9 +98,10 @@ FORK, AFTER = os.fork, int
 order, *files = serve(socket.socket(fileno=int(sys.argv[1])))
 with open(order) as file:
     order = json.load(file)
-for number, fd in enumerate(files):
+numbers = [0, 1, 2, *order["inherited"]]
+for number, fd in zip(numbers, [fcntl.fcntl(fd, fcntl.F_DUPFD, 512) for fd in files]):
     os.dup2(fd, number)
-close_all_but({0, 1, 2})
+close_all_but(set(numbers))
 os.chdir(order["cwd"])
 if (umask := order["umask"]) is not None:
     os.umask(umask)
@@ -180,11 +181,15 @@ def _forked_commands() -> ForkingProcess:
 
 
 class Files(NamedTuple):
-    """Descriptors of the standard files; without one, standard input is /dev/null."""
+    """Descriptors of the standard files, and what keeps its number.
+
+    Without one, standard input is /dev/null.
+    """
 
     stdout: int
     stderr: int
     stdin: int | None = None
+    inherited: Sequence[int] = ()
 
 
 class Setting(NamedTuple):
@@ -206,6 +211,7 @@ class ForkedCommand:
         told = {
             **setting._asdict(),
             "argv": list(argv),
+            "inherited": list(files.inherited),
             "environment": dict(setting.environment),
             "cwd": str(setting.cwd),
         }
@@ -215,8 +221,8 @@ class ForkedCommand:
             order.seek(0)
             if (stdin := files.stdin) is None:
                 stdin = opened.enter_context(Path(os.devnull).open("rb")).fileno()
-            files = (stdin, files.stdout, files.stderr)
-            self.pid = _forked_commands().fork(order.fileno(), *files)
+            given = (stdin, files.stdout, files.stderr, *files.inherited)
+            self.pid = _forked_commands().fork(order.fileno(), *given)
         self._code: int | None = None
 
     @property
@@ -225,6 +231,13 @@ class ForkedCommand:
         if self._code is None:
             self._code = _forked_commands().wait(self.pid, options=os.WNOHANG)
         return self._code
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Its end is waited for, as that of `subprocess.Popen`."""
+        self.wait_outside_trio(limit_s=60)
 
     async def wait(self) -> int:
         while (code := self.returncode) is None:
@@ -237,6 +250,8 @@ class ForkedCommand:
 
     def wait_outside_trio(self, *, limit_s: float) -> int:
         """Raises TimeoutExpired, when it has been killed."""
+        if self._code is not None:
+            return self._code
         handle = os.pidfd_open(self.pid)
         ended, _, _ = select.select([handle], [], [], limit_s)
         os.close(handle)
