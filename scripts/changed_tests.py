@@ -4,18 +4,21 @@ A change is what differs from BASE (default: where this branch left `origin/main
 commit) and what is not tracked yet. Its tests are those of the folders that it touches, those
 that import a changed module, and those that import a module that imports a changed one. A table
 or a prompt beside the code counts as the modules of its folder that name it. Tests
-with real processes count only where they were changed or import a changed module themselves, and
-one whole run always: `scripts/test` without arguments runs them all.
+with real processes count only where they were changed or import a changed module themselves, but
+not a module that many of them import to read what a run left; and one whole run always:
+`scripts/test` without arguments runs them all.
 """
 
 import ast
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
 PACKAGES = ("mailbox", "roles", "worker", "supervisor")
 EVERYTHING = frozenset({"tests/conftest.py", "pyproject.toml", "constraints.txt"})
+_MOST_LIVE = 12  # a module that more live tests import is a word of them all, such as records
 # One run from end to end, for every change of the product.
 A_WHOLE_RUN = "tests/live/test_run_whole.py"
 
@@ -51,6 +54,7 @@ def select_tests(changed: set[str], files: list[str]) -> list[str]:
         if name.split("/", 1)[0] in PACKAGES and imports_of(name) & touched
         if (module := module_of(name))
     }
+    own = touched - _words_of_live_tests(tests)
     folders = {f"tests/{Path(name).parent}" for name in changed if _is_of_product(name)}
     helpers = {Path(name).stem for name in changed if name.startswith("tests/support/")}
     found = [
@@ -58,7 +62,7 @@ def select_tests(changed: set[str], files: list[str]) -> list[str]:
         for name in tests
         if name in changed
         or _uses_helper(name, helpers)
-        or imports_of(name) & (touched if is_live(name) else near)
+        or imports_of(name) & (own if is_live(name) else near)
         or (not is_live(name) and str(Path(name).parent) in folders)
     ]
     if any(name.endswith(".md") for name in changed):
@@ -66,6 +70,11 @@ def select_tests(changed: set[str], files: list[str]) -> list[str]:
     if touched:
         found.append(A_WHOLE_RUN)
     return sorted(set(found))
+
+
+def _words_of_live_tests(tests: list[str]) -> set[str]:
+    uses = Counter(module for name in tests if is_live(name) for module in imports_of(name))
+    return {module for module, count in uses.items() if count > _MOST_LIVE}
 
 
 def is_test(name: str) -> bool:

@@ -97,6 +97,21 @@ def test_the_tests_of_a_removed_module_and_a_file_not_tracked_yet_are_chosen(che
     ]  # fmt: skip
 
 
+def test_live_tests_are_not_chosen_by_a_module_that_very_many_of_them_import(checkout):
+    for number in range(12):
+        path = checkout / f"tests/live/test_reads{number}.py"
+        path.write_text("from swarm.mailbox.ids import x\n")
+    path = checkout / "mailbox/ids.py"
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run([*git, "add", "-A"], cwd=checkout, check=True)
+    subprocess.run([*git, "commit", "-qm", "second"], cwd=checkout, check=True)
+    path.write_text("# changed\n")
+    assert chosen(checkout) == [
+        WHOLE, "tests/mailbox/test_beside.py", "tests/mailbox/test_ids.py",
+        "tests/roles/test_limits.py",
+    ]  # fmt: skip
+
+
 def test_a_base_that_git_does_not_know_is_an_error_and_not_no_test(checkout):
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "nowhere"], cwd=checkout, capture_output=True, text=True,
