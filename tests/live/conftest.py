@@ -31,6 +31,7 @@ from swarm.supervisor.runs.paths import RunPaths
 _PROGRAM = str(Path(sys.executable).parent / "swarm")
 _LOOK_S = 0.02
 _Body = TypeVar("_Body")
+_Process = TypeVar("_Process", bound=trio.Process | ForkedCommand)
 
 
 class CommandResult(NamedTuple):
@@ -115,7 +116,7 @@ class Rig:
         self._processes.append(process)
         return StartedCommand(process, out, err)
 
-    def adopt(self, process: trio.Process) -> trio.Process:
+    def adopt(self, process: _Process) -> _Process:
         """A command that was started in another way; it is swept away with the others."""
         self._processes.append(process)
         return process

@@ -21,6 +21,8 @@ from acp.schema import (
     RequestPermissionResponse,
 )
 
+from .forked_programs import PipedCommand, Setting
+
 LIMIT_S = 240  # much less without a load; only a hang takes longer
 PROGRAM = str(Path(sys.executable).parent / "swarm")
 
@@ -118,11 +120,10 @@ async def play(body: Callable[[], Awaitable[None]]) -> None:
 class Lines:
     """`swarm acp` and its lines, one JSON value each."""
 
-    def __init__(self, process: trio.Process) -> None:
+    def __init__(self, process: PipedCommand) -> None:
         self.process, self._rest = process, b""
 
     async def send(self, *lines: bytes) -> None:
-        assert self.process.stdin is not None
         await self.process.stdin.send_all(b"".join(line + b"\n" for line in lines))
 
     async def ask(self, number: int, method: str, **params: object) -> dict[str, Any]:
@@ -137,7 +138,6 @@ class Lines:
                 return message
 
     async def _line(self) -> bytes:
-        assert self.process.stdout is not None
         while b"\n" not in self._rest:
             part = await self.process.stdout.receive_some()
             assert part, "it ended"
@@ -147,7 +147,5 @@ class Lines:
 
 
 async def start(rig) -> Lines:
-    process = await trio.lowlevel.open_process(
-        [PROGRAM, "acp"], stdin=-1, stdout=-1, env=rig.environment, cwd=rig.work
-    )
+    process = PipedCommand([PROGRAM, "acp"], Setting(rig.environment, rig.work))
     return Lines(rig.adopt(process))

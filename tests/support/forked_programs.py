@@ -273,6 +273,19 @@ class ForkedCommand:
         self.send_signal(signal.SIGKILL)
 
 
+class PipedCommand(ForkedCommand):
+    """One that reads and writes through pipes; what it says on standard error is the tests'."""
+
+    def __init__(self, argv: Sequence[str], setting: Setting) -> None:
+        theirs_in, ours_in = os.pipe()
+        ours_out, theirs_out = os.pipe()
+        super().__init__(argv, Files(theirs_out, 2, theirs_in), setting)
+        os.close(theirs_in)
+        os.close(theirs_out)
+        self.stdin = trio.lowlevel.FdStream(ours_in)
+        self.stdout = trio.lowlevel.FdStream(ours_out)
+
+
 _SANDBOX = "from swarm.worker.sandbox.sandbox_command import main; raise SystemExit(main())"
 
 

@@ -1,7 +1,6 @@
 """Clients of `swarm mcp-server`, with the official SDK, in a thread of its own event loop."""
 
 import json
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -13,6 +12,8 @@ import trio
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.types import CallToolResult
+
+from .forked_programs import PipedCommand, Setting
 
 LIMIT_S = 90
 READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
@@ -83,7 +84,7 @@ async def http_server_of(
 class RawClient:
     """A client that writes bytes."""
 
-    def __init__(self, process: trio.Process) -> None:
+    def __init__(self, process: PipedCommand) -> None:
         self.process = process
         self._rest = b""
 
@@ -100,8 +101,5 @@ class RawClient:
 
 
 async def raw_client(rig: Any, *words: str) -> RawClient:
-    process = await trio.lowlevel.open_process(
-        [SWARM, "mcp-server", "-C", str(rig.work), *words], stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, env=rig.environment, cwd=rig.work,
-    )  # fmt: skip
-    return RawClient(rig.adopt(process))
+    argv = [SWARM, "mcp-server", "-C", str(rig.work), *words]
+    return RawClient(rig.adopt(PipedCommand(argv, Setting(rig.environment, rig.work))))
