@@ -43,9 +43,11 @@ from .control_server import ControlledParts, ControlService
 from .current_skills import CurrentSkills
 from .dependencies import REAL_DEPENDENCIES, RunDependencies
 from .event_broadcast import EventBroadcast
-from .event_router import EventRouter
+from .event_router import EventRouter, open_tables
 from .exception_groups import first_error
 from .file_history.content_store import ContentStore
+from .file_history.file_history import FileHistory
+from .file_requests import FileRequests
 from .hosts.host_manager import HostManager
 from .hosts.remote_hosts import RemoteHosts
 from .isolation.end_merges import finish_files
@@ -64,6 +66,7 @@ from .parts.run_parts import PartFolds, RunParts
 from .processes.early_start import EarlyProcesses
 from .processes.gateway_manager import GatewayManager
 from .processes.service_process import Services
+from .request_table import RequestTable
 from .run_context import RunContext
 from .run_display import RunDisplay
 from .run_pauses import RunPauses
@@ -352,7 +355,11 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
         hubs = RunHubs(running, queue.broker, first_epoch=gateway_address.epoch)
         services = Services((gateway, proxy, hosts), hubs)
         mcp = McpEndpoint(running, hubs, nursery)
-        router = EventRouter(running, agents, services, team_service, queue.endpoint, mcp, nursery)
+        history = FileHistory(running, nursery)
+        files = FileRequests(running, history, nursery)
+        requests = RequestTable(files, team_service, queue.endpoint, mcp, team_service.parts)
+        tables = open_tables(running, agents, history, requests, nursery)
+        router = EventRouter(running, agents, services, tables)
         for part in (proxy, hubs, hosts, router):
             nursery.start_soon(part.run)
         locked.signals.set_handler(shutdown.handle_signal)
@@ -363,18 +370,16 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
         if warning := network_filesystem_warning(running.paths.folder):
             running.note(Warned(message=warning))
         async with locked.dependencies.open_control(running.paths.control_endpoint) as server:
-            parts = ControlledParts(
-                agents, team_service, shutdown, queue.answers, router.file_history
-            )
+            parts = ControlledParts(agents, team_service, shutdown, queue.answers, history)
             nursery.start_soon(ControlService(running, server, parts).serve)
             await gateway.process.loop.start()
             nursery.start_soon(gateway.process.loop.run)
-            router.file_history.change_watcher.scan_baseline(running.request)
+            history.change_watcher.scan_baseline(running.request)
             await proxy.wait_ready()
             nursery.start_soon(running.copies.make_ahead, running.request)
             if past.started is not None:
-                await router.file_history.clear_cut_off_undos()
-            await finish_cut_off_merges(running, router.file_history)
+                await history.clear_cut_off_undos()
+            await finish_cut_off_merges(running, history)
             workload = locked.make_workload(running, agents, team_service, gateway, shutdown, past)
             completed = await _run_workload(hubs.home, workload)
             agents.run_end.begin()  # agents that still work continue after a resume
@@ -388,7 +393,7 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
 
             await shutdown.carry_out(stop, partial(running.processes.close, grace_s=0.0))
             workload.close()
-            await finish_files(running, router.file_history, completed)
+            await finish_files(running, history, completed)
             nursery.cancel_scope.cancel()
     return completed
 

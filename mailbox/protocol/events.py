@@ -271,11 +271,8 @@ class Waiting(Tagged):
     max_attempts: int = 0
 
 
-AnyEvent = (
-    Hello
-    | Heartbeat
-    | Goodbye
-    | TurnStarted
+DurableEvent = (  # journaled, then acknowledged
+    TurnStarted
     | TurnCompleted
     | TurnFailed
     | TurnAborted
@@ -288,11 +285,17 @@ AnyEvent = (
     | PartEvent
     | TokenCount
     | Warned
+)
+AnyEvent = (
+    Hello
+    | Heartbeat
+    | Goodbye
     | RequestSent
     | TextArrived
     | ReasoningArrived
     | OutputArrived
     | Waiting
+    | DurableEvent
 )
 TRANSIENT_EVENTS = (Heartbeat, TextArrived, ReasoningArrived, OutputArrived, Waiting)
 

@@ -181,10 +181,13 @@ McpRequest = (
     | ReadMcpResult
     | ReportModelAnswer
 )
+# Requests that the team serves: one answer each.
+TeamRequest = (
+    Spawn | SendMail | FollowUp | WaitFor | ListAgents | HaltAgent | CloseAgent | PartQuestion
+)
 AnyRequest = (
-    NonTeamRequest | McpRequest | RequestApproval | ReportPermission | PartRequest | Spawn
-    | SendMail | FollowUp | WaitFor | ListAgents | HaltAgent | CloseAgent | PartQuestion
-)  # fmt: skip
+    NonTeamRequest | McpRequest | RequestApproval | ReportPermission | PartRequest | TeamRequest
+)
 
 
 class BlobStored(Tagged):

@@ -2,9 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import NamedTuple, Protocol
-
-from .machine_facts import MachineState
+from typing import NamedTuple
 
 
 class MachineWork(NamedTuple):
@@ -24,19 +22,3 @@ HoldTurn = Callable[[MachineWork], AbstractAsyncContextManager[None]]
 def hold_no_turn(_work: MachineWork) -> AbstractAsyncContextManager[None]:
     """Implements `HoldTurn` where nothing is counted."""
     return nullcontext()
-
-
-class OtherMachines(Protocol):
-    """The machines beside this one on which agents of the run work."""
-
-    def machine_of(self, agent_id: str) -> str:
-        """The name of the agent's machine; "": this one."""
-        ...
-
-    def state_of(self, machine: str) -> MachineState | None:
-        """What is left of it, as it told last; None: it is gone."""
-        ...
-
-    def use_turns(self, hold_turn: HoldTurn) -> None:
-        """Work on these machines waits for its turn from now on."""
-        ...

@@ -11,24 +11,20 @@ import trio
 
 from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.ids import ROOT_PATH
-from swarm.mailbox.parts.part_messages import PartQuestion, PartRequest
+from swarm.mailbox.parts.part_messages import PartQuestion
 from swarm.mailbox.protocol.ops import Answer, UserInput
 from swarm.mailbox.protocol.records import AgentEnded
 from swarm.mailbox.protocol.requests import (
     AnyReply,
-    AnyRequest,
     CloseAgent,
     FollowUp,
     HaltAgent,
     ListAgents,
-    McpRequest,
-    NonTeamRequest,
     QueuedForSlot,
-    ReportPermission,
-    RequestApproval,
     RequestRefused,
     SendMail,
     Spawn,
+    TeamRequest,
     WaitFor,
 )
 
@@ -54,9 +50,6 @@ from .person_input import PersonInput
 from .wait_calls import WaitCalls
 
 MAX_OPEN_REQUESTS = 64  # per process at a time
-RequestOfAnotherService = (
-    NonTeamRequest | McpRequest | RequestApproval | ReportPermission | PartRequest
-)
 _CRASH_STATES = frozenset({"crashed", "killed"})
 _LIMIT_STATES = frozenset({"budget", "deadline"})  # a resume may raise these limits
 
@@ -73,7 +66,7 @@ class TeamService:
     ) -> None:
         self._run, self._nursery, self.team = running, nursery, running.agents
         self.agents = AgentManager(running, nursery, gateway, hooks, listener=self)
-        self._open: dict[str, dict[int, tuple[AnyRequest, trio.CancelScope]]] = {}
+        self._open: dict[str, dict[int, tuple[TeamRequest, trio.CancelScope]]] = {}
         self.lifecycle = AgentLifecycle(
             running, self.agents, nursery, self._open_requests, self._on_start_failed
         )
@@ -199,7 +192,7 @@ class TeamService:
         self._cancel_requests(member.path)
         return True
 
-    def serve(self, agent: Agent, request_id: int, request: AnyRequest) -> None:
+    def serve(self, agent: Agent, request_id: int, request: TeamRequest) -> None:
         """Serve one request beside the others. Never waits."""
         asked = self._open.setdefault(agent.path, {})
         member = self.team.members.get(agent.path)
@@ -233,10 +226,8 @@ class TeamService:
             await self._reply(agent, request_id, reply)
 
     async def _handle(
-        self, agent: Agent, member: Agent, request_id: int, request: AnyRequest
+        self, agent: Agent, member: Agent, request_id: int, request: TeamRequest
     ) -> AnyReply:
-        if isinstance(request, RequestOfAnotherService):
-            raise AgentRequestError("another service answers this")
         if isinstance(request, PartQuestion):
             return await self.parts.answer(member, request)
         match request:
@@ -276,7 +267,7 @@ class TeamService:
         except PeerGone:
             return  # its process ended meanwhile; nobody waits
 
-    def _open_requests(self, path: str) -> Iterator[AnyRequest]:
+    def _open_requests(self, path: str) -> Iterator[TeamRequest]:
         return (request for request, _ in self._open.get(path, {}).values())
 
     def _cancel_requests(self, path: str) -> None:

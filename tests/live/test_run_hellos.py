@@ -29,7 +29,9 @@ from swarm.supervisor.approvals.approval_grants import ApprovalGrants
 from swarm.supervisor.console.run_state import RunState
 from swarm.supervisor.current_skills import CurrentSkills
 from swarm.supervisor.event_broadcast import EventBroadcast
-from swarm.supervisor.event_router import EventRouter
+from swarm.supervisor.event_router import EventRouter, open_tables
+from swarm.supervisor.file_history.file_history import FileHistory
+from swarm.supervisor.file_requests import FileRequests
 from swarm.supervisor.hosts.remote_hosts import RemoteHosts
 from swarm.supervisor.isolation.project_copies import ProjectCopies
 from swarm.supervisor.journal.journal import open_journal
@@ -38,6 +40,7 @@ from swarm.supervisor.mcp.mcp_requests import McpEndpoint
 from swarm.supervisor.mcp.run_hubs import RunHubs
 from swarm.supervisor.parts.run_parts import PartFolds, RunParts
 from swarm.supervisor.processes.process_types import ProcessEnd, SpawnError
+from swarm.supervisor.request_table import RequestTable
 from swarm.supervisor.run_context import RunContext
 from swarm.supervisor.run_pauses import RunPauses
 from swarm.supervisor.run_request import RunRequest
@@ -137,11 +140,15 @@ async def supervisor_parts(
         )
         on.running = running
         control = AgentManager(running, nursery, GatewayAddress())
-        agency = SimpleNamespace(parts=None)  # nobody asks it anything here
+        agency = SimpleNamespace()  # nobody asks it anything here
         endpoint = SimpleNamespace(withdraw=lambda agent: None)  # likewise
         hubs = RunHubs(running, endpoint, first_epoch=0)
         mcp = McpEndpoint(running, hubs, nursery)
-        router = EventRouter(running, control, (), agency, endpoint, mcp, nursery)
+        history = FileHistory(running, nursery)
+        files = FileRequests(running, history, nursery)
+        requests = RequestTable(files, agency, endpoint, mcp, agency)
+        tables = open_tables(running, control, history, requests, nursery)
+        router = EventRouter(running, control, (), tables)
         nursery.start_soon(router.run)
         yield on, control
         nursery.cancel_scope.cancel()

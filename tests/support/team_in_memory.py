@@ -41,7 +41,9 @@ from swarm.supervisor.console.run_state import RunState
 from swarm.supervisor.control_server import ControlledParts
 from swarm.supervisor.current_skills import CurrentSkills
 from swarm.supervisor.event_broadcast import EventBroadcast
-from swarm.supervisor.event_router import EventRouter
+from swarm.supervisor.event_router import EventRouter, open_tables
+from swarm.supervisor.file_history.file_history import FileHistory
+from swarm.supervisor.file_requests import FileRequests
 from swarm.supervisor.hosts.remote_hosts import RemoteHosts
 from swarm.supervisor.isolation.project_copies import ProjectCopies
 from swarm.supervisor.journal.journal import Journal, open_journal
@@ -51,6 +53,7 @@ from swarm.supervisor.mcp.mcp_requests import McpEndpoint
 from swarm.supervisor.mcp.run_hubs import RunHubs
 from swarm.supervisor.parts.run_parts import PartFolds, RunParts
 from swarm.supervisor.processes.process_types import ProcessEnd
+from swarm.supervisor.request_table import RequestTable
 from swarm.supervisor.run_context import RunContext
 from swarm.supervisor.run_pauses import RunPauses
 from swarm.supervisor.run_request import RunRequest
@@ -306,9 +309,13 @@ async def _set_up(
     )
     hubs = RunHubs(team.running, queue.broker, first_epoch=0)
     mcp = McpEndpoint(team.running, hubs, nursery)
-    router = EventRouter(team.running, team.control, (), team.service, queue.endpoint, mcp, nursery)
+    history = FileHistory(team.running, nursery)
+    files = FileRequests(team.running, history, nursery)
+    requests = RequestTable(files, team.service, queue.endpoint, mcp, team.service.parts)
+    tables = open_tables(team.running, team.control, history, requests, nursery)
+    router = EventRouter(team.running, team.control, (), tables)
     team.controlled = ControlledParts(
-        team.control, team.service, team.ending, queue.answers, router.file_history
+        team.control, team.service, team.ending, queue.answers, history
     )
     nursery.start_soon(router.run)
 
