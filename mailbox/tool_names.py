@@ -3,34 +3,44 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from .parts.part_messages import PART_KEPT_TOOLS, PART_READING_TOOLS, PART_TOOLS
+from .named_tool import NamedTool
+from .parts.part_messages import PART_TOOLS
 
-# Of the team, and of what agents and runs share.
-_TEAM_TOOLS = (
-    "spawn_agent", "send_message", "followup_task", "wait_agent", "list_agents", "interrupt_agent",
-    "close_agent", "list_changes",
-    "merge_changes", "discard_changes", *PART_TOOLS,
-)  # fmt: skip
 BEGIN_TASK = "begin_task"
-TOOL_NAMES = (
-    "exec_command", "write_stdin", "update_plan", "request_user_input", "request_permissions",
-    "apply_patch", "edit_file", "list_dir", "view_image", BEGIN_TASK, *_TEAM_TOOLS,
-)  # fmt: skip
-# A call of one of these never starts a command.
-TOOLS_WITHOUT_COMMANDS = frozenset({
-    *_TEAM_TOOLS,
-    "update_plan", "request_user_input", "request_permissions", BEGIN_TASK,
-})  # fmt: skip
-# What a model that may only read can call: each either reads, or runs in the read-only sandbox.
-READING_TOOLS = frozenset({
-    BEGIN_TASK, "exec_command", "write_stdin", "list_dir", "view_image", "update_plan",
-    "request_user_input", "wait_agent", "list_agents", "list_changes",
-    *PART_READING_TOOLS, "tool_search", "list_mcp_resources",
-    "list_mcp_resource_templates", "read_mcp_result",
-})  # fmt: skip
-# Nobody takes these away: the item of a job ends by nothing but its report, and a small model
-# changes nothing before it has said what its task asks for.
-ALWAYS_KEPT = frozenset({BEGIN_TASK, *PART_KEPT_TOOLS})
+_TOOLS = (
+    NamedTool(name="exec_command", runs=True, reads=True),
+    NamedTool(name="write_stdin", runs=True, reads=True),
+    NamedTool(name="update_plan", reads=True),
+    NamedTool(name="request_user_input", reads=True),
+    NamedTool(name="request_permissions"),
+    NamedTool(name="apply_patch", runs=True),
+    NamedTool(name="edit_file", runs=True),
+    NamedTool(name="list_dir", runs=True, reads=True),
+    NamedTool(name="view_image", runs=True, reads=True),
+    # A small model changes nothing before it has said what its task asks for.
+    NamedTool(name=BEGIN_TASK, reads=True, kept=True),
+    NamedTool(name="spawn_agent"),
+    NamedTool(name="send_message"),
+    NamedTool(name="followup_task"),
+    NamedTool(name="wait_agent", reads=True),
+    NamedTool(name="list_agents", reads=True),
+    NamedTool(name="interrupt_agent"),
+    NamedTool(name="close_agent"),
+    NamedTool(name="list_changes", reads=True),
+    NamedTool(name="merge_changes"),
+    NamedTool(name="discard_changes"),
+    *PART_TOOLS,
+)
+TOOL_NAMES = tuple(one.name for one in _TOOLS)
+TOOLS_WITHOUT_COMMANDS = frozenset(one.name for one in _TOOLS if not one.runs)
+# What a model that may only read can call, also of the tools that come with MCP servers.
+READING_TOOLS = frozenset(one.name for one in _TOOLS if one.reads) | {
+    "tool_search",
+    "list_mcp_resources",
+    "list_mcp_resource_templates",
+    "read_mcp_result",
+}
+ALWAYS_KEPT = frozenset(one.name for one in _TOOLS if one.kept)
 
 
 def unknown_tool(names: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ from ..protocol.base import Value
 from ..protocol.findings import FindingPublished
 from .accounts.account_messages import AccountSource
 from .findings.finding_messages import (
+    FINDING_TOOLS,
     FindingAccepted,
     FindingsFound,
     PublishFinding,
@@ -16,6 +17,8 @@ from .findings.finding_messages import (
     ShareFindings,
 )
 from .jobs.job_messages import (
+    JOB_TOOLS,
+    START_JOB,
     JobBegan,
     JobClosed,
     JobEnded,
@@ -35,6 +38,7 @@ from .leases.lease_messages import (
 )
 from .machines.machine_messages import DrainHost
 from .memories.memory_messages import (
+    MEMORY_TOOLS,
     MemoriesFound,
     MemoryAccess,
     MemoryMarked,
@@ -72,18 +76,8 @@ PartRecord = (  # all that a part journals
     PartEvent | MemoryMarked | FindingPublished | JobBegan | JobRowEnded | JobClosed
 )
 # Questions whose answer needs other agents: who waits for it can do without a process.
-PART_WAITS: dict[type[object], str] = {SpawnOnCsv: "spawn_agents_on_csv"}
-# Tools of agents: those that never start a command, and which of them only read.
-PART_TOOLS = (
-    "recall_memories",
-    "report_stale_memory",
-    "publish_finding",
-    "recall_findings",
-    "spawn_agents_on_csv",
-    "report_agent_job_result",
-)
-PART_READING_TOOLS = ("recall_memories", "recall_findings", "report_agent_job_result")
-PART_KEPT_TOOLS = ("report_agent_job_result",)  # no role takes them away
+PART_WAITS: dict[type[object], str] = {SpawnOnCsv: START_JOB.name}
+PART_TOOLS = (*JOB_TOOLS, *FINDING_TOOLS, *MEMORY_TOOLS)  # of agents
 
 
 class PartSettings(Value):

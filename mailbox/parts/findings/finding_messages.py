@@ -1,7 +1,12 @@
 """Findings: how agents publish, search and are sent them."""
 
+from ...named_tool import NamedTool
 from ...protocol.base import Tagged
 from ...protocol.findings import Finding
+
+PUBLISH_FINDING = NamedTool(name="publish_finding")
+RECALL_FINDINGS = NamedTool(name="recall_findings", reads=True)
+FINDING_TOOLS = (PUBLISH_FINDING, RECALL_FINDINGS)
 
 
 class ShareFindings(Tagged):

@@ -4,7 +4,13 @@ from typing import Literal
 
 import msgspec
 
+from ...named_tool import NamedTool
 from ...protocol.base import Tagged
+
+START_JOB = NamedTool(name="spawn_agents_on_csv")
+# The item of a job ends by nothing but its report.
+REPORT_RESULT = NamedTool(name="report_agent_job_result", reads=True, kept=True)
+JOB_TOOLS = (START_JOB, REPORT_RESULT)
 
 
 class SpawnOnCsv(Tagged):

@@ -4,7 +4,12 @@ from typing import Literal
 
 import msgspec
 
+from ...named_tool import NamedTool
 from ...protocol.base import Tagged, Value
+
+RECALL_TOOL = NamedTool(name="recall_memories", reads=True)
+REPORT_STALE_TOOL = NamedTool(name="report_stale_memory")
+MEMORY_TOOLS = (RECALL_TOOL, REPORT_STALE_TOOL)
 
 _DAY_S = 86_400
 MAX_QUERY_CHARS = 500

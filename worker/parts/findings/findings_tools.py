@@ -11,6 +11,8 @@ from typing import Annotated
 import msgspec
 
 from swarm.mailbox.parts.findings.finding_messages import (
+    PUBLISH_FINDING,
+    RECALL_FINDINGS,
     FindingAccepted,
     FindingsFound,
     PublishFinding,
@@ -57,7 +59,7 @@ class FindingsTool(TeamTool):
 class PublishFindingTool(FindingsTool):
     """Publishes a fact for all agents of the run."""
 
-    name = "publish_finding"
+    name = PUBLISH_FINDING.name
     arguments = PublishFindingArguments
 
     async def prepare(self, call: AnyCall) -> Invocation:
@@ -79,7 +81,7 @@ class PublishFindingTool(FindingsTool):
 class RecallFindingsTool(FindingsTool):
     """Searches the findings of the run."""
 
-    name = "recall_findings"
+    name = RECALL_FINDINGS.name
     arguments = RecallFindingsArguments
 
     async def prepare(self, call: AnyCall) -> Invocation:

@@ -11,6 +11,8 @@ from typing import Annotated
 import msgspec
 
 from swarm.mailbox.parts.jobs.job_messages import (
+    REPORT_RESULT,
+    START_JOB,
     JobEnded,
     ReportJobResult,
     ResultAccepted,
@@ -60,7 +62,7 @@ class JobTool(TeamTool):
 class SpawnAgentsOnCsvTool(JobTool):
     """Starts a job and returns when it has ended."""
 
-    name = "spawn_agents_on_csv"
+    name = START_JOB.name
     arguments = CsvArguments
 
     def __init__(self, team: TeamClient, context: ToolContext) -> None:
@@ -96,7 +98,7 @@ class SpawnAgentsOnCsvTool(JobTool):
 class ReportAgentJobResultTool(JobTool):
     """Reports the result of the one item that this agent was started for."""
 
-    name = "report_agent_job_result"
+    name = REPORT_RESULT.name
     arguments = ReportArguments
 
     def is_offered(self, model: ModelInfo) -> bool:

@@ -10,6 +10,8 @@ from typing import Annotated
 import msgspec
 
 from swarm.mailbox.parts.memories.memory_messages import (
+    RECALL_TOOL,
+    REPORT_STALE_TOOL,
     MemoriesFound,
     MemoryReported,
     RecalledFact,
@@ -53,7 +55,7 @@ class MemoryTool(TeamTool):
 class RecallMemoriesTool(MemoryTool):
     """Searches what earlier runs learned."""
 
-    name = "recall_memories"
+    name = RECALL_TOOL.name
     arguments = RecallMemoriesArguments
 
     async def prepare(self, call: AnyCall) -> Invocation:
@@ -69,7 +71,7 @@ class RecallMemoriesTool(MemoryTool):
 class ReportStaleMemoryTool(MemoryTool):
     """Says that a memory is not true any more."""
 
-    name = "report_stale_memory"
+    name = REPORT_STALE_TOOL.name
     arguments = ReportStaleMemoryArguments
 
     async def prepare(self, call: AnyCall) -> Invocation:
