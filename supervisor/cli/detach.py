@@ -6,8 +6,9 @@ Errors before the first record are reported by the process that the person start
 import os
 import select
 import sys
+from collections.abc import Callable
 from contextlib import suppress
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import click
 
@@ -16,7 +17,6 @@ from swarm.mailbox.ids import short_id
 
 from ..run_request import RunRequest
 from ..runs.paths import UserPaths, make_private_folder, paths_of_run
-from .options import ShowOptions
 
 LOG_NAME = "detached.log"
 _START_TIMEOUT_S = 30.0
@@ -31,7 +31,13 @@ class DetachedRunFailed(SwarmError):
         self.exit_code = exit_code
 
 
-def detach(request: RunRequest, show: ShowOptions, places: UserPaths) -> int:
+class StartRun(Protocol):
+    """Runs to the end and returns the exit code; calls `on_started` once the run has started."""
+
+    def __call__(self, *, on_started: Callable[[], None]) -> int: ...
+
+
+def detach(request: RunRequest, places: UserPaths, start: StartRun) -> int:
     """Fork twice; print the run's id and return 0 once the run has started.
 
     Raises DetachedRunFailed if it ended before that.
@@ -51,7 +57,7 @@ def detach(request: RunRequest, show: ShowOptions, places: UserPaths) -> int:
     if child == 0:
         os.close(reader)
         _daemonize(log)
-        _run_detached(request, show, places, writer)
+        _run_detached(start, writer)
     os.close(writer)
     os.close(log)
     os.waitpid(child, 0)
@@ -79,11 +85,7 @@ def _daemonize(log: int) -> None:
     os.close(nothing)
 
 
-def _run_detached(
-    request: RunRequest, show: ShowOptions, places: UserPaths, writer: int
-) -> NoReturn:
-    from .run_execution import run_in_process
-
+def _run_detached(start: StartRun, writer: int) -> NoReturn:
     code = 1
 
     def report(message: bytes) -> None:
@@ -92,7 +94,7 @@ def _run_detached(
             os.close(writer)
 
     try:
-        code = run_in_process(request, show, places, on_started=lambda: report(_STARTED))
+        code = start(on_started=lambda: report(_STARTED))
     except SwarmError as error:
         code = error.exit_code
         click.echo(f"swarm: {error}", err=True)

@@ -34,8 +34,8 @@ from ..console.theme import Glyphs
 from ..console.transcript_page import TranscriptPage
 from ..console.tree_navigation import TreeNavigation, handle_key
 from ..console.tree_view import RenderedLines, TreeOptions
+from ..journal.journal_reader import agent_records
 from ..runs.paths import RunPaths
-from .commands.journal_commands import agent_records
 from .control_client import send_request
 
 _STDIN = 0

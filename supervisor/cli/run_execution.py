@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import click
@@ -61,7 +62,8 @@ def start_run(request: RunRequest, show: ShowOptions, places: UserPaths) -> int:
     from .detach import detach
 
     close_early_processes()  # they would be children of this process, not of the run
-    return detach(request, show, places)
+    start = partial(run_in_process, request, show, places)
+    return detach(request, places, start)
 
 
 def _in_unicode(request: RunRequest) -> RunRequest:

@@ -114,6 +114,17 @@ def run_records(
     return read_records(run_paths, file=RUN_FILE, on_bad_line=on_bad_line)
 
 
+def agent_records(here: RunPaths, agent_id: str, path: str) -> Iterator[Record]:
+    """The agent's own records and the supervisor's records about it, in order; streamed."""
+    own = read_records(here, file=agent_id)
+    about = (
+        record
+        for record in run_records(here)
+        if record.agent == path or getattr(record.body, "agent_id", None) == agent_id
+    )
+    return heapq.merge(own, about, key=lambda record: record.seq)
+
+
 def last_seq(run_paths: RunPaths) -> int:
     """The highest number in use, from the ends of the files: quick also for a long journal."""
     return max((_last_seq_of(path) for path in run_paths.journal.glob("*.jsonl")), default=0)

@@ -6,7 +6,6 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from heapq import merge
 
 import click
 import msgspec
@@ -18,7 +17,7 @@ from swarm.mailbox.protocol.records import Record, encode_record
 from ...console.log_lines import LogFilter, log_line, matches_filter
 from ...console.safe_text import clean_block, clean_line
 from ...console.terminal import ColorChoice
-from ...journal.journal_reader import read_records, run_records
+from ...journal.journal_reader import agent_records, read_records, run_records
 from ...journal.replay import RunPast, fold_run
 from ...parts.part_names import LOG_OPTIONS
 from ...runs.paths import RunPaths
@@ -114,17 +113,6 @@ def find_agent(here: RunPaths, wanted: str) -> tuple[str, str]:
         return fits[0], agents[fits[0]].spawned.agent_id
     known = ", ".join(sorted(agents)[:8]) or "none"
     raise UsageError(f"no agent {wanted!r} in run {short_id(here.folder.name)}; there are: {known}")
-
-
-def agent_records(here: RunPaths, agent_id: str, path: str) -> Iterator[Record]:
-    """The agent's own records and the supervisor's records about it, in order; streamed."""
-    own = read_records(here, file=agent_id)
-    about = (
-        record
-        for record in run_records(here)
-        if record.agent == path or getattr(record.body, "agent_id", None) == agent_id
-    )
-    return merge(own, about, key=lambda record: record.seq)
 
 
 def _part_options(command: OptionValue) -> OptionValue:
