@@ -1,34 +1,62 @@
-"""Modules that import each other in a circle. Imports for the type checker alone count as well."""
+"""Modules and folders that import each other in a circle; those for the type checker count too."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from source import Source
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
-def import_circles(sources: list[Source]) -> list[list[str]]:
+def import_circles(sources: list[Source], *, inside_functions: bool = False) -> list[list[str]]:
     """Each circle as its modules in order of names: the strongly connected groups of two and more.
 
-    Imports inside functions are left out: they run later, and break a circle on purpose.
+    Imports inside functions run later and break a circle for Python, not for who reads: they count
+    if `inside_functions`.
     """
+    graph = import_graph(sources, inside_functions=inside_functions)
+    return _circles({module: sorted(found) for module, found in graph.items()})
+
+
+def folder_circles(sources: list[Source]) -> list[list[str]]:
+    """The same for folders, as paths: each with those that its files import, also in functions.
+
+    Between top-level packages import-linter holds the direction; here a circle lies within one.
+    """
+    folders = {source.module: str(source.path.parent) for source in sources}
+    graph: dict[str, set[str]] = {folder: set() for folder in folders.values()}
+    for module, found in import_graph(sources, inside_functions=True).items():
+        graph[folders[module]] |= {folders[other] for other in found} - {folders[module]}
+    return _circles({folder: sorted(found) for folder, found in graph.items()})
+
+
+def import_graph(sources: list[Source], *, inside_functions: bool) -> dict[str, set[str]]:
+    """Module → the modules of the product that it imports."""
     modules = {source.module for source in sources}
-    graph = {source.module: sorted(_imported(source, modules)) for source in sources}
-    return sorted(sorted(group) for group in _connected(graph) if len(group) > 1)
+    graph: dict[str, set[str]] = {}
+    for source in sources:
+        nodes = ast.walk(source.tree) if inside_functions else _statements(source.tree)
+        found = {module for _, module in imported_names(source, modules, nodes)}
+        graph[source.module] = found - {source.module}
+    return graph
 
 
-def _imported(source: Source, modules: set[str]) -> set[str]:
-    found: set[str] = set()
-    for node in _statements(source.tree):
+def imported_names(
+    source: Source, modules: set[str], nodes: Iterable[ast.AST]
+) -> Iterator[tuple[str, str]]:
+    """Of each import among `nodes`: the name that the file knows it by, and the module."""
+    for node in nodes:
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names if alias.name in modules}
+            for alias in node.names:
+                if alias.name in modules:
+                    yield alias.asname or alias.name.partition(".")[0], alias.name
         elif isinstance(node, ast.ImportFrom):
             base = _base_of(node, source)
             for alias in node.names:
                 inner = f"{base}.{alias.name}"
-                found |= {inner if inner in modules else base} & modules
-    return found - {source.module}
+                module = inner if inner in modules else base
+                if module in modules:
+                    yield alias.asname or alias.name, module
 
 
 def _statements(tree: ast.AST) -> Iterator[ast.AST]:
@@ -46,7 +74,11 @@ def _base_of(node: ast.ImportFrom, source: Source) -> str:
     return ".".join((*kept, node.module) if node.module else kept)
 
 
-def _connected(graph: dict[str, list[str]]) -> list[list[str]]:
+def _circles(graph: Mapping[str, list[str]]) -> list[list[str]]:
+    return sorted(sorted(group) for group in _connected(graph) if len(group) > 1)
+
+
+def _connected(graph: Mapping[str, list[str]]) -> list[list[str]]:
     """Tarjan's strongly connected components, without recursion."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}

@@ -1,7 +1,8 @@
 """The figures that say how easily a stranger finds the way; a table, `--json`, or `--check`.
 
 The journeys stand in docs/architecture.md: below a heading that begins with `Journey`, each hop is
-written as `file.py:function` in backticks. The different files below each heading are counted.
+written as `file.py:function` in backticks. The different files below each heading are counted, and
+with them those that hold what the hops' functions name.
 
 `--check` compares with `[tool.code-figures]` of pyproject.toml: what a figure may be at most.
 """
@@ -15,15 +16,15 @@ import tomllib
 from pathlib import Path
 
 from functions import long_functions, type_checker_imports
-from import_cycles import import_circles
+from import_cycles import folder_circles, import_circles
+from journeys import files_of, files_with_helpers, journeys
 from late_wiring import late_wiring, outside_sets, placeholders
 from names import repeated_classes, shared_base_names
 from purity import pure_modules, unheld_claims
-from source import read_sources
+from source import Source, read_sources
+from widths import WIDEST, part_users, widest_structs
 
 SMALL_LINES = 60
-_HEADING = re.compile(r"^#+ +(Journey\b.*?)\s*$")
-_HOP = re.compile(r"`([\w/.-]+\.py):\w[\w.]*`")
 _PATH_EDIT = re.compile(r"^\s*sys\.path\.insert\(", re.MULTILINE)
 
 
@@ -48,7 +49,7 @@ def main() -> int:
         print(json.dumps({**figures, "names": details} if args.names else figures, indent=2))
         return 0
     for name, value in figures.items():
-        print(f"{name.replace('_', ' '):<38} {value if value is not None else '-':>8}")
+        print(f"{name.replace('_', ' '):<48} {value if value is not None else '-':>8}")
         for line in details.get(name, ()) if args.names else ():
             print(f"    {line}")
     return 0
@@ -74,13 +75,18 @@ def measure(root: Path) -> tuple[dict[str, int | None], dict[str, list[str]]]:
     lines = [source.lines for source in sources]
     small = [str(source.path) for source in sources if source.lines < SMALL_LINES]
     circles = import_circles(sources)
+    deferred = import_circles(sources, inside_functions=True)
+    folders = folder_circles(sources)
     details = {
         f"files_under_{SMALL_LINES}_lines": small,
         "base_names_shared_in_one_package": _told(shared_base_names(sources, by_package=True)),
         "base_names_shared_in_the_project": _told(shared_base_names(sources, by_package=False)),
         "public_classes_defined_twice": _told(repeated_classes(sources)),
         "import_circles": [" ".join(circle) for circle in circles],
-        "modules_in_import_circles": [module for circle in circles for module in circle],
+        "modules_in_import_circles": _members(circles),
+        "modules_in_circles_with_imports_inside_functions": _members(deferred),
+        "folder_circles": [" ".join(circle) for circle in folders],
+        "folders_in_circles": _members(folders),
         "fields_set_in_other_files": outside_sets(sources),
         "callables_wired_after_construction": late_wiring(sources),
         "lambda_placeholders": placeholders(sources),
@@ -95,12 +101,37 @@ def measure(root: Path) -> tuple[dict[str, int | None], dict[str, list[str]]]:
         "lines_of_the_median_file": round(statistics.median(lines)),
         **{name: len(found) for name, found in details.items()},
     }
-    journeys = _journeys(root / "docs" / "architecture.md")
-    figures["journeys_described"] = len(journeys)
-    for name, files in journeys.items():
-        figures[f"files: {name}"] = len(files)
-        details[f"files: {name}"] = files
+    _add_widths(figures, details, root, sources)
+    described = journeys(root / "docs" / "architecture.md")
+    figures["journeys_described"] = len(described)
+    for name, hops in described.items():
+        for kind, files in (
+            ("files", files_of(hops)),
+            ("files with helpers", files_with_helpers(hops, sources)),
+        ):
+            figures[f"{kind}: {name}"] = len(files)
+            details[f"{kind}: {name}"] = files
     return figures, details
+
+
+def _add_widths(
+    figures: dict[str, int | None],
+    details: dict[str, list[str]],
+    root: Path,
+    sources: list[Source],
+) -> None:
+    structs = widest_structs(sources)
+    figures["fields_of_the_widest_struct"] = structs[0][0] if structs else 0
+    details["fields_of_the_widest_struct"] = [f"{place}: {n}" for n, place in structs[:WIDEST]]
+    users = part_users(root, sources)
+    figures["files_outside_of_a_part_that_name_it"] = max(map(len, users.values()), default=0)
+    details["files_outside_of_a_part_that_name_it"] = [
+        f"{part} ({len(files)}): {' '.join(files)}" for part, files in users.items()
+    ]
+
+
+def _members(circles: list[list[str]]) -> list[str]:
+    return [one for circle in circles for one in circle]
 
 
 def _told(shared: dict[str, list[str]]) -> list[str]:
@@ -113,19 +144,6 @@ def _tests_that_edit_the_path(root: Path) -> list[str]:
         for path in sorted((root / "tests").rglob("*.py"))
         if _PATH_EDIT.search(path.read_text(encoding="utf-8"))
     ]
-
-
-def _journeys(page: Path) -> dict[str, list[str]]:
-    """Heading → its files, in order, each once."""
-    found: dict[str, list[str]] = {}
-    files: list[str] | None = None
-    for line in page.read_text(encoding="utf-8").splitlines() if page.is_file() else ():
-        if line.startswith("#"):
-            heading = _HEADING.match(line)
-            files = found.setdefault(heading.group(1), []) if heading else None
-        elif files is not None:
-            files += [name for name in _HOP.findall(line) if name not in files]
-    return {name: list(dict.fromkeys(hops)) for name, hops in found.items()}
 
 
 if __name__ == "__main__":

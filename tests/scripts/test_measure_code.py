@@ -25,9 +25,13 @@ class Two:
     on_end: "int" = 0
 def later():
     from .deep import post
+    post.join(1)
 """,
     "worker/deep/__init__.py": "from ..two import Two\n",
     "worker/deep/post.py": "def join(one):\n    one.on_end = lambda: 3\n    one.name = 'new'\n",
+    "mailbox/parts/turns/__init__.py": "",
+    "mailbox/parts/turns/turn.py": "class Turn(Letter):\n    first: int\n    last: int = 0\n",
+    "roles/turns.py": "def take():\n    from swarm.mailbox.parts.turns.turn import Turn\n",
     "worker/post.py": "def long():\n" + "    print()\n" * 40 + "\n" * 29,
     "tests/test_one.py": "import sys\nsys.path.insert(0, '')\n",
     "docs/architecture.md": """
@@ -60,15 +64,18 @@ def test_each_figure_counts_what_the_page_says(tree):
     names = figures.pop("names")
     assert code == 0
     assert figures == {
-        "lines_of_product_code": 92,
-        "files": 7,
-        "lines_of_the_median_file": 3,
-        "files_under_60_lines": 6,
+        "lines_of_product_code": 98,
+        "files": 10,
+        "lines_of_the_median_file": 2,
+        "files_under_60_lines": 9,
         "base_names_shared_in_one_package": 1,
         "base_names_shared_in_the_project": 1,
         "public_classes_defined_twice": 1,
         "import_circles": 1,
         "modules_in_import_circles": 2,
+        "modules_in_circles_with_imports_inside_functions": 2,
+        "folder_circles": 1,
+        "folders_in_circles": 2,
         "fields_set_in_other_files": 2,
         "callables_wired_after_construction": 1,
         "lambda_placeholders": 1,
@@ -76,10 +83,17 @@ def test_each_figure_counts_what_the_page_says(tree):
         "functions_over_40_lines": 1,
         "docstrings_that_say_pure_without_a_contract": 1,
         "test_files_that_edit_sys_path": 1,
+        "fields_of_the_widest_struct": 2,
+        "files_outside_of_a_part_that_name_it": 1,
         "journeys_described": 1,
         "files: Journey of a call": 2,
+        "files with helpers: Journey of a call": 3,
     }
     assert names["import_circles"] == ["swarm.worker.one swarm.worker.two"]
+    assert names["folder_circles"] == ["worker worker/deep"]
+    assert names["fields_of_the_widest_struct"] == ["mailbox/parts/turns/turn.py:1 Turn: 2"]
+    assert names["files_outside_of_a_part_that_name_it"] == ["turns (1): roles/turns.py"]
+    assert names["files with helpers: Journey of a call"][2:] == ["worker/deep/post.py"]
     assert names["callables_wired_after_construction"] == ["worker/deep/post.py:2 one.on_end"]
     assert names["functions_over_40_lines"] == ["worker/post.py:1 long (41)"]
     assert names["docstrings_that_say_pure_without_a_contract"] == ["mailbox/interfaces.py Letter"]
