@@ -23,10 +23,11 @@ from .rate_limit_state import MAX_WAIT_S
 from .reset_times import describe_reset, read_reset_time
 
 MAX_QUOTED_CHARS = 1000
+_SOONEST_S = 60.0  # a limit that is spent does not reset earlier
 
 # The window in `context size (16384 tokens)`, `context length is 8192`, `210000 tokens > 200000`.
 _WINDOW = re.compile(
-    r"> ?(?P<above>[0-9][0-9,]{2,10})|context (?:length|size|window|limit)"
+    r"> ?(?P<above>[0-9][0-9,]{2,10})|context (?:length|size|window|limit)(?! by)"
     r"(?! exceeds? limit \()[^0-9]{0,24}"  # MiniMax: its own code stands in those brackets
     r"(?P<named>[0-9][0-9,]{2,10})",
     re.IGNORECASE,
@@ -40,8 +41,11 @@ _RETRY_INFO = re.compile(rb'"retryDelay"\s*:\s*"([0-9]{1,6}(?:\.[0-9]{1,9})?)s"'
 _SCHEMA_FIELD = re.compile(r"response.?format|json.?schema|grammar|guided", re.IGNORECASE)
 _OLD_THINKING = re.compile(r"`?(?:redacted_)?thinking`? block", re.IGNORECASE)
 _OVERLOADED = frozenset(
-    {"server_is_overloaded", "slow_down", "overloaded_error", "overloaded", "rate_limit_error"}
-)
+    {
+        "server_is_overloaded", "slow_down", "overloaded_error", "overloaded", "rate_limit_error",
+        "capacity_exceeded", "engine_overloaded_error",
+    }
+)  # fmt: skip
 _UNAUTHORIZED = frozenset({"authentication_error", "permission_error"})
 _BAD_REQUEST = frozenset(
     {
@@ -186,6 +190,8 @@ def _with_reset(failure: Failure, resets_at_unix_s: float | None) -> Failure:
     if failure.kind not in {"usage_limit_exceeded", "overloaded"}:
         return failure
     is_spent = failure.kind == "usage_limit_exceeded"
+    if is_spent and resets_at_unix_s is not None and resets_at_unix_s < time() + _SOONEST_S:
+        resets_at_unix_s = None  # the delay of a rate, which a server names of a day's quota too
     text = failure.message + (describe_reset(resets_at_unix_s) if is_spent else "")
     return msgspec.structs.replace(failure, message=text, resets_at_unix_s=resets_at_unix_s)
 

@@ -254,7 +254,9 @@ class EncodedItemStore(ItemStore):
         """The content with its images as the provider reads them."""
         context = self._context
         return resolve_images(
-            content, blobs_dir=context.blobs_dir, model_sees=context.model.image_input
+            content,
+            blobs_dir=context.blobs_dir,
+            model_sees=context.model.image_input and self._dialect.images,
         )
 
 

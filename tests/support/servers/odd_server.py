@@ -10,7 +10,10 @@ import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .odd_streams import framed, messages_in_form, responses_in_form
+
 PROFILES = Path(__file__).with_name("profiles.toml")
+ERRORS = Path(__file__).with_name("server_errors.toml")
 CALLS = (("exec_command", {"cmd": "ls -l"}), ("list_dir", {"dir_path": "."}))
 Json = dict[str, Any]
 
@@ -36,6 +39,22 @@ class Profile(NamedTuple):
     refuses: tuple[Rule, ...] = ()
     gives: Json = {}
     call_ids: tuple[str, ...] = ("call_a", "call_b")
+    server: str = ""  # the provider or program that people know; "" = a way that many have
+    frames: tuple[str, ...] = ()  # of its stream: see `odd_streams.py`
+
+
+class ServerError(NamedTuple):
+    """What one server says at one moment, and what it means."""
+
+    server: str
+    when: str  # too long, spent, rate, overloaded
+    status: int
+    body: str
+    source: str
+    headers: Json = {}
+    window: int | None = None
+    after_s: float | None = None
+    resets: bool = False
 
 
 def load_profiles() -> tuple[Profile, ...]:
@@ -43,6 +62,8 @@ def load_profiles() -> tuple[Profile, ...]:
     return tuple(
         Profile(**{
             **table,
+            "call_ids": tuple(table.get("call_ids", ("call_a", "call_b"))),
+            "frames": tuple(table.get("frames", ())),
             "refuses": tuple(
                 Rule(**{**rule, "names": tuple(rule.get("names", ()))})
                 for rule in table.get("refuses", ())
@@ -50,6 +71,11 @@ def load_profiles() -> tuple[Profile, ...]:
         })
         for table in tables
     )  # fmt: skip
+
+
+def load_errors() -> tuple[ServerError, ...]:
+    tables = tomllib.loads(ERRORS.read_text("utf-8"))["errors"]
+    return tuple(ServerError(**table) for table in tables)
 
 
 class Turn(NamedTuple):
@@ -137,9 +163,15 @@ class OddServer:
         self.accepted: list[Json] = []
         self.answers = 0
         self.wants_calls = True
+        self.errors: list[ServerError] = []  # said before anything else, one for each request
 
     def __call__(self, seen: Any) -> Any:
         body = seen.json
+        if self.errors:
+            error = self.errors.pop(0)
+            pairs = (("content-type", "application/json"), *error.headers.items())
+            reply = self._server.reply(error.body.encode())
+            return reply._replace(status=error.status, headers=pairs)
         for rule in self.profile.refuses:
             if self._is_broken(rule, body):
                 self.refusals.append(rule.rule)
@@ -191,6 +223,8 @@ class OddServer:
                 return any(role in {"system", "developer"} for role in self._after_opening(roles))
             case "no system":
                 return "system" in roles
+            case "images":
+                return "base64" in json.dumps(body)
             case "null content":
                 return any(turn.message.get("content", "") is None for turn in turns)
             case "empty content":
@@ -298,7 +332,8 @@ class OddServer:
             chunks.append({"choices": [{**beside, "message": message, "finish_reason": "stop"}]})
         elif form != "no finish":
             chunks.append({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
-        return self._server.reply(self._server.sse(*chunks, "[DONE]"))
+        data = self._server.sse(*chunks, "[DONE]")
+        return self._server.reply(framed(data, "chat", self.profile.frames))
 
     def _responses_answer(self, calls: tuple[tuple[str, Json], ...]) -> bytes:
         items: list[Json] = []
@@ -314,7 +349,8 @@ class OddServer:
             self._server.function_call(name, arguments, self.profile.call_ids[number])
             for number, (name, arguments) in enumerate(calls)
         ]
-        return self._server.responses(*items)
+        data = responses_in_form(self._server.responses(*items), self.profile.streams)
+        return framed(data, "responses", self.profile.frames)
 
     def _messages_answer(self, calls: tuple[tuple[str, Json], ...]) -> bytes:
         blocks: list[Json] = []
@@ -327,9 +363,8 @@ class OddServer:
             for number, (name, given) in enumerate(calls)
         ]
         data = self._server.messages(*blocks, stop="tool_use" if calls else "end_turn")
-        if self.profile.streams == "gaps":
-            data = re.sub(rb'"index":(\d)', lambda found: b'"index":%d' % (2 * int(found[1])), data)
-        return data
+        data = messages_in_form(data, self.profile.streams)
+        return framed(data, "messages", self.profile.frames)
 
 
 def _chat_deltas(form: str, entries: list[Json]) -> list[Json]:
@@ -338,6 +373,20 @@ def _chat_deltas(form: str, entries: list[Json]) -> list[Json]:
         case "one chunk, no index":
             bare = [{key: one[key] for key in one if key not in {"index", "id"}} for one in entries]
             return [{"tool_calls": bare}] if bare else []
+        case "whole":
+            return [{"tool_calls": [one]} for one in entries]
+        case "empty ids":
+            return [
+                delta
+                for one in entries
+                for delta in (
+                    {"tool_calls": [_with_arguments(one, "")]},
+                    *(
+                        {"tool_calls": [{**_with_arguments(one, piece), "id": ""}]}
+                        for piece in _halves(one["function"]["arguments"])
+                    ),
+                )
+            ]
         case "same index":
             return [{"tool_calls": [{**one, "index": 0, "id": ""}]} for one in entries]
         case "gaps":

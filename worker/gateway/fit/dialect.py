@@ -37,6 +37,7 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     left_out: frozenset[str] = frozenset()  # names of such fields that it refused
     needs_reasoning: str = ""  # the field that each assistant's message with calls must have
     needs_signature: bool = False  # calls of other models must have a thought signature
+    images: bool = True  # images are taken, where the catalogue says so too
     custom_tools: bool = True  # `responses` wire: freeform tools and their calls
     refused_fields: frozenset[str] = frozenset()  # optional fields of a request, as `a` or `a.b`
     plain_schemas: bool = False  # tools have only the simplest keywords

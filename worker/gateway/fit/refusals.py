@@ -179,6 +179,10 @@ def _missing_fields(refusal: Refusal, dialect: Dialect) -> Lesson | None:
     is_missing = _says(
         refusal.said,
         r"missing|required|must (?:be|have|include|contain)|expected|without|pass(?:ed)? back",
+    ) and not _says(
+        refusal.said,
+        r"unsupported|not (?:be )?(?:supported|permitted|allowed|accepted)|unknown|unrecogni[sz]ed|"
+        r"unexpected|extra (?:inputs|fields)|additional propert",
     )
     if is_missing and _says(refusal.said, r"thought_?signature"):
         learned = msgspec.structs.replace(dialect, needs_signature=True)
@@ -205,7 +209,10 @@ def _own_fields(refusal: Refusal, dialect: Dialect) -> Lesson | None:
     sent = set(_names_in(refusal.body))
     named = {name for name in sent if _mentions(refusal.said, name)}
     if named:
-        learned = msgspec.structs.replace(dialect, left_out=dialect.left_out | named)
+        wanted = "" if dialect.needs_reasoning in named else dialect.needs_reasoning
+        learned = msgspec.structs.replace(
+            dialect, left_out=dialect.left_out | named, needs_reasoning=wanted
+        )
         return Lesson(learned, f"takes no {_listed(named)} in messages: left out of them")
     has_fields = bool(sent) or _has_sealed(refusal.body)
     if (
@@ -251,6 +258,44 @@ def _tables(value: object) -> Iterator[JsonObject]:
 
 
 # --- tools ---------------------------------------------------------------------------------------
+
+
+_IMAGE = r"(?:images?|image_url|input_image|vision|visual|multi-?modal)"
+
+
+def _images(refusal: Refusal, dialect: Dialect) -> Lesson | None:
+    """A model without eyes behind a server that says so only now."""
+    if not dialect.images or not _has_images(refusal.body):
+        return None
+    wants_text = _says(
+        refusal.said, r"content.{0,60}(?:must be|expected|should be|to be) a?n? ?(?:valid )?string"
+    )
+    has_null = any(one.get("content", "") is None for one in _messages(refusal.body))
+    is_refused = _says(
+        refusal.said,
+        rf"{_IMAGE}.{{0,80}}(?:not|n't|no |unsupported|only|disabled)",
+        rf"(?:not|n't|no|unsupported|unknown|invalid|only|\b0|zero).{{0,80}}{_IMAGE}",
+        r"(?:invalid|unsupported|unexpected) content (?:type|part)",
+    ) and not _says(refusal.said, r"too (?:large|big)|exceeds?|dimensions|represent a valid image")
+    if not is_refused and not (wants_text and not has_null):
+        return None
+    learned = msgspec.structs.replace(dialect, images=False)
+    return Lesson(learned, "takes no images: a text stands for each")
+
+
+def _has_images(body: JsonObject) -> bool:
+    return any(
+        part.get("type") in {"image_url", "input_image", "image"}
+        for message in _messages(body)
+        for outer in (message.get("content"), message.get("output"))
+        for part in _parts_in(outer)
+    )
+
+
+def _parts_in(content: object) -> Iterator[JsonObject]:
+    for part in _tables(content):
+        yield part
+        yield from _tables(part.get("content"))  # within a tool's result
 
 
 def _custom_tools(refusal: Refusal, dialect: Dialect) -> Lesson | None:
@@ -356,6 +401,7 @@ def _listed(names: set[str]) -> str:
 
 
 _RULES: tuple[_Rule, ...] = (
+    _images,
     _missing_fields,
     _own_fields,
     _custom_tools,
