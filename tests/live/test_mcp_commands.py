@@ -7,6 +7,8 @@ import pytest
 import trio
 
 from support.mcp_testbed import BESIDE, LIMIT_S, call, configure, ends, run
+from support.oauth_testbed import HubProgram
+from swarm.supervisor.cli import mcp_process
 from swarm.supervisor.cli.main import run_cli
 
 pytestmark = [
@@ -29,6 +31,12 @@ def typed(tmp_path, monkeypatch, capsys):
         return code, *capsys.readouterr()
 
     return run_typed
+
+
+@pytest.fixture
+def forked_hub(monkeypatch):
+    """The first test starts the hub's program as a person's command does."""
+    monkeypatch.setattr(mcp_process, "subprocess", HubProgram())
 
 
 def test_a_server_is_added_listed_called_disabled_and_removed(typed):
@@ -56,6 +64,7 @@ def test_a_server_is_added_listed_called_disabled_and_removed(typed):
     assert typed("remove", "time")[1] == "No MCP server named 'time' found.\n"
 
 
+@pytest.mark.usefixtures("forked_hub")
 def test_a_call_that_fails_says_why_and_has_exit_code_one(typed):
     typed("add", "time", "--", TIME)
     code, out, _ = typed("call", "time", "get_current_time", '{"timezone": "Nowhere"}')
@@ -73,6 +82,7 @@ def test_a_call_that_fails_says_why_and_has_exit_code_one(typed):
     assert typed("call", "time", "get_current_time", "{")[0] == 2
 
 
+@pytest.mark.usefixtures("forked_hub")
 def test_doctor_starts_each_server_and_names_those_that_cannot_be_used(typed):
     typed("add", "time", "--", TIME)
     assert typed("doctor")[0] == 0
