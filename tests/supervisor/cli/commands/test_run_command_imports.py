@@ -18,9 +18,8 @@ LATE = {
 
 
 def test_a_run_imports_little_before_its_processes_are_forked() -> None:
-    program = (
-        "import sys; import swarm.supervisor.cli.commands.run_command; print(*sorted(sys.modules))"
-    )
+    module = "swarm.supervisor.cli.commands.run_command"
+    program = f"import sys; import {module}; print(*sorted(sys.modules))"
     argv = [sys.executable, "-P", "-c", program]
     loaded = set(subprocess.run(argv, capture_output=True, check=True, text=True).stdout.split())
     assert loaded & LATE == set()
