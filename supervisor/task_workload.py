@@ -8,7 +8,7 @@ import msgspec
 import trio
 
 from swarm.mailbox.errors import UsageError
-from swarm.mailbox.ids import ROOT_PATH
+from swarm.mailbox.ids import ROOT_PATH, short_id
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.ops import ImageInput, UserInput, UserInputPart
 from swarm.mailbox.protocol.records import AgentEnded, InputPosted, RunCompleted, SettingsChanged
@@ -37,7 +37,7 @@ from .run_context import RunContext
 from .run_limits import run_limits
 from .run_shutdown import RunShutdown, StopStatus
 from .runs.image_blobs import store_image
-from .runs.run_status import as_interrupted, run_result
+from .runs.run_status import as_interrupted, run_result, with_failed_items
 from .team.team_service import TeamService
 from .typed_input import first_parts
 
@@ -139,7 +139,11 @@ class TaskWorkload:
         )
         if self._agents.run_end.cut_off_work:
             return as_interrupted(completed)
-        return completed
+        if (fan_out := self._fan_out) is None:
+            return completed
+        run = short_id(self._run.run_id)
+        failed = fan_out.failed_items
+        return with_failed_items(completed, items=fan_out.items, failed=failed, run=run)
 
     async def _root_prompt(self) -> str:
         """The root's input: the task's body, with the items' answers when there is a fan-out.

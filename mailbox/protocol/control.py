@@ -53,6 +53,13 @@ class AgentView(Value):
     task: str = ""  # first line of its first input
     result: str = ""
     approval: str = ""  # id of the approval it waits for
+    steps: int = 0  # tool calls that it began
+    worked_s: float = 0.0  # in its turns that have ended
+    turn_began: float = 0.0  # unix seconds; 0: no turn runs
+    added: int = 0  # lines that its turns changed, as their `TurnDiff`s count; likewise `removed`
+    removed: int = 0
+    shared_change: bool = False  # some of these lines may be those of another agent
+    denied: int = 0  # its requests that were denied
 
 
 class RunView(Value):
@@ -92,6 +99,7 @@ class RunView(Value):
     review_usd: float | None = None
     # rights that the task file added to the person's flags and configuration
     widened: tuple[str, ...] = ()
+    denied: int = 0  # requests of agents that were denied
     unlisted: int = 0  # agents that ended long ago: in the totals, no longer in `agents`
     parts: PartFigures = PartFigures()
 

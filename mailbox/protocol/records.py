@@ -311,8 +311,8 @@ class RunIdle(Tagged):
     """
 
     status: Literal[
-        "completed", "truncated", "failed", "refused", "budget", "deadline", "provider", "sandbox",
-        "interrupted", "terminated",
+        "completed", "partial", "truncated", "failed", "refused", "budget", "deadline",
+        "provider", "sandbox", "interrupted", "terminated",
     ] = "completed"  # fmt: skip
     result: str | None = None
     message: str = ""
@@ -320,8 +320,8 @@ class RunIdle(Tagged):
 
 class RunCompleted(Tagged):
     status: Literal[
-        "completed", "truncated", "failed", "refused", "budget", "deadline", "provider", "sandbox",
-        "interrupted", "terminated",
+        "completed", "partial", "truncated", "failed", "refused", "budget", "deadline",
+        "provider", "sandbox", "interrupted", "terminated",
     ]  # fmt: skip
     result: str | None = None
     message: str = ""

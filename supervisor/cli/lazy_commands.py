@@ -39,7 +39,8 @@ LAZY_COMMANDS: dict[str, LazyCommand] = {
     ),
     "watch": LazyCommand("watch_command", "Watch a run: the live tree of its agents."),
     "show": LazyCommand(
-        "journal_commands", "Show a run's tree, or one agent's transcript or context."
+        "journal_commands",
+        "Show what a run's agents came to, or one agent's transcript or context.",
     ),
     "log": LazyCommand("journal_commands", "Print every record of a run in order."),
     "result": LazyCommand(

@@ -37,6 +37,7 @@ from ..console.tree_view import RenderedLines, TreeOptions
 from ..journal.journal_reader import agent_records
 from ..runs.paths import RunPaths
 from .control_client import send_request
+from .outcome_facts import find_outcome
 
 _STDIN = 0
 
@@ -61,7 +62,7 @@ def make_live_display(
         controls = LiveControls(here, panel=panel, may_leave=watches)
     return LiveDisplay(
         sys.stderr, sys.stdout, environment=os.environ, color=color, with_answer=not watches,
-        panel=panel, controls=controls,
+        panel=panel, controls=controls, find_outcome=partial(find_outcome, here),
     )  # fmt: skip
 
 

@@ -29,6 +29,7 @@ from ..run_places import exposure_of, program_lookup
 from ..run_request import RunRequest
 from ..runs.paths import UserPaths, paths_of_run
 from ..runs.result_file import ResultFile
+from ..runs.run_status import ANSWERED
 from .early_processes import close_early_processes, take_early_processes
 from .options import ShowOptions
 from .require_sandbox import check_installation, check_required_sandbox
@@ -43,6 +44,7 @@ EXIT_CODES = {
     "deadline": 4,
     "provider": 5,
     "sandbox": 6,
+    "partial": 8,
     "interrupted": 130,
     "terminated": 143,
 }
@@ -159,7 +161,7 @@ def _run_in_process(
     if notifier is not None:
         notifier.finish(completed)
     view.raise_lost()
-    if completed.status == "completed" and not show.as_json:
+    if completed.status in ANSWERED and not show.as_json:
         _ask_to_merge(request, places)
     after_run(request, places)
     return EXIT_CODES[completed.status]
@@ -195,14 +197,16 @@ def _open_display(show: ShowOptions, request: RunRequest, places: UserPaths) -> 
         from ..serve.codex_lines import CodexLines
 
         return ExecJsonDisplay(sys.stdout, render=CodexLines())
-    if kind == "plain":
-        from ..console.plain_display import PlainDisplay
-
-        return PlainDisplay(sys.stderr, sys.stdout)
-    from .live_controls import make_live_display
+    from .outcome_facts import find_outcome
 
     assert request.run_id is not None  # `start_run` sets it
     here = paths_of_run(places, request.run_id)
+    if kind == "plain":
+        from ..console.plain_display import PlainDisplay
+
+        return PlainDisplay(sys.stderr, sys.stdout, find_outcome=partial(find_outcome, here))
+    from .live_controls import make_live_display
+
     asks_person = request.reviewer == "person"
     return make_live_display(here, color=show.color, watches=False, asks_person=asks_person)
 
@@ -261,7 +265,7 @@ def _result_file(show: ShowOptions) -> ResultFile | None:
 
 def _write_answer(target: ResultFile | None, completed: RunCompleted) -> None:
     """`-o`: write the whole answer, only after success; an empty answer causes a warning."""
-    if target is None or completed.status != "completed":
+    if target is None or completed.status not in ANSWERED:
         return
     if not completed.result:
         click.echo("swarm: warning: there is no final answer; the file is empty", err=True)

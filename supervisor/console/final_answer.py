@@ -54,21 +54,23 @@ def _answer_text(answer: str, stdout: TextIO) -> str:
     return text.encode(encoding, "replace").decode(encoding)
 
 
-def summarize_run(completed: RunCompleted) -> str:
-    """The run in one line: status, duration, number of agents, cost."""
+def summarize_run(completed: RunCompleted, ends: str = "") -> str:
+    """The run in one line: status, duration, number of agents, cost.
+
+    `ends`: how many agents ended in which way (`run_summary.describe_ends`).
+    """
     cost = "" if completed.usd is None else f", {render_usd(completed.usd)}"
     agents = "1 agent" if completed.agents == 1 else f"{completed.agents} agents"
     return (
         f"run {completed.status} after {render_span(completed.duration_s)}: "
-        f"{agents}, {render_count(completed.usage.total_tokens)} tokens{cost}"
+        f"{agents}{ends}, {render_count(completed.usage.total_tokens)} tokens{cost}"
         f"{describe_redactions(completed)}"
     )
 
 
-def closing_lines(completed: RunCompleted) -> list[str]:
-    """The run in one line, and a caution about the answer of a model that is often wrong."""
-    cautions = [clean_line(completed.caution)] if completed.caution else []
-    return [summarize_run(completed), *cautions]
+def caution_lines(completed: RunCompleted) -> list[str]:
+    """A caution about the answer of a model that is often wrong."""
+    return [clean_line(completed.caution)] if completed.caution else []
 
 
 def describe_redactions(completed: RunCompleted) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TextIO
 
 import trio
+from msgspec.structs import replace
 from rich.console import ConsoleDimensions
 from rich.control import Control
 from rich.live import Live
@@ -29,8 +30,9 @@ from swarm.mailbox.protocol.records import GatewayEnded, RunCompleted
 
 from .approval_panel import ApprovalPanel
 from .columns import Line
-from .final_answer import closing_lines, print_final_answer
+from .final_answer import caution_lines, print_final_answer, summarize_run
 from .record_description import describe_fallback, hook_warning
+from .run_summary import RunOutcome, SummaryRoom, describe_ends, summary_lines
 from .safe_text import clean_line
 from .terminal import ColorChoice, page_width
 from .theme import WARN, Glyphs, glyphs_for, make_console
@@ -40,6 +42,7 @@ FRAME_S = 0.1
 _IDLE_FRAME_INTERVAL_S = 1.0
 _LAST_WRITE_S = 0.5  # time limit for writing the last frame
 _MAX_NOTICES = 20  # distinct warnings printed above the tree; the footer counts them all
+_OPEN_STATUSES = frozenset({"running", "idle"})
 _WORKING_STATES = frozenset({"running", "waiting", "starting", "restarting"})
 
 
@@ -80,6 +83,7 @@ class LiveDisplay:
         color: `--color`.
         clock: Unix seconds.
         with_answer: False for a watcher: no answer is printed at the end.
+        find_outcome: What is known about the run's files, asked once, at the end.
         panel: The approval panel below the tree.
         controls: The keys; None: this terminal is only written to.
     """
@@ -93,6 +97,7 @@ class LiveDisplay:
         color: ColorChoice = "auto",
         clock: Callable[[], float] = time.time,
         with_answer: bool = True,
+        find_outcome: Callable[[], RunOutcome] = RunOutcome,
         panel: ApprovalPanel | None = None,
         controls: DisplayControls | None = None,
     ) -> None:
@@ -104,7 +109,8 @@ class LiveDisplay:
         self._glyphs = glyphs_for(stderr.encoding or "utf-8")
         self._panel, self._controls = panel, controls
         self._fixed_width = page_width(environment)
-        self._with_answer = with_answer
+        self._with_answer, self._find_outcome = with_answer, find_outcome
+        self._current: Callable[[], RunView] = RunView
         self._writing = threading.Lock()
         self._dirty = True
         self._changed = trio.Event()
@@ -137,7 +143,11 @@ class LiveDisplay:
         self._changed.set()
 
     async def draw(self, current: Callable[[], RunView]) -> None:
-        """Draw frames until cancelled or left; then leave the final tree and a visible cursor."""
+        """Draw frames until cancelled or left; then leave a visible cursor.
+
+        A watcher that leaves a run at work leaves its tree on the screen; else `finish` follows.
+        """
+        self._current = current
         live = Live(
             console=self._console,
             auto_refresh=False,  # no refresh thread beside Trio
@@ -166,9 +176,15 @@ class LiveDisplay:
                     await self._write(self._take())
 
     def finish(self, completed: RunCompleted) -> None:
-        """Print the summary below the tree; then only the answer on stdout."""
+        """Print what each agent came to, and the run; then only the answer on stdout."""
         with contextlib.suppress(OSError, ValueError):
-            self._stderr.write("\n".join((*closing_lines(completed), "")))
+            width, height = self._read_size()
+            room = SummaryRoom(width=width, lines=height - 1, glyphs=self._glyphs)
+            view = replace(self._current(), status=completed.status)
+            totals = summarize_run(completed, describe_ends(view))
+            lines = summary_lines(view, self._find_outcome(), room, totals=totals)
+            self._console.print(RenderedLines(lines), end="")
+            self._stderr.write(self._take() + "\n".join((*caution_lines(completed), "")))
             self._stderr.flush()
         if self._with_answer:
             print_final_answer(completed, stdout=self._stdout, stderr=self._stderr)
@@ -216,6 +232,8 @@ class LiveDisplay:
             if not final:
                 size = {"width": width, "height": max(room, 1)}
                 picture = self._controls.render_page(view, **size, glyphs=glyphs)
+        if final and (self._with_answer or view.status not in _OPEN_STATUSES):
+            picture = RenderedLines([])  # `finish` prints what it came to
         if picture is None:
             render = render_final if final else render_run
             picture = render(view, width=width, height=room, now=now, options=options)

@@ -49,7 +49,7 @@ from swarm.mailbox.protocol.records import (
 
 from .approval_description import approval_request_lines, describe_resolution
 from .budget_description import describe_widening
-from .final_answer import answer_bytes, closing_lines, print_final_answer
+from .final_answer import answer_bytes, caution_lines, print_final_answer, summarize_run
 from .line_spool import LineSpool
 from .number_format import render_count, render_span, render_time
 from .record_description import (
@@ -63,10 +63,14 @@ from .record_description import (
     describe_waiting,
     hook_warning,
 )
+from .run_summary import RunOutcome, SummaryRoom, agent_lines, describe_ends, outcome_lines
 from .safe_text import clean_block, clean_line, first_line
 from .terminal import is_terminal
+from .theme import glyphs_for
+from .tree_view import RenderedLines
 
 _MAX_MESSAGE_LINES = 40
+_SUMMARY_WIDTH = 120  # cells of the table at the end
 
 
 class PlainLines:
@@ -257,10 +261,20 @@ class PlainDisplay:
         stderr: Receives the lines.
         stdout: Receives only the final answer; of a run that stays, each turn's answer.
         with_answer: False for a watcher: no answer is printed at the end.
+        find_outcome: What is known about the run's files, asked once, at the end.
     """
 
-    def __init__(self, stderr: TextIO, stdout: TextIO, *, with_answer: bool = True) -> None:
+    def __init__(
+        self,
+        stderr: TextIO,
+        stdout: TextIO,
+        *,
+        with_answer: bool = True,
+        find_outcome: Callable[[], RunOutcome] = RunOutcome,
+    ) -> None:
         self._stderr, self._stdout = stderr, stdout
+        self._find_outcome = find_outcome
+        self._current: Callable[[], RunView] = RunView
         self._with_answer = with_answer
         self._spool = LineSpool(stderr)
         self._lines = PlainLines()
@@ -280,7 +294,8 @@ class PlainDisplay:
             self._last_answer = idle.result
 
     async def draw(self, current: Callable[[], RunView]) -> None:
-        """Write lines while the run goes on. The view is unused: lines come from records."""
+        """Write lines while the run goes on. They come from records; the view is for the end."""
+        self._current = current
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._answers.drain)
             await self._spool.drain()
@@ -288,7 +303,7 @@ class PlainDisplay:
     def finish(self, completed: RunCompleted) -> None:
         """Print the last lines, and the answer unless it was printed when the run began to wait."""
         self._put_message()
-        self._put(closing_lines(completed))
+        self._put(self._last_lines(completed))
         self._spool.flush()
         self._answers.flush()
         if completed.result and completed.result == self._last_answer:
@@ -298,6 +313,20 @@ class PlainDisplay:
             completed = replace(completed, result=None)
         if self._with_answer:
             print_final_answer(completed, stdout=self._stdout, stderr=self._stderr)
+
+    def _last_lines(self, completed: RunCompleted) -> list[str]:
+        """What the agents came to, if there are several, then the run itself."""
+        view = replace(self._current(), status=completed.status)
+        glyphs = glyphs_for(self._stderr.encoding or "utf-8")
+        room = SummaryRoom(width=_SUMMARY_WIDTH, glyphs=glyphs)
+        agents = agent_lines(view, room) if len(view.agents) > 1 else []
+        files = outcome_lines(view, self._find_outcome(), room)
+        return [
+            *RenderedLines(agents).text.splitlines(),
+            summarize_run(completed, describe_ends(view)),
+            *RenderedLines([*files]).text.splitlines(),
+            *caution_lines(completed),
+        ]
 
     def _put_message(self) -> None:
         """On two terminals the answer is printed once; a log on stderr has it too."""

@@ -9,6 +9,7 @@ from sys import intern
 from msgspec.structs import replace
 
 from swarm.mailbox.ids import is_reviewer
+from swarm.mailbox.protocol.changes import TurnDiff
 from swarm.mailbox.protocol.control import AgentState, AgentView
 from swarm.mailbox.protocol.events import (
     CallBegan,
@@ -97,6 +98,8 @@ def reduce_agent(view: AgentView, body: AnyRecordBody, at: float) -> AgentView:
             return replace(view, note=describe_fallback(body), model=slug)
         case HookRan() if body.status != "completed":
             return replace(view, note=describe_hook(body))
+        case TurnDiff():
+            return _changed(view, body)
         case ChangeMeasured(files=files):
             return replace(view, change=body.size if files else "")
         case Warned(message=message):
@@ -126,10 +129,34 @@ def shrink_ended(view: AgentView) -> AgentView:
         last_progress=view.last_progress,
         usage=view.usage,
         usd=view.usd,
+        note=view.note[:60],
         result=view.result[:60],
         in_copy=view.in_copy,
         node=view.node,
         change=view.change,
+        steps=view.steps,
+        worked_s=view.worked_s,
+        added=view.added,
+        removed=view.removed,
+        shared_change=view.shared_change,
+        denied=view.denied,
+    )
+
+
+def end_turn(view: AgentView, at: float) -> AgentView:
+    """Count the time of the turn that ends now; the same view if none runs."""
+    if not view.turn_began:
+        return view
+    spent_s = max(at - view.turn_began, 0.0)
+    return replace(view, worked_s=view.worked_s + spent_s, turn_began=0.0)
+
+
+def _changed(view: AgentView, body: TurnDiff) -> AgentView:
+    return replace(
+        view,
+        added=view.added + body.added,
+        removed=view.removed + body.removed,
+        shared_change=view.shared_change or bool(body.shared_with),
     )
 
 
@@ -174,7 +201,15 @@ def _spawned(view: AgentView, body: AgentSpawned, at: float) -> AgentView:
 def _process_ended(view: AgentView, body: ProcessEnded) -> AgentView:
     if body.epoch < view.epoch:  # a late notice of an earlier process
         return view
-    gone = replace(view, pid=0, rss_bytes=0, tool="", argument="", doing="", text="")
+    gone = replace(
+        end_turn(view, view.last_progress),
+        pid=0,
+        rss_bytes=0,
+        tool="",
+        argument="",
+        doing="",
+        text="",
+    )
     if view.state == "ended":
         return gone
     if is_reviewer(view.path):  # reviewers are not restarted
@@ -188,7 +223,7 @@ def _ended(view: AgentView, body: AgentEnded, at: float) -> AgentView:
     good = body.state in GOOD_ENDS
     result = clean_block(body.message[:_RESULT]).strip()
     return replace(
-        view,
+        end_turn(view, at),
         state="ended",
         end_state=intern(body.state),
         tool="",
@@ -197,7 +232,8 @@ def _ended(view: AgentView, body: AgentEnded, at: float) -> AgentView:
         text="",
         note="" if good else clean_line(body.message),
         result=result if good else view.result,
-        usage=body.usage if body.usage.total_tokens else view.usage,
+        # of its last turn alone: only where nothing else was counted
+        usage=view.usage if view.usage.total_tokens else body.usage,
         last_progress=at,
     )
 
@@ -205,6 +241,7 @@ def _ended(view: AgentView, body: AgentEnded, at: float) -> AgentView:
 def _turn(
     view: AgentView, body: TurnStarted | TurnCompleted | TurnFailed | TurnAborted, at: float
 ) -> AgentView:
+    view = end_turn(view, at)
     view = replace(view, tool="", argument="", doing="", text="", last_progress=at)
     match body:
         case TurnStarted(model=model):
@@ -213,6 +250,7 @@ def _turn(
                 state="running",
                 end_state="",
                 note="",
+                turn_began=at,
                 model=intern(clean_line(model.slug, limit=80)),
                 effort=intern(clean_line(body.effort or view.effort, limit=20)),
                 context_window=view.context_window or model.context_window,
@@ -241,6 +279,7 @@ def _in_turn(
                 doing=describe_doing(detail),
                 last_progress=at,
                 note=view.note if ended else "",
+                steps=view.steps + 1,
             )
         case CallEnded():
             return replace(

@@ -1,8 +1,8 @@
 """Select the agents to draw if not all fit the height. Pure.
 
 There are never more rows than requested, and agents left out are counted by state. The priority is:
-waits for a person, works or waits, idle, ended most recently, queued. A subtree whose agents have
-all ended is one row; drawn rows keep their place in the tree.
+waits for a person, works or waits, failed, idle, ended most recently, queued. A subtree whose
+agents have all ended with an answer is one row; drawn rows keep their place in the tree.
 """
 
 from bisect import bisect_left
@@ -14,6 +14,7 @@ import msgspec
 
 from swarm.mailbox.protocol.control import AgentView
 
+from ..agents.end_states import GOOD_ENDS
 from .safe_text import clean_line
 
 SortOrder = Literal["tree", "tokens", "cost", "age", "memory", "context"]
@@ -132,12 +133,22 @@ def _collapse_ended(
         if index < done_to or agents[index].state != "ended" or agents[index].path in open_paths:
             continue
         end = index + 1
-        while end < len(depths) and depths[end] > depths[index] and agents[end].state == "ended":
+        while end < len(depths) and depths[end] > depths[index] and _may_fold(agents[end]):
             end += 1
         if end == len(depths) or depths[end] <= depths[index]:
             folded[index] = end - index - 1
             done_to = end
     return folded
+
+
+def _may_fold(agent: AgentView) -> bool:
+    """True for an agent whose end needs no look: failed ones stay on the screen."""
+    return agent.state == "ended" and not has_failed(agent)
+
+
+def has_failed(agent: AgentView) -> bool:
+    """True if it ended in another way than with an answer."""
+    return agent.state == "ended" and agent.end_state not in GOOD_ENDS
 
 
 def _visible(count: int, folded: dict[int, int]) -> list[int]:
@@ -185,8 +196,9 @@ def _by_priority(agents: tuple[AgentView, ...], visible: list[int], room: int) -
     ranks: dict[int, list[int]] = {rank: [] for rank in range(4)}
     for index in going:
         ranks[_priority(agents[index])].append(index)
+    failed = [index for index in ended if has_failed(agents[index])][:room]
     recent = nlargest(room, ended, key=lambda index: agents[index].last_progress)
-    return [*visible[:1], *ranks[0], *ranks[1], *ranks[2], *recent, *ranks[3][:room]]
+    return [*visible[:1], *ranks[0], *ranks[1], *failed, *ranks[2], *recent, *ranks[3][:room]]
 
 
 def _priority(agent: AgentView) -> int:

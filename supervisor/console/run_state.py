@@ -20,6 +20,7 @@ from swarm.mailbox.protocol.gateway import Fetching, ResponseBilled, Throttled
 from swarm.mailbox.protocol.records import (
     AgentEnded,
     AgentSpawned,
+    ApprovalResolved,
     BudgetSet,
     EndState,
     FanOutItemEnded,
@@ -33,14 +34,16 @@ from swarm.mailbox.protocol.records import (
 )
 
 from .record_description import describe_call, describe_doing, describe_task, describe_throttle
-from .reduce_agent import reduce_agent, reduce_passing, shrink_ended
+from .reduce_agent import end_turn, reduce_agent, reduce_passing, shrink_ended
 from .reduce_run import mark_waiting, reduce_cost, reduce_queue, reduce_run, unmark
+from .row_selection import has_failed
 from .safe_text import clean_line
 
 KEEP_ENDED = 256  # ended agents kept with all their texts; older ones keep only their figures
 LIST_ENDED = 512  # ended agents that are listed; older ones are only counted
 _END_STATES = frozenset(get_args(EndState))
 _OPEN, _DONE, _FAILED = 0, 1, 2
+_KEEP_FAILED = 256  # of those that are no longer listed, failed ones that stay all the same
 _DROP_TRIES = 4  # attempts per ended agent to unlist older ones
 _MAX_TASKS = 4096  # limit of tasks for agents without a view
 
@@ -86,6 +89,7 @@ class RunState:
         self._live = {agent.path for agent in ours if agent.pid}  # paths with a running process
         self._waiting_approvals = {one.agent: one for one in reversed(view.approvals)}  # the oldest
         self._item_states = bytearray()  # per item: _OPEN, _DONE or _FAILED
+        self._failed_kept = 0
         self._cached: RunView | None = None
 
     @property
@@ -280,11 +284,18 @@ class RunState:
                 self._count_item(index, state)
             case RunCompleted():
                 self._end_root(body)
+            case ApprovalResolved(outcome=outcome) if outcome != "approved":
+                self._count_denied(record.agent)
             case TokenCount() if is_reviewer(record.agent):
                 return  # `Reviewed` reports these tokens separately
             case _:
                 pass
         self._change(reduce_run(self._run, body, record.ts))
+
+    def _count_denied(self, path: str) -> None:
+        self._change(replace(self._run, denied=self._run.denied + 1))
+        if view := self._agents.get(path):
+            self._put(replace(view, denied=view.denied + 1))
 
     def _count_item(self, index: int, state: str) -> None:
         """A later attempt replaces an earlier one; after a snapshot only the totals are known.
@@ -303,8 +314,15 @@ class RunState:
     def _suspend_live_agents(self) -> None:
         """The run was resumed: its earlier processes no longer exist."""
         for path in sorted(self._live):
+            began = self._agents[path]
             view = replace(
-                self._agents[path], pid=0, rss_bytes=0, tool="", argument="", doing="", text=""
+                end_turn(began, began.last_progress),
+                pid=0,
+                rss_bytes=0,
+                tool="",
+                argument="",
+                doing="",
+                text="",
             )
             self._put(view if view.state == "ended" else replace(view, state="suspended"))
         for path, view in self._agents.items():
@@ -318,6 +336,7 @@ class RunState:
         view = self._agents.get("/root")
         if view is not None and view.state != "ended":
             end = body.status if body.status in _END_STATES else "failed"
+            view = end_turn(view, view.last_progress)
             self._put(
                 replace(view, state="ended", end_state=end, tool="", argument="", doing="", text="")
             )
@@ -359,6 +378,9 @@ class RunState:
         view = self._agents.get(path)
         if view is None or view.state != "ended":
             return  # it was started again, and will end again
+        if has_failed(view) and self._failed_kept < _KEEP_FAILED:
+            self._failed_kept += 1  # what went wrong stays in sight
+            return
         after = bisect_left(self._order, path) + 1
         has_below = after < len(self._order) and self._order[after].startswith(f"{path}/")
         if view.pid or has_below:

@@ -42,6 +42,7 @@ STATE_STYLES = {
     "suspended": DIM,
     "queued": DIM,
     "completed": GOOD,
+    "partial": WARN,
     "truncated": WARN,
     "interrupted": WARN,
     "budget": BAD,

@@ -15,8 +15,8 @@ from .tree_view import TreeOptions
 
 SORTS: tuple[SortOrder, ...] = get_args(SortOrder)
 _PAGE = 10  # agents
-_KEYS = "up, down: select · Enter: transcript · right, left: unfold, fold · s: sort ({sort})"
-_LEAVE = " · q: quit"
+_KEYS = "up, down select · Enter transcript · right, left unfold · s sort ({sort})"
+_LEAVE = " · q quit"
 
 
 class TreeNavigation(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class TreeNavigation(msgspec.Struct, frozen=True, kw_only=True):
             open_paths=self.open_paths,
             glyphs=glyphs,
             selected=self.selected,
-            hint=f"{self.selected}{glyphs.dot}{hint}" if self.selected else hint,
+            hint=f"{hint}{glyphs.dot}{self.selected}" if self.selected else hint,
         )
 
 

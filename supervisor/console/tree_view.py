@@ -75,7 +75,9 @@ def render_run(
         now: Unix seconds, for ages and rates.
     """
     chosen = options or TreeOptions()
-    head = _header(view, width, chosen.glyphs)
+    if view.status not in {"running", "idle"} and view.agents:  # its time has stopped
+        now = max(agent.last_progress for agent in view.agents) or now
+    head = header_lines(view, width, chosen.glyphs)
     fan = measure_fan_out(view, now=now)
     foot = [_fan_out_line(fan, width, chosen.glyphs)] if fan else []
     if view.fetching:
@@ -140,7 +142,8 @@ def highlight_line(line: Line, width: int) -> Line:
     return [Segment(cell.text, (cell.style or PLAIN) + SELECTED) for cell in marked]
 
 
-def _header(view: RunView, width: int, glyphs: Glyphs) -> list[Line]:
+def header_lines(view: RunView, width: int, glyphs: Glyphs) -> list[Line]:
+    """The run's name and title; its provider, its model, and why these."""
     name = f"swarm {short_id(view.run_id)}" if view.run_id else "swarm"
     first = [
         (name, HEAD),

@@ -93,6 +93,7 @@ class FanOutRunner:
         self._names = name_items(fan_out.items)
         self._begun: dict[int, _Begun] = {}  # by index
         self._answered = bytearray(len(fan_out.items))  # _ANSWERED_… per item, 0 = no answer
+        self._failed: set[int] = set()  # items whose last attempt did not complete
         self._budget_spent = False  # the run's: another item would get no request
 
     async def run(
@@ -125,6 +126,15 @@ class FanOutRunner:
         async with trio.open_nursery() as nursery:
             for _ in range(wanted):
                 nursery.start_soon(self._run_worker, todo)
+
+    @property
+    def items(self) -> int:
+        return len(self._fan.items)
+
+    @property
+    def failed_items(self) -> int:
+        """How many items ended without an answer."""
+        return len(self._failed)
 
     @property
     def _is_stopping(self) -> bool:
@@ -181,6 +191,8 @@ class FanOutRunner:
 
     def _note_end(self, index: int, state: EndState, result: str) -> None:
         begun = self._begun.pop(index)
+        if state not in {"completed", "interrupted"}:
+            self._failed.add(index)
         self._run.note(
             FanOutItemEnded(
                 index=index,

@@ -16,6 +16,7 @@ from swarm.mailbox.protocol.records import RunCompleted
 
 from ..file_history.file_history import FileHistory
 from ..run_context import RunContext
+from ..runs.run_status import ANSWERED
 from .live_merges import find_working, merge_ended_work
 from .merge_service import CopiedWork
 from .merge_summary import describe_agents
@@ -37,7 +38,7 @@ async def _merge_if_chosen(
 
     What does not fit, or belongs to an agent that still works, is left, and named afterwards.
     """
-    wanted = running.request.merge == "auto" and completed.status == "completed"
+    wanted = running.request.merge == "auto" and completed.status in ANSWERED
     if not wanted or not running.paths.copies.is_dir():
         return
     work = CopiedWork(running.paths)

@@ -8,6 +8,19 @@ from ..runs.paths import RunPaths
 _MAX_NAMED = 8
 
 
+def describe_unmerged(run_paths: RunPaths) -> str:
+    """`/root/one 2 files, /root/two 1 file`; "" for none. Never raises."""
+    if not run_paths.copies.is_dir():
+        return ""
+    from .merge_service import CopiedWork  # few runs have copies
+    from .merge_summary import describe_agents
+
+    try:
+        return describe_agents(CopiedWork(run_paths).unmerged())
+    except (SwarmError, OSError, ValueError) as error:
+        return f"not known ({error})"
+
+
 def describe_held_work(run_paths: RunPaths) -> str:
     """Which work is not merged, or not wholly; "" for none. What cannot be read counts as work."""
     if not run_paths.copies.is_dir():

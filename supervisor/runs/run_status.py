@@ -13,9 +13,11 @@ from swarm.mailbox.protocol.records import AgentEnded, RunCompleted
 from swarm.mailbox.schema_check import find_schema_violation
 
 RunStatus = Literal[
-    "completed", "truncated", "failed", "refused", "budget", "deadline", "provider", "sandbox",
-    "interrupted", "terminated",
+    "completed", "partial", "truncated", "failed", "refused", "budget", "deadline", "provider",
+    "sandbox", "interrupted", "terminated",
 ]  # fmt: skip
+
+ANSWERED: frozenset[RunStatus] = frozenset({"completed", "partial"})  # the root completed
 
 _TRUNCATED = (
     'the answer is cut: the model stopped at its output limit. `swarm resume RUN -p "go on"` '
@@ -60,9 +62,24 @@ def run_result(
     return RunCompleted(status="completed", result=outcome.message)
 
 
+def with_failed_items(
+    completed: RunCompleted, *, items: int, failed: int, run: str
+) -> RunCompleted:
+    """The same outcome, if the root completed and items of its fan-out did not. `run`: its name."""
+    if completed.status != "completed" or not failed:
+        return completed
+    status: RunStatus = "partial" if failed < items else "failed"
+    count = f"{failed} of {items} items" if failed < items else f"all {items} items"
+    why = (
+        f"{count} failed: `swarm result {run} --items` lists them, `swarm resume {run}` runs "
+        f"{'it' if failed == 1 else 'them'} again"
+    )
+    return msgspec.structs.replace(completed, status=status, message=why)
+
+
 def as_interrupted(completed: RunCompleted) -> RunCompleted:
     """The same outcome, if agents were interrupted at work after the root had answered."""
-    if completed.status != "completed":
+    if completed.status not in ANSWERED:
         return completed
     why = "agents at work were interrupted after the root had answered"
     return msgspec.structs.replace(completed, status="interrupted", message=why)

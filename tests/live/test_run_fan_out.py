@@ -79,7 +79,8 @@ async def test_a_killed_agent_and_a_failed_item_cost_no_other_item(rig):
         await rig.wait_runs()
         os.kill(rig.lives("/root/items_i03")[0].pid, signal.SIGKILL)
         ended = await run.wait_end()
-    assert ended.code == 0, ended.err
+    assert ended.code == 8, ended.err
+    assert ended.err.splitlines()[-1].startswith("partial: 1 of 12 items failed")
     found = results(rig)
     assert sorted(found) == list(range(COUNT))
     assert found[3].result.startswith("after interrupted: ")
@@ -166,7 +167,7 @@ async def test_an_item_that_a_person_kills_is_not_tried_again(rig):
         killed = await (await rig.start("kill", rig.run_id, "items_i02")).wait_end()
         assert killed.code == 0, killed.err
         ended = await run.wait_end()
-    assert ended.code == 0, ended.err
+    assert ended.code == 8, ended.err
     assert results(rig)[2].state == "killed"
     assert spawned(rig)["/root/items_i02"] == 1
     assert Counter(end.state for end in results(rig).values()) == {"completed": 11, "killed": 1}

@@ -84,12 +84,12 @@ async def test_keys_lead_through_the_tree_into_a_transcript_that_grows_and_out_a
     async with open_scripted_run(tmp_path, TURNS) as scripted:
         await scripted.until(lambda: len(scripted.of(CallBegan)) >= 5)
         with watching(scripted) as screen:
-            await screen.wait_shown("q: quit")
+            await screen.wait_shown("q quit")
             assert not termios.tcgetattr(screen.theirs)[3] & termios.ICANON
             screen.press(b"\x1b[B\x1b[B")
             await screen.wait_shown("/root/ann")
             screen.press(b"s")
-            await screen.wait_shown("s: sort (tokens)")
+            await screen.wait_shown("s sort (tokens)")
             screen.press(b"\r")
             await screen.wait_shown("Esc: back to the tree")
             (tmp_path / "go").touch()
@@ -103,11 +103,11 @@ async def test_however_a_person_leaves_the_run_goes_on_and_the_terminal_is_as_be
     async with open_scripted_run(tmp_path, TURNS) as scripted:
         await scripted.until(lambda: len(scripted.of(CallBegan)) >= 5)
         with watching(scripted) as screen:
-            await screen.wait_shown("q: quit")
+            await screen.wait_shown("q quit")
             screen.press(b"\x1b[B\r")
             await screen.wait_shown("Esc: back to the tree")
             screen.press(b"\x1b")
-            await screen.wait_shown("q: quit")
+            await screen.wait_shown("q quit")
             if how == "sigterm":
                 screen.watch.send_signal(signal.SIGTERM)
             else:

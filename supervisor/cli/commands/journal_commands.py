@@ -35,17 +35,18 @@ _CONTEXT_COLUMNS = 80
 @click.argument("run", required=False)
 @click.argument("agent", required=False)
 @click.option("--context", is_flag=True, help="What its newest request was made of, in tokens.")
+@click.option("--all", "all_agents", is_flag=True, help="A line for each agent, however many.")
 @click.option("--json", "as_json", is_flag=True, help="The tree as one object, or records.")
 @all_projects_option
 @click.pass_obj
 def show(
-    color: ColorChoice, /, run: str | None, agent: str | None, *, context: bool, as_json: bool,
-    all_projects: bool,
+    color: ColorChoice, /, run: str | None, agent: str | None, *, context: bool, all_agents: bool,
+    as_json: bool, all_projects: bool,
 ) -> None:  # fmt: skip
-    """Show a run's tree, or one agent's transcript or context.
+    """Show what a run's agents came to, or one agent's transcript or context.
 
-    Without RUN the newest one of this project. AGENT is a path (/root/scout) or its last step; with
-    --context it may be left out: the root.
+    Failed agents come first. Without RUN the newest one of this project. AGENT is a path
+    (/root/scout) or its last step; with --context it may be left out: the root.
 
     \b
     Examples:
@@ -59,13 +60,15 @@ def show(
         _show_context(here, agent or ROOT_PATH, color, as_json=as_json)
         return
     from ...isolation.cut_off_merges import describe_cut_off
-    from .watch_command import load_run_view, print_tree
+    from .watch_command import load_run_view, print_run
 
     if agent is None:
         for text in describe_cut_off(here):
             click.echo(f"swarm: {clean_line(text)}", err=True)
-        view = load_run_view(here)
-        print_json(view) if as_json else print_tree(view, color)
+        if as_json:
+            print_json(load_run_view(here))
+        else:
+            print_run(here, color, all_agents=all_agents)
         return
     path, agent_id = find_agent(here, agent)
     if as_json:

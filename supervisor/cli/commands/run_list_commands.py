@@ -38,7 +38,8 @@ _MOST_NAMED = 3  # files of a merge, in one row
 def ps(as_json: bool, *, with_archived: bool, limit: int | None, before: str | None) -> None:
     """List runs: id, state, agents, tokens, cost, age, size and task.
 
-    A run whose process died unexpectedly is "stopped"; `swarm resume` continues it.
+    A run whose process died unexpectedly is "stopped"; `swarm resume` continues it. Work of agents
+    in copies that is not merged is named before the task.
 
     \b
     Example:
@@ -53,6 +54,7 @@ def ps(as_json: bool, *, with_archived: bool, limit: int | None, before: str | N
         from ..control_client import with_live_usage
 
         runs = with_live_usage(places, runs)
+    runs = tuple(_with_unmerged(places, run) for run in runs)
     if as_json:
         for run in runs:
             print_json(run_fields(run))
@@ -63,6 +65,16 @@ def ps(as_json: bool, *, with_archived: bool, limit: int | None, before: str | N
     rows = [_row(run, now) for run in runs]
     head = ("RUN", "STATE", "AGENTS", "TOKENS", "COST", "AGE", "SIZE", "TASK")
     print_columns(head, rows, right="AGENTS TOKENS COST AGE SIZE", fits=True)
+
+
+def _with_unmerged(places: UserPaths, run: RunSummary) -> RunSummary:
+    """With the work that waits in copies, for the few ended runs that have copies."""
+    if run.state == "running" or not paths_of_run(places, run.run_id).copies.is_dir():
+        return run
+    from ...isolation.held_work import describe_unmerged
+
+    unmerged = describe_unmerged(paths_of_run(places, run.run_id))
+    return msgspec.structs.replace(run, unmerged=unmerged)
 
 
 def run_fields(run: RunSummary) -> dict[str, object]:
@@ -93,6 +105,8 @@ def _describe_task(run: RunSummary) -> str:
         names = [path.removeprefix(f"{run.cwd}/") for path in merge.paths[:_MOST_NAMED]]
         some = ", ".join((*names, *["…"] * (merge.count > _MOST_NAMED)))
         text = f"(a merge has not come to its end: {files}, {some}) {text}"
+    if run.unmerged:
+        text = f"(not merged: {run.unmerged}) {text}"
     if run.forked_from:
         text = f"(fork of {short_id(run.forked_from)}) {text}"
     return f"{run.name}: {text}" if run.name else text

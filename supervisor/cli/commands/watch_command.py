@@ -3,7 +3,8 @@
 import os
 import signal
 import sys
-import time
+from contextlib import suppress
+from functools import partial
 
 import click
 import msgspec
@@ -14,19 +15,23 @@ from swarm.mailbox.feed import FeedReader, open_feed_reader
 from swarm.mailbox.protocol.control import Recorded, RunView, decode_feed
 from swarm.mailbox.protocol.records import RunCompleted
 
+from ...console.keyboard import can_read_keys
 from ...console.run_state import RunState
+from ...console.run_summary import SummaryRoom, summary_lines
 from ...console.terminal import ColorChoice, choose_display, is_terminal
-from ...console.theme import make_console
-from ...console.tree_view import render_final
+from ...console.theme import glyphs_for, make_console
+from ...console.tree_view import RenderedLines
 from ...journal.journal_reader import read_records
 from ...run_display import RunDisplay
 from ...runs.paths import RunPaths
 from ...runs.run_metadata import is_run_alive
 from ..control_client import fetch_run_view
 from ..lazy_commands import ColorCommand
+from ..outcome_facts import find_outcome
 from ..printing import print_json
 from ..run_choice import RunWanted, all_projects_option, choose_run
 
+_MOST_AGENTS = 100_000  # of an ended run, which is shown whole
 _JOIN_LIMIT_S = 5.0
 _ALIVE_CHECK_INTERVAL_S = 1.0
 
@@ -55,7 +60,7 @@ def watch(
         if as_json:
             print_json(load_run_view(here))
         else:
-            print_tree(load_run_view(here), color)
+            _show_ended(here, color, plain=plain)
         return
     if as_json:
         print_json(trio.run(fetch_run_view, here))
@@ -73,8 +78,8 @@ def watch(
 
 
 def load_run_view(here: RunPaths) -> RunView:
-    """A run as recorded in its journal. Raises SwarmError if it cannot be read."""
-    state = RunState()
+    """A run as recorded in its journal, all agents. Raises SwarmError if it cannot be read."""
+    state = RunState(keep_ended=_MOST_AGENTS, list_ended=_MOST_AGENTS)
     for record in read_records(here):
         state.apply(Recorded(record=record))
     view = state.view()
@@ -83,14 +88,43 @@ def load_run_view(here: RunPaths) -> RunView:
     return view
 
 
-def print_tree(view: RunView, color: ColorChoice) -> None:
+def print_run(here: RunPaths, color: ColorChoice, *, all_agents: bool = False) -> None:
+    """What the run came to, or what it does now; on a terminal as much as has room."""
+    view = load_run_view(here)
     console = make_console(sys.stdout, environment=os.environ, color=color)
-    if not is_terminal(sys.stdout):
-        click.echo(render_final(view, width=console.width, height=10_000, now=time.time()).text)
-        return
-    console.print(
-        render_final(view, width=console.width, height=max(console.height - 2, 8), now=time.time())
+    lines = console.height - 1 if is_terminal(sys.stdout) and not all_agents else 0
+    glyphs = glyphs_for(console.encoding)
+    room = SummaryRoom(width=console.width, lines=lines, glyphs=glyphs)
+    shown = RenderedLines(summary_lines(view, find_outcome(here), room))
+    if is_terminal(sys.stdout):
+        console.print(shown, end="")
+    else:
+        click.echo(shown.text)
+
+
+def _show_ended(here: RunPaths, color: ColorChoice, *, plain: bool) -> None:
+    """On a terminal with keys the whole tree, to be unfolded and read until q; then the summary."""
+    kind = choose_display(
+        as_json=False,
+        plain=plain,
+        stdout_is_tty=is_terminal(sys.stdout) and is_terminal(sys.stderr),
+        environment=os.environ,
     )
+    if kind == "live" and can_read_keys(sys.stdin.fileno()):
+        with suppress(KeyboardInterrupt):
+            trio.run(_browse, here, color)
+    print_run(here, color)
+
+
+async def _browse(here: RunPaths, color: ColorChoice) -> None:
+    from ..live_controls import make_live_display
+
+    view = load_run_view(here)
+    display = make_live_display(here, color=color, watches=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_end_on_signal, nursery.cancel_scope)
+        await display.draw(lambda: view)
+        nursery.cancel_scope.cancel()
 
 
 def _make_display(here: RunPaths, color: ColorChoice, *, live: bool) -> RunDisplay:
@@ -101,7 +135,8 @@ def _make_display(here: RunPaths, color: ColorChoice, *, live: bool) -> RunDispl
         return make_live_display(here, color=color, watches=True)
     from ...console.plain_display import PlainDisplay
 
-    return PlainDisplay(sys.stderr, sys.stdout, with_answer=False)
+    find = partial(find_outcome, here)
+    return PlainDisplay(sys.stderr, sys.stdout, with_answer=False, find_outcome=find)
 
 
 class _WatchedRun:

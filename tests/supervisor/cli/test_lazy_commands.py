@@ -212,7 +212,8 @@ def test_a_reader_that_is_gone_is_no_noise(tmp_path):
 
 def test_the_exit_codes_are_those_of_the_contract():
     assert EXIT_CODES == {
-        "completed": 0, "truncated": 1, "failed": 1, "refused": 3, "budget": 4, "deadline": 4,
+        "completed": 0, "partial": 8, "truncated": 1, "failed": 1, "refused": 3, "budget": 4,
+        "deadline": 4,
         "provider": 5, "sandbox": 6, "interrupted": 130, "terminated": 143,
     }  # fmt: skip
 

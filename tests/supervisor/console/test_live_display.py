@@ -79,7 +79,7 @@ def warn(message):
     return Recorded(record=Record(seq=1, ts=0.0, agent="/root", body=Warned(message=message)))
 
 
-async def test_frames_replace_each_other_and_the_folded_tree_and_the_answer_stay():
+async def test_frames_replace_each_other_and_what_the_agents_came_to_and_the_answer_stay():
     views = [WIDE]
     stdout = io.StringIO()
     with open_terminal() as (screen, stderr):
@@ -98,9 +98,11 @@ async def test_frames_replace_each_other_and_the_folded_tree_and_the_answer_stay
         "warning: /root mind the [red] gap⟨ESC⟩[31m",
         "swarm 1a2b3c4d  Survey of a rather long and winding house with many rooms",
         "choosing a provider",
-        "/root    idle",
-        "└─ scout idle       look at every single room there is",
-        "run completed after 0.0 s: 0 agents, 0 tokens",
+        "AGENT STATE ANSWER",
+        "/root idle",
+        "scout idle  look at every single room there is",
+        "run completed after 0.0 s: 0 agents (2 idle), 0 tokens",
+        "next: swarm show 1a2b3c4d scout · swarm resume 1a2b3c4d -p TEXT",
         "",
     ]
     assert stdout.getvalue() == "the answer\n"

@@ -46,12 +46,12 @@ FLAT = tree(
     [
         (8, ["root", "a", "b", "c", "d", "e", "f", "g"]),
         (7, ["root", "b", "c", "e", "f", "g", "… 2 more: 1 completed, 1 queued"]),
-        (5, ["root", "c", "e", "f", "… 4 more: 2 completed, 1 queued, 1 failed"]),
+        (5, ["root", "c", "e", "g", "… 4 more: 2 completed, 1 queued, 1 idle"]),
         (3, ["root", "e", "… 6 more: 2 completed, 1 running, 1 queued, 1 idle, 1 failed"]),
         (2, ["root", "… 7 more: 2 completed, 1 running, 1 queued, 1 waiting, 1 idle, 1 failed"]),
     ],
 )
-def test_who_waits_for_a_person_comes_first_then_the_living_then_the_latest(height, expected):
+def test_who_waits_for_a_person_comes_first_then_those_at_work_then_failed_ones(height, expected):
     assert names(select_tree_rows(FLAT, height=height)) == expected
 
 

@@ -68,7 +68,8 @@ def test_s_goes_through_every_order_and_comes_back():
 
 
 def test_an_ended_subtree_is_unfolded_and_folded_by_keys():
-    ended = RunView(agents=tuple(AgentView(path=path, state="ended") for path in PATHS))
+    done = {"state": "ended", "end_state": "completed"}
+    ended = RunView(agents=tuple(AgentView(path=path, **done) for path in PATHS))
     folded = after("down", "down", view=ended)
     assert folded.selected == "/root"
     assert after("right", "down", view=ended, browse=folded).selected == "/root/a"
