@@ -3,7 +3,6 @@
 `swarm --help` and `--version` import click and this list, nothing more.
 """
 
-import difflib
 import importlib
 import os
 
@@ -13,6 +12,7 @@ from swarm.mailbox.errors import UsageError
 
 from ..parts.part_names import PART_COMMANDS, PART_GROUPS, LazyCommand
 from .click_values import OptionValue
+from .command_words import ALIASES, suggest_command
 
 LAZY_COMMANDS: dict[str, LazyCommand] = {
     "chat": LazyCommand("chat_command", "Talk with an agent that works in this folder."),
@@ -150,24 +150,6 @@ COMMAND_GROUPS: dict[str, tuple[str, ...]] = {  # of the short help
     ),
 }  # fmt: skip
 _WITH_ALL = "swarm.help_all"
-_RUNS = "`swarm ps` lists runs, with state, tokens and cost"
-_WORDS_OF_OTHERS = {  # commands of similar programs, for which the letters would mislead
-    "help": "`swarm --help` lists all commands, `swarm COMMAND --help` explains one",
-    "version": "`swarm --version` prints it",
-    "ls": _RUNS,
-    "list": _RUNS,
-    "status": _RUNS,
-    "stats": _RUNS,
-    "cost": _RUNS,
-    "tree": "`swarm show` prints the tree of a run, `swarm watch` shows it live",
-    "stop": "`swarm interrupt` stops the turns of a run, `swarm kill` ends it",
-    "login": "set a key, such as OPENAI_API_KEY (docs/providers.md), or `swarm mcp login NAME`",
-    "auth": "set a key, such as OPENAI_API_KEY (docs/providers.md), or `swarm mcp login NAME`",
-    "search": "`swarm memory search WORDS` searches what runs learned",
-    "report": "`swarm result` prints a run's answer, `swarm diff` what its agents changed",
-    "update": "swarm is updated as it was installed; `swarm plugin update` updates plugins",
-    "upgrade": "swarm is updated as it was installed; `swarm plugin update` updates plugins",
-}
 
 
 class ColorCommand(click.Command):
@@ -216,19 +198,28 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in LAZY_COMMANDS:
+            args = [ALIASES.get(args[0], args[0]), *args[1:]]
         name = args[0]
+        if name == "status":
+            args = [
+                "show" if any(not word.startswith("-") for word in args[1:]) else "ps",
+                *args[1:],
+            ]
+            name = args[0]
         if name not in LAZY_COMMANDS and not name.startswith("-"):
-            near = difflib.get_close_matches(name, LAZY_COMMANDS, n=1)
-            hint = f"did you mean `{near[0]}`?" if near else "`swarm --help` lists all commands"
-            if name in _WORDS_OF_OTHERS:
-                hint = _WORDS_OF_OTHERS[name]
-            if name.endswith(".md"):
-                hint = f"to run a task file: swarm run {name}"
+            commands = {known: one.short for known, one in LAZY_COMMANDS.items()}
+            hint = suggest_command(name, commands)
             raise UsageError(f"no command {name!r}; {hint}")
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """`--help --all` lists every command with what it does."""
+        """`--help --all` lists every command with what it does; `help` and `version` are known."""
+        if args[:1] == ["help"]:
+            named = [word for word in args[1:2] if not word.startswith("-")]
+            args = [*named, "--help", *args[1 + len(named) :]]
+        elif args[:1] == ["version"]:
+            args = ["--version"]
         if args[:1] in (["-h"], ["--help"]) and "--all" in args:
             ctx.meta[_WITH_ALL] = True
             args = args[:1]

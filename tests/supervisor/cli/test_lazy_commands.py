@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from support.paths import ROOT
 from swarm.mailbox.errors import SwarmError
+from swarm.supervisor.cli.command_words import ALIASES
 from swarm.supervisor.cli.lazy_commands import COMMAND_GROUPS, LAZY_COMMANDS
 from swarm.supervisor.cli.main import cli, run_cli
 from swarm.supervisor.cli.run_execution import EXIT_CODES
@@ -74,6 +75,7 @@ def test_help_and_version_import_nothing_heavy(words):
         "swarm.supervisor.cli.main",
         "swarm.supervisor.cli.lazy_commands",
         "swarm.supervisor.cli.click_values",
+        "swarm.supervisor.cli.command_words",
         "swarm.supervisor.cli.early_processes",
         "swarm.supervisor.parts.part_names",
     }
@@ -177,7 +179,12 @@ def test_every_command_stands_under_one_heading_of_the_help_and_the_manual_page(
         (["config", "get", "x.y"], "no such key: x.y"),
         (["prune", "--older", "old"], "--older: 'old' is not a length of time"),
         (["stats"], "no command 'stats'; `swarm ps` lists runs"),
-        (["help"], "`swarm --help` lists all commands"),
+        (["stop"], "`swarm interrupt`: Stop the running turn of one agent, or of all; "),
+        (["serch"], "`swarm memory search WORDS`"),
+        (["revert"], "`swarm undo`: Put files back"),
+        (["report"], "`swarm show`: Show what a run's agents came to"),
+        (["update"], "swarm is updated as it was installed"),
+        (["zzz"], "`swarm --help` lists all commands"),
         (["hooks", "test", "None"], "Invalid value for 'EVENT': 'None' is not one of"),
     ],
 )  # fmt: skip
@@ -188,6 +195,32 @@ def test_a_mistake_is_one_line_on_stderr_and_code_2(words, said, tmp_path, monke
     assert out == ""
     assert err.startswith("swarm: ")
     assert said in err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["list"], 0, "there is no run yet"),
+        (["ls", "--limit", "2"], 0, "there is no run yet"),
+        (["status"], 0, "there is no run yet"),
+        (["status", "4f21c0aa"], 2, "there is no run yet"),
+        (["tree"], 2, "there is no run"),
+        (["help"], 0, "swarm COMMAND --help"),
+        (["help", "--all"], 0, "Put files back as they were"),
+        (["help", "undo"], 0, "swarm undo --list"),
+        (["help", "list"], 0, "swarm ps --limit 20"),
+        (["version"], 0, "swarm "),
+    ],
+)
+def test_words_that_people_type_do_what_they_mean(words, code, said, tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("SWARM_HOME", str(tmp_path))
+    assert run_cli(words) == code
+    assert said in "".join(capfd.readouterr())
+
+
+def test_no_word_is_explained_that_is_a_command_and_every_explanation_names_commands():
+    assert not set(ALIASES) & set(LAZY_COMMANDS)
+    assert set(ALIASES.values()) <= set(LAZY_COMMANDS)
 
 
 def test_stdin_is_never_read_for_a_prompt(tmp_path):
