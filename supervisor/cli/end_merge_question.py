@@ -1,16 +1,47 @@
 """After a run on a terminal: asks whether what its agents changed in copies goes in."""
 
+from collections.abc import Sequence
+
 import click
 
 from swarm.mailbox.ids import short_id
 from swarm.mailbox.protocol.control import MergeChanges
 
 from ..console.safe_text import clean_line, exact_line
+from ..file_history.unified_diff import count_diff, diff_lines
 from ..isolation.ended_merges import merge_ended_run
+from ..isolation.layer_change import LayerChange
 from ..isolation.merge_service import CopiedWork
 from ..isolation.merge_summary import describe_end, describe_plan
 from ..runs.paths import RunPaths
 from .confirmation import can_ask
+
+_MOST_NAMED = 40  # files of one agent, above the question
+
+
+def _is_wanted(work: CopiedWork, changes: Sequence[LayerChange]) -> bool:
+    """Ask until there is an answer; `d` shows the diff and asks again."""
+    while True:
+        try:
+            said = click.prompt(
+                "Merge this into the project? [y/N, d: show the diff]",
+                default="n", show_default=False, err=True,
+            )  # fmt: skip
+        except click.Abort:
+            return False
+        match str(said).strip().lower():
+            case "d" | "diff":
+                _show_diff(work, changes)
+            case answer:
+                return answer in {"y", "yes"}
+
+
+def _show_diff(work: CopiedWork, changes: Sequence[LayerChange]) -> None:
+    for change in changes:
+        click.echo(clean_line(change.agent), err=True)
+        for edit in change.edits:
+            for line in diff_lines(edit, work.store, change.cwd):
+                click.echo(exact_line(line), err=True)
 
 
 def ask_to_merge(here: RunPaths) -> None:
@@ -21,19 +52,20 @@ def ask_to_merge(here: RunPaths) -> None:
     """
     if not can_ask():
         return
-    shown = CopiedWork(here).check_clean()
+    work = CopiedWork(here)
+    shown = work.check_clean()
     if not shown.changes:
         return
     for line in describe_plan(shown.plan, shown.changes):
         click.echo(clean_line(line), err=True)
     for change in shown.changes:
-        for edit in change.edits:
-            click.echo(f"  {exact_line(edit.path)}", err=True)
-    try:
-        wanted = click.confirm("Merge this into the project?", default=False, err=True)
-    except click.Abort:
-        wanted = False
-    if wanted:
+        for edit in change.edits[:_MOST_NAMED]:
+            one = count_diff(edit, work.store, change.cwd)
+            sizes = one.words or f"+{one.added} -{one.removed}"
+            click.echo(f"  {exact_line(one.path)}  {exact_line(sizes)}", err=True)
+        if (more := len(change.edits) - _MOST_NAMED) > 0:
+            click.echo(f"  and {more} more: d shows them all", err=True)
+    if _is_wanted(work, shown.changes):
         names = tuple(change.agent for change in shown.changes)
         report = merge_ended_run(here, MergeChanges(agents=names, tested=shown.plan.digest))
         for line in describe_end(report, short_id(here.folder.name)):

@@ -128,14 +128,22 @@ class LiveControls:
                 self._reads_keys = True
                 redraw()
                 async for key in keys:
-                    if self._panel is not None and self._panel.accepts_key(key):
-                        self._panel.handle_key(key)
+                    if (panel := self._panel_for(key)) is not None:
+                        panel.handle_key(key)
                         continue
                     await self._handle_key(key, current())
                     if self._navigation.left:
                         return True
                     redraw()
         return False
+
+    def _panel_for(self, key: str) -> ApprovalPanel | None:
+        """The panel if this key is an answer; q leaves also while a question waits."""
+        panel = self._panel
+        if panel is None or not panel.accepts_key(key):
+            return None
+        leaves = key == "q" and self._navigation.may_leave and not panel.takes_text
+        return None if leaves else panel
 
     async def _handle_key(self, key: str, view: RunView) -> None:
         before, self._navigation = self._navigation, handle_key(self._navigation, key, view)

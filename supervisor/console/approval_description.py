@@ -154,7 +154,7 @@ def approval_detail_lines(request: ApprovalRequest) -> list[str]:
         return _question_lines(action)
     if isinstance(action, ElicitationAction):
         return elicitation_lines(action)
-    lines = [f"why: {describe_cause(request)}", *_preview_lines(request), *_action_lines(action)]
+    lines = [*_preview_lines(request), f"why: {describe_cause(request)}", *_action_lines(action)]
     if request.proposed_prefix:
         rule = " ".join(map(shlex.quote, request.proposed_prefix))
         which = "exactly" if request.proposed_exact else "commands that begin with"

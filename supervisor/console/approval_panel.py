@@ -53,7 +53,12 @@ class ApprovalPanel:
         """True if the panel takes this key: letters, and every key while a person types text."""
         if self._state.current is None:
             return False
-        return self._state.mode != "keys" or len(key) == 1
+        return self.takes_text or len(key) == 1
+
+    @property
+    def takes_text(self) -> bool:
+        """True while a person types a reason or an answer."""
+        return self._state.current is not None and self._state.mode != "keys"
 
     def handle_key(self, key: str) -> None:
         stepped = handle_key(self._state, key, now=trio.current_time())

@@ -74,7 +74,7 @@ async def test_a_run_that_failed_merges_nothing(rig, project):
     assert (project / "text").read_text() == BASE
 
 
-@pytest.mark.parametrize(("key", "merged"), [(b"y\n", True), (b"\n", False)])
+@pytest.mark.parametrize(("key", "merged"), [(b"y\n", True), (b"\n", False), (b"d\ny\n", True)])
 async def test_on_a_terminal_the_end_asks_and_only_a_yes_merges(rig, project, key, merged):
     words = ("run", "-p", "x", "--provider", rig.script(*TWO_EDITS), "--isolate", "--plain")
     with trio.fail_after(LIMIT_S):
@@ -82,6 +82,8 @@ async def test_on_a_terminal_the_end_asks_and_only_a_yes_merges(rig, project, ke
             rig, b"Merge this into the project?", key, *words, "-s", "workspace-write"
         )
     assert seen.count(b"/root/one 2 clean") == 1
+    assert b"text  +1 -1" in seen
+    assert (b"+++ b/text" in seen) is key.startswith(b"d")
     assert ((project / "text").read_text() != BASE) is merged
     assert [one.applied for one in rig.bodies(MergeEnded)] == [True] * merged
     assert (b"merged; to take it back: swarm undo" in seen) is merged

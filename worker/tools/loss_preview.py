@@ -102,12 +102,13 @@ def _combine_losses(real: list[tuple[DestructiveCommand, _Loss]], cwd: str) -> P
 
 
 def _sentence(one: DestructiveCommand, loss: _Loss) -> str:
-    verb = {
-        "remove": "removes",
-        "clean": "removes untracked",
-        "discard": "throws away changes in",
-        "history": "rewrites history:",
-        "push": "overwrites what was pushed:",
+    """What goes, then which command takes it: a narrow screen cuts the end."""
+    what, verb = {
+        "remove": ("", "removed by"),
+        "clean": ("untracked: ", "removed by"),
+        "discard": ("changes in ", "thrown away by"),
+        "history": ("history: ", "rewritten by"),
+        "push": ("what was pushed: ", "overwritten by"),
     }[one.kind]
     parts: list[str] = []
     if loss.count:
@@ -117,10 +118,11 @@ def _sentence(one: DestructiveCommand, loss: _Loss) -> str:
     if loss.lines:
         parts.append(f"{len(loss.lines)} commit{'s' if len(loss.lines) != 1 else ''}")
     if loss.unknown:
-        parts.append("what cannot be known before: " + ", ".join(loss.unknown[:5]))
+        more = "more" if parts else "an amount"
+        parts.append(f"{more} that is not known before ({', '.join(loss.unknown[:5])})")
     if not parts:
         parts.append("the repository's own record of it")
-    return f"`{one.shown}` {verb} {', '.join(parts)}."
+    return f"{what}{', '.join(parts)}, {verb} `{one.shown}`."
 
 
 def _short(path: str, cwd: str) -> str:
@@ -136,7 +138,7 @@ async def _measure_loss(one: DestructiveCommand, cwd: str, commands: ExecSession
     for words in one.dry_runs:
         output = await _ask_git(words, folder, commands)
         if output is None:
-            loss.unknown.append("git gave no answer")
+            loss.unknown.append("git did not answer")
         elif words[0] == "log":
             loss.lines += [line for line in output.split("\0") if line.strip()]
         else:

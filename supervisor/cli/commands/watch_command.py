@@ -1,4 +1,4 @@
-"""`swarm watch`: the live tree of a run in another terminal. Read-only; does not affect the run."""
+"""`swarm watch`: the live tree of a run in another terminal, and its questions."""
 
 import os
 import signal
@@ -47,8 +47,8 @@ def watch(
 ) -> None:
     """Watch a run: the live tree of its agents.
 
-    Without RUN the newest one of this project. It is read-only; Ctrl-C or q ends the watching, not
-    the run.
+    Without RUN the newest one of this project. Ctrl-C or q ends the watching, not the run; nothing
+    changes the run but your answer to a question, which is asked here, too.
     On a terminal: up and down select an agent, Enter shows its transcript, Esc goes back, s sorts.
 
     \b
@@ -132,7 +132,7 @@ def _make_display(here: RunPaths, color: ColorChoice, *, live: bool) -> RunDispl
     if live:
         from ..live_controls import make_live_display
 
-        return make_live_display(here, color=color, watches=True)
+        return make_live_display(here, color=color, watches=True, asks_person=True)
     from ...console.plain_display import PlainDisplay
 
     find = partial(find_outcome, here)
