@@ -45,7 +45,10 @@ def budget_parts(view: RunView, *, now: float) -> list[tuple[str, bool]]:
         text = f"of {render_count(budget.tokens)} tokens"
         parts.append(_part(view.drawn_tokens / max(budget.tokens, 1), text))
     if budget.usd is not None:
-        parts.append(_part((view.usd or 0.0) / (budget.usd or 1.0), f"of {render_usd(budget.usd)}"))
+        spent = view.usd or 0.0
+        text = f"{render_usd(spent)} of {render_usd(budget.usd)}"
+        share = spent / (budget.usd or 1.0)
+        parts.append((f"{text} ({share * 100:.0f}%)", share >= WARNING_SHARE))
     if budget.requests is not None:
         share = view.drawn_requests / max(budget.requests, 1)
         parts.append(_part(share, f"of {budget.requests} requests"))

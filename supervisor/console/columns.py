@@ -26,7 +26,8 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
     name: int
     state: int
     activity: int
-    age: int = 0
+    steps: int = 0
+    time: int = 0
     tokens: int = 0
     context: int = 0
     model: int = 0
@@ -37,12 +38,12 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
 
 # minimum width → maximum width of the name, then the fixed columns
 _TIERS: tuple[tuple[int, dict[str, int]], ...] = (
-    (150, {"name": 46, "state": 11, "age": 4, "tokens": 5, "context": 4, "model": 24,
-           "cost": 6, "memory": 4}),
-    (100, {"name": 32, "state": 11, "age": 4, "tokens": 5, "context": 4, "model": 14,
-           "cost": 6, "memory": 4}),
-    (70, {"name": 26, "state": 10, "age": 4, "tokens": 5, "context": 4}),
-    (48, {"name": 19, "state": 9, "age": 4, "tokens": 5}),
+    (150, {"name": 46, "state": 11, "steps": 5, "time": 4, "tokens": 6, "context": 4,
+           "model": 24, "cost": 6, "memory": 4}),
+    (100, {"name": 32, "state": 11, "steps": 5, "time": 4, "tokens": 6, "context": 4,
+           "model": 14, "cost": 6, "memory": 4}),
+    (70, {"name": 24, "state": 9, "steps": 5, "time": 4, "tokens": 6, "context": 4}),
+    (48, {"name": 19, "state": 9, "time": 4, "tokens": 6}),
     (30, {"name": 14, "state": 8}),
     (0, {"name": 10, "state": 6}),
 )  # fmt: skip
@@ -62,8 +63,12 @@ def plan_columns(width: int, rows: tuple[TreeRow, ...], *, model: str = "") -> C
         tier.pop("cost", None)
     if not any(agent.rss_bytes for agent in agents):
         tier.pop("memory", None)
-    if width < 150 and all(agent.model in {"", model} for agent in agents):
+    if all(agent.model in {"", model} for agent in agents):  # the header names it
         tier.pop("model", None)
+    if not any(agent.steps for agent in agents):
+        tier.pop("steps", None)
+    if not any(agent.context_tokens for agent in agents):
+        tier.pop("context", None)
     every_role = width >= 100
     needed = max((_name_needed(row, every_role=every_role) for row in rows), default=0)
     tier["name"] = max(min(tier["name"], needed), 6)
@@ -103,13 +108,40 @@ def render_row(row: TreeRow, columns: Columns, *, now: float, glyphs: Glyphs) ->
     if columns.state:
         line.append(Segment(" " + fill(word, columns.state, mark=mark), style))
     if columns.activity:
-        text, style = describe_activity(agent)
+        text, style = _with_silence(agent, now, *describe_activity(agent))
         line.append(Segment(" " + fill(text, columns.activity, mark=mark), style))
     line.extend(_figures(agent, columns, now))
     while line and line[-1].text.isspace():  # trailing blanks would wrap in a narrower window
         line.pop()
     last = line.pop()
     return [*line, Segment(last.text.rstrip(), last.style)]
+
+
+def render_heading(columns: Columns, *, glyphs: Glyphs) -> Line:
+    """The names of the columns, as wide as these."""
+    cells = [fill("AGENT", columns.name, mark=glyphs.ellipsis)]
+    for name, width, right in (
+        ("MODEL", columns.model, False),
+        ("STATE", columns.state, False),
+        ("NOW", columns.activity, False),
+        ("STEPS", columns.steps, True),
+        ("TIME", columns.time, True),
+        ("TOKENS", columns.tokens, True),
+        ("COST", columns.cost, True),
+        ("CTX", columns.context, True),
+        ("MEM", columns.memory, True),
+    ):
+        if width:
+            cells.append(fill(name, width, right=right, mark=glyphs.ellipsis))
+    return [Segment(" ".join(cells).rstrip(), DIM)]
+
+
+def _with_silence(agent: AgentView, now: float, text: str, style: Style) -> tuple[str, Style]:
+    """What it does, after how long it has said nothing, if that is long."""
+    silent_s = now - agent.last_progress
+    if agent.state != "running" or agent.last_progress <= 0 or silent_s <= _QUIET_S:
+        return text, style
+    return f"silent {render_age(silent_s)}, {text}", BAD if silent_s > _STUCK_S else WARN
 
 
 def describe_activity(agent: AgentView) -> tuple[str, Style]:
@@ -147,15 +179,13 @@ def _state(agent: AgentView) -> tuple[str, Style]:
 
 def _figures(agent: AgentView, columns: Columns, now: float) -> Line:
     cells: Line = []
-    ended = agent.state == "ended"
-    if columns.age:
-        silent_s = now - agent.last_progress
-        shown = agent.last_progress > 0 and not ended
-        style = DIM
-        if agent.state == "running" and silent_s > _QUIET_S:
-            style = BAD if silent_s > _STUCK_S else WARN
-        text = render_age(silent_s) if shown else ""
-        cells.append(Segment(" " + fill(text, columns.age, right=True), style))
+    if columns.steps:
+        text = str(agent.steps) if agent.steps else ""
+        cells.append(Segment(" " + fill(text, columns.steps, right=True), DIM))
+    if columns.time:
+        spent_s = agent.worked_s + (now - agent.turn_began if agent.turn_began else 0.0)
+        text = render_age(spent_s) if spent_s > 0 else ""
+        cells.append(Segment(" " + fill(text, columns.time, right=True), DIM))
     if columns.tokens:
         text = render_count(agent.usage.total_tokens) if agent.usage.total_tokens else ""
         cells.append(Segment(" " + fill(text, columns.tokens, right=True), PLAIN))
@@ -209,8 +239,6 @@ def _name_parts(agent: AgentView, row: TreeRow, *, every_role: bool) -> list[str
         parts.append(f" [{clean_line(agent.role)}]")
     if agent.in_copy and not agent.node:  # on another machine all work in copies
         parts.append(" (copy)")
-    if agent.nickname:
-        parts.append(f" {clean_line(agent.nickname)}")
     return parts
 
 
@@ -229,7 +257,7 @@ def _branch(row: TreeRow, glyphs: Glyphs) -> str:
 
 def _sizes(columns: Columns) -> list[int]:
     sizes = (
-        columns.name, columns.state, columns.activity, columns.age, columns.tokens,
+        columns.name, columns.state, columns.activity, columns.steps, columns.time, columns.tokens,
         columns.context, columns.model, columns.cost, columns.memory,
     )  # fmt: skip
     return [size for size in sizes if size]

@@ -148,7 +148,7 @@ def _may_fold(agent: AgentView) -> bool:
 
 def has_failed(agent: AgentView) -> bool:
     """True if it ended in another way than with an answer."""
-    return agent.state == "ended" and agent.end_state not in GOOD_ENDS
+    return agent.state == "ended" and agent.end_state not in (*GOOD_ENDS, "")
 
 
 def _visible(count: int, folded: dict[int, int]) -> list[int]:

@@ -14,17 +14,19 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.style import Style
 
-from swarm.mailbox.ids import short_id
+from swarm.mailbox.ids import is_reviewer, short_id
 from swarm.mailbox.protocol.control import RunView
 
 from ..parts.part_lines import describe_figures
 from .budget_description import budget_parts, describe_widening, limit_parts
-from .columns import Line, crop, plan_columns, render_row
+from .columns import Line, crop, plan_columns, render_heading, render_row
 from .number_format import render_count, render_span, render_usd
-from .row_selection import SortOrder, TreeRow, select_list_rows, select_tree_rows
+from .row_selection import SortOrder, TreeRow, has_failed, select_list_rows, select_tree_rows
 from .safe_text import clean_line
 from .theme import BAD, BAR, DIM, HEAD, PLAIN, SELECTED, STATE_STYLES, UNICODE_GLYPHS, WARN, Glyphs
 
+_MIN_FOR_HEADING = 8  # lines of the screen
+_MIN_TEAM = 3  # agents below the root, from which on their progress is a line of its own
 FINAL_ROWS = 16  # number of agents left on the screen when a run has ended
 _WINDOW_S = 300.0  # the rate is computed over the last five minutes
 _MIN_ENDS_FOR_ESTIMATE = 10  # ended items before tokens and cost are estimated
@@ -78,7 +80,7 @@ def render_run(
     if view.status not in {"running", "idle"} and view.agents:  # its time has stopped
         now = max(agent.last_progress for agent in view.agents) or now
     head = header_lines(view, width, chosen.glyphs)
-    fan = measure_fan_out(view, now=now)
+    fan = measure_fan_out(view, now=now) or measure_team(view)
     foot = [_fan_out_line(fan, width, chosen.glyphs)] if fan else []
     if view.fetching:
         foot.append(_fetch_line(view, width, chosen.glyphs))
@@ -89,7 +91,8 @@ def render_run(
         head = head[:1]
     if height < len(head) + len(foot) + 2:
         head = []
-    room = height - len(head) - len(foot)
+    heads = 1 if head and height > _MIN_FOR_HEADING else 0
+    room = height - len(head) - len(foot) - heads
     rows: tuple[TreeRow, ...] = ()
     if room > 0 and chosen.sort == "tree":
         rows = select_tree_rows(
@@ -97,7 +100,7 @@ def render_run(
         )
     elif room > 0:
         rows = select_list_rows(view.agents, height=room, sort=chosen.sort, keep=chosen.selected)
-    body = _body(rows, view, width, chosen, now)
+    body = _body(rows, view, width, chosen, now, with_heading=heads > 0)
     return RenderedLines([*head, *body, *foot][: max(height, 1)])
 
 
@@ -127,9 +130,17 @@ def export_svg(view: RunView, *, now: float, title: str = "swarm run") -> str:
 
 
 def _body(
-    rows: tuple[TreeRow, ...], view: RunView, width: int, options: TreeOptions, now: float
+    rows: tuple[TreeRow, ...],
+    view: RunView,
+    width: int,
+    options: TreeOptions,
+    now: float,
+    *,
+    with_heading: bool,
 ) -> Iterator[Line]:
     columns = plan_columns(width, rows, model=view.model)
+    if with_heading and columns.activity:
+        yield render_heading(columns, glyphs=options.glyphs)
     for row in rows:
         line = render_row(row, columns, now=now, glyphs=options.glyphs)
         is_selected = row.agent is not None and row.agent.path == options.selected
@@ -196,6 +207,23 @@ def measure_fan_out(view: RunView, *, now: float) -> FanOutProgress | None:
     return msgspec.structs.replace(base, tokens_in_all=tokens or None, usd_in_all=usd)
 
 
+def measure_team(view: RunView) -> FanOutProgress | None:
+    """How many of the spawned agents have ended; None for fewer than three."""
+    team = [agent for agent in view.agents if agent.path.count("/") > 1]
+    own = [agent for agent in team if not is_reviewer(agent.path)]
+    if len(own) + view.unlisted < _MIN_TEAM or view.status not in {"running", "idle"}:
+        return None
+    failed = sum(map(has_failed, own))
+    resting = sum(agent.state in {"ended", "idle"} for agent in own)
+    queued = sum(agent.state == "queued" for agent in own)
+    return FanOutProgress(
+        total=len(own) + view.unlisted,
+        done=resting - failed + view.unlisted,
+        failed=failed,
+        running=len(own) - resting - queued,
+    )
+
+
 def _fan_out_line(fan: FanOutProgress, width: int, glyphs: Glyphs) -> Line:
     ended = min(fan.done + fan.failed, fan.total)
     head = f"{ended}/{fan.total} "
@@ -240,7 +268,7 @@ def _footer(view: RunView, width: int, now: float, glyphs: Glyphs) -> Line:
     slots = f"{view.slots_used}/{view.slots_max}" if view.slots_max else str(view.slots_used)
     parts.append((f"slots {slots}", PLAIN))
     parts.append((f"{render_count(view.usage.total_tokens)} tokens", PLAIN))
-    if view.usd is not None:
+    if view.usd is not None and view.budget.usd is None:  # else it stands beside its limit
         parts.append((render_usd(view.usd), PLAIN))
     if spent := view.review_usage.total_tokens:
         cost = "" if view.review_usd is None else f" {render_usd(view.review_usd)}"

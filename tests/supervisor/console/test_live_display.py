@@ -120,7 +120,7 @@ async def test_a_narrower_window_leaves_no_wrapped_remains():
             await screen.read_until("rather long…")
             nursery.cancel_scope.cancel()
     ups = screen.written[before:].split("swarm 1a2b3c4d")[0].count("\x1b[1A")
-    assert ups == 4 + 2  # five lines were drawn; two of them are two lines each at 40 columns
+    assert ups == 5 + 3  # six lines were drawn; three of them are two lines each at 40 columns
 
 
 async def test_an_idle_run_draws_nothing(autojump_clock):

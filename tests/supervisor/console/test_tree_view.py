@@ -11,6 +11,7 @@ from rich.console import Console
 from swarm.mailbox.parts.part_messages import PartFigures
 from swarm.mailbox.protocol.control import AgentView, RunView
 from swarm.mailbox.protocol.items import TokenUsage
+from swarm.mailbox.protocol.limits import Budget
 from swarm.supervisor.console.theme import ASCII_GLYPHS, glyphs_for
 from swarm.supervisor.console.tree_view import TreeOptions, export_svg, render_final, render_run
 
@@ -26,6 +27,8 @@ AGENTS = (
         context_tokens=4_000,
         context_window=10_000,
         rss_bytes=31_000_000,
+        steps=7,
+        turn_began=880.0,
     ),
     AgentView(
         path="/root/builder",
@@ -52,6 +55,9 @@ AGENTS = (
         model="small",
         tool="exec_command",
         argument="rg -n 'def main' src",
+        steps=2,
+        worked_s=4.0,
+        turn_began=995.0,
         last_progress=998.0,
         usage=TokenUsage(total_tokens=900),
         usd=0.003,
@@ -79,11 +85,13 @@ def test_at_80_columns_it_reads_like_this():
     assert render_run(RUN, width=80, height=24, now=1000.0).text.split("\n") == [
         "swarm 1a2b3c4d  Survey the house",
         "openai · big · OPENAI_API_KEY is set",
-        "/root                   waiting    wait_agent                      5s   12k  40%",
-        "├─ builder [worker]     waiting    approval: git push              1m",
-        "├─ done [explorer]      completed  It is a queue.                      2.0M",
-        "└─ scout [explorer] Ada running    $ rg -n 'def main' src          2s   900",
-        "   └─ deep              failed     no such file",
+        "AGENT               STATE     NOW                         STEPS TIME TOKENS  CTX",
+        "/root               waiting   wait_agent                      7   2m    12k  40%",
+        "├─ builder [worker] waiting   approval: git push",
+        "├─ done [explorer]  completed It is a queue.                           2.0M",
+        "└─ scout [explorer] running   $ rg -n 'def main' src          2   9s    900",
+        "   └─ deep          failed    no such file",
+        "2/4 ━━━━━━━━──────── 1 done · 2 running · 1 failed",
         "rate limit, next request in 12 s, 3 waiting · slots 3/8 · 2.0M tokens · $0.12",
     ]
 
@@ -101,9 +109,33 @@ def test_the_footer_counts_the_findings(count, text):
 def test_at_120_columns_model_cost_and_memory_are_there_too():
     lines = render_run(RUN, width=120, height=24, now=1000.0).text.split("\n")
     assert lines[2].split() == [
-        "/root", "[default]", "big", "waiting", "wait_agent", "5s", "12k", "$0.12", "40%", "30M",
+        "AGENT", "MODEL", "STATE", "NOW", "STEPS", "TIME", "TOKENS", "COST", "CTX", "MEM",
     ]  # fmt: skip
-    assert lines[5].split()[:5] == ["└─", "scout", "[explorer]", "Ada", "small"]
+    assert lines[3].split() == [
+        "/root", "[default]", "big", "waiting", "wait_agent", "7", "2m", "12k", "$0.12", "40%",
+        "30M",
+    ]  # fmt: skip
+    assert lines[6].split()[:4] == ["└─", "scout", "[explorer]", "small"]
+
+
+def test_a_model_that_all_have_is_named_once():
+    agents = tuple(msgspec.structs.replace(one, model="big") for one in AGENTS)
+    run = msgspec.structs.replace(RUN, agents=agents)
+    assert render_run(run, width=200, height=24, now=1000.0).text.count("big") == 1
+
+
+def test_silence_is_said_in_words_and_only_when_it_is_long():
+    agents = (AgentView(path="/root", state="running", text="hm", last_progress=880.0),)
+    run = msgspec.structs.replace(RUN, agents=agents)
+    assert "silent 2m, hm" in render_run(run, width=80, height=24, now=1000.0).text
+    assert "silent" not in render_run(run, width=80, height=24, now=900.0).text
+
+
+def test_the_cost_stands_beside_its_budget():
+    run = msgspec.structs.replace(RUN, throttle="", budget=Budget(usd=2.0))
+    last = render_run(run, width=120, height=24, now=1000.0).text.split("\n")[-1]
+    assert "$0.12 of $2.00 (6%)" in last
+    assert last.count("$") == 2
 
 
 def test_the_same_view_is_the_same_picture():
@@ -119,7 +151,7 @@ def test_two_hundred_agents_fit_on_forty_lines():
     run = RunView(agents=(AgentView(path="/root", state="idle"), *many))
     picture = render_run(run, width=80, height=40, now=0.0)
     assert len(picture.lines) == 40
-    assert "… 165 more: 150 ended, 15 running" in picture.text
+    assert "… 167 more: 150 ended, 17 running" in picture.text
     assert max(picture.widths) <= 80
 
 
@@ -144,7 +176,7 @@ def test_what_is_left_at_the_end_is_folded():
     run = RunView(agents=(AgentView(path="/root", state="idle"), *many), status="completed")
     picture = render_final(run, width=80, height=50, now=0.0)
     assert len(picture.lines) <= 20
-    assert picture.text.split("\n")[-1] == "└─ … 84 more: 84 completed"
+    assert picture.text.split("\n")[-1] == "└─ … 85 more: 85 completed"
 
 
 HOSTILE = "[red]x[/] \x1b[31mred\x1b]0;title\x07 a\nb\r\x9b2J\u202egnp.exe 漢字漢字 👩‍👩‍👧 \x00é́"
@@ -163,7 +195,7 @@ def test_hostile_text_is_only_text():
     assert "\x1b[31m" not in written
     assert "\x1b]" not in written
     assert not set(picture.text) & set("\x00\x07\r\x9b\u202e")
-    assert len(picture.lines) == 4
+    assert len(picture.lines) == 5
 
 
 @pytest.mark.parametrize("width", [1, 5, 10, 20, 29, 30, 47, 48, 60, 70, 80, 100, 120, 150, 200])
