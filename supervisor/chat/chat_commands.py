@@ -68,6 +68,7 @@ KEYS_HELP = (
     ("Ctrl-X Ctrl-E", "write in $EDITOR"),
     ("/SERVER:PROMPT WORD…", "send the text of an MCP server's prompt"),
     ("@", "name a file; a picture's path sends the picture"),
+    ("!COMMAND", "run it in the sandbox; no agent is told"),
     ("Ctrl-G", "answer a question later, or now"),
     ("Ctrl-C twice", "leave; the run goes on"),
 )
@@ -253,6 +254,14 @@ class ChatCommands:
 
     def _lines(self, lines: list[str]) -> None:
         self._print([Text(), *(Text(line, style=PLAIN) for line in lines)])
+
+    async def run_shell(self, command: str) -> None:
+        """A line with `!`: a command of the person's own, in the sandbox; no agent is told."""
+        words = ["sandbox", "-s", "workspace-write", "--", "/bin/sh", "-c", command]
+        done = await self._run_command(words)
+        if done.exit_code and not done.words:
+            done = done._replace(words=f"exit code {done.exit_code}")
+        self._print(swarm_output_parts(words, done))
 
     async def _show_command(self, arguments: list[str], *, diff: bool = False) -> None:
         self._print(swarm_output_parts(arguments, await self._run_command(arguments), diff=diff))

@@ -62,12 +62,16 @@ class KeyTargets:
         self.notice = ""
 
     def submit(self) -> None:
-        """Enter: accept a chosen completion, continue after a backslash, or send the line."""
+        """Enter: accept a chosen command, continue after a backslash, or send the line.
+
+        A chosen file is in the line already, which is sent with it.
+        """
         state = self.buffer.complete_state
+        text = self.buffer.text
         if state is not None and state.current_completion is not None:
             self.buffer.complete_state = None
-            return
-        text = self.buffer.text
+            if text.startswith("/"):
+                return
         if text.endswith("\\"):
             self.buffer.delete_before_cursor(1)
             self.buffer.insert_text("\n")

@@ -29,7 +29,7 @@ from .live_region import TreeSize, render_live_region
 from .own_commands import read_own_commands
 from .run_launch import RunLauncher
 from .screen_events import Answered, Gesture, Gestured, Submitted
-from .slash_commands import OwnCommand, SlashCall, parse_slash
+from .slash_commands import OwnCommand, SlashCall, parse_shell, parse_slash
 from .transcript_printer import TranscriptPrinter
 from .words_to_send import is_busy
 
@@ -175,6 +175,9 @@ class ChatSession:
                 pass  # the next frame shows what it means
 
     async def _submit(self, text: str) -> None:
+        if (command := parse_shell(text)) is not None:
+            await self._commands.run_shell(command)
+            return
         try:
             call = parse_slash(text, self._own_names())
         except UsageError:  # a file may have come meanwhile

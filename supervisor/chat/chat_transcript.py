@@ -116,6 +116,9 @@ class ChatTranscript:
 
     def _of_others(self, record: Record) -> Iterator[TranscriptPart]:
         match record.body:
+            case InputPosted(source="person") as body:
+                yield _line(f"to {record.agent}:", DIM)
+                yield from _words(body)
             case AgentSpawned(epoch=1, path=path, role=role) if path != self._path:
                 if not is_reviewer(path):
                     yield _line(f"+ {path} [{role}] started", BUSY)

@@ -148,4 +148,5 @@ class ChatCompleter(Completer):
         if typed is not None:
             for path in rank_files(self._files.known(), typed):
                 begin = -mention_length(before, typed)
-                yield Completion(mention_of(path), start_position=begin, display=path)
+                # the blank ends the name: what is typed next is no part of it
+                yield Completion(f"{mention_of(path)} ", start_position=begin, display=path)

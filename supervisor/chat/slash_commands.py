@@ -100,9 +100,12 @@ def parse_slash(line: str, own: Collection[str] = ()) -> SlashCall | None:
     """The command that a line calls; None if the line is words for the agent.
 
     A first word with a second slash (`/etc/hosts is wrong`) is a path, and a line that begins with
-    a blank is always words. `own`: names of command files and skills; such a line is words, too.
+    a blank is always words. A lone `?` is /help. `own`: names of command files and skills; such a
+    line is words, too.
     Raises UsageError for an unknown command or too many arguments.
     """
+    if line.strip() == "?":
+        return SlashCall("help")
     if not line.startswith("/") or "\n" in line.strip():
         return None
     head, _, rest = line[1:].strip().partition(" ")
@@ -122,6 +125,13 @@ def parse_slash(line: str, own: Collection[str] = ()) -> SlashCall | None:
         usage = f"/{command.name} {command.arguments}".rstrip()
         raise UsageError(f"/{head} takes fewer words: {usage}")
     return SlashCall(command.name, words)
+
+
+def parse_shell(line: str) -> str | None:
+    """The command of the person's own in a line that begins with `!`; None if it has none."""
+    if not line.startswith("!") or not line[1:].strip():
+        return None
+    return line[1:].strip()
 
 
 def matching_commands(

@@ -45,6 +45,13 @@ def printed(*bodies, width=60):
     return _STYLES.sub("", PRINTER.render(parts, width=width).replace("\r\n", "\n"))
 
 
+def test_a_persons_words_to_another_agent_stand_in_the_transcript_and_a_tasks_do_not():
+    words = InputPosted(input_id="i", parts=(TextInput(text="hello"),), source="person")
+    assert printed(("/root/ann", words)).strip().split("\n") == ["to /root/ann:", "", "› hello"]
+    task = InputPosted(input_id="i", parts=(TextInput(text="hello"),), source="fan_out")
+    assert printed(("/root/ann", task)).strip() == ""
+
+
 def answer(text):
     item = Message(role="assistant", content=(OutputText(text=text),))
     return ItemRecorded(turn_id="t", item_id="m", item=item)

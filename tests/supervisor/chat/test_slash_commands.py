@@ -18,6 +18,7 @@ from swarm.supervisor.chat.slash_commands import (
     SlashCall,
     argument_at,
     matching_commands,
+    parse_shell,
     parse_slash,
 )
 from swarm.supervisor.cli.lazy_commands import LAZY_COMMANDS
@@ -32,6 +33,8 @@ from swarm.supervisor.cli.lazy_commands import LAZY_COMMANDS
         ("/", None),
         ("/help\nand more", None),
         ("/help", SlashCall("help")),
+        ("?", SlashCall("help")),
+        ("? really", None),
         ("/model  gpt-5 ", SlashCall("model", ("gpt-5",))),
         ("/permissions read-only never", SlashCall("permissions", ("read-only", "never"))),
         ("/review look at the tests first", SlashCall("review", ("look at the tests first",))),
@@ -43,6 +46,14 @@ from swarm.supervisor.cli.lazy_commands import LAZY_COMMANDS
 )
 def test_a_line_is_a_command_only_if_it_begins_with_one(line, call):
     assert parse_slash(line) == call
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [("!ls -l", "ls -l"), ("! make", "make"), ("!", None), (" !ls", None), ("so !ls", None)],
+)
+def test_a_line_with_an_exclamation_mark_is_a_command_of_the_persons_own(line, command):
+    assert parse_shell(line) == command
 
 
 @pytest.mark.parametrize(
