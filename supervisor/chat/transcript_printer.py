@@ -2,29 +2,13 @@
 
 import io
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import CodeBlock, Markdown
-from rich.syntax import Syntax
+from rich.console import Console
 from rich.text import Text
 
+from ..console.answer_markdown import AnswerBlock, answer_console
 from ..console.terminal import ColorChoice, decide_color
 from .chat_transcript import AnswerMarkdown, TranscriptPart
-
-
-class _PlainCodeBlock(CodeBlock):
-    """Code without the blank lines that Rich puts around it."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        code = str(self.text).rstrip()
-        yield Syntax(code, self.lexer_name, theme=self.theme, word_wrap=True, padding=(0, 1))
-
-
-class _AnswerMarkdown(Markdown):
-    elements: ClassVar = {
-        **Markdown.elements, "fence": _PlainCodeBlock, "code_block": _PlainCodeBlock
-    }  # fmt: skip
 
 
 class TranscriptPrinter:
@@ -32,27 +16,17 @@ class TranscriptPrinter:
 
     def __init__(self, *, color: ColorChoice, environment: Mapping[str, str]) -> None:
         self._coloured = decide_color(color, environment=environment, is_terminal=True)
-        self._environment = {
-            name: environment[name] for name in ("TERM", "COLORTERM") if name in environment
-        }
+        self._environment = environment
 
     def render(self, parts: Sequence[TranscriptPart], *, width: int) -> str:
         """The parts as text with colour codes; each line ends with `\\r\\n`."""
         out = io.StringIO()
-        console = Console(
-            file=out,
-            force_terminal=True,
-            no_color=not self._coloured,
-            width=max(width, 4),
-            markup=False,
-            emoji=False,
-            highlight=False,
-            legacy_windows=False,
-            _environ=self._environment,
+        console = answer_console(
+            out, width=width, coloured=self._coloured, environment=self._environment
         )
         for part in parts:
             if isinstance(part, AnswerMarkdown):
-                console.print(_AnswerMarkdown(part.text, hyperlinks=False))
+                console.print(AnswerBlock(part.text, hyperlinks=False))
             else:
                 for line in _wrapped(part, console):
                     console.print(line, overflow="fold")

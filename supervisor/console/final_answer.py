@@ -1,6 +1,7 @@
 """Print the end of a run: only the answer on stdout, everything else on stderr."""
 
 import contextlib
+from collections.abc import Callable
 from typing import TextIO
 
 from swarm.mailbox.protocol.records import RunCompleted
@@ -11,8 +12,16 @@ from .safe_text import clean_block, clean_line
 from .terminal import is_terminal
 
 
-def print_final_answer(completed: RunCompleted, *, stdout: TextIO, stderr: TextIO) -> None:
+def print_final_answer(
+    completed: RunCompleted,
+    *,
+    stdout: TextIO,
+    stderr: TextIO,
+    render: Callable[[str], str] | None = None,
+) -> None:
     """Print the result: cleaned for a terminal, byte for byte for a program.
+
+    `render` makes the text for a terminal; None: it is only cleaned.
 
     If there is no result, or the run did not complete, stderr says why. A closed output is not an
     error; one that cannot be written is: OutputLost.
@@ -27,7 +36,7 @@ def print_final_answer(completed: RunCompleted, *, stdout: TextIO, stderr: TextI
     if not completed.result:
         return
     try:
-        stdout.write(_answer_text(completed.result, stdout))
+        stdout.write(_answer_text(completed.result, stdout, render or clean_block))
         stdout.flush()
     except (OSError, ValueError) as error:
         raise_unless_gone(error)
@@ -47,8 +56,8 @@ def answer_bytes(answer: str, stdout: TextIO) -> bytes:
     return _answer_text(answer, stdout).encode(stdout.encoding or "utf-8", "replace")
 
 
-def _answer_text(answer: str, stdout: TextIO) -> str:
-    text = clean_block(answer) if is_terminal(stdout) else answer
+def _answer_text(answer: str, stdout: TextIO, render: Callable[[str], str] = clean_block) -> str:
+    text = render(answer) if is_terminal(stdout) else answer
     text = text if text.endswith("\n") else text + "\n"
     encoding = stdout.encoding or "utf-8"
     return text.encode(encoding, "replace").decode(encoding)

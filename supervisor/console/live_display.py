@@ -34,7 +34,7 @@ from .final_answer import caution_lines, print_final_answer, summarize_run
 from .record_description import describe_fallback, hook_warning
 from .run_summary import RunOutcome, SummaryRoom, describe_ends, summary_lines
 from .safe_text import clean_line
-from .terminal import ColorChoice, page_width
+from .terminal import ColorChoice, decide_color, page_width
 from .theme import WARN, Glyphs, glyphs_for, make_console
 from .tree_view import RenderedLines, TreeOptions, render_final, render_run
 
@@ -102,6 +102,7 @@ class LiveDisplay:
         controls: DisplayControls | None = None,
     ) -> None:
         self._stderr, self._stdout, self._clock = stderr, stdout, clock
+        self._environment, self._color = environment, color
         self._buffer = io.StringIO()
         self._console = make_console(
             stderr, environment=environment, color=color, buffer=self._buffer
@@ -187,7 +188,16 @@ class LiveDisplay:
             self._stderr.write(self._take() + "\n".join((*caution_lines(completed), "")))
             self._stderr.flush()
         if self._with_answer:
-            print_final_answer(completed, stdout=self._stdout, stderr=self._stderr)
+            print_final_answer(
+                completed, stdout=self._stdout, stderr=self._stderr, render=self._render_answer
+            )
+
+    def _render_answer(self, answer: str) -> str:
+        from .answer_markdown import render_answer  # takes 30 ms, and most runs have no terminal
+
+        width, _ = self._read_size()
+        coloured = decide_color(self._color, environment=self._environment, is_terminal=True)
+        return render_answer(answer, width=width, coloured=coloured, environment=self._environment)
 
     async def _run_controls(
         self, controls: DisplayControls, current: Callable[[], RunView], scope: trio.CancelScope

@@ -1,5 +1,7 @@
 """What is said of a run that has ended: its agents, files, unmerged work and the next commands."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from msgspec.structs import replace
 
 from swarm.mailbox.protocol.control import AgentView, RunView
 from swarm.mailbox.protocol.items import TokenUsage
+from swarm.supervisor.console.answer_markdown import render_answer
 from swarm.supervisor.console.run_summary import (
     RunOutcome,
     SummaryRoom,
@@ -115,3 +118,16 @@ def test_no_line_is_wider_than_the_screen_and_nothing_acts_on_it(width, lines, t
     assert not {"\x1b", "\r", "\x07", "\x9b", "\u202e"} & set(picture.text)
     long = [size for size in picture.widths if size > max(width, 60)]
     assert len(long) <= len(commands) + 1
+
+
+def test_an_answer_is_shown_as_markdown_wrapped_at_words_and_json_as_it_is():
+    def shown(answer):
+        return render_answer(answer, width=30, coloured=False, environment={})
+
+    plain = re.sub(
+        r"\x1b\[[0-9;]*m", "", shown("All is **merged**: see `docs/providers.md` there.")
+    )
+    assert plain.split("\n") == ["All is merged: see", "docs/providers.md there.", ""]
+    assert shown('{"a_b_c": "*x*"}') == '{"a_b_c": "*x*"}'
+    assert "\x1b]" not in shown(HOSTILE)
+    assert "\x9b" not in shown(HOSTILE)
