@@ -154,8 +154,9 @@ class ProviderSelector:
                 why = f"no key is set and no local server answers: {which}"
                 return self._pick(self._providers["local"], slug, why)
         else:
-            problem = f"{wanted} is not a model that it knows"
-        raise ProviderError(no_provider_text(problem))
+            problem = f"the embedded one is {EMBEDDED_MODEL}"
+        named = None if wanted == EMBEDDED_MODEL else wanted
+        raise ProviderError(no_provider_text(problem, named))
 
     async def _with_model(self, provider: ProviderSpec, why: str) -> ProviderChoice:
         """An HTTP provider with the configured model, else its default, else the first that it
@@ -238,16 +239,21 @@ class ProviderSelector:
         )
 
 
-def no_provider_text(embedded_problem: str) -> str:
-    """The error text for a machine without a provider."""
+def no_provider_text(embedded_problem: str, wanted: str | None = None) -> str:
+    """The error text for a machine without a provider; the cause comes first.
+
+    `wanted`: the model that was asked for.
+    """
+    cause = f"the embedded model cannot be used: {embedded_problem}"
+    if wanted:
+        cause = f"no provider here has the model {wanted!r} ({embedded_problem})"
     return (
-        "no model provider can be used. Three ways to get one:\n"
+        f"{cause}, and no other provider has a key or answers. Three ways to get one:\n"
         "  1. a key: set OPENAI_API_KEY or ANTHROPIC_API_KEY, store one with `swarm login openai`, "
         "or configure another provider with its `env_key`\n"
         "  2. a server on this machine: Ollama (port 11434), LM Studio (1234) or a llama.cpp "
         "server (8080), with a model loaded\n"
-        f"  3. the small embedded model: swarm models pull {EMBEDDED_MODEL}\n"
-        f"(the embedded model now: {embedded_problem})"
+        f"  3. the small embedded model: swarm models pull {EMBEDDED_MODEL}"
     )
 
 

@@ -1,5 +1,6 @@
 """`swarm rollback`: removes an agent's last turns from its history; can restore files too."""
 
+from collections.abc import Sequence
 from functools import partial
 
 import click
@@ -76,11 +77,21 @@ def rollback(
         return 0
     if files:
         return _restore_files(here, path, found.dropped, yes=wanted.yes)
+    changed = _turns_with_changes(here, path, found.dropped)
+    if not changed:
+        click.echo("no file was changed in them", err=True)
+        return 0
     click.echo("files stay as they are; of each turn they can be put back:", err=True)
-    for turn in reversed(found.dropped[-_MAX_HINTS:]):
+    for turn in reversed(changed[-_MAX_HINTS:]):
         short = short_id(here.folder.name)
         click.echo(f"  swarm undo {short} {path} --turn {short_id(turn)}", err=True)
     return 0
+
+
+def _turns_with_changes(here: RunPaths, path: str, turns: Sequence[str]) -> list[str]:
+    """Of these turns those that an undo finds something of."""
+    known = load_file_history(here).snapshots
+    return [turn for turn in turns if choose_snapshots(known, agent=path, turns=(turn,))]
 
 
 def _find_rollback(here: RunPaths, agent_id: str, turns: int) -> RolledBackHistory:
