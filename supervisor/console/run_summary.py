@@ -5,6 +5,7 @@ all agents have room, the others are grouped by state, with their number.
 """
 
 from collections.abc import Iterator, Sequence
+from urllib.parse import quote
 
 import msgspec
 from rich.cells import cell_len
@@ -63,15 +64,22 @@ def outcome_lines(view: RunView, outcome: RunOutcome, room: SummaryRoom) -> Iter
     """The lines below the totals: files, work that is not merged, next commands."""
     if outcome.changed:
         count = len(outcome.changed)
-        names = [clean_line(name) for name in outcome.changed[:_MOST_FILES]]
-        more = [f"and {count - _MOST_FILES} more"] if count > _MOST_FILES else []
+        names = [_linked(name, view.cwd) for name in outcome.changed[:_MOST_FILES]]
+        more = [(f"and {count - _MOST_FILES} more", PLAIN)] if count > _MOST_FILES else []
         head = f"{count} file{'' if count == 1 else 's'} changed"
         sizes = f", +{outcome.added} -{outcome.removed}" if outcome.added or outcome.removed else ""
-        yield _fitted([(f"{head}{sizes}: ", HEAD), (", ".join([*names, *more]), PLAIN)], room)
+        listed = [part for name in (*names, *more) for part in ((", ", PLAIN), name)]
+        yield _fitted([(f"{head}{sizes}: ", HEAD), *listed[1:]], room)
     if outcome.unmerged:
         yield _fitted([("not merged yet: ", WARN), (clean_line(outcome.unmerged), PLAIN)], room)
     if outcome.is_kept and view.run_id and view.status not in {"running", "idle"}:
         yield from _wrapped("next: ", next_commands(view, outcome), room)
+
+
+def _linked(name: str, cwd: str) -> tuple[str, Style]:
+    """A file's name; a terminal that knows OSC 8 opens the file at a click."""
+    place = quote(f"{cwd}/{name}", errors="replace")
+    return clean_line(name), Style(link=f"file://{place}") if cwd.startswith("/") else PLAIN
 
 
 def next_commands(view: RunView, outcome: RunOutcome) -> list[str]:

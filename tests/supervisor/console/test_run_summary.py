@@ -131,3 +131,10 @@ def test_an_answer_is_shown_as_markdown_wrapped_at_words_and_json_as_it_is():
     assert shown('{"a_b_c": "*x*"}') == '{"a_b_c": "*x*"}'
     assert "\x1b]" not in shown(HOSTILE)
     assert "\x9b" not in shown(HOSTILE)
+
+
+def test_changed_files_are_links_whatever_they_are_called():
+    outcome = RunOutcome(changed=("a b.py", "x\x1b]8;;evil\x07.py"))
+    lines = summary_lines(replace(RUN, cwd="/w"), outcome, SummaryRoom(width=100))
+    links = [cell.style.link for line in lines for cell in line if cell.style and cell.style.link]
+    assert links == ["file:///w/a%20b.py", "file:///w/x%1B%5D8%3B%3Bevil%07.py"]
