@@ -30,7 +30,8 @@ class Server(OddServer):
     [
         "gemini compatible", "deepseek thinking", "mistral", "a Gemma template", "anthropic",
         "a Mistral template under another name", "responses on a template", "old LM Studio",
-        "a strict proxy", "openai",
+        "a strict proxy", "openai", "a responses server that tells its items twice",
+        "a proxy of the messages wire with one number for all blocks",
     ],
 )  # fmt: skip
 async def test_a_task_is_done_with_an_odd_server(rig, model_server, name):
