@@ -75,11 +75,16 @@ def probe_tasks() -> tuple[ProbeTask, ...]:
     )
 
 
+def _find_nothing(_: Sequence[AnyItem]) -> str | None:
+    """Any answer will do."""
+    return None
+
+
 def ways_task() -> ProbeTask:
     """A history with all that servers refuse: what this one takes is learned."""
     tools = (_spec("exec_command", ExecCommandArguments), _patch_spec())
     history = hard_history("exec_command")
-    return ProbeTask(WAYS, "The first words.", tools, lambda _: None, before=history)
+    return ProbeTask(WAYS, "The first words.", tools, _find_nothing, before=history)
 
 
 def _patch_spec() -> ToolSpec:
