@@ -59,8 +59,8 @@ class ChangeWatcher:
         self._run, self._store = running, store
         self._lock = lock  # shared with `FileHistory`: no scan runs during an undo
         places = running.paths
-        closed = (str(places.folder.parent), str(places.sockets.parent))
-        self.tree = WatchedTree(store, WorkingCopies(places.file_copies), closed)
+        copies = WorkingCopies(places.file_copies)
+        self.tree = WatchedTree(store, copies, places.uncopied)
         self._open: dict[str, _OpenCall] = {}
         self._ended_windows: list[CallWindow] = []
         self._turns: dict[str, str] = {}  # agent → the turn before whose first call a scan was made

@@ -17,6 +17,7 @@ import msgspec
 
 from swarm.mailbox.bounded_formats import decode_json_as
 from swarm.mailbox.file_exchange import Place
+from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.private_files import make_own_folders, open_own_file, write_own_file
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.requests import MAX_KEPT_BYTES, MAX_KEPT_FILES
@@ -80,10 +81,10 @@ _decode = msgspec.msgpack.Decoder(tuple[FileEntry, ...]).decode
 
 
 class ContentStore:
-    """`folder` is created at the first use, with mode 0700."""
+    """`folder` is created at the first use, with mode 0700. Nothing in `closed` is ever copied."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, *, closed: tuple[str, ...] = ()) -> None:
+        self._folder, self._closed = folder, closed
         self._known_moves: Moves | None = None  # read when the first list is
 
     def take_snapshot(self, paths: Sequence[str]) -> SnapshotResult:
@@ -188,7 +189,11 @@ class ContentStore:
         return os.open(self._path(sha256), os.O_RDONLY | os.O_CLOEXEC)
 
     def _store_file(self, path: str, room_bytes: int) -> FileEntry | None:
-        """None if it cannot be copied: too large, unreadable, or neither file, folder nor link."""
+        """None if it cannot be copied: too large, unreadable, closed to all commands, or neither a
+        file, a folder nor a link.
+        """
+        if any(is_within(path, one) for one in self._closed):
+            return None
         seen = _stat_entry(path)
         if seen is None or seen.kind != "file":
             return seen

@@ -41,7 +41,7 @@ class FileHistory:
 
     def __init__(self, running: RunContext, nursery: trio.Nursery) -> None:
         self._run, self._nursery = running, nursery
-        self.store = ContentStore(running.paths.file_copies)
+        self.store = ContentStore(running.paths.file_copies, closed=running.paths.uncopied)
         self._open: dict[str, tuple[str, str, Agent]] = {}  # call id → snapshot, manifest
         self.lock = trio.Lock()  # held while files are compared, or written by the run itself
         self.change_watcher = ChangeWatcher(running, self.store, self.lock)

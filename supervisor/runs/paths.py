@@ -195,6 +195,12 @@ class RunPaths(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
+    def uncopied(self) -> tuple[str, ...]:
+        """What the history of files never looks into and keeps no copy of, by canonical paths."""
+        own = (self.folder.parent, self.sockets.parent, self.ca_folder, *self.kept_apart)
+        return tuple(os.path.realpath(one) for one in own)
+
+    @property
     def file_copies(self) -> Path:
         return self.folder / "kept"
 

@@ -47,6 +47,20 @@ def tree(tmp_path: Path) -> Path:
     return top
 
 
+def test_what_no_command_ever_sees_is_never_copied(tmp_path, tree):
+    """Also not when a command names it, alone or in a folder around it, or by a link."""
+    (tree / "accounts").mkdir()
+    (tree / "accounts" / "one.json").write_text("s3cret")
+    (tree / "way").symlink_to("accounts")
+    store = ContentStore(tmp_path / "kept", closed=(str(tree / "accounts"),))
+    store.take_snapshot([str(tree)])
+    store.take_snapshot([str(tree / "accounts")])
+    store.entries_of([str(tree / "accounts" / "one.json"), str(tree / "way" / "one.json")])
+    copies = [path.read_bytes() for path in (tmp_path / "kept").rglob("*") if path.is_file()]
+    assert b"\x00object" in copies
+    assert b"s3cret" not in b"".join(copies)
+
+
 def _destroy(folder: Path) -> None:
     for path in sorted(folder.rglob("*"), reverse=True):
         if path.is_dir() and not path.is_symlink():

@@ -1,11 +1,13 @@
 """Only the answer to this login counts; whoever else comes by changes nothing."""
 
 import os
+import socket
+from functools import partial
 
 import pytest
 import trio
 
-from swarm.worker.hub.login_callback import LoginRefused, open_callback
+from swarm.worker.hub.login_callback import LoginRefused, Redirect, open_callback
 
 ASKED = "https://login.example/authorize?response_type=code&state=st4te"
 
@@ -84,3 +86,54 @@ async def test_a_taken_port_is_left_alone_and_no_port_is_said():
         with pytest.raises(LoginRefused, match="no port"):
             async with open_callback((first.port,), -1):
                 pass
+
+
+def as_nobody(port, request):
+    """What another user of this machine reads who sends this; needs root."""
+    program = (
+        "import socket, sys\n"
+        f"with socket.create_connection(('127.0.0.1', {port}), 5) as one:\n"
+        f"    one.sendall({request!r})\n"
+        "    sys.stdout.buffer.write(b''.join(iter(lambda: one.recv(999), b'')))\n"
+    )
+    argv = ["setpriv", "--reuid", "65534", "--clear-groups", "/usr/bin/python3", "-c", program]
+    return partial(trio.run_process, argv, capture_stdout=True, capture_stderr=True, check=False)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+async def test_another_user_who_knows_the_state_ends_no_login():
+    with trio.fail_after(20):
+        async with open_callback((0,), -1) as callback:
+            callback.expect(ASKED)
+            request = b"GET /callback?code=evil&state=st4te HTTP/1.1\r\nHost: x\r\n\r\n"
+            done = await as_nobody(callback.port, request)()
+            assert b"200" not in done.stdout, done.stderr
+            assert await visit(callback.port, "/callback?code=c&state=st4te") == b"200"
+            assert (await callback.wait()).code == "c"
+
+
+async def test_a_login_ends_at_the_host_and_path_of_its_own():
+    with trio.fail_after(5):
+        redirect = Redirect(host="localhost", path="/auth/callback")
+        async with open_callback((0,), -1, redirect) as callback:
+            callback.expect(ASKED)
+            assert callback.redirect_uri == f"http://localhost:{callback.port}/auth/callback"
+            assert await visit(callback.port, "/callback?code=c&state=st4te") == b"400"
+            assert await visit(callback.port, "/auth/callback?code=c&state=st4te") == b"200"
+
+
+@pytest.mark.parametrize("taken", ["127.0.0.1", "::1"])
+async def test_a_port_that_somebody_else_holds_is_not_used(taken):
+    family = socket.AF_INET6 if ":" in taken else socket.AF_INET
+    try:
+        held = socket.create_server((taken, 0), family=family)
+    except OSError:
+        pytest.skip("no IPv6 here")
+    with held:
+        port = held.getsockname()[1]
+        redirect = Redirect(host="localhost")
+        with pytest.raises(LoginRefused, match=f"port {port}"):
+            async with open_callback((port,), -1, redirect):
+                pass
+        async with open_callback((port, 0), -1, redirect) as callback:
+            assert callback.port != port
