@@ -26,7 +26,6 @@ class StoredAccount(Value):
     name: str
     kind: Literal["key", "login"]
     origin: str  # scheme, host and port of what gets its key
-    added_at: float = 0.0  # in seconds since 1970
     key: str = ""
     issuer: str = ""
     client_id: str = ""

@@ -5,7 +5,6 @@ stdout. What the person reads meanwhile goes to stderr.
 """
 
 import sys
-import time
 from pathlib import Path
 from typing import cast
 
@@ -54,9 +53,7 @@ def _with_key(job: LoginJob, base_url: str) -> StoredAccount:
         raise LoginFailed("that is no key: it must be one line that is not empty")
     if not is_header("authorization", key):
         raise LoginFailed("the key has characters that no header may hold: copy it again")
-    return StoredAccount(
-        name=job.source.name, kind="key", origin=origin_of(base_url), added_at=time.time(), key=key
-    )
+    return StoredAccount(name=job.source.name, kind="key", origin=origin_of(base_url), key=key)
 
 
 async def _sign_in(job: LoginJob, base_url: str) -> StoredAccount:
@@ -71,7 +68,6 @@ async def _sign_in(job: LoginJob, base_url: str) -> StoredAccount:
         name=job.source.name,
         kind="login",
         origin=origin_of(base_url),
-        added_at=time.time(),
         issuer=table.issuer,
         client_id=table.client_id,
         token_endpoint=endpoints.token_endpoint,

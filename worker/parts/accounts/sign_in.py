@@ -42,7 +42,6 @@ class _DeviceCode(msgspec.Struct):
     device_code: str = ""
     device_auth_id: str = ""
     verification_uri: str = ""
-    verification_uri_complete: str = ""
     interval: float | str = 5.0
     expires_in: float = _DEVICE_S
 

@@ -8,7 +8,7 @@ import base64
 import re
 import time
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from urllib.parse import urlencode
 
 import msgspec
@@ -194,11 +194,12 @@ def read_claims(token: str) -> dict[str, object]:
 
 
 def _inside(claims: object, path: tuple[str, ...]) -> object:
+    found: object = claims if path else None
     for step in path:
-        if not isinstance(claims, dict):
+        if not isinstance(found, dict):
             return None
-        claims = claims.get(step)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return claims if path else None
+        found = cast("dict[str, object]", found).get(step)
+    return found
 
 
 def _text(value: object) -> str:
