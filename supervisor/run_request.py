@@ -142,8 +142,8 @@ class RunRequest(Value):
     fan_network: NetworkPolicy | None = None  # for fan-out items; never wider than `network`
     unix_sockets: UnixSockets = UnixSockets()  # other programs' sockets that commands may use
     fan_unix_sockets: UnixSockets = UnixSockets()
-    isolation: RunIsolation = "shared"  # of the agents that the root starts
-    root_isolation: Isolation = "shared"  # as its role says
+    isolation: RunIsolation = "shared"  # never "children": that is "copy" here
+    root_isolation: Isolation = "shared"  # as run and role say
     fan_isolation: Isolation = "shared"
     copy_kind: CopyKind | None = None  # what copies are here; None: not looked at yet
     hosts: tuple[HostTable, ...] = ()  # other machines that agents of this run may use
@@ -197,15 +197,20 @@ class RunRequest(Value):
 
     @property
     def offers_copies(self) -> bool:
-        """True if models are told of copies of the project: only where somebody asked for one."""
+        """True if models are told of copies of the project: only where somebody asked for one.
+
+        In a run that is one copy as a whole nobody shares the project, so there is no choice.
+        """
         roles = self.roles.known.values()
-        return self.isolation != "shared" or any(one.isolation == "copy" for one in roles)
+        return self.isolation in ("auto", "copy") or any(one.isolation == "copy" for one in roles)
 
     def isolation_wanted(self, role: str, *, is_root: bool) -> Isolation:
         """What run and role say of an agent that may write."""
         known = self.roles.known.get(role)
         by_role = known.isolation if known is not None else "shared"
-        if by_role == "copy" or is_root or (known is not None and known.merges):
+        if self.isolation == "run" or by_role == "copy":
+            return "copy"
+        if is_root or (known is not None and known.merges):
             return by_role
         return "copy" if self.isolation == "copy" else "shared"  # auto: it depends on the others
 

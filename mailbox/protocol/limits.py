@@ -133,7 +133,8 @@ class McpAccess(Value):
 
 
 Isolation = Literal["shared", "copy"]
-RunIsolation = Literal["shared", "auto", "copy"]  # auto: agents that write beside others
+# run: the root as well; children (or copy): what the root starts; auto: who writes beside others
+RunIsolation = Literal["shared", "auto", "copy", "children", "run"]
 MergeAtEnd = Literal["auto", "ask", "leave"]
 
 

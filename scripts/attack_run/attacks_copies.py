@@ -47,6 +47,10 @@ def _options(_: AttackTestbed) -> Sequence[str]:
     return ("--role", "copied", "--reviewer", "nobody")
 
 
+def _whole(_: AttackTestbed) -> Sequence[str]:
+    return ("--isolate", "--reviewer", "nobody")
+
+
 def write_project(scene: AttackTestbed) -> None:
     """Files to change, and what the project is then, for `project_changed`."""
     (scene.project / "sub").mkdir()
@@ -200,13 +204,14 @@ def _play(
     *,
     fast: bool = False,
     must_work: bool = False,
+    options: Callable[[AttackTestbed], Sequence[str]] = _options,
 ) -> Attack:
     return Attack(
         name=name,
         calls=calls,
         find_escape=find_escape,
         prepare=_prepare,
-        options=_options,
+        options=options,
         tried=commands_ran,
         fast=fast,
         must_work=must_work,
@@ -224,4 +229,19 @@ PLAYS = (
         _tests_escaped,
     ),
     _play("Its honest work is merged", honest_work, not_merged, must_work=True, fast=True),
+    _play(
+        "A run that is one copy writes by other paths, links and hard links",
+        _by_paths,
+        options=_whole,
+    ),
+    _play(
+        "A run that is one copy goes by processes, mounts and layers", _by_processes, options=_whole
+    ),
+    _play(
+        "The honest work of a run that is one copy is merged",
+        honest_work,
+        not_merged,
+        must_work=True,
+        options=_whole,
+    ),
 )

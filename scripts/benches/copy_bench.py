@@ -21,7 +21,7 @@ _FILES, _FOLDERS = 50_000, 500
 _AGENTS = 32
 _FILES_EACH = 20
 _SANDBOXED = ("-s", "workspace-write", "--max-spawns", "1000")
-_COPIED = (*_SANDBOXED, "--isolate", "--merge", "leave")
+_COPIED = (*_SANDBOXED, "--isolate=children", "--merge", "leave")
 _ROLE = 'developer_instructions = "Work."\nname = "copied"\ndescription = "x"\nisolation = "copy"\n'
 
 

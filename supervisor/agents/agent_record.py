@@ -11,7 +11,7 @@ import trio
 
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.events import TurnEnd
-from swarm.mailbox.protocol.limits import Limits
+from swarm.mailbox.protocol.limits import Limits, ReadOnly
 from swarm.mailbox.protocol.ops import Mail
 from swarm.mailbox.protocol.records import AgentEnded, EndState, InputPosted
 from swarm.mailbox.protocol.requests import TeamMember
@@ -53,6 +53,13 @@ class AgentPlan(Value):
     task_key: str = ""  # of its first task: `claims.task_key`
     host: str = ""  # the table of machines on which its processes run; "" = this one
     resources: dict[str, float] = {}  # what it takes of such a machine
+
+    @property
+    def only_looks(self) -> bool:
+        """True for one that sees the copy in which its parent works, and cannot write there."""
+        sandbox = (self.allowed or self.limits).sandbox
+        is_in_copy = self.limits.isolation == "copy" and self.parent is not None and not self.host
+        return is_in_copy and isinstance(sandbox, ReadOnly)
 
 
 class AgentSnapshot(msgspec.Struct, frozen=True, array_like=True):

@@ -283,7 +283,7 @@ def build_agent_spec(
         context=with_overrides(
             context_rules_for(request.context, of_project=not plan.slotless), plan.role.context
         ),
-        can_spawn=request.max_agents > 1 and not _is_in_copy(plan),
+        can_spawn=request.max_agents > 1 and not plan.host,
         offers_copies=request.offers_copies,
         hosts=() if plan.slotless else tuple(running.hosts.tables),
         max_agents=request.max_agents,

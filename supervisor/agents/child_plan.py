@@ -19,7 +19,7 @@ from swarm.mailbox.ids import AgentPath, child_path
 from swarm.mailbox.model_reference import ModelReference
 from swarm.mailbox.protocol.events import TurnCompleted
 from swarm.mailbox.protocol.items import AnyItem, Compaction, Message, text_of
-from swarm.mailbox.protocol.limits import DangerFullAccess, Isolation, Limits
+from swarm.mailbox.protocol.limits import DangerFullAccess, Isolation, Limits, ReadOnly
 from swarm.mailbox.protocol.records import ContextRecorded, ItemRecorded, MailPosted, Record
 from swarm.mailbox.protocol.requests import AnyReply, RequestRefused, Spawn
 from swarm.mailbox.protocol.sampling import ModelInfo
@@ -34,7 +34,14 @@ from .claims import claimed_paths, task_key
 from .run_providers import RunProviders
 
 GUARDIAN = "guardian"
-IN_COPY = "You work in a copy of the project and start no agents. Solve the task yourself."
+IN_COPY = (
+    "You work in a copy of the project. From there you can start single agents of a role that only "
+    "reads, such as `explorer`: they see your copy. What is to be changed, change yourself."
+)
+ELSEWHERE = (
+    "You work in a copy of the project on another machine and start no agents. Solve the task "
+    "yourself."
+)
 NO_SPAWNS = "Your role starts no agents. Solve the task yourself."
 DEPTH_REACHED = "Agent depth limit reached. Solve the task yourself."
 FORK_RULE = "fork_turns must be `none`, `all`, or a positive integer string"
@@ -57,8 +64,8 @@ def check_spawn_request(
         raise AgentRequestError(
             f"every agent of this run has the model `{pinned_model}`: leave it out"
         )
-    if asker.limits.isolation == "copy":
-        raise AgentRequestError(IN_COPY)
+    if asker.host:
+        raise AgentRequestError(ELSEWHERE)
     if asker.depth + 1 > asker.limits.max_depth:
         raise AgentRequestError(DEPTH_REACHED)
     if request.reasoning_effort is not None and request.reasoning_effort not in EFFORTS:
@@ -162,8 +169,15 @@ def plan_child(
 
 
 def _child_limits(asker: AgentPlan, role: Role, wanted: tuple[Isolation | None, ...]) -> Limits:
-    """Raises AgentRequestError for a copy without a sandbox."""
+    """Below a copy all see that copy, and none writes.
+
+    Raises AgentRequestError for one that would write there, and for a copy without a sandbox.
+    """
     limits = narrow_limits(asker.limits, role)
+    if asker.limits.isolation == "copy":
+        if not isinstance(limits.sandbox, ReadOnly):
+            raise AgentRequestError(IN_COPY)
+        return msgspec.structs.replace(limits, isolation="copy")
     isolation = narrow_isolation(limits.isolation, *wanted, sandbox=limits.sandbox)
     if isolation == "copy" and isinstance(limits.sandbox, DangerFullAccess):
         raise AgentRequestError(

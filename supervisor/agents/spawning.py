@@ -21,7 +21,7 @@ from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.roles.role import Role
 from swarm.roles.role_loader import Roles, load_roles
 
-from ..hosts.host_choice import HostRefused, with_host
+from ..hosts.host_choice import HERE, HostRefused, with_host
 from ..journal.journal_reader import read_records
 from ..journal.replay import AgentMemory
 from ..processes.process_types import DiedBeforeHello, SpawnError
@@ -32,6 +32,7 @@ from .agent_manager import AgentManager
 from .agent_record import Agent, AgentPlan
 from .agent_start import SlotWait, hidden_paths
 from .child_plan import (
+    IN_COPY,
     AgentRequestError,
     SpawnLimits,
     check_spawn_request,
@@ -150,8 +151,9 @@ class AgentSpawner:
         )
         try:
             return with_host(
-                plan, self._run.request, role, wanted=request.host, resources=request.resources
-            )
+                plan, self._run.request, role, wanted=_wanted_host(asker, request.host),
+                resources=request.resources,
+            )  # fmt: skip
         except HostRefused as error:
             raise AgentRequestError(str(error)) from error
 
@@ -260,6 +262,15 @@ class AgentSpawner:
         self._run.journal.close_file(member.plan.agent_id)
 
 
+def _wanted_host(asker: AgentPlan, named: str | None) -> str | None:
+    """An agent that sees its parent's copy works where that is. Raises AgentRequestError."""
+    if asker.limits.isolation != "copy":
+        return named
+    if named not in {None, "", HERE}:
+        raise AgentRequestError(f"{IN_COPY} So leave `host` out.")
+    return HERE
+
+
 def isolation_beside(
     asker: AgentPlan, running: RunContext, *, is_one_of_many: bool = False
 ) -> Isolation:
@@ -270,7 +281,7 @@ def isolation_beside(
     """
     wanted = running.request.isolation
     if wanted != "auto":
-        return wanted
+        return "shared" if wanted == "shared" else "copy"
     if isinstance(asker.limits.sandbox, DangerFullAccess):
         return "shared"  # nothing would hold it to a copy
     path = AgentPath(asker.path)

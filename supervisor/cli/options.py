@@ -1,7 +1,7 @@
 """The command-line options of `run` as one struct. Fields have the names of the options."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import click
 
@@ -51,7 +51,7 @@ class RunOptions(Value):
     accept_truncated: bool = False
     require_sandbox: str | None = None
     ephemeral: bool = False
-    isolate: bool = False
+    isolate: Literal["run", "children"] | None = None
     hosts: tuple[str, ...] = ()
     merge: MergeAtEnd | None = None
     plan: bool = False

@@ -22,7 +22,7 @@ from .tree_survey import CopyRefused, SeenFile, Survey
 _FICLONE = 0x40049409
 _CHUNK_BYTES = 1 << 30
 _STAT_BLOCK_BYTES = 512
-_SPARE_BYTES = 256 << 20  # of the disk, which a base leaves free
+SPARE_BYTES = 256 << 20  # of the disk, which a base leaves free
 _NO_CLONE = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM)
 _GIT_CONFIG_BYTES = 1 << 20
 _GIT_LINES = b"\n[core]\n\ttrustctime = false\n\tcheckStat = minimal\n"
@@ -55,7 +55,7 @@ def make_tree(
     known = earlier[0].entries if earlier else {}
     same = {name for name, seen in survey.entries.items() if _is_known(seen, known.get(name))}
     fresh = sum(one.size for name, one in survey.entries.items() if name not in same)
-    if fresh + _SPARE_BYTES > shutil.disk_usage(into.parent).free:
+    if fresh + SPARE_BYTES > shutil.disk_usage(into.parent).free:
         raise CopyRefused(
             f"a copy of {root} takes {fresh >> 20} MiB, and the disk of {into.parent} has too "
             "little room"
@@ -74,7 +74,9 @@ def make_tree(
                 target.symlink_to(seen.target)
             case "file":
                 linked = earlier is not None and name in same and _link(earlier[1] / name, target)
-                if not linked and not _copy(f"{root.rstrip('/')}/{name}", target, seen):
+                if not linked and not copy_file(
+                    f"{root.rstrip('/')}/{name}", target, seen.size, seen.mode
+                ):
                     missing.append(name)
     _settle_git(into)
     for folder, mode in reversed(folders):
@@ -109,8 +111,11 @@ def _link(source: Path, target: Path) -> bool:
     return True
 
 
-def _copy(path: str, target: Path, seen: SeenFile) -> bool:
-    """Copy one file with its mode and time; False: it cannot be read, or is no file any more."""
+def copy_file(path: str, target: Path, size: int, mode: int) -> bool:
+    """Copy at most so much of one file, with its time, and this mode.
+
+    False: it cannot be read, or is no file any more.
+    """
     try:
         source = open_canonical(path, READ_FLAGS)
     except OSError:
@@ -121,8 +126,8 @@ def _copy(path: str, target: Path, seen: SeenFile) -> bool:
             return False
         fd = os.open(target, _CREATE, 0o600)
         try:
-            _copy_contents(source, fd, seen.size)
-            os.fchmod(fd, seen.mode)
+            _copy_contents(source, fd, size)
+            os.fchmod(fd, mode)
             os.utime(fd, ns=(facts.st_atime_ns, facts.st_mtime_ns))
         finally:
             os.close(fd)

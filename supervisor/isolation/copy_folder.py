@@ -3,6 +3,7 @@
     copies/bases/N/survey-I, tree-I      one tree for each root (I); never changed
     copies/agents/ID/copy                which base and which roots: `AgentCopy`
     copies/agents/ID/I/upper, work, live-J/upper, live-J/work
+    copies/agents/ID/I/made, live-J/made   frozen layers, of an agent that sees another one's copy
     copies/agents/ID/start               what the agent's tree was at its start, if it has one
 
 Where no overlay can be had the agent has a tree in another folder, which its commands see:
@@ -49,6 +50,9 @@ class AgentCopy(Value):
     roots: tuple[CopiedRoot, ...]
     cwd: str
     tree: str = ""  # the folder that is its copy, of one root; "": layers over the project
+    # Whose copy it sees, without one of its own to write: its frozen layers lie with this agent, or
+    # the tree is its. "": it has a change of its own.
+    sees: str = ""
 
 
 class CopyFolder:
@@ -62,6 +66,18 @@ class CopyFolder:
 
     def upper(self, agent_id: str, root: int) -> Path:
         return self._agent(agent_id) / str(root) / "upper"
+
+    def frozen(self, agent_id: str) -> Path:
+        """Below it lie the layers that an agent sees which has none of its own."""
+        return self._agent(agent_id)
+
+    def layers(self, copy: AgentCopy) -> tuple[tuple[str, str], ...]:
+        """Each layer that the agent writes, and where a frozen one lies below `frozen`."""
+        found: list[tuple[str, str]] = []
+        for index, mount in enumerate(self.mounts(copy)):
+            found.append((mount.upper, f"{index}/made"))
+            found += ((one.upper, f"{index}/live-{at}/made") for at, one in enumerate(mount.live))
+        return tuple(found)
 
     def agent_tree(self, agent_id: str) -> Path:
         return self._trees / agent_id
@@ -116,6 +132,7 @@ class CopyFolder:
     def add_agent(self, copy: AgentCopy) -> None:
         """Make the layers, if it has any, then the description. Raises OSError."""
         folder = self._agent(copy.agent_id)
+        make_own_folders(folder)
         for mount, root in zip(self.mounts(copy), copy.roots, strict=not copy.tree):
             modes = [root.mode, *(mode for _, mode in root.live)]
             layers = [(mount.upper, mount.work), *((one.upper, one.work) for one in mount.live)]
@@ -132,17 +149,20 @@ class CopyFolder:
             return ()
         for index, root in enumerate(copy.roots):
             own = self._agent(copy.agent_id) / str(index)
+            seen = self._agent(copy.sees) / str(index) if copy.sees else None
             found.append(
                 CopyMount(
                     path=root.path,
                     base=str(self.tree(copy.base, index)),
                     upper=str(own / "upper"),
                     work=str(own / "work"),
+                    made=_made_in(seen),
                     live=tuple(
                         LiveFolder(
                             name=name,
                             upper=str(own / f"live-{number}" / "upper"),
                             work=str(own / f"live-{number}" / "work"),
+                            made=_made_in(seen and seen / f"live-{number}"),
                         )
                         for number, (name, _) in enumerate(root.live)
                     ),
@@ -155,6 +175,11 @@ class CopyFolder:
 
     def _survey(self, base: int, root: int) -> Path:
         return self._folder / "bases" / str(base) / f"survey-{root}"
+
+
+def _made_in(folder: Path | None) -> str:
+    """The frozen layer in it; "" if there is none."""
+    return str(folder / "made") if folder is not None and (folder / "made").is_dir() else ""
 
 
 def _read_survey(file: Path) -> Survey:

@@ -65,7 +65,7 @@ class CopiedWork:
     def agents(self) -> tuple[AgentCopy, ...]:
         """All agents in copies, in the order in which they began."""
         try:
-            return tuple(self.folder.agents())
+            return tuple(one for one in self.folder.agents() if not one.sees)
         except (OSError, ValueError) as error:
             raise SwarmError(f"{self._paths.copies} cannot be read: {error}") from error
 
@@ -76,7 +76,7 @@ class CopiedWork:
         """
         try:
             copy = self.folder.find(agent_id)
-            if copy is None:
+            if copy is None or copy.sees:
                 return None
             try:
                 return read_change(self.folder, copy, self.store)

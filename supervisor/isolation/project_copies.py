@@ -6,6 +6,7 @@ processes, the run's end and a resume.
 """
 
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -27,7 +28,7 @@ from ..processes.process_types import SpawnError
 from ..run_request import CopyKind, RunRequest
 from ..runs.paths import RunPaths
 from .agent_tree import make_agent_tree, shown_in_place
-from .base_tree import make_tree
+from .base_tree import SPARE_BYTES, make_tree
 from .copy_bounds import (
     check_one_folder,
     find_path_outside,
@@ -37,6 +38,7 @@ from .copy_bounds import (
 from .copy_folder import AgentCopy, CopiedRoot, CopyFolder
 from .copy_kind import find_copy_kind
 from .copy_view import CopyView
+from .frozen_layer import MAX_BYTES, LayerFreezer
 from .tree_survey import CopyRefused, Survey, survey_tree
 
 MAKE_LIMIT_S = 600.0  # for a base
@@ -123,11 +125,16 @@ class ProjectCopies:
             raise UsageError(f"the copy of {plan.path} cannot be read: {error}") from error
         if copy is None:
             return  # it is made at the start, of what may be written then
+        if copy.sees and not plan.only_looks:
+            raise UsageError(
+                f"{plan.path} only sees the copy in which {plan.parent} works, so it cannot write; "
+                "start another agent"
+            )
         if path := find_path_outside(plan, (root.path for root in copy.roots)):
             raise UsageError(
                 f"{path} is not in the copy in which {plan.path} works; start another agent there"
             )
-        if copy.tree and names_folders(plan):
+        if copy.tree and not copy.sees and names_folders(plan):
             raise UsageError(
                 f"{plan.path} works in a copy that is another folder, so no sandbox that names "
                 "folders fits it; start another agent"
@@ -138,8 +145,37 @@ class ProjectCopies:
         if known is None:
             if not is_first:
                 raise CopyRefused("the one that it worked in is gone")
-            known = await self._make(plan)
+            known = await (self._make_seen(plan) if plan.only_looks else self._make(plan))
         return self._view(known)
+
+    async def _make_seen(self, plan: AgentPlan) -> AgentCopy:
+        """What an agent sees that cannot write: the copy of its parent, as it is now.
+
+        A tree is shown itself; layers are frozen. Raises CopyRefused, OSError, ValueError.
+        """
+        assert plan.parent is not None
+        above = await trio.to_thread.run_sync(self._find_by_path, plan.parent)
+        if above is None:
+            raise CopyRefused(f"the one in which {plan.parent} works is gone")
+        sees = above.sees or (above.agent_id if above.tree else plan.agent_id)
+        made = msgspec.structs.replace(
+            above, agent_id=plan.agent_id, path=plan.path, cwd=plan.cwd, sees=sees
+        )
+        if not above.tree and not above.sees:
+            freeze = partial(self._freeze, above, self.folder.frozen(plan.agent_id))
+            await trio.to_thread.run_sync(freeze, abandon_on_cancel=False)
+        await trio.to_thread.run_sync(self.folder.add_agent, made)
+        return made
+
+    def _find_by_path(self, path: str) -> AgentCopy | None:
+        return next((one for one in self.folder.agents() if one.path == path), None)
+
+    def _freeze(self, above: AgentCopy, into: Path) -> None:
+        """Raises CopyRefused, OSError."""
+        room = min(MAX_BYTES, shutil.disk_usage(self._paths.folder).free - SPARE_BYTES)
+        freezer = LayerFreezer(trio.from_thread.check_cancelled, size=room)
+        for layer, place in self.folder.layers(above):
+            freezer.freeze(layer, into / place)
 
     def _view(self, known: AgentCopy) -> CopyView:
         if known.tree:

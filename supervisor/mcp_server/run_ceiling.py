@@ -59,7 +59,7 @@ def narrowed_options(wanted: CallerOptions, ceiling: RunCeiling) -> list[str]:
             )
         options.append(f"--approval={wanted.approval}")
     if wanted.isolation == "copy":
-        options.append("--isolate")
+        options.append("--isolate=children")
     options += _budget_options(wanted.budget, ceiling.budget)
     options += _word("--role", wanted.role) + _word("--model", wanted.model)
     for key, value in wanted.config:

@@ -66,7 +66,8 @@ def make_report(
     if outcome.state not in GOOD_ENDS:
         text = f"({outcome.state}) {text}".strip()
     text = text or "(no answer)"
-    if member.plan.limits.isolation == "copy":
+    plan = member.plan
+    if plan.limits.isolation == "copy" and (member.change_note or not plan.only_looks):
         text = f"{text}\n\n{member.change_note or CHANGE_NOT_KNOWN}"
     return make_mail(
         member.path,

@@ -48,7 +48,7 @@ async def test_what_it_writes_stays_in_its_folder_until_it_is_merged(rig, projec
             rig,
             *root("one", isolation="copy"),
             *turns("/root/one", writes, "cat .venv/pyvenv.cfg; echo x > .venv/new", "cat text"),
-            words=("--isolate",),
+            words=("--isolate=children",),
         )
         assert "folders of their own" in said
         pwd, packages, text = rig.outputs("/root/one")
@@ -83,7 +83,7 @@ async def test_an_agent_there_cannot_write_the_project_by_its_own_tools_either(r
                      sandbox_permissions="require_escalated"),
             ]},
             {"agent": "/root/one", "text": "done"},
-            words=("--isolate", "--reviewer", "nobody"),
+            words=("--isolate=children", "--reviewer", "nobody"),
         )  # fmt: skip
     patched, _escalated = rig.outputs("/root/one")
     assert "is not in this agent's copy of the project" in patched
@@ -97,7 +97,7 @@ async def test_a_command_tries_the_merge_in_a_folder_of_its_own(rig, project):
             rig,
             *root("one", isolation="copy"),
             *turns("/root/one", "echo two >> text"),
-            words=("--isolate",),
+            words=("--isolate=children",),
         )
         tests = f"pwd; grep two text && ! echo x > {project}/escaped"
         said = await without_bubblewrap(rig, "merge", rig.run_id, "--yes", "--run", tests)
@@ -116,7 +116,7 @@ async def test_git_in_such_a_copy_reads_the_projects_history(rig, project):
             rig,
             *root("one", isolation="copy"),
             *turns("/root/one", "echo two >> text; git status -s; git log --format=%s"),
-            words=("--isolate",),
+            words=("--isolate=children",),
         )
     (said,) = rig.outputs("/root/one")
     assert " M text" in said and "base" in said
@@ -130,7 +130,7 @@ async def test_an_agent_whose_sandbox_names_other_folders_gets_no_such_copy(rig,
         await play(
             rig,
             *root("one", isolation="copy"),
-            words=("--isolate", "--add-dir", str(beside)),
+            words=("--isolate=children", "--add-dir", str(beside)),
         )
     assert any("a copy is one folder" in output for output in rig.outputs("/root"))
 

@@ -58,7 +58,7 @@ async def test_with_isolate_children_get_copies_and_the_root_shares_the_project(
             {"agent": "/root", "calls": [call("exec_command", cmd="echo r > of-root")]},
             *root("one"),
             *turns("/root/one", "cat of-root && echo 1 > of-one"),
-            words=("--isolate",),
+            words=("--isolate=children",),
         )
     assert sorted(os.listdir(project)) == ["gone", "of-root", "text"]
     assert "r" in rig.outputs("/root/one")[0]
@@ -66,7 +66,7 @@ async def test_with_isolate_children_get_copies_and_the_root_shares_the_project(
     assert spawned == {"/root": "shared", "/root/one": "copy"}
 
 
-async def test_an_agent_in_a_copy_starts_no_agents_and_leaves_the_sandbox_in_no_way(rig, project):
+async def test_an_agent_in_a_copy_starts_no_writers_and_leaves_the_sandbox_in_no_way(rig, project):
     with trio.fail_after(LIMIT_S):
         await play(
             rig,
@@ -115,7 +115,7 @@ async def test_commits_in_a_copy_stay_there_and_a_branch_brings_them(rig, projec
                 "git log --format=%s; git status -s",
                 *rest,
             ),
-            words=("--isolate", "--allow-commit"),
+            words=("--isolate=children", "--allow-commit"),
         )
         told = rig.outputs("/root/one")
         assert "the second\nthe first\nbase" in told[4], told
@@ -147,7 +147,7 @@ async def test_commits_that_touch_what_no_change_may_are_left_out_of_the_branch(
                 "git add first && git commit -qm planted",
                 "git log --format=%s",
             ),
-            words=("--isolate", "--allow-commit"),
+            words=("--isolate=children", "--allow-commit"),
         )
         said = await swarm(rig, "branch", rig.run_id, "one", "of-one")
     assert "planted" in rig.outputs("/root/one")[-1]
@@ -158,7 +158,7 @@ async def test_commits_that_touch_what_no_change_may_are_left_out_of_the_branch(
 
 async def test_without_a_sandbox_a_copy_is_refused_before_anything_starts(rig, project):
     with trio.fail_after(LIMIT_S):
-        started = await rig.run(rig.script(), "--isolate", sandbox="danger-full-access")
+        started = await rig.run(rig.script(), "--isolate=children", sandbox="danger-full-access")
         ended = await started.wait_end()
     assert ended.code == 2
     assert "nothing holds agents to their copies" in ended.err

@@ -182,7 +182,7 @@ async def test_a_model_reads_and_merges_what_its_agents_changed(rig, project):
         call("merge_changes", agents=["nobody"]),
     )
     with trio.fail_after(LIMIT_S):
-        err = await play(rig, *merging_root(*calls), *TWO_EDITS, words=("--isolate",))
+        err = await play(rig, *merging_root(*calls), *TWO_EDITS, words=("--isolate=children",))
         listed, checked, merged, seen, again, unknown = rig.outputs("/root")[-6:]
         posted = [body.mail for body in rig.bodies(MailPosted)]
         answers = [mail.content for mail in posted if mail.kind == "final_answer"]
@@ -213,7 +213,7 @@ async def test_a_conflict_is_told_to_the_model_and_it_may_give_a_change_up(rig, 
         call("merge_changes", agents=["one"]),
     )
     with trio.fail_after(LIMIT_S):
-        err = await play(rig, *merging_root(*calls), *TWO_CLASHES, words=("--isolate",))
+        err = await play(rig, *merging_root(*calls), *TWO_CLASHES, words=("--isolate=children",))
         refused, given_up, merged = rig.outputs("/root")[-3:]
         assert "both sides changed the same lines" in refused
         assert "given up: /root/two" in given_up
@@ -232,7 +232,7 @@ async def test_a_model_resolves_a_conflict_and_all_of_it_goes_in(rig, project):
              resolved=[{"path": "text", "content": whole}]),
     )  # fmt: skip
     with trio.fail_after(LIMIT_S):
-        await play(rig, *merging_root(*calls), *TWO_CLASHES, words=("--isolate",))
+        await play(rig, *merging_root(*calls), *TWO_CLASHES, words=("--isolate=children",))
         told, wrong, merged = rig.outputs("/root")[-3:]
         assert "<<<<<<< /root/one\nA\n" in told
         assert "B\n>>>>>>> /root/two\n" in told
@@ -244,7 +244,7 @@ async def test_a_model_resolves_a_conflict_and_all_of_it_goes_in(rig, project):
 async def test_a_merge_needs_the_approval_that_a_patch_of_its_files_would_need(rig, project):
     calls = (call("merge_changes", agents=["one", "two"]),)
     with trio.fail_after(LIMIT_S):
-        words = ("--isolate", "-a", "untrusted", "--reviewer", "person")
+        words = ("--isolate=children", "-a", "untrusted", "--reviewer", "person")
         script = rig.script(*merging_root(*calls), *TWO_EDITS)
         started = await rig.run(script, *words, sandbox="workspace-write")
         answered: set[str] = set()

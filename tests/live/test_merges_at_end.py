@@ -25,7 +25,7 @@ TWO_EDITS = (
 
 async def test_auto_merges_what_fits_and_the_last_lines_say_how_it_is_taken_back(rig, project):
     with trio.fail_after(LIMIT_S):
-        err = await play(rig, *TWO_EDITS, words=("--isolate", "--merge", "auto"))
+        err = await play(rig, *TWO_EDITS, words=("--isolate=children", "--merge", "auto"))
         assert "merged: /root/" in err
         assert "not merged yet" not in err
         text = (project / "text").read_text()
@@ -48,7 +48,7 @@ async def test_auto_leaves_the_change_that_does_not_fit_and_names_it(rig, projec
         *turns("/root/three", "echo 3 > three"),
     )  # fmt: skip
     with trio.fail_after(LIMIT_S):
-        err = await play(rig, *clash, words=("--isolate", "--merge", "auto"))
+        err = await play(rig, *clash, words=("--isolate=children", "--merge", "auto"))
     assert "merged: /root/one 2 files, /root/three 1 file" in err
     assert "not merged yet: /root/two 1 file" in err
     assert (project / "text").read_text().startswith("line 0\nA\n")
@@ -62,7 +62,7 @@ async def test_a_run_that_failed_merges_nothing(rig, project):
             {"agent": "/root", "fault": {"status": 400}},
             *turns("/root/one", "sed -i 's/line 1$/A/' text"),
         ),
-        "--isolate",
+        "--isolate=children",
         "--merge",
         "auto",
         sandbox="workspace-write",
@@ -76,7 +76,8 @@ async def test_a_run_that_failed_merges_nothing(rig, project):
 
 @pytest.mark.parametrize(("key", "merged"), [(b"y\n", True), (b"\n", False), (b"d\ny\n", True)])
 async def test_on_a_terminal_the_end_asks_and_only_a_yes_merges(rig, project, key, merged):
-    words = ("run", "-p", "x", "--provider", rig.script(*TWO_EDITS), "--isolate", "--plain")
+    script = rig.script(*TWO_EDITS)
+    words = ("run", "-p", "x", "--provider", script, "--isolate=children", "--plain")
     with trio.fail_after(LIMIT_S):
         seen = await answer_on_terminal(
             rig, b"Merge this into the project?", key, *words, "-s", "workspace-write"
@@ -92,7 +93,7 @@ async def test_on_a_terminal_the_end_asks_and_only_a_yes_merges(rig, project, ke
 @pytest.mark.parametrize("chosen", ["leave", "ask"])
 async def test_where_nobody_is_asked_all_stays_and_is_named(rig, project, chosen):
     with trio.fail_after(LIMIT_S):
-        err = await play(rig, *TWO_EDITS, words=("--isolate", "--merge", chosen))
+        err = await play(rig, *TWO_EDITS, words=("--isolate=children", "--merge", chosen))
     assert "not merged yet: /root/" in err
     assert (project / "text").read_text() == BASE
 
@@ -116,7 +117,7 @@ async def test_a_merger_resolves_what_its_siblings_changed_and_works_in_no_copy(
         {"agent": "/root/m", "text": "merged both"},
     )
     with trio.fail_after(LIMIT_S):
-        err = await play(rig, *script, words=("--isolate",))
+        err = await play(rig, *script, words=("--isolate=children",))
     listed, refused, merged = rig.outputs("/root/m")
     assert "/root/one" in listed
     assert "the task of /root/one: work" in refused
@@ -142,7 +143,7 @@ async def test_an_answer_says_what_is_in_conflict_with_the_project(rig, project)
         *turns("/root/one", "sed -i 's/line 1$/A/' text"),
     )
     with trio.fail_after(LIMIT_S):
-        await play(rig, *script, words=("--isolate",))
+        await play(rig, *script, words=("--isolate=children",))
     mails = [body.mail for body in rig.bodies(MailPosted) if body.mail.kind == "final_answer"]
     first, second = [mail.content for mail in mails]
     assert "changed no file there" in first

@@ -59,7 +59,9 @@ class CopiesTool(TeamTool):
         self._context = context
 
     def is_offered(self, model: ModelInfo) -> bool:
-        return super().is_offered(model) and self._team.spec.offers_copies
+        spec = self._team.spec
+        is_shared = spec.limits.isolation == "shared"
+        return super().is_offered(model) and spec.offers_copies and is_shared
 
     async def _plan(self, request: PlanMerge) -> MergePlanned:
         return await self._team.request(

@@ -17,9 +17,9 @@ from ...console.terminal import ColorChoice, is_terminal
 from ...runs.paths import UserPaths, find_user_paths, paths_of_run
 from ...task_file import MAX_TASK_BYTES, read_task
 from ..click_values import OptionValue
-from ..lazy_commands import ColorCommand
 from ..mcp_prompts import expand_prompt_call
 from ..model_offer import offer_capable_model
+from ..optional_value import IsolatingCommand
 from ..options import (
     RunOptions,
     ShowOptions,
@@ -31,6 +31,7 @@ from ..options import (
 )
 from ..run_execution import start_run
 from ..run_notifier import split_command
+from ..run_setup.isolation_choice import describe_isolation
 from ..run_setup.mcp_settings import collect_credentials, credential_variables
 from ..run_setup.request_builder import PreparedRequest, build_request
 from ..run_setup.reviewer_choice import find_answer_location
@@ -41,7 +42,7 @@ from ..sandboxed_script import run_sandboxed_script
 from .trust_command import ask_project_trust, ask_task_trust
 
 
-@click.command("run", cls=ColorCommand)
+@click.command("run", cls=IsolatingCommand)
 @click.argument("task", required=False)
 @click.option("-p", "--prompt", help="The task as text; stdin is then never read.")
 @click.option(
@@ -62,8 +63,9 @@ from .trust_command import ask_project_trust, ask_task_trust
 )
 @click.option(
     "--isolate",
-    is_flag=True,
-    help="Agents that the root starts work in copies of the project: swarm merge.",
+    type=click.Choice(["run", "children"]),
+    metavar="[=run|=children]",
+    help="Work in a copy: the whole run (alone or =run), or what the root starts: swarm merge.",
 )
 @click.option(
     "--hosts", metavar="NAME", multiple=True, help="Agents in copies work on these other machines."
@@ -99,6 +101,8 @@ def run(color: ColorChoice, /, **given: OptionValue) -> int:
     )
     environment = dict(os.environ)
     prepared = prepare_run(options, environment)
+    if isolated := describe_isolation(prepared.request):
+        click.echo(f"swarm: {isolated}", err=True)
     for warning in prepared.warnings:
         click.echo(f"swarm: warning: {warning}", err=True)
     if show.as_json and (widened := describe_widening(prepared.request.widened)):

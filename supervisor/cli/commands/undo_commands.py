@@ -137,9 +137,10 @@ def _tell_cut_off(here: RunPaths) -> None:
 def diff(run: str | None, agent: str | None, *, turn: str, stat: bool, all_projects: bool) -> None:
     """Show what a run's agents changed in files.
 
-    Without AGENT: what all of them changed together in the project. For an AGENT that works in a
-    copy: its whole change, compared with the project as it was when the agent began. It shows what
-    was recorded, not what is on the disk now; what was undone is left out.
+    Without AGENT: what all of them changed together in the project, or what the root changed in a
+    copy of it (--isolate). For an AGENT that works in a copy: its whole change, compared with the
+    project as it was when the agent began. It shows what was recorded, not what is on the disk now;
+    what was undone is left out.
 
     \b
     Example:
@@ -152,7 +153,8 @@ def diff(run: str | None, agent: str | None, *, turn: str, stat: bool, all_proje
     path, turns = _resolve_selection(here, agent, turn)
     past = load_file_history(here)
     store = ContentStore(here.file_copies)
-    if path and not turns and (change := _change_in_copy(here, path)) is not None:
+    change = None if turns else _change_in_copy(here, path or ROOT_PATH)
+    if change is not None and (path or change.edits or change.unreadable):
         _show(change.edits, store, change.cwd, stat=stat)
         for unknown in change.unreadable:
             click.echo(f"swarm: cannot be read: {clean_line(unknown)}", err=True)

@@ -61,6 +61,11 @@ def with_hosts(request: RunRequest, settings: RunSettings, wanted: Sequence[str]
         return request
     hosts = find_hosts(read_hosts(settings.config.hosts), wanted)
     _check(request)
+    if request.isolation == "run":
+        raise UsageError(
+            "--hosts: agents go to other machines from a root that shares the project; use "
+            "--isolate=children, or isolation: children"
+        )
     request = replace(request, hosts=hosts, host=hosts[0].name, isolation="copy")
     if fan is None:
         return request

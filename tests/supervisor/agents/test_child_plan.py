@@ -139,10 +139,16 @@ def test_unknown_broken_and_foreign_roles_are_errors_and_never_the_default():
     assert role_for(ROLES, "  ").name == "default"
 
 
-def test_whoever_was_started_by_an_agent_in_a_copy_would_work_in_one():
+def test_whoever_an_agent_in_a_copy_starts_only_sees_that_copy():
     in_copy = msgspec.structs.replace(ASKER.limits, isolation="copy")
     asker = msgspec.structs.replace(ASKER, limits=in_copy)
-    assert child(asker=asker).limits.isolation == "copy"
-    assert child(role=Role(name="r", sandbox_mode="read-only"), asker=asker).limits.isolation == (
-        "shared"
-    )
+    seen = child(role=Role(name="r", sandbox_mode="read-only"), asker=asker)
+    assert seen.limits.isolation == "copy"
+    assert seen.only_looks
+    with pytest.raises(AgentRequestError, match="a role that only reads"):
+        child(asker=asker)
+
+
+def test_an_agent_in_a_copy_on_another_machine_starts_none():
+    with pytest.raises(AgentRequestError, match="on another machine"):
+        check_spawn_request(msgspec.structs.replace(ASKER, host="lab"), REQUEST)

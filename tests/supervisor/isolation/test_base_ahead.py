@@ -80,15 +80,15 @@ async def test_a_project_that_holds_the_run_itself_is_not_copied(project):
 async def test_the_end_of_the_run_does_not_wait_for_the_rest_of_the_copy(project, monkeypatch):
     project.write({f"folder/{number}.txt": "x\n" for number in range(50)})
     begun, ended, copied = trio.Event(), threading.Event(), []
-    real = base_tree._copy
+    real = base_tree.copy_file
 
-    def copy(path, target, seen):
+    def copy(path, target, *facts):
         copied.append(path)
         trio.from_thread.run_sync(begun.set)
         ended.wait()
-        return real(path, target, seen)
+        return real(path, target, *facts)
 
-    monkeypatch.setattr(base_tree, "_copy", copy)
+    monkeypatch.setattr(base_tree, "copy_file", copy)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ProjectCopies(project.paths).make_ahead, request(project))
         await begun.wait()

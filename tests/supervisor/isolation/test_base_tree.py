@@ -164,7 +164,7 @@ def test_too_many_folders_that_are_shown_as_they_are_are_refused(root, monkeypat
 
 def test_a_disk_without_room_is_refused_before_anything_is_written(root, tmp_path, monkeypatch):
     put(root, "a")
-    monkeypatch.setattr(base_tree, "_SPARE_BYTES", 1 << 60)
+    monkeypatch.setattr(base_tree, "SPARE_BYTES", 1 << 60)
     with pytest.raises(CopyRefused, match="too little room"):
         make_tree(str(root), look(root), tmp_path / "tree", None)
     assert not (tmp_path / "tree").exists()
@@ -188,7 +188,7 @@ def test_of_a_file_that_grew_since_the_look_only_what_was_there_is_copied(root, 
 
 def test_half_of_a_base_is_removed_when_the_rest_cannot_be_made(root, tmp_path, monkeypatch):
     put(root, "a")
-    monkeypatch.setattr(base_tree, "_SPARE_BYTES", 1 << 60)
+    monkeypatch.setattr(base_tree, "SPARE_BYTES", 1 << 60)
     folder = CopyFolder(tmp_path / "copies", tmp_path / "trees")
     with pytest.raises(CopyRefused, match="too little room"):
         project_copies.make_base(folder, (str(root),), None)

@@ -65,7 +65,7 @@ def test_a_permission_profile_cannot_be_replaced_by_a_mode():
 
 
 def test_a_caller_may_ask_for_copies_of_the_project_and_for_nothing_less():
-    assert narrowed_options(CallerOptions(isolation="copy"), ceiling()) == ["--isolate"]
+    assert narrowed_options(CallerOptions(isolation="copy"), ceiling()) == ["--isolate=children"]
     assert narrowed_options(CallerOptions(isolation="shared"), ceiling()) == []
 
 

@@ -166,7 +166,8 @@ def permissions_text(
         project, tree = copy
         where = "in_other_folder" if tree else "at_usual_path"
         place = _TEXTS[where].replace("{copy}", tree).replace("{project}", project)
-        parts.append(f"{place} {_TEXTS['in_copy']}")
+        reads = isinstance(limits.sandbox, ReadOnly) and not limits.planning
+        parts.append(f"{place} {_TEXTS['reads_copy' if reads else 'in_copy']}")
     if limits.planning:
         parts.append(_TEXTS["plan_mode"])
     body = "\n".join(parts)

@@ -1,0 +1,178 @@
+"""A run that is in a copy of the project as a whole: an overlay, or a folder of its own."""
+
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+import trio
+
+from support.copied_agents import BASE, LIMIT_S, call, project, root, spawn, turns
+from support.questioned_terminal import answer_on_terminal
+from swarm.mailbox.protocol.records import AgentSpawned
+
+__all__ = ["project"]
+
+_MASKED = [path for path in ("/usr/bin/bwrap", "/bin/bwrap") if os.path.exists(path)]
+_WITHOUT_BUBBLEWRAP = (
+    *("unshare", "--mount" if os.geteuid() == 0 else "-rm", "--propagation", "private"),
+    *("sh", "-c", "".join(f"mount --bind /dev/null {path}; " for path in _MASKED) + 'exec "$@"'),
+    "sh",
+)
+_CAN_MASK = subprocess.run([*_WITHOUT_BUBBLEWRAP, "true"], capture_output=True).returncode == 0
+_OVERLAYS = pytest.param(
+    (), id="overlays",
+    marks=pytest.mark.skipif(shutil.which("bwrap") is None, reason="overlays need bubblewrap"),
+)  # fmt: skip
+_FOLDERS = pytest.param(
+    _WITHOUT_BUBBLEWRAP, id="folders",
+    marks=pytest.mark.skipif(not _CAN_MASK, reason="needs a mount namespace to hide bubblewrap"),
+)  # fmt: skip
+pytestmark = [pytest.mark.live, pytest.mark.parametrize("prefix", [_OVERLAYS, _FOLDERS])]
+
+WRITES = "echo two >> text; rm gone; mkdir -p deep/er; echo x > deep/er/new"
+
+
+@pytest.fixture
+def play_in(rig, prefix):
+    async def play(*steps: dict[str, object], words: tuple[str, ...] = ("--isolate",)) -> str:
+        started = await rig.run(rig.script(*steps), *words, sandbox="workspace-write",
+                                prefix=prefix)  # fmt: skip
+        ended = await started.wait_end()
+        assert ended.code == 0, ended.err
+        return ended.err
+
+    return play
+
+
+@pytest.fixture
+def swarm(rig, prefix):
+    async def swarm(*words: str, code: int = 0) -> str:
+        ended = await (await rig.start(*words, prefix=prefix)).wait_end()
+        assert ended.code == code, ended.err + ended.out
+        return ended.out + ended.err
+
+    return swarm
+
+
+def state_of(folder: Path) -> dict[str, bytes]:
+    files = (one for one in folder.rglob("*") if one.is_file())
+    return {str(one.relative_to(folder)): one.read_bytes() for one in files}
+
+
+async def test_the_project_stays_as_it_is_until_the_merge_and_an_undo_brings_it_back(
+    rig, project, play_in, swarm
+):
+    before = state_of(project)
+    with trio.fail_after(LIMIT_S):
+        said = await play_in(*turns("/root", WRITES, "cat text"))
+        assert said.splitlines()[0].startswith("swarm: the whole run works in a copy")
+        assert "two" in rig.outputs("/root")[1]
+        assert state_of(project) == before
+        assert "not merged yet: /root 3 files" in said
+        assert "+two" in await swarm("diff", rig.run_id)
+        assert state_of(project) == before
+        await swarm("merge", rig.run_id)
+        assert (project / "text").read_text() == f"{BASE}two\n"
+        assert sorted(os.listdir(project)) == ["deep", "text"]
+        await swarm("undo", rig.run_id, "--merge", "1")
+        assert state_of(project) == before
+        await swarm("merge", rig.run_id, "/root", "--discard")
+        await swarm("rm", rig.run_id)
+    assert not list((rig.home / "state").glob("*/*/copies"))
+
+
+async def test_auto_merges_at_the_end_what_the_root_changed(rig, project, play_in):
+    with trio.fail_after(LIMIT_S):
+        said = await play_in(*turns("/root", WRITES), words=("--isolate", "--merge", "auto"))
+    assert "merged: /root 3 files" in said
+    assert (project / "text").read_text() == f"{BASE}two\n"
+
+
+async def test_a_reader_that_the_root_starts_sees_the_roots_copy_and_has_no_change(
+    rig, project, prefix, play_in
+):
+    (project / "node_modules").mkdir()
+    (project / "node_modules" / "old").write_text("old\n")
+    (project / "folder").mkdir()
+    (project / "folder" / "below").write_text("below\n")
+    before = state_of(project)
+    looks = "cat text deep/er/new; ls; ls folder node_modules; echo x > escaped; pwd"
+    anew = "rm folder/below; rmdir folder; mkdir folder; echo n > folder/anew"
+    installs = f"{anew}; echo m > node_modules/made"
+    with trio.fail_after(LIMIT_S):
+        said = await play_in(
+            {"agent": "/root", "calls": [call("exec_command", cmd=f"{WRITES}; {installs}")]},
+            *root("eye", agent_type="explorer"),
+            {"agent": "/root/eye", "calls": [call("exec_command", cmd=looks)]},
+            *root_of("/root/eye", "iris"),
+            *turns("/root/eye/iris", looks),
+            words=("--isolate", "--max-depth", "3"),
+        )
+    for agent in ("/root/eye", "/root/eye/iris"):
+        seen = rig.outputs(agent)[0]
+        assert "two" in seen and "x" in seen, (agent, seen)
+        names = seen.split()
+        assert "gone" not in names and "below" not in names, seen
+        assert {"anew", "deep", "folder", "text"} <= {*names}, seen
+        assert ("made" in names) is (not prefix), "what it installed lies in a layer"
+        assert "Read-only file system" in seen or "Permission denied" in seen
+    assert state_of(project) == before
+    assert "not merged yet: /root 5 files" in said, said
+    assert "eye" not in said.partition("not merged yet")[2].partition(";")[0]
+    spawned = {one.path: one.limits.isolation for one in rig.bodies(AgentSpawned)}
+    assert set(spawned.values()) == {"copy"} and len(spawned) == 3
+
+
+def root_of(agent: str, name: str) -> list[dict[str, object]]:
+    return [
+        {"agent": agent, "calls": [spawn(name, agent_type="explorer")]},
+        {"agent": agent, "calls": [call("wait_agent", targets=[name], timeout_ms=30_000)]},
+        {"agent": agent, "text": "seen"},
+    ]
+
+
+async def test_a_writer_below_a_copy_is_refused_with_the_reason(rig, project, play_in):
+    with trio.fail_after(LIMIT_S):
+        await play_in({"agent": "/root", "calls": [spawn("hand")]}, *turns("/root", "true"))
+    refused = rig.outputs("/root")[0]
+    assert "a role that only reads" in refused.replace("\n", " "), refused
+    assert [one.path for one in rig.bodies(AgentSpawned)] == ["/root"]
+
+
+async def test_a_killed_supervisor_goes_on_in_the_same_copy_after_a_resume(
+    rig, project, prefix, swarm
+):
+    before = state_of(project)
+    with trio.fail_after(LIMIT_S):
+        script = rig.script(
+            *turns("/root", "echo first > made")[:1],
+            {"agent": "/root", "calls": [call("exec_command", cmd="touch waits; sleep 600")]},
+            *turns("/root", "cat made; echo more >> made"),
+        )
+        started = await rig.run(script, "--isolate", sandbox="workspace-write", prefix=prefix)
+        while not [*(rig.home / "state").rglob("waits")]:  # noqa: ASYNC110 - a command makes it
+            await trio.sleep(0.02)
+        os.kill(started.pid, signal.SIGKILL)
+        await started.wait_end()
+        assert state_of(project) == before
+        await swarm("resume", rig.run_id)
+        assert any("first" in output for output in rig.outputs("/root"))
+        assert state_of(project) == before
+        assert "made" in await swarm("diff", rig.run_id, "--stat")
+
+
+@pytest.mark.parametrize(("key", "merged"), [(b"y\n", True), (b"\n", False)])
+async def test_on_a_terminal_the_end_asks(rig, project, prefix, key, merged):
+    if prefix:
+        pytest.skip("the question is the same without overlays")
+    script = rig.script(*turns("/root", WRITES))
+    words = ("run", "-p", "x", "--provider", script, "--isolate", "--plain")
+    with trio.fail_after(LIMIT_S):
+        seen = await answer_on_terminal(
+            rig, b"Merge this into the project?", key, *words, "-s", "workspace-write"
+        )
+    assert b"/root 3" in seen
+    assert ((project / "text").read_text() != BASE) is merged
