@@ -1,5 +1,6 @@
 """A run that is in a copy of the project as a whole: an overlay, or a folder of its own."""
 
+import json
 import os
 import shutil
 import signal
@@ -11,7 +12,7 @@ import trio
 
 from support.copied_agents import BASE, LIMIT_S, call, project, root, spawn, turns
 from support.questioned_terminal import answer_on_terminal
-from swarm.mailbox.protocol.records import AgentSpawned
+from swarm.mailbox.protocol.records import AgentSpawned, RunCompleted
 
 __all__ = ["project"]
 
@@ -176,3 +177,76 @@ async def test_on_a_terminal_the_end_asks(rig, project, prefix, key, merged):
         )
     assert b"/root 3" in seen
     assert ((project / "text").read_text() != BASE) is merged
+
+
+def named(said: str) -> set[str]:
+    """What the last lines call unmerged."""
+    return {*said.partition("not merged yet: ")[2].partition(";")[0].split(", ")}
+
+
+async def test_a_fan_out_of_workers_changes_copies_alone_and_its_root_only_joins(
+    rig, project, swarm
+):
+    (project / "task.md").write_text(
+        "---\nfan_out:\n  each: {lines: 'printf \"a\\nb\\n\"'}\n"
+        "  prompt: '{item}'\n  role: worker\nisolation: run\n---\nJoin."
+    )
+    before = state_of(project)
+    script = rig.script(
+        *turns("/root", "echo r > by-root"), *turns("/root/a", "echo a > by-a"),
+        *turns("/root/b", "echo b > by-b"),
+    )  # fmt: skip
+    words = ("run", "task.md", "--provider", script, "-s", "workspace-write", "--plain")
+    with trio.fail_after(LIMIT_S):
+        said = await swarm(*words)
+        assert "the whole run works in a copy" in said
+        assert state_of(project) == before
+        assert {"/root/a 1 file", "/root/b 1 file"} == named(said), said
+        await swarm("merge", rig.run_id)
+    assert {"by-a", "by-b"} <= {*os.listdir(project)}
+    assert not (project / "by-root").exists()
+
+
+async def test_hooks_see_the_copy_and_the_answers_file_is_where_the_person_said(
+    rig, project, play_in
+):
+    hook = {"type": "command", "command": "ls > seen-by-hook; cat seen-by-hook >&2"}
+    (rig.home / "hooks.json").write_text(
+        json.dumps({"hooks": {"PostToolUse": [{"matcher": "*", "hooks": [hook]}]}})
+    )
+    with trio.fail_after(LIMIT_S):
+        said = await play_in(
+            *turns("/root", WRITES, "cat seen-by-hook"), words=("--isolate", "-o", "answer")
+        )
+        seen = rig.outputs("/root")[1]
+    assert "deep" in seen and "gone" not in seen, said + seen
+    assert sorted(os.listdir(project)) == ["answer", "gone", "text"]
+    assert (project / "answer").read_text() == "done"
+
+
+async def test_a_run_that_only_reads_needs_no_copy_and_one_without_a_sandbox_gets_none(
+    rig, project, prefix, swarm
+):
+    (rig.home / "config.toml").write_text('isolation = "run"\n')
+    script = rig.script(*turns("/root", "cat text"))
+    words = ("--provider", script, "--skip-git-repo-check")
+    with trio.fail_after(LIMIT_S):
+        said = await swarm("exec", *words, "--ephemeral", "look")
+        assert "this run may only read, so it needs no copy of the project" in said
+        refused = await swarm("exec", *words, "-s", "danger-full-access", "x", code=2)
+        assert "without a sandbox nothing holds agents to their copies" in refused
+        assert not list((rig.home / "state").rglob("tree-0"))
+
+
+async def test_a_detached_run_says_first_that_it_is_a_copy_and_ends_in_it(
+    rig, project, prefix, swarm
+):
+    before = state_of(project)
+    script = rig.script(*turns("/root", WRITES))
+    words = ("run", "-p", "x", "--isolate", "--detach", "--provider", script, "--plain")
+    with trio.fail_after(LIMIT_S):
+        said = await swarm(*words, "-s", "workspace-write")
+        assert "the whole run works in a copy" in said
+        await rig.wait(lambda: rig.bodies(RunCompleted))
+        assert state_of(project) == before
+        assert "+two" in await swarm("diff", rig.run_id)

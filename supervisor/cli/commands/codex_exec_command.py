@@ -22,6 +22,7 @@ from ..codex_arguments import ExecWords, append_stdin, parse_words, split_unknow
 from ..lazy_commands import ColorCommand
 from ..options import SANDBOXES, RunOptions, ShowOptions, trust_once_option
 from ..run_execution import start_run
+from ..run_setup.isolation_choice import describe_isolation
 from ..run_setup.request_builder import checked_images
 from ..run_setup.request_parts import load_schema
 from ..run_setup.run_settings import find_cwd, load_config_here
@@ -184,6 +185,8 @@ def _fresh(environment: dict[str, str], given: dict[str, OptionValue], prompt: s
         trust_once=given["trust_once"],
     )  # fmt: skip
     prepared = prepare_run(options, environment)
+    if isolated := describe_isolation(prepared.request):
+        click.echo(f"swarm: {isolated}", err=True)
     for warning in prepared.warnings:
         click.echo(f"swarm: warning: {warning}", err=True)
     return prepared.request

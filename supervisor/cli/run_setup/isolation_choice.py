@@ -55,6 +55,8 @@ def with_isolation(
         items = narrow_isolation(asked_items, "copy" if own == "auto" else None, sandbox=narrowed)
     if own == "shared" and "copy" not in (root, items):
         return request
+    if own == "run" and isinstance(sandbox, ReadOnly):
+        return msgspec.structs.replace(request, isolation=own)  # nobody can write
     try:
         kind = _copy_kind(request)
     except (UsageError, SandboxMissing) as error:
