@@ -18,6 +18,7 @@ from swarm.supervisor.control_requests.rights_widening import begin_planning
 from swarm.supervisor.control_requests.settings_requests import SettingsRequests
 from swarm.supervisor.isolation.copy_bounds import find_path_outside
 from swarm.supervisor.isolation.copy_view import CopyView
+from swarm.supervisor.isolation.merge_service import CopiedWork
 from swarm.supervisor.isolation.project_copies import ProjectCopies
 from swarm.supervisor.processes.process_types import SpawnError
 
@@ -149,3 +150,61 @@ async def test_a_sandbox_that_names_folders_gets_no_copy_in_another_folder(proje
     with pytest.raises(SpawnError, match="gets no copy of the project"):
         await copies_of(project, "tree").prepare(plan, is_first=True)
     assert not project.paths.copy_trees.exists()
+
+
+class CopiedLayer:
+    """One file of a layer."""
+
+    def __init__(self, folder: str) -> None:
+        self._file = Path(folder, "new")
+
+    def write(self, text: str) -> None:
+        self._file.write_text(text)
+
+    def read(self) -> str:
+        return self._file.read_text()
+
+
+def reader_of(project: CopiedProject, name: str, parent: str = "/root/a") -> AgentPlan:
+    plan = plan_of(project, ReadOnly())
+    return replace(plan, path=f"{parent}/{name}", agent_id=name, parent=parent)
+
+
+@pytest.mark.parametrize("kind", ["overlay", "tree"])
+async def test_who_only_sees_a_copy_has_no_change_and_is_never_let_write(project, kind):
+    project.write({"file": "x\n"})
+    copies = copies_of(project, kind)
+    above = await copies.prepare(plan_of(project, WorkspaceWrite()), is_first=True)
+    eye = reader_of(project, "eye")
+    iris = reader_of(project, "iris", eye.path)
+    seen = [await copies.prepare(one, is_first=True) for one in (eye, iris)]
+    assert {one.tree for one in seen} == {above.tree}
+    assert [one.path for one in CopiedWork(project.paths).agents()] == ["/root/a"]
+    assert CopiedWork(project.paths).change_of("eye") is None
+    copies.check_change(eye)
+    writes = replace(eye, limits=plan_of(project, WorkspaceWrite()).limits)
+    with pytest.raises(UsageError, match="only sees the copy in which /root/a works"):
+        copies.check_change(writes)
+
+
+async def test_readers_see_the_layer_as_it_was_when_the_first_of_them_began(project):
+    project.write({"file": "x\n"})
+    copies = copies_of(project)
+    (above,) = (await copies.prepare(plan_of(project, WorkspaceWrite()), is_first=True)).mounts
+    (nothing,) = (await copies.prepare(reader_of(project, "early"), is_first=True)).mounts
+    assert (nothing.made, nothing.base) == ("", above.base)
+    layer = CopiedLayer(above.upper)
+    layer.write("first\n")
+    eye = reader_of(project, "eye")
+    (first,) = (await copies.prepare(eye, is_first=True)).mounts
+    layer.write("second\n")
+    below = reader_of(project, "iris", eye.path)
+    (second,) = (await copies.prepare(below, is_first=True)).mounts
+    assert first.made == second.made
+    assert CopiedLayer(first.made).read() == "first\n"
+    assert len({first.upper, second.upper, above.upper, nothing.upper}) == 4
+
+
+async def test_a_reader_whose_parent_has_no_copy_any_more_is_refused(project):
+    with pytest.raises(SpawnError, match="the one in which /root/a works is gone"):
+        await copies_of(project).prepare(reader_of(project, "eye"), is_first=True)
