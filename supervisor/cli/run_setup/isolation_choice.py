@@ -77,7 +77,10 @@ def most_isolated(*said: RunIsolation | None) -> RunIsolation:
     """What counts of flag, task and configuration; `children` is the new name of `copy`."""
     known = {"copy" if one == "children" else one for one in said}
     order: tuple[RunIsolation, ...] = ("run", "copy", "auto")
-    return next((one for one in order if one in known), "shared")
+    for one in order:
+        if one in known:
+            return one
+    return "shared"
 
 
 def describe_isolation(request: RunRequest) -> str:
