@@ -293,6 +293,7 @@ DIRECT = {
     "mailbox/bounded_yaml.py": "the bounded reader of YAML",
     "mailbox/redact_rules.py": _SHIPPED,
     "supervisor/parts/memories/memory_rules.py": _SHIPPED,
+    "worker/gateway/reset_times.py": _SHIPPED,
     "worker/gateway/weights.py": "the person's own models.toml, and the package's",
     "mailbox/call_arguments.py": _HANDLED,
     "mailbox/redact_structs.py": _HANDLED,
@@ -310,6 +311,8 @@ DIRECT = {
 
 
 OWN = (  # files and pipes of swarm's own, which no command of an agent can write
+    "roles/config/secret_store.py", "roles/parts/accounts/login_settings.py",
+    "roles/parts/accounts/stored_account.py",
     "roles/config/login_store.py", "roles/config/trust.py", "roles/pinned_programs.py",
     "roles/plugins/plugin_store.py",
     "roles/skills/skill_cache.py", "roles/skills/skill_use.py", "worker/gateway/model_server.py",

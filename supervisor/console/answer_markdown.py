@@ -9,6 +9,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Markdown
 from rich.syntax import Syntax
 
+from swarm.mailbox.bounded_formats import decode_json
+
 from .safe_text import clean_block
 
 
@@ -62,7 +64,7 @@ def _is_json(text: str) -> bool:
     if not text.lstrip().startswith(("{", "[")):
         return False
     try:
-        msgspec.json.decode(text)
+        decode_json(text)
     except msgspec.DecodeError:
         return False
     return True

@@ -175,10 +175,11 @@ EXTRAS = st.builds(
     ExtraPermissions, network=st.booleans(), read=st.lists(PATHS, max_size=2).map(tuple),
     write=st.lists(PATHS, max_size=2).map(tuple),
 )  # fmt: skip
+FURTHER = EXTRAS.filter(lambda extra: extra != ExtraPermissions())  # an empty one asks for nothing
 ACTIONS = st.one_of(
     st.builds(
         CommandAction, argv=st.lists(WORDS, min_size=1, max_size=3).map(tuple), cwd=PATHS,
-        script=WORDS, tty=st.booleans(), sandboxed=st.booleans(), extra=st.none() | EXTRAS,
+        script=WORDS, tty=st.booleans(), sandboxed=st.booleans(), extra=st.none() | FURTHER,
         resolved_cwd=st.just("") | PATHS, commits_in=st.just("") | PATHS,
     ),
     st.builds(
