@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 from attack import Attack, Call, command, commands_ran
@@ -66,7 +67,7 @@ def _account_touched(scene: AttackTestbed) -> str:
 class _Issuer(BaseHTTPRequestHandler):
     """Metadata, and a token endpoint that somebody reaches only with an answer that was taken."""
 
-    taken: list[str]
+    taken: ClassVar[list[str]] = []
     base = ""
 
     def do_GET(self) -> None:
@@ -95,10 +96,15 @@ class _Issuer(BaseHTTPRequestHandler):
 @contextmanager
 def _login(scene: AttackTestbed) -> Iterator[None]:
     """A person's `swarm login there` that waits for its browser, beside the run."""
-    handler = type("Handler", (_Issuer,), {"taken": list[str]()})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+
+    class Handler(_Issuer):
+        """The issuer of this play alone."""
+
+        taken: ClassVar[list[str]] = []
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         base = f"http://127.0.0.1:{server.server_port}"
-        handler.base = base
+        Handler.base = base
         threading.Thread(target=server.serve_forever, daemon=True).start()
         (scene.state / "config.toml").write_text(
             f'[login.there]\nprovider = "openai"\nissuer = "{base}"\nclient_id = "c"\n', "utf-8"

@@ -102,7 +102,8 @@ class LiveDisplay:
         controls: DisplayControls | None = None,
     ) -> None:
         self._stderr, self._stdout, self._clock = stderr, stdout, clock
-        self._environment, self._color = environment, color
+        self._environment = environment
+        self._color: ColorChoice = color
         self._buffer = io.StringIO()
         self._console = make_console(
             stderr, environment=environment, color=color, buffer=self._buffer

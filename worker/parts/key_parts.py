@@ -5,7 +5,7 @@ from typing import NamedTuple
 from swarm.mailbox.protocol.spec import ProviderSpec
 
 
-class PartKey(NamedTuple):
+class GivenKey(NamedTuple):
     """A key, for how long it need not be asked for again (None: until it is refused), and values
     for headers that name them.
     """
@@ -15,7 +15,7 @@ class PartKey(NamedTuple):
     values: dict[str, str]
 
 
-async def fetch_part_key(provider: ProviderSpec, refused: str) -> PartKey:
+async def fetch_part_key(provider: ProviderSpec, refused: str) -> GivenKey:
     """The provider's key; `refused` is the one that its server has just refused.
 
     Raises SwarmError with what to type.
@@ -25,4 +25,4 @@ async def fetch_part_key(provider: ProviderSpec, refused: str) -> PartKey:
     assert provider.account is not None
     given = await fetch_account_key(provider.account, provider.base_url, refused)
     values = {f"{provider.env_key}.account_id": given.account_id} if given.account_id else {}
-    return PartKey(given.key, given.lasts_s, values)
+    return GivenKey(given.key, given.lasts_s, values)

@@ -18,7 +18,7 @@ from swarm.roles.parts.accounts.login_settings import is_private_address
 from ...hub.login_callback import Redirect, open_callback
 from ...hub.login_flow import PersonsScreen
 from .token_requests import (
-    Answer,
+    IssuerReply,
     LoginFailed,
     TokenAnswer,
     find_endpoints,
@@ -136,7 +136,7 @@ async def sign_in_by_device(table: LoginTable, nap: Nap = trio.sleep) -> TokenAn
     raise LoginFailed("the code was not entered in time; start again")
 
 
-def _read_device_code(answer: Answer, table: LoginTable) -> _DeviceCode:
+def _read_device_code(answer: IssuerReply, table: LoginTable) -> _DeviceCode:
     if answer.status == 404:
         raise LoginFailed(
             f"{table.issuer} does not offer device codes to this client, account or workspace"
@@ -215,7 +215,7 @@ async def _await_usercode(
     )
 
 
-def _told(answer: Answer) -> str:
+def _told(answer: IssuerReply) -> str:
     code = refusal_code(answer.body)
     return f"HTTP {answer.status}{f', {code}' if code else ''}"
 

@@ -38,7 +38,7 @@ class LoginFailed(SwarmError):
         self.is_final = is_final
 
 
-class Answer(NamedTuple):
+class IssuerReply(NamedTuple):
     """Of a server; the body is bounded."""
 
     status: int
@@ -111,7 +111,7 @@ async def _read_metadata(issuer: str) -> Endpoints:
     )
 
 
-async def post_fields(url: str, fields: Mapping[str, str], *, body: str = "form") -> Answer:
+async def post_fields(url: str, fields: Mapping[str, str], *, body: str = "form") -> IssuerReply:
     """Post a form or (`body="json"`) an object. Raises LoginFailed if there is no answer."""
     kind = "application/json" if body == "json" else "application/x-www-form-urlencoded"
     data = msgspec.json.encode(dict(fields)) if body == "json" else urlencode(fields).encode()
@@ -121,13 +121,13 @@ async def post_fields(url: str, fields: Mapping[str, str], *, body: str = "form"
             open_http(url) as client,
             client.post(HttpRequest(url, headers, data, REQUEST_S)) as reply,
         ):
-            return Answer(reply.status, await reply.read_bounded())
+            return IssuerReply(reply.status, await reply.read_bounded())
     except TransportFailed as error:
         host = url.partition("?")[0]
         raise LoginFailed(f"{host} cannot be reached ({error})") from error
 
 
-def read_tokens(answer: Answer) -> TokenAnswer:
+def read_tokens(answer: IssuerReply) -> TokenAnswer:
     """The tokens of an answer. Raises LoginFailed; final if the server refused for good."""
     if answer.status != 200:
         code = refusal_code(answer.body)
