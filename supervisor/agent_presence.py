@@ -56,7 +56,7 @@ class AgentPresence:
         if agent.process.take_heartbeat(beat, now=trio.current_time()):
             self._history.change_watcher.commands_ended()
         self._run.broadcast.state.set_process_usage(agent.path, rss_bytes=beat.rss_bytes)
-        limit_bytes = self._run.request.resources.agent_memory_bytes
+        limit_bytes = self._run.request.inherited.resources.agent_memory_bytes
         if limit_bytes is not None and beat.rss_bytes > limit_bytes:
             used, allowed = beat.rss_bytes >> 20, limit_bytes >> 20
             reason = f"its process used {used} MiB of {allowed} MiB (limits.agent_memory)"

@@ -14,9 +14,9 @@ class CurrentSkills:
     """Changed by the watcher alone, in one step."""
 
     def __init__(self, request: RunRequest) -> None:
-        self.skills: tuple[Skill, ...] = request.skills
-        self.lines: tuple[str, ...] = request.skill_lines  # what models are told of them
-        self._budget_bytes = request.skill_sources.budget_bytes
+        self.skills: tuple[Skill, ...] = request.skill_set.skills
+        self.lines: tuple[str, ...] = request.skill_set.lines  # what models are told of them
+        self._budget_bytes = request.skill_set.sources.budget_bytes
         self.used: set[str] = set()  # paths of those that commands have opened
         self.version = 0  # counts the changes
 

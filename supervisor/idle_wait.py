@@ -45,7 +45,7 @@ class IdleWait:
         if self._agents.run_end.has_begun or self._shutdown.is_finishing or ended.state == "killed":
             return False
         alone = ended.state == "interrupted" and self._shutdown.is_root_interrupted
-        return self._run.request.keep_open or alone
+        return self._run.request.lifetime.keep_open or alone
 
     async def wait(self, ended: AgentEnded, completed: RunCompleted) -> bool:
         """Wait for input. False: the run is to end, by a person's word or the idle timeout.
@@ -60,9 +60,9 @@ class IdleWait:
         self._run.note(idle)
         self._shutdown.begin_idle()
         team, service = self._run.agents, self._team_service
-        if not keeps_root(self._run.request.hooks):
+        if not keeps_root(self._run.request.inherited.hooks):
             service.rest(team.members[ROOT_PATH])
-        limit_s = self._run.request.idle_timeout_s
+        limit_s = self._run.request.lifetime.idle_timeout_s
         with trio.move_on_after(float("inf") if limit_s is None else limit_s):
             while self.applies_to(ended) and service.is_idle:
                 await team.wait_change()

@@ -222,13 +222,13 @@ def _prepare(request: RunRequest, run_paths: RunPaths, folds: PartFolds) -> RunP
     save_request(run_paths, request)  # also on a resume: a raised limit stays raised
     if not request.resumes:
         return RunPast()
-    if request.moves:
-        ContentStore(run_paths.file_copies).record_moves(request.moves)
+    if request.inherited.moves:
+        ContentStore(run_paths.file_copies).record_moves(request.inherited.moves)
     for file in run_paths.journal.glob("*.jsonl"):
         repair_tail(file)  # a line torn by a power loss would end up in the middle
     bad: list[BadLine] = []
     read = fold_run(run_records(run_paths, bad.append), feed_parts=folds.take)
-    past = moved_past(read, request.moves)
+    past = moved_past(read, request.inherited.moves)
     return msgspec.structs.replace(
         past, bad_lines=tuple(map(str, bad)), last_seq=last_seq(run_paths)
     )
@@ -265,8 +265,8 @@ async def _open_context(
         skills=CurrentSkills(request),
         parts=RunParts(request, run_paths, locked.folds),
         pauses=RunPauses(),
-        copies=ProjectCopies(run_paths, request.copy_kind),
-        hosts=RemoteHosts(request.hosts),
+        copies=ProjectCopies(run_paths, request.copies.copy_kind),
+        hosts=RemoteHosts(request.copies.hosts),
         places=held.places,
         protected=held.protected,
         short_tmp=locked.short_tmp,
@@ -281,7 +281,7 @@ def _open_registry(
 ) -> tuple[AgentRegistry, FinishedAgents, RunState]:
     """Who may live and who has lived; the archive is closed with the stack."""
     archive = stack.enter_context(closing(FinishedAgents(run_paths.folder)))
-    max_agents, limit_reason = limit_by_descriptors(request.max_agents)
+    max_agents, limit_reason = limit_by_descriptors(request.team.max_agents)
     registry = AgentRegistry(max_agents, bound=limit_reason, archive=archive)
     return registry, archive, RunState(slots_max=max_agents)
 
@@ -348,7 +348,9 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
         agents = team_service.agents
         deadlines = DeadlineMonitor(running, agents, budget.notify)
         nursery.start_soon(deadlines.run)
-        shutdown = RunShutdown(agents, team_service, nursery, keep_open=running.request.keep_open)
+        shutdown = RunShutdown(
+            agents, team_service, nursery, keep_open=running.request.lifetime.keep_open
+        )
         queue = _open_approvals(running, agents, team_service, nursery, places)
         proxy = ProxyManager(running, nursery, queue.hooked, first_epoch=gateway_address.epoch)
         hosts = HostManager(running, gateway_address, first_epoch=gateway_address.epoch)

@@ -7,9 +7,7 @@ import msgspec
 from swarm.mailbox.key_wiping import is_credential_name
 from swarm.mailbox.parts.part_messages import PartSettings
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.context_sizes import TextSize
 from swarm.mailbox.protocol.control import ChangeSettings
-from swarm.mailbox.protocol.hooks import Hook
 from swarm.mailbox.protocol.limits import (
     AskForApproval,
     Budget,
@@ -18,7 +16,6 @@ from swarm.mailbox.protocol.limits import (
     McpAccess,
     MergeAtEnd,
     NetworkPolicy,
-    ResourceLimits,
     Reviewer,
     RunIsolation,
     SandboxPolicy,
@@ -29,14 +26,8 @@ from swarm.mailbox.protocol.mcp import McpServer
 from swarm.mailbox.protocol.nodes import HostTable
 from swarm.mailbox.protocol.review import ReviewTarget
 from swarm.mailbox.protocol.rules import RuleSet
-from swarm.mailbox.protocol.settings import Summary, Verbosity
-from swarm.mailbox.protocol.spec import (
-    ContextRules,
-    FolderMove,
-    ProviderSpec,
-    RoleBrief,
-    ShellEnvironmentPolicy,
-)
+from swarm.mailbox.protocol.settings import ModelSettings
+from swarm.mailbox.protocol.spec import GatewaySettings, Inherited, RoleBrief
 from swarm.roles.commands.command_file import PromptCommand
 from swarm.roles.role_loader import Roles
 from swarm.roles.skills.rescan import SkillSources
@@ -56,6 +47,21 @@ class RequiredChoices(Value):
     sandbox_modes: tuple[str, ...] | None = None
 
 
+class ItemAgents(Value):
+    """What the agents of a fan-out's items are: never more than the run itself may."""
+
+    role: RoleBrief = RoleBrief(name="explorer")
+    model_settings: ModelSettings = ModelSettings()  # the run's, unless the items' role sets them
+    sandbox: SandboxPolicy | None = None  # narrower than the run's; None: the same
+    network: NetworkPolicy | None = None
+    unix_sockets: UnixSockets = UnixSockets()
+    mcp: tuple[McpAccess, ...] = ()
+    budget: Budget = Budget()  # per item, within the run's budget
+    isolation: Isolation = "shared"
+    host: str = ""  # the table of machines where they work; "": here
+    resources: dict[str, float] = {}  # of such a machine
+
+
 class FanOut(Value):
     """One agent per item; the items are already found, in order."""
 
@@ -67,6 +73,7 @@ class FanOut(Value):
     output_schema: dict[str, object] | None = None
     retries: int = 0
     texts: tuple[str, ...] = ()  # one per item, appended to its prompt; empty: none
+    agents: ItemAgents = ItemAgents()
 
 
 class ReviewSettings(Value):
@@ -91,7 +98,62 @@ class McpSettings(Value):
 
     servers: tuple[McpServer, ...] = ()
     root: tuple[McpAccess, ...] = ()
-    items: tuple[McpAccess, ...] = ()  # for agents of the fan-out
+
+
+class ApprovalSettings(Value):
+    """When agents ask, and who answers."""
+
+    approval: AskForApproval = "on-request"
+    granular: Granular | None = None  # only with `on-request`
+    reviewer: Reviewer = "nobody"
+    auto_review: ReviewSettings = ReviewSettings()
+    approval_timeout_s: float | None = None  # for a person's answer; None: until the run's deadline
+    held: RequiredChoices = RequiredChoices()  # required: what agents, and changes to them, may be
+
+
+class TeamLimits(Value):
+    """How many agents a run may have, and how deep they start others."""
+
+    max_agents: int = 8
+    max_depth: int = 3
+    max_spawns: int = 1_000  # agents that models may start per run; without items and rows
+    wake_parents: bool = True  # a child's end starts a turn of its idle parent
+    job_seconds: int | None = None  # limit for one table row, where the call sets none
+
+
+class CopySettings(Value):
+    """Which agents work in copies of the project, where, and what becomes of their work."""
+
+    isolation: RunIsolation = "shared"  # never "children": that is "copy" here
+    root_isolation: Isolation = "shared"  # as run and role say
+    copy_kind: CopyKind | None = None  # what copies are here; None: not looked at yet
+    merge: MergeAtEnd = "ask"  # what the run's end does with work of agents in copies
+    hosts: tuple[HostTable, ...] = ()  # other machines that agents of this run may use
+    host: str = ""  # where agents that work in copies go; "": they stay here
+
+
+class RunLifetime(Value):
+    """How long a run stays after its work."""
+
+    keep_open: bool = False  # at its end the run waits for input instead of ending
+    idle_timeout_s: float | None = None  # of a kept-open run; None: it waits without a limit
+    linger_s: float = 60.0
+
+
+class SkillSet(Value):
+    """The enabled skills, what models are told of them, and where to look for changes."""
+
+    skills: tuple[Skill, ...] = ()  # in the order of the list
+    lines: tuple[str, ...] = ()
+    sources: SkillSources = SkillSources()
+
+
+class NextInput(Value):
+    """What a resumed run's root gets next."""
+
+    prompt: str | None = None
+    images: tuple[str, ...] = ()  # absolute paths; they go with the prompt
+    settings: ChangeSettings | None = None  # from now on
 
 
 class RunRequest(Value):
@@ -104,91 +166,36 @@ class RunRequest(Value):
     add_dirs: tuple[str, ...] = ()
     role: RoleBrief = RoleBrief()
     roles: Roles = Roles()  # roles that agents may start; none: the built-in ones
-    model: str | None = None
-    provider: str | None = None
-    providers: tuple[ProviderSpec, ...] = ()
-    further: tuple[str, ...] = ()  # other providers that agents may use, by id
-    # `provider:model`, taken one after the other when a provider fails for good
-    fallback: tuple[str, ...] = ()
-    catalogue: tuple[str, ...] = ()
-    model_reasons: bool | None = None  # `model_supports_reasoning_summaries`
-    effort: str | None = None
+    model_settings: ModelSettings = ModelSettings()  # of the root; see `FanOut.agents`
+    gateway: GatewaySettings = GatewaySettings()
+    inherited: Inherited = Inherited()  # by every agent, as it is
     sandbox: SandboxPolicy = _WorkspaceWrite()
-    approval: AskForApproval = "on-request"
-    granular: Granular | None = None  # only with `on-request`
-    reviewer: Reviewer = "nobody"
-    auto_review: ReviewSettings = ReviewSettings()
+    approvals: ApprovalSettings = ApprovalSettings()
     require_sandbox: tuple[Literal["fs", "net"], ...] = ()
-    max_agents: int = 8
-    max_depth: int = 3
+    team: TeamLimits = TeamLimits()
+    copies: CopySettings = CopySettings()
+    lifetime: RunLifetime = RunLifetime()
     shell_snapshot: bool = True  # commands get the login shell's environment
-    prewarmed_sandbox: bool = True  # bubblewrap is started ahead for the next command
-    max_spawns: int = 1_000  # agents that models may start per run; without items and rows
-    wake_parents: bool = True  # a child's end starts a turn of its idle parent
-    job_seconds: int | None = None  # limit for one table row, where the call sets none
     budget: Budget = Budget()
     deadline_s: float | None = None
     output_schema: dict[str, object] | None = None
     accept_truncated: bool = False  # an answer cut at an output limit completes the run
     review: CodeReview | None = None
     fan_out: FanOut | None = None
-    fan_role: RoleBrief = RoleBrief(name="explorer")
-    fan_sandbox: SandboxPolicy | None = None  # narrower than `sandbox`; None: the same
-    sandbox_required: str = ""  # why no command may run outside the sandbox
     deny_read: tuple[str, ...] = ()  # required: paths that no command may read
-    # Required: what agents, and changes to them, may choose.
-    held: RequiredChoices = RequiredChoices()
     network: NetworkPolicy | None = None  # through the proxy; None: as the sandbox says
-    fan_network: NetworkPolicy | None = None  # for fan-out items; never wider than `network`
     unix_sockets: UnixSockets = UnixSockets()  # other programs' sockets that commands may use
-    fan_unix_sockets: UnixSockets = UnixSockets()
-    isolation: RunIsolation = "shared"  # never "children": that is "copy" here
-    root_isolation: Isolation = "shared"  # as run and role say
-    fan_isolation: Isolation = "shared"
-    copy_kind: CopyKind | None = None  # what copies are here; None: not looked at yet
-    hosts: tuple[HostTable, ...] = ()  # other machines that agents of this run may use
-    host: str = ""  # where agents that work in copies go; "": they stay here
-    fan_host: str = ""  # where items of the fan-out go
-    fan_resources: dict[str, float] = {}
-    merge: MergeAtEnd = "ask"  # what its end does with work of agents in copies
-    fan_model: str | None = None  # set by the items' role; None: the run's
-    fan_effort: str | None = None
-    fan_summary: Summary | None = None
-    fan_verbosity: Verbosity | None = None
-    fan_provider: str | None = None  # None: the run's own
-    fan_fallback: tuple[str, ...] = ()
-    fan_budget: Budget = Budget()  # per item, within the run's budget
-    shell_environment: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
-    resources: ResourceLimits = ResourceLimits()  # for each agent's commands
     parts: PartSettings = PartSettings()  # what the configuration says of each
     rules: RuleSet = RuleSet()  # from every `.rules` file that applies here
-    user_instructions: str = ""
-    guidance_files: tuple[TextSize, ...] = ()  # those files, in this order
-    skills: tuple[Skill, ...] = ()  # enabled ones, in the order of the list
+    skill_set: SkillSet = SkillSet()
     commands: tuple[PromptCommand, ...] = ()  # command files; a person calls them by /name
-    skill_lines: tuple[str, ...] = ()  # what models are told of them
-    skill_sources: SkillSources = SkillSources()  # where to look for changes of them
-    hooks: tuple[Hook, ...] = ()  # of every agent, in the order in which results are combined
-    summary: Summary = "auto"
-    verbosity: Verbosity | None = None
-    context: ContextRules = ContextRules()  # what models are told, and when compaction runs
-    record: str | None = None
-    replay: str | None = None
     ephemeral: bool = False
     plan: bool = False  # the root begins in plan mode
-    keep_open: bool = False  # at its end the run waits for input instead of ending
-    idle_timeout_s: float | None = None  # of a kept-open run; None: it waits without a limit
-    linger_s: float = 60.0
     run_id: str | None = None  # chosen beforehand (--detach), or the run to resume
     resumes: bool = False
-    allow_commit: bool = False  # granted beforehand for all agents
-    approval_timeout_s: float | None = None  # for a person's answer; None: until the run's deadline
     widened: tuple[str, ...] = ()  # what its trusted task file widened, as `key value`
     began_in: ProjectMark = ProjectMark()  # what the working folder was at the run's start
-    moves: tuple[FolderMove, ...] = ()  # of the project since then, oldest first
-    next_prompt: str | None = None  # a resumed run's next input for its root
-    next_images: tuple[str, ...] = ()  # absolute paths; they go with the next prompt
-    next_settings: ChangeSettings | None = None  # settings of a resumed run's root from now on
+    next_input: NextInput = NextInput()  # of a resumed run
     notify: tuple[str, ...] = ()  # command started after each turn of the root
     keys: dict[str, str] = {}  # taken out of the environment; only the gateway gets them, by pipe
     mcp: McpSettings = McpSettings()
@@ -202,17 +209,20 @@ class RunRequest(Value):
         In a run that is one copy as a whole nobody shares the project, so there is no choice.
         """
         roles = self.roles.known.values()
-        return self.isolation in ("auto", "copy") or any(one.isolation == "copy" for one in roles)
+        has_choice = self.copies.isolation in ("auto", "copy")
+        return has_choice or any(one.isolation == "copy" for one in roles)
 
     def isolation_wanted(self, role: str, *, is_root: bool) -> Isolation:
         """What run and role say of an agent that may write."""
         known = self.roles.known.get(role)
         by_role = known.isolation if known is not None else "shared"
-        if self.isolation == "run" or by_role == "copy":
+        if self.copies.isolation == "run" or by_role == "copy":
             return "copy"
         if is_root or (known is not None and known.merges):
             return by_role
-        return "copy" if self.isolation == "copy" else "shared"  # auto: it depends on the others
+        return (
+            "copy" if self.copies.isolation == "copy" else "shared"
+        )  # auto: it depends on the others
 
     @property
     def answer_schema(self) -> bytes | None:
@@ -229,3 +239,12 @@ class RunRequest(Value):
     def goes_upstream(self) -> bool:
         """True if only the network proxy may follow the proxy variables of the environment."""
         return self.network is not None and self.network.upstream
+
+
+def with_items(request: RunRequest, **changes: object) -> RunRequest:
+    """The request with other agents for the items of its fan-out, if it has one."""
+    if request.fan_out is None:
+        return request
+    agents = msgspec.structs.replace(request.fan_out.agents, **changes)
+    fan_out = msgspec.structs.replace(request.fan_out, agents=agents)
+    return msgspec.structs.replace(request, fan_out=fan_out)

@@ -34,7 +34,7 @@ from .processes.gateway_manager import GatewayManager
 from .processes.process_types import SpawnError
 from .review.review_mode import enter_review, exit_review
 from .run_context import RunContext
-from .run_limits import run_limits
+from .run_limits import item_limits, run_limits
 from .run_shutdown import RunShutdown, StopStatus
 from .runs.image_blobs import store_image
 from .runs.run_status import as_interrupted, run_result, with_failed_items
@@ -125,7 +125,7 @@ class TaskWorkload:
             if not await self._idle_wait.wait(outcome, completed):
                 break
         request = self._run.request
-        if request.resumes and not self._agents.turns_started and not request.keep_open:
+        if request.resumes and not self._agents.turns_started and not request.lifetime.keep_open:
             self._run.note(Warned(message=NOTHING_TO_DO), agent=ROOT_PATH)
         return self._idle_wait.result(completed)
 
@@ -151,10 +151,10 @@ class TaskWorkload:
         A root that had its input before gets only the new answers; "" when there are none.
         """
         request = self._run.request
-        body = "\n\n".join(filter(None, (request.prompt, request.next_prompt)))
+        body = "\n\n".join(filter(None, (request.prompt, request.next_input.prompt)))
         if request.fan_out is None:
             return body
-        items = run_limits(self._run, for_fan_out=True)
+        items = item_limits(self._run, request.fan_out.agents)
         self._fan_out = FanOutRunner(
             self._run,
             self._agents,
@@ -169,7 +169,7 @@ class TaskWorkload:
         was_told = self._root_has_input()  # it has read the earlier answers
         answers = await self._fan_out.answers(only_fresh=was_told)
         if was_told:
-            body = request.next_prompt or request.prompt
+            body = request.next_input.prompt or request.prompt
             if not answers:
                 return ""
         return prompt_with_answers(body, answers, limit_bytes=self._answers_limit_bytes(answers))
@@ -196,24 +196,26 @@ class TaskWorkload:
             role=request.role,
             limits=run_limits(self._run),
             cwd=request.cwd,
-            model=request.model,
-            effort=request.effort,
-            fallback=request.fallback,
-            summary=request.summary,
-            verbosity=request.verbosity,
+            model=request.model_settings.model,
+            effort=request.model_settings.effort,
+            fallback=request.model_settings.fallback,
+            summary=request.model_settings.summary,
+            verbosity=request.model_settings.verbosity,
         )
         settings = agent_past.settings if agent_past else None
         plan = self._with_settings(fresh_plan, settings)
-        if request.next_settings is not None:
-            bound = RightsBound(run_limits(self._run), sandbox_required=request.sandbox_required)
+        if request.next_input.settings is not None:
+            bound = RightsBound(
+                run_limits(self._run), sandbox_required=request.inherited.sandbox_required
+            )
             plan = changed_plan(
-                plan, request.next_settings, bound, providers=run_providers(request)
+                plan, request.next_input.settings, bound, providers=run_providers(request)
             )
             changed = SettingsChanged(agent_id=plan.agent_id, settings=settings_of(plan))
             await self._run.commit(changed, agent=ROOT_PATH)
         if self._root_has_input():
             fresh = body if request.fan_out is not None else ""
-            await self._resume_root(plan, fresh or request.next_prompt)
+            await self._resume_root(plan, fresh or request.next_input.prompt)
             return
         enter_review(self._run)
         root = Agent(plan)
@@ -229,7 +231,7 @@ class TaskWorkload:
             return begin_planning(plan) if self._run.request.plan else plan
         changed = with_settings(plan, settings)
         try:
-            check_requirements(plan, changed, self._run.request.held)
+            check_requirements(plan, changed, self._run.request.approvals.held)
         except UsageError as error:
             self._run.note(Warned(message=f"{error}; the wider rights of before are gone"))
             return with_settings(plan, msgspec.structs.replace(settings, widened=False))
@@ -246,7 +248,7 @@ class TaskWorkload:
         root.pay(past.usd if past is not None else None)
         await self._agents.spawn(root, memory=memory)
         if text is not None:
-            images = await self._store_images(self._run.request.next_images)
+            images = await self._store_images(self._run.request.next_input.images)
             parts = (*images, *await first_parts(self._run, text))
             await self._agents.send_input(root, self._make_input(*parts))
         elif isinstance(verdict, WorkEnded) and not root.has_taken_work:
@@ -261,7 +263,7 @@ class TaskWorkload:
         if memory.open_turn is not None or memory.inputs:
             return None
         root_past = self._past.agents.get(ROOT_PATH)
-        if self._run.request.keep_open and self._past.idle_seq > memory.last_end_seq:
+        if self._run.request.lifetime.keep_open and self._past.idle_seq > memory.last_end_seq:
             state, message = last_end_state(root_past, memory)  # it waits for input, as before
             return WorkEnded(state=state, message=message)
         verdict = decide_resume(root_past, memory)

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from support.nested_fields import with_fields
 from swarm.mailbox.parts.memories.memory_messages import MemoryAccess
 from swarm.mailbox.parts.part_messages import PartRules, PartText
 from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
@@ -45,13 +46,16 @@ HARMFUL = re.compile(
     r"|\b(?:npm|pip|pip3|cargo|apt|apt-get|yarn)\W{1,6}(?:install|add|remove|uninstall)\b"
     r"|\b(?:curl|wget)\s+\S*:|\|\s*(?:ba|z)?sh\b"
 )
-SPEC = msgspec.structs.replace(
+SPEC = with_fields(
     FAKE_AGENT_SPEC,
-    can_spawn=True, job="j", parts=PartRules(
+    can_spawn=True,
+    job="j",
+    parts=PartRules(
         memories=MemoryAccess(is_reader=True), texts=(PartText(text="- a", brief="a"),)
-    ), offers_copies=True,
+    ),
+    offers_copies=True,
     limits=Limits(sandbox=WorkspaceWrite(), reviewer="person"),
-)  # fmt: skip
+)
 LARGE = ModelInfo(slug="m", provider="p", wire="chat")
 SMALL = msgspec.structs.replace(LARGE, small=True)
 CONSTRAINED = msgspec.structs.replace(LARGE, constrained_calls=True)

@@ -28,23 +28,26 @@ class CurrentSpec:
         spec = self._spec
         self._spec = msgspec.structs.replace(
             spec,
-            model=wanted.model,
-            effort=wanted.effort,
-            summary=wanted.summary,
-            verbosity=wanted.verbosity,
+            model_settings=msgspec.structs.replace(
+                spec.model_settings,
+                model=wanted.model,
+                effort=wanted.effort,
+                provider=wanted.provider,
+                summary=wanted.summary,
+                verbosity=wanted.verbosity,
+            ),
             limits=wanted.limits,
-            cwd=moved_path(wanted.cwd or spec.cwd, spec.copy_of, spec.copy_tree),
-            provider=wanted.provider,
+            cwd=moved_path(wanted.cwd or spec.cwd, spec.copy.origin, spec.copy.tree),
             fallbacks_taken=wanted.fallbacks_taken,
         )
 
     def use_fallback(self, reference: ModelReference, *, taken: int) -> None:
         """Use this model from the next request on; `taken` entries of the list are used up."""
+        model = msgspec.structs.replace(
+            self._spec.model_settings, model=reference.model, provider=reference.provider
+        )
         self._spec = msgspec.structs.replace(
-            self._spec,
-            model=reference.model,
-            provider=reference.provider,
-            fallbacks_taken=taken,
+            self._spec, model_settings=model, fallbacks_taken=taken
         )
 
     def learn(self, op: LearnRule | ListSkills) -> None:

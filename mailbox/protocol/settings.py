@@ -71,6 +71,17 @@ class SkillChoice(Value):
         return SkillChoice(only=only, exclude=tuple(dict.fromkeys((*self.exclude, *other.exclude))))
 
 
+class ModelSettings(Value):
+    """Which model an agent asks, where, and how. A run's are its root's."""
+
+    model: str | None = None  # None: the provider's default
+    effort: str | None = None  # None: the model's default
+    provider: str | None = None  # None: the run's own
+    fallback: tuple[str, ...] = ()  # `provider:model`, in turn, when a provider fails for good
+    summary: Summary = "auto"
+    verbosity: Verbosity | None = None
+
+
 class AgentSettings(Value):
     """Always sent complete, with unchanged values."""
 

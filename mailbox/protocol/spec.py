@@ -15,7 +15,7 @@ from .limits import Limits, ResourceLimits
 from .mcp import McpServer
 from .nodes import HostTable
 from .rules import RuleSet
-from .settings import PromptSize, SamplingSettings, SkillChoice, Summary, ToolChoice, Verbosity
+from .settings import ModelSettings, PromptSize, SamplingSettings, SkillChoice, ToolChoice
 
 
 class ContextOverrides(Value):
@@ -130,6 +130,83 @@ class CopyMount(Value):
     made: str = ""  # a layer between base and upper, which never changes; "": none
 
 
+class Inherited(Value):
+    """What every agent of a run gets from it as it is; a reviewer gets none of the project's."""
+
+    shell_environment: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
+    resources: ResourceLimits = ResourceLimits()  # for its commands
+    sandbox_required: str = ""  # why no command may leave the sandbox, whatever is approved
+    allow_commit: bool = False  # a person's advance approval of commits
+    prewarmed_sandbox: bool = True  # bubblewrap is started ahead for the next command
+    moves: tuple[FolderMove, ...] = ()  # of the project, since the run began; oldest first
+    hooks: tuple[Hook, ...] = ()  # in the order in which their results are combined
+    user_instructions: str = ""  # the joined AGENTS.md files
+    guidance_files: tuple[TextSize, ...] = ()  # those files, in this order
+    context: ContextRules = ContextRules()  # what models are told, and when compaction runs
+
+
+class GatewayAccess(Value):
+    """Where an agent reaches the gateway."""
+
+    endpoint: str
+    token: bytes
+    door: str = ""  # on a node: where every gateway is reached, wherever it listens
+
+
+class ProxyAccess(Value):
+    """How an agent's commands reach the network; empty: without a proxy."""
+
+    endpoint: str = ""  # path of the network proxy's socket; "" = this run has none
+    ticket: bytes = b""  # sent to the proxy with every command; see `credentials`
+    ca_bundle: str = ""  # certificates that commands trust if the proxy decrypts tunnels
+
+
+class GuardedPlaces(Value):
+    """What the commands of a process may never see, and what none of them may change."""
+
+    hidden_paths: tuple[str, ...] = ()  # the run's sockets, keys …
+    hidden_folders: tuple[FolderIdentity, ...] = ()  # those of them that must keep their identity
+    run_places: WritablePlaces = WritablePlaces()  # where the agents of this run may write
+    # Canonical paths that no command may change wherever it may write: swarm's own installation,
+    # programs that run outside of the sandbox.
+    protected: tuple[str, ...] = ()
+
+
+class CopyView(Value):
+    """How an agent's process gets its copy of the project. The empty one: it shares the project."""
+
+    mounts: tuple[CopyMount, ...] = ()
+    origin: str = ""  # the project, if the copy is another folder
+    tree: str = ""  # that folder; `AgentSpec.cwd` lies in it
+    shows: tuple[str, ...] = ()  # where links in it lead: its commands may read there
+
+
+class TeamView(Value):
+    """What an agent knows of those that it may start."""
+
+    # False: no child can ever start in this run (`max_agents` is 1). Together with `depth` and
+    # `limits.max_depth` it decides whether the agent gets the team tools.
+    can_spawn: bool = True
+    # live agents at once including the root, as told to the model; 0 = not told
+    max_agents: int = 0
+    # valid for `agent_type`: the person's roles, then the built-in ones
+    roles: tuple[RoleCard, ...] = ()
+    offers_copies: bool = False  # the model is told that children may work in copies
+    hosts: tuple[str, ...] = ()  # other machines that it may name for children
+
+
+class ResumedWork(Value):
+    """What an agent's earlier processes left in the journal; a new agent has none."""
+
+    history: tuple[msgspec.Raw, ...] = ()  # msgpack items
+    output_schema: bytes | None = None  # of its last turn; see `AgentSession.output_schema`
+    total_usage: TokenUsage = TokenUsage()
+    # ids of calls whose process ended first; reported to the model
+    interrupted_calls: tuple[str, ...] = ()
+    ended_calls: tuple[EndedCall, ...] = ()
+    children: tuple[ChildCard, ...] = ()  # those that were not closed
+
+
 class AgentSpec(Tagged):
     """The start of an agent: new, or resumed from the journal (with `history`)."""
 
@@ -143,73 +220,32 @@ class AgentSpec(Tagged):
     endpoint: str  # the supervisor's mailbox
     identity: bytes  # this process's socket identity
     secret: bytes  # proves this process to the supervisor
-    gateway_endpoint: str
-    gateway_token: bytes
+    gateway: GatewayAccess
     tmp_dir: str  # private to this agent, kept across its commands: its /tmp
     environment: dict[str, str]  # without any provider's keys
-    shell_environment: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
-    model: str | None = None
-    effort: str | None = None
-    provider: str | None = None  # None = the run's own
-    fallback: tuple[str, ...] = ()  # `provider:model`, tried in this order
-    fallbacks_taken: int = 0
+    model_settings: ModelSettings = ModelSettings()
+    fallbacks_taken: int = 0  # how many entries of its fallback list are used up
+    inherited: Inherited = Inherited()
+    team: TeamView = TeamView()
+    resumed: ResumedWork = ResumedWork()
+    copy: CopyView = CopyView()  # mounted before anything else is done
+    guarded: GuardedPlaces = GuardedPlaces()
+    proxy: ProxyAccess = ProxyAccess()
     depth: int = 0
     claims: tuple[str, ...] = ()  # files and folders that it is to write
-    ca_bundle: str = ""  # certificates that commands trust if the network proxy decrypts tunnels
-    hidden_paths: tuple[str, ...] = ()  # never visible to commands: the run's sockets
-    hidden_folders: tuple[FolderIdentity, ...] = ()  # those of them that must keep their identity
-    history: tuple[msgspec.Raw, ...] = ()  # msgpack items
-    output_schema: bytes | None = None  # of its last turn; see `AgentSession.output_schema`
-    total_usage: TokenUsage = TokenUsage()
-    # ids of calls whose process ended first; reported to the model
-    interrupted_calls: tuple[str, ...] = ()
-    ended_calls: tuple[EndedCall, ...] = ()
-    user_instructions: str = ""  # the joined AGENTS.md files
-    guidance_files: tuple[TextSize, ...] = ()  # those files, in this order
     skills: tuple[str, ...] = ()  # one line each, in the order of the list
-    # False: no child can ever start in this run (`max_agents` is 1). Together with `depth` and
-    # `limits.max_depth` it decides whether the agent gets the team tools.
-    can_spawn: bool = True
-    # live agents at once including the root, as told to the model; 0 = not told
-    max_agents: int = 0
-    # valid for `agent_type`: the person's roles, then the built-in ones
-    roles: tuple[RoleCard, ...] = ()
-    children: tuple[ChildCard, ...] = ()  # after a restart: its children that were not closed
     # The id of the batch job whose item this agent works on; "" = none. Only then is
     # `report_agent_job_result` offered.
     job: str = ""
     rules: RuleSet = RuleSet()
     granted: ExtraPermissions = ExtraPermissions()  # granted by a person for longer than one call
-    mcp_wait_s: float = (
-        0.0  # how long its first request waits for the tools of MCP servers; 0: none
-    )
-    proxy_endpoint: str = ""  # path of the network proxy's socket; "" = this run has none
-    network_ticket: bytes = b""  # sent to the proxy with every command; see `credentials`
-    resources: ResourceLimits = ResourceLimits()  # for its commands
+    # How long its first request waits for the tools of MCP servers; 0: there are none.
+    mcp_wait_s: float = 0.0
     parts: PartRules = PartRules()
-    context: ContextRules = ContextRules()
-    summary: Summary = "auto"
-    verbosity: Verbosity | None = None
     paused: bool = False  # it sends no request until a `Continue`
     run_began_s: float = 0.0  # Unix time of the run's start or last resume
-    sandbox_required: str = ""  # why no command may leave the sandbox, whatever is approved
-    allow_commit: bool = False  # a person's advance approval of commits
-    moves: tuple[FolderMove, ...] = ()  # of the project, since the run began; oldest first
-    prewarmed_sandbox: bool = True  # bubblewrap is started ahead for the next command
-    hooks: tuple[Hook, ...] = ()  # in the order in which their results are combined
     # What its first turn tells SessionStart hooks; "" = they do not run in this process.
     session_source: Literal["", "startup", "resume"] = ""
-    copies: tuple[CopyMount, ...] = ()  # mounted before anything else is done
-    copy_of: str = ""  # the project, if the agent's copy of it is another folder
-    copy_tree: str = ""  # that folder; `cwd` lies in it
-    copy_shows: tuple[str, ...] = ()  # where links in it lead: its commands may read there
-    gateway_door: str = ""  # on a node: where every gateway is reached, wherever it listens
-    offers_copies: bool = False  # the model is told that children may work in copies
-    hosts: tuple[str, ...] = ()  # other machines that it may name for children
-    run_places: WritablePlaces = WritablePlaces()  # where the agents of this run may write
-    # Canonical paths that no command may change wherever it may write: swarm's own installation,
-    # programs that run outside of the sandbox.
-    protected: tuple[str, ...] = ()
     # In the place of `tmp_dir` where /tmp itself cannot be replaced: its path has room for the
     # names of sockets. It ends with the run; "": there is none.
     short_tmp_dir: str = ""
@@ -217,7 +253,7 @@ class AgentSpec(Tagged):
     @property
     def may_spawn(self) -> bool:
         """True if this agent may ever start another."""
-        return self.can_spawn and self.depth < self.limits.max_depth
+        return self.team.can_spawn and self.depth < self.limits.max_depth
 
 
 class KeyCommand(Value):
@@ -265,6 +301,18 @@ class ProviderSpec(Value):
         return self.key_command is not None or bool(self.key_file) or self.account is not None
 
 
+class GatewaySettings(Value):
+    """What a run's gateway may use; no keys."""
+
+    providers: tuple[ProviderSpec, ...] = ()
+    further: tuple[str, ...] = ()  # other providers that agents of this run may use, by id
+    catalogue: tuple[str, ...] = ()  # more models.toml files; the last one wins
+    # The run's own model, and those that no catalogue knows, reason, or do not. None: as it says.
+    model_reasons: bool | None = None
+    record: str | None = None
+    replay: str | None = None
+
+
 class GatewaySpec(Tagged):
     """The start of the gateway."""
 
@@ -277,15 +325,9 @@ class GatewaySpec(Tagged):
     run_key: bytes  # agents' tokens are HMACs under it
     blobs_dir: str
     models_dir: str  # where downloaded model files are
-    providers: tuple[ProviderSpec, ...]
+    settings: GatewaySettings
     provider: str | None = None  # None: choose one and say why; "scripted:FILE" is also valid
     model: str | None = None
-    further: tuple[str, ...] = ()  # other providers that agents of this run may use
-    catalogue: tuple[str, ...] = ()  # more models.toml files; the last one wins
-    # The run's own model, and those that no catalogue knows, reason, or do not. None: as it says.
-    model_reasons: bool | None = None
-    record: str | None = None
-    replay: str | None = None
     asks_first: bool = False  # a limit holds: each request needs a granted reservation
     places: WritablePlaces = WritablePlaces()  # no installer of a model's file is started there
 
@@ -329,14 +371,12 @@ class HubSpec(Tagged):
     cwd: str = ""  # of the run, for servers that name none
     tmp_dir: str = ""  # each server gets a folder of its own in it
     short_tmp_dir: str = ""  # likewise, used as in `AgentSpec`
-    hidden_paths: tuple[str, ...] = ()  # as in `AgentSpec`
-    hidden_folders: tuple[FolderIdentity, ...] = ()
+    guarded: GuardedPlaces = GuardedPlaces()
     resources: ResourceLimits = ResourceLimits()  # of each server
     run_began_s: float = 0.0
     sandbox_required: str = ""  # why no server may run outside the sandbox
     logins: str = ""  # the folder of logins with servers over HTTP; "": there are none
     server_programs: str = ""  # the folder of what servers consisted of; "": nothing is compared
-    run_places: WritablePlaces = WritablePlaces()  # as in `AgentSpec`
 
 
 class HostsSpec(Tagged):

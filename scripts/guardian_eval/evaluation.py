@@ -108,7 +108,7 @@ class EvaluationRun:
     async def _judge_all(self, folder: Path) -> None:
         async with trio.open_nursery() as nursery:
             bench = ReviewerPool(self._run, self._control, nursery, alone=True)
-            settings = self._run.request.auto_review
+            settings = self._run.request.approvals.auto_review
             guardian = Guardian(self._run, bench, lambda path: None, settings=settings)
             places = trio.CapacityLimiter(int(bench.limiter.total_tokens))
             async with trio.open_nursery() as judging:

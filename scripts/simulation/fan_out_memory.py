@@ -24,7 +24,7 @@ from trio.testing import MockClock
 from swarm.mailbox.protocol.control import AnyFeed, Recorded
 from swarm.mailbox.protocol.records import FanOutItemEnded, RunCompleted
 from swarm.supervisor.run import run_to_end
-from swarm.supervisor.run_request import FanOut, RunRequest
+from swarm.supervisor.run_request import FanOut, RunLifetime, RunRequest, TeamLimits
 
 _PACKAGES = ("/supervisor/", "/mailbox/", "/roles/")
 _SLOTS = 8
@@ -113,9 +113,9 @@ async def _run_fan_out(items: int, folder: Path, view: _MemorySampler) -> RunCom
             prompt="Join.",
             run_id=RUN_ID,
             fan_out=FanOut(items=tuple(f"item {n}" for n in range(items)), prompt="{item}"),
-            max_agents=_SLOTS + 1,
+            team=TeamLimits(max_agents=_SLOTS + 1),
             environment={"TZ": "Etc/UTC"},
-            linger_s=0.0,
+            lifetime=RunLifetime(linger_s=0.0),
         )
         completed = await run_to_end(
             request, view, None, places_in(folder), around=world.dependencies()

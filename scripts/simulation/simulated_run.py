@@ -26,7 +26,13 @@ from swarm.mailbox.protocol.limits import Budget
 from swarm.mailbox.protocol.records import RunCompleted
 from swarm.supervisor.run import run_to_end
 from swarm.supervisor.run_context import RunContext
-from swarm.supervisor.run_request import FanOut, RunRequest
+from swarm.supervisor.run_request import (
+    ApprovalSettings,
+    FanOut,
+    RunLifetime,
+    RunRequest,
+    TeamLimits,
+)
 from swarm.supervisor.run_shutdown import RunShutdown
 from swarm.supervisor.runs.paths import UserPaths, paths_of_run
 from swarm.supervisor.silent_display import SilentDisplay
@@ -146,12 +152,11 @@ def _request(story: SimulatedScenario) -> RunRequest:
         prompt="Begin.",
         run_id=RUN_ID,
         fan_out=fan_out,
-        max_agents=story.slots,
-        max_depth=5,
-        reviewer=story.reviewer,
+        team=TeamLimits(max_agents=story.slots, max_depth=5),
+        approvals=ApprovalSettings(reviewer=story.reviewer),
         budget=Budget(tokens=story.tokens),
         environment={"TZ": "Etc/UTC"},
-        linger_s=0.0,
+        lifetime=RunLifetime(linger_s=0.0),
     )
 
 

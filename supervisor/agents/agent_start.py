@@ -3,7 +3,7 @@
 Any failure before the commit frees the slot and kills the child; the caller's state is as before.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -24,6 +24,7 @@ from swarm.mailbox.protocol.limits import opens_tunnels
 from swarm.mailbox.protocol.ops import GatewayMoved
 from swarm.mailbox.protocol.records import AgentSpawned
 from swarm.mailbox.protocol.rules import RuleSet
+from swarm.mailbox.protocol.settings import ModelSettings
 from swarm.mailbox.protocol.spec import (
     AgentSpec,
     ChildCard,
@@ -31,11 +32,18 @@ from swarm.mailbox.protocol.spec import (
     ContextRules,
     EndedCall,
     FolderIdentity,
+    GatewayAccess,
+    GuardedPlaces,
+    Inherited,
+    ProxyAccess,
+    ResumedWork,
+    TeamView,
 )
 from swarm.mailbox.proxy_environment import without_proxy_variables
 
 from ..approvals.saved_rules import rules_for, send_rules
 from ..hosts.known_nodes import NodePlace
+from ..isolation.copy_view import with_copy
 from ..isolation.project_copies import OUTSIDE_SANDBOX
 from ..journal.journal_reader import read_records
 from ..journal.replay import AgentMemory, fold_agent
@@ -92,7 +100,7 @@ async def start_agent(
             async with running.processes.start_limiter:
                 with trio.fail_after(HELLO_TIMEOUT_S):
                     process.know_gateway(gateway.endpoint)
-                    spec = copy.applied(build_agent_spec(running, agent, memory, gateway))
+                    spec = with_copy(build_agent_spec(running, agent, memory, gateway), copy)
                     title = f"{plan.path} [{plan.role.name}]"
                     child = await start(spec, title=title)
                     process.note_child(child)
@@ -221,10 +229,7 @@ def build_agent_spec(
     """All that the new process may know."""
     plan, request = agent.plan, running.request
     tmp = make_private_folder(running.paths.tmp / plan.agent_id)
-    history = memory.items if memory is not None else []
-    open_calls = _calls_without_output(memory)
     children = running.agents.open_children(plan.path) if agent.has_started else {}
-    ended = memory.ended_calls if memory is not None else {}
     return AgentSpec(
         run_id=running.run_id,
         agent_id=plan.agent_id,
@@ -236,34 +241,98 @@ def build_agent_spec(
         endpoint=running.paths.mailbox_endpoint,
         identity=agent.identity,
         secret=running.supervisor_proof(agent.identity),
-        gateway_endpoint=gateway.endpoint,
-        gateway_token=running.gateway_proof(agent.identity),
+        gateway=GatewayAccess(
+            endpoint=gateway.endpoint, token=running.gateway_proof(agent.identity)
+        ),
         tmp_dir=str(tmp),
         short_tmp_dir=made_or_none(running.short_tmp.of_agent(plan.agent_id)),
         environment=_environment(request),
-        shell_environment=request.shell_environment,
-        resources=request.resources,
+        model_settings=_model_settings(plan),
+        fallbacks_taken=plan.fallbacks_taken,
+        inherited=inherited_by(plan, request.inherited),
+        team=_team_view(running, plan),
+        resumed=_resumed_work(memory, children),
+        guarded=guarded_places(running),
+        proxy=_proxy_access(running, plan),
+        depth=plan.depth,
+        claims=plan.claims,
+        skills=skills_for(running, agent),
+        job=plan.job,
+        rules=RuleSet() if plan.slotless else rules_for(running, agent),
+        granted=running.grants.permissions_of(plan.path),
+        mcp_wait_s=_mcp_wait_s(running, plan),
         parts=running.parts.rules_for(plan),
+        paused=running.agents.is_paused(agent),
         run_began_s=running.began_s,
-        sandbox_required=request.sandbox_required or _sandbox_required(plan),
-        allow_commit=request.allow_commit and not plan.slotless,
-        moves=request.moves,
-        prewarmed_sandbox=request.prewarmed_sandbox,
+        session_source=_session_source(running, agent),
+    )
+
+
+def inherited_by(plan: AgentPlan, inherited: Inherited) -> Inherited:
+    """What the run gives to each agent, as this one gets it: a reviewer nothing of the project."""
+    context = inherited.context
+    if plan.slotless:
+        context = msgspec.structs.replace(context, guidance_bytes=0)
+        inherited = msgspec.structs.replace(
+            inherited, allow_commit=False, user_instructions="", guidance_files=(), hooks=()
+        )
+    required = inherited.sandbox_required or (OUTSIDE_SANDBOX if _is_in_copy(plan) else "")
+    return msgspec.structs.replace(
+        inherited, context=with_overrides(context, plan.role.context), sandbox_required=required
+    )
+
+
+def guarded_places(running: RunContext) -> GuardedPlaces:
+    """What no command of this run may see, and what none may change."""
+    return GuardedPlaces(
+        hidden_paths=hidden_paths(running),
+        hidden_folders=hidden_folders(running),
+        run_places=running.places,
+        protected=running.protected,
+    )
+
+
+def _model_settings(plan: AgentPlan) -> ModelSettings:
+    return ModelSettings(
         model=plan.model,
         effort=plan.effort,
         provider=plan.provider,
         fallback=plan.fallback,
-        fallbacks_taken=plan.fallbacks_taken,
-        depth=plan.depth,
-        claims=plan.claims,
-        ca_bundle=str(running.paths.ca_folder / "bundle.pem")
-        if opens_tunnels(request.network) and opens_tunnels(plan.limits.network)
-        else "",
-        hidden_paths=hidden_paths(running),
-        hidden_folders=hidden_folders(running),
-        history=tuple(msgspec.Raw(encode_item(item)) for item in history),
-        output_schema=memory.output_schema if memory is not None else None,
-        total_usage=memory.usage if memory is not None else TokenUsage(),
+        summary=plan.summary,
+        verbosity=plan.verbosity,
+    )
+
+
+def _team_view(running: RunContext, plan: AgentPlan) -> TeamView:
+    request = running.request
+    return TeamView(
+        can_spawn=request.team.max_agents > 1 and not plan.host,
+        max_agents=request.team.max_agents,
+        roles=request.roles.cards(with_copies=request.offers_copies),
+        offers_copies=request.offers_copies,
+        hosts=() if plan.slotless else tuple(running.hosts.tables),
+    )
+
+
+def _proxy_access(running: RunContext, plan: AgentPlan) -> ProxyAccess:
+    decrypts = opens_tunnels(running.request.network) and opens_tunnels(plan.limits.network)
+    return ProxyAccess(
+        endpoint=running.paths.proxy_socket if plan.limits.network is not None else "",
+        ticket=ticket_for(plan.path, plan.limits, running.run_key),
+        ca_bundle=str(running.paths.ca_folder / "bundle.pem") if decrypts else "",
+    )
+
+
+def _resumed_work(memory: AgentMemory | None, children: Mapping[str, str]) -> ResumedWork:
+    """`children`: path → nickname."""
+    cards = tuple(ChildCard(path=path, nickname=name) for path, name in children.items())
+    if memory is None:
+        return ResumedWork(children=cards)
+    open_calls, ended = _calls_without_output(memory), memory.ended_calls
+    return ResumedWork(
+        history=tuple(msgspec.Raw(encode_item(item)) for item in memory.items),
+        output_schema=memory.output_schema,
+        total_usage=memory.usage,
         interrupted_calls=tuple(name for name in open_calls if name not in ended),
         ended_calls=tuple(
             EndedCall(
@@ -275,40 +344,12 @@ def build_agent_spec(
             for name in open_calls
             if name in ended
         ),
-        user_instructions="" if plan.slotless else request.user_instructions,
-        guidance_files=() if plan.slotless else request.guidance_files,
-        skills=skills_for(running, agent),
-        hooks=() if plan.slotless else request.hooks,
-        session_source=_session_source(running, agent),
-        context=with_overrides(
-            context_rules_for(request.context, of_project=not plan.slotless), plan.role.context
-        ),
-        can_spawn=request.max_agents > 1 and not plan.host,
-        offers_copies=request.offers_copies,
-        hosts=() if plan.slotless else tuple(running.hosts.tables),
-        max_agents=request.max_agents,
-        roles=request.roles.cards(with_copies=request.offers_copies),
-        children=tuple(ChildCard(path=path, nickname=name) for path, name in children.items()),
-        job=plan.job,
-        rules=RuleSet() if plan.slotless else rules_for(running, agent),
-        granted=running.grants.permissions_of(plan.path),
-        mcp_wait_s=_mcp_wait_s(running, plan),
-        proxy_endpoint=running.paths.proxy_socket if plan.limits.network is not None else "",
-        network_ticket=ticket_for(plan.path, plan.limits, running.run_key),
-        summary=plan.summary,
-        verbosity=plan.verbosity,
-        paused=running.agents.is_paused(agent),
-        run_places=running.places,
-        protected=running.protected,
+        children=cards,
     )
 
 
 def _is_in_copy(plan: AgentPlan) -> bool:
     return plan.limits.isolation == "copy"
-
-
-def _sandbox_required(plan: AgentPlan) -> str:
-    return OUTSIDE_SANDBOX if _is_in_copy(plan) else ""
 
 
 def _session_source(running: RunContext, agent: Agent) -> Literal["", "startup", "resume"]:
@@ -327,7 +368,7 @@ def hidden_paths(running: RunContext) -> tuple[str, ...]:
         str(places.ca_folder / "ca.key"),
         *map(str, _short_folders(running)),
         *map(str, places.kept_apart),
-        *(provider.key_file for provider in request.providers if provider.key_file),
+        *(provider.key_file for provider in request.gateway.providers if provider.key_file),
         *request.deny_read,
     )
 
@@ -374,21 +415,14 @@ def _environment(request: RunRequest) -> dict[str, str]:
     )
 
 
-def context_rules_for(rules: ContextRules, *, of_project: bool) -> ContextRules:
-    """The context rules of one agent: a reviewer gets no guidance of the project."""
-    return rules if of_project else msgspec.structs.replace(rules, guidance_bytes=0)
-
-
 def with_overrides(rules: ContextRules, role: ContextOverrides) -> ContextRules:
     """The rules with what the agent's role says."""
     given = {key: one for key, one in msgspec.structs.asdict(role).items() if one is not None}
     return msgspec.structs.replace(rules, **given)
 
 
-def _calls_without_output(memory: AgentMemory | None) -> tuple[str, ...]:
+def _calls_without_output(memory: AgentMemory) -> tuple[str, ...]:
     """Calls of the history that have no output yet."""
-    if memory is None:
-        return ()
     open_calls: dict[str, None] = {}
     for item in memory.items:
         if isinstance(item, FunctionCall | CustomToolCall):

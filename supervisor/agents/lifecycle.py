@@ -70,7 +70,7 @@ class AgentLifecycle:
 
     async def retire(self, agent: Agent) -> None:
         """End the process of an agent whose work is done; commands delay it by up to `linger_s`."""
-        with trio.move_on_after(self._run.request.linger_s):
+        with trio.move_on_after(self._run.request.lifetime.linger_s):
             while self.is_idle(agent) and agent.process.may_have_commands:  # noqa: ASYNC110 — heartbeats
                 await trio.sleep(_POLL_S)
         if self.is_idle(agent):

@@ -59,11 +59,11 @@ class RunProviders(Value):
 
 def run_providers(request: RunRequest, *, own: str | None = None) -> RunProviders:
     """Of this run. `own`: the provider that the gateway has chosen."""
-    configured = (provider.id for provider in request.providers)
+    configured = (provider.id for provider in request.gateway.providers)
     return RunProviders(
-        own=own or request.provider,
-        further=request.further,
-        known=tuple(dict.fromkeys((*RESERVED_PROVIDERS, *configured, *request.further))),
+        own=own or request.model_settings.provider,
+        further=request.gateway.further,
+        known=tuple(dict.fromkeys((*RESERVED_PROVIDERS, *configured, *request.gateway.further))),
     )
 
 

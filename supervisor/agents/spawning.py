@@ -68,7 +68,7 @@ class AgentSpawner:
         self._mail, self._deadlock_detector = mail, deadlock_detector
         self.roles = _roles_of(running)
         self.limits = SpawnLimits(
-            most=running.request.max_spawns,
+            most=running.request.team.max_spawns,
             is_known_path=lambda path: running.agents.find(path) is not None,
             find_model=find_model,
         )
@@ -94,7 +94,9 @@ class AgentSpawner:
     ) -> AnyReply:
         """Serve one request; returns by its deadline and the Hello deadline at the latest."""
         try:
-            check_spawn_request(asker.plan, request, pinned_model=self._run.request.held.model)
+            check_spawn_request(
+                asker.plan, request, pinned_model=self._run.request.approvals.held.model
+            )
             role = role_for(self.roles, request.agent_type, self.providers)
             turns = parse_fork_turns(request.fork_turns)
             plan = self._plan(asker.plan, request, role)
@@ -279,7 +281,7 @@ def isolation_beside(
     `auto`: a copy if others that may write are at work beside it, or are about to be
     (`is_one_of_many`). Those are all agents but the root and those above the new one.
     """
-    wanted = running.request.isolation
+    wanted = running.request.copies.isolation
     if wanted != "auto":
         return "shared" if wanted == "shared" else "copy"
     if isinstance(asker.limits.sandbox, DangerFullAccess):

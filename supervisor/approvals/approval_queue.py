@@ -65,7 +65,9 @@ def open_approval_queue(
     request = running.request
     past = fold_approvals(run_records(running.paths)) if request.resumes else ApprovalsPast()
     approving = frozenset(
-        hook.hook_id for hook in request.hooks if hook.may_allow and hook.event in _APPROVING_EVENTS
+        hook.hook_id
+        for hook in request.inherited.hooks
+        if hook.may_allow and hook.event in _APPROVING_EVENTS
     )
 
     def hooks_for(path: str) -> frozenset[str]:
@@ -76,7 +78,7 @@ def open_approval_queue(
     tools = _tool_questions(running, config, past)
     settings = AskSettings(
         tools=tools,
-        timeout_s=request.approval_timeout_s,
+        timeout_s=request.approvals.approval_timeout_s,
         reviewer=reviewer,
         unix_s=running.entropy.unix_s,
         hooks_for=hooks_for,
@@ -157,7 +159,7 @@ def _write_record(
 
 def _add_initial_grants(running: RunContext) -> None:
     """Add what the person allowed the whole tree when the run was started."""
-    if not running.request.allow_commit:
+    if not running.request.inherited.allow_commit:
         return
     grant = ApprovalGrant(grant_id="commit", path=ROOT_PATH, below=True, commits_in=ANY_REPOSITORY)
     running.grants.add(grant)

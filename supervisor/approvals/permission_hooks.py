@@ -28,7 +28,9 @@ class PermissionHooks:
 
     def __init__(self, running: RunContext, decider: Decider) -> None:
         self._run, self._decider = running, decider
-        self._has_hooks = any(hook.event in ASKED_EVENTS for hook in running.request.hooks)
+        self._has_hooks = any(
+            hook.event in ASKED_EVENTS for hook in running.request.inherited.hooks
+        )
         self._questions = ProcessQuestions[ReportPermission]()
 
     async def decide(self, agent: str, request: ApprovalRequest) -> Decided:

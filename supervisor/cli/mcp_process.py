@@ -12,7 +12,7 @@ from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.key_wiping import take_keys
 from swarm.mailbox.protocol.hub import HubOrder, LoginDone, LoginOrder
 from swarm.mailbox.protocol.mcp import McpOutcome, McpQuestion, McpServer, McpTools
-from swarm.mailbox.protocol.spec import HubSpec
+from swarm.mailbox.protocol.spec import GuardedPlaces, HubSpec
 from swarm.mailbox.remove_tree import remove_tree
 from swarm.mailbox.short_places import find_short_base
 from swarm.mailbox.writable_places import WritablePlaces
@@ -133,11 +133,12 @@ def _order(names: tuple[str, ...], folder: str) -> HubOrder:
         environment=dict(wanted.environment),
         cwd=wanted.cwd,
         tmp_dir=folder,
-        hidden_paths=(*places.hidden, *loaded.requirements.deny_read),
+        guarded=GuardedPlaces(
+            hidden_paths=(*places.hidden, *loaded.requirements.deny_read), run_places=held.places
+        ),
         sandbox_required=loaded.requirements.sandbox_required,
         logins=str(places.logins),
         server_programs=str(wanted.programs),
-        run_places=held.places,
     )  # fmt: skip
     return HubOrder(spec=spec, credentials=dict(wanted.credentials))
 

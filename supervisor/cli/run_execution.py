@@ -78,15 +78,25 @@ def _in_unicode(request: RunRequest) -> RunRequest:
         text = f"not UTF-8, so agents and commands do not get these variables: {names}"
         click.echo(f"swarm: warning: {text}", err=True)
         request = msgspec.structs.replace(request, environment=sound)
-    for field in request.__struct_fields__:
-        try:
-            msgspec.msgpack.encode(getattr(request, field))
-        except UnicodeEncodeError:
-            raise UsageError(
-                f"the {field} of this run is not valid UTF-8; name folders and files, and write "
-                "texts, in UTF-8"
-            ) from None
+    try:
+        msgspec.msgpack.encode(request)
+    except UnicodeEncodeError:
+        raise UsageError(
+            f"the {_unsound_field(request)} of this run is not valid UTF-8; name folders and "
+            "files, and write texts, in UTF-8"
+        ) from None
     return request
+
+
+def _unsound_field(struct: msgspec.Struct) -> str:
+    """The name of the field that holds such text; of an inner struct's where there is one."""
+    for name in struct.__struct_fields__:
+        value: object = getattr(struct, name)
+        try:
+            msgspec.msgpack.encode(value)
+        except UnicodeEncodeError:
+            return _unsound_field(value) if isinstance(value, msgspec.Struct) else name
+    return "text"
 
 
 def _is_sound(text: str) -> bool:
@@ -170,7 +180,7 @@ def _run_in_process(
 def _ask_to_merge(request: RunRequest, places: UserPaths) -> None:
     assert request.run_id is not None
     here = paths_of_run(places, request.run_id)
-    if request.merge == "ask" and here.copies.is_dir():  # few runs have copies
+    if request.copies.merge == "ask" and here.copies.is_dir():  # few runs have copies
         from .end_merge_question import ask_to_merge
 
         ask_to_merge(here)
@@ -207,7 +217,7 @@ def _open_display(show: ShowOptions, request: RunRequest, places: UserPaths) -> 
         return PlainDisplay(sys.stderr, sys.stdout, find_outcome=partial(find_outcome, here))
     from .live_controls import make_live_display
 
-    asks_person = request.reviewer == "person"
+    asks_person = request.approvals.reviewer == "person"
     return make_live_display(here, color=show.color, watches=False, asks_person=asks_person)
 
 

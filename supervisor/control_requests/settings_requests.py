@@ -56,7 +56,7 @@ class SettingsRequests:
         try:
             providers = self._team_service.spawner.providers
             plan = changed_plan(before, request, self._bound(agent), providers=providers)
-            check_requirements(before, plan, self._run.request.held)
+            check_requirements(before, plan, self._run.request.approvals.held)
             self._check_copy(before, plan)
             if plan.model != before.model and plan.provider is None:
                 check_model(plan.model, before, self._team_service.spawner.limits.find_model())
@@ -97,7 +97,7 @@ class SettingsRequests:
     def _bound(self, agent: Agent) -> RightsBound:
         """The most that a person may give to this agent."""
         request = self._run.request
-        required = request.sandbox_required
+        required = request.inherited.sandbox_required
         if not required and agent.plan.limits.isolation == "copy":
             required = OUTSIDE_SANDBOX
         if not required and "fs" in request.require_sandbox:

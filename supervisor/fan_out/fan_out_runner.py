@@ -245,23 +245,25 @@ class FanOutRunner:
         path, copy = child_path(ROOT_PATH, name), 2
         while self._run.registry.is_known(path):
             path, copy = child_path(ROOT_PATH, f"{name}_{copy}"), copy + 1
-        plan = AgentPlan(
+        items = self._fan.agents
+        return AgentPlan(
             path=path,
             agent_id=self._run.entropy.new_id(),
-            role=request.fan_role,
+            role=items.role,
             limits=self._limits,
             cwd=request.cwd,
             parent=ROOT_PATH,
             depth=1,
-            model=request.fan_model or (None if request.fan_provider else request.model),
-            provider=request.fan_provider,
-            fallback=request.fan_fallback,
-            effort=request.fan_effort or request.effort,
-            summary=request.fan_summary or request.summary,
-            verbosity=request.fan_verbosity or request.verbosity,
+            model=items.model_settings.model,
+            provider=items.model_settings.provider,
+            fallback=items.model_settings.fallback,
+            effort=items.model_settings.effort,
+            summary=items.model_settings.summary,
+            verbosity=items.model_settings.verbosity,
             reports=False,
+            host=items.host,
+            resources=items.resources,
         )
-        return msgspec.structs.replace(plan, host=request.fan_host, resources=request.fan_resources)
 
 
 def _schema(fan_out: FanOut) -> bytes | None:

@@ -301,4 +301,4 @@ def make_guardian(
     Its processes end with the run (`agents.end_all`), its background tasks with the nursery.
     """
     pool = ReviewerPool(running, agents, nursery)
-    return Guardian(running, pool, plan_of, settings=running.request.auto_review)
+    return Guardian(running, pool, plan_of, settings=running.request.approvals.auto_review)

@@ -31,12 +31,12 @@ def with_host(
     named = wanted or role.host
     if named is None:
         goes_away = plan.limits.isolation == "copy" and not role.merges
-        named = request.host if goes_away else ""
+        named = request.copies.host if goes_away else ""
     if named in {"", HERE}:
         if resources:
             raise HostRefused("resources are of other machines, and this agent works here")
         return plan
-    known = [table.name for table in request.hosts]
+    known = [table.name for table in request.copies.hosts]
     if named not in known:
         hint = f"it may use {', '.join(known)}" if known else f"start it with --hosts {named}"
         raise HostRefused(f"this run does not use the host `{named}`: {hint}")

@@ -205,8 +205,9 @@ class RemoteHosts:
         number = next(self._numbers)
         if isinstance(spec, AgentSpec):
             own = self.tables[node.facts.host].environment
-            environment = narrowed(spec.shell_environment, own)
-            spec = msgspec.structs.replace(spec, shell_environment=environment)
+            environment = narrowed(spec.inherited.shell_environment, own)
+            inherited = msgspec.structs.replace(spec.inherited, shell_environment=environment)
+            spec = msgspec.structs.replace(spec, inherited=inherited)
         order = StartRemote(
             request=number, node=node.facts.name, spec=encode_spec(spec), title=title,
             identity=spec.identity, keys=dict(keys or {}),

@@ -38,7 +38,7 @@ async def _merge_if_chosen(
 
     What does not fit, or belongs to an agent that still works, is left, and named afterwards.
     """
-    wanted = running.request.merge == "auto" and completed.status in ANSWERED
+    wanted = running.request.copies.merge == "auto" and completed.status in ANSWERED
     if not wanted or not running.paths.copies.is_dir():
         return
     work = CopiedWork(running.paths)

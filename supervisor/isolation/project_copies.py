@@ -18,6 +18,7 @@ import trio
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.protocol.limits import DangerFullAccess
+from swarm.mailbox.protocol.spec import CopyView
 from swarm.mailbox.remove_tree import remove_tree
 
 from ..agents.agent_record import AgentPlan
@@ -37,7 +38,6 @@ from .copy_bounds import (
 )
 from .copy_folder import AgentCopy, CopiedRoot, CopyFolder
 from .copy_kind import find_copy_kind
-from .copy_view import CopyView
 from .frozen_layer import MAX_BYTES, LayerFreezer
 from .tree_survey import CopyRefused, Survey, survey_tree
 
@@ -76,7 +76,8 @@ class ProjectCopies:
 
         The root's first request goes first. Why there is none is said to who wants a copy.
         """
-        if request.resumes or "copy" not in (request.isolation, request.fan_isolation):
+        items = "shared" if request.fan_out is None else request.fan_out.agents.isolation
+        if request.resumes or "copy" not in (request.copies.isolation, items):
             return
         await trio.sleep(_AHEAD_DELAY_S)
         roots = roots_of(request.sandbox, request.cwd, request.add_dirs)
@@ -181,7 +182,7 @@ class ProjectCopies:
         if known.tree:
             origin = known.roots[0].path
             return CopyView(origin=origin, tree=known.tree, shows=(origin,))
-        return CopyView(self.folder.mounts(known))
+        return CopyView(mounts=self.folder.mounts(known))
 
     async def _make(self, plan: AgentPlan) -> AgentCopy:
         roots = roots_of(sandbox_when_working(plan), plan.cwd, plan.add_dirs)

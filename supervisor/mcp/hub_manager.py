@@ -52,7 +52,7 @@ from swarm.mailbox.protocol.spec import HubSpec
 from swarm.mailbox.resting_limit import RestingLimit
 
 from ..agents.agent_record import Agent
-from ..agents.agent_start import hidden_folders, hidden_paths, made_or_none
+from ..agents.agent_start import guarded_places, made_or_none
 from ..processes.child_spec import ChildSpec
 from ..processes.process_types import Child, ProcessEnd, SpawnError
 from ..processes.service_process import ServiceProcess
@@ -172,14 +172,12 @@ class HubManager:
             cwd=request.cwd,
             tmp_dir=str(make_private_folder(Path(paths.tmp) / "mcp")),
             short_tmp_dir=made_or_none(self._run.short_tmp.of_servers),
-            hidden_paths=hidden_paths(self._run),
-            hidden_folders=hidden_folders(self._run),
-            resources=request.resources,
+            guarded=guarded_places(self._run),
+            resources=request.inherited.resources,
             run_began_s=self._run.began_s,
-            sandbox_required=request.sandbox_required,
+            sandbox_required=request.inherited.sandbox_required,
             logins=str(paths.logins),
             server_programs=str(paths.server_programs),
-            run_places=self._run.places,
         )
         child = await self._place.start(spec)
         self._note_change()

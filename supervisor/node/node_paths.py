@@ -22,7 +22,15 @@ import msgspec
 from msgspec.structs import replace
 
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.spec import AgentSpec, CopyMount, FolderIdentity, HubSpec, LiveFolder
+from swarm.mailbox.protocol.spec import (
+    AgentSpec,
+    CopyMount,
+    FolderIdentity,
+    GuardedPlaces,
+    HubSpec,
+    LiveFolder,
+    ProxyAccess,
+)
 from swarm.mailbox.remove_tree import remove_tree
 from swarm.mailbox.shipped_tree import path_mark, shipped_tree
 
@@ -163,27 +171,25 @@ def spec_for_node(
     What only the supervisor's machine has is taken out: the network proxy and its certificates.
     Raises ValueError for an agent that works in no copy.
     """
-    if not spec.copies:
+    if not spec.copy.mounts:
         raise ValueError("an agent on another machine works in a copy, and this one has none")
     if spec.limits.network is not None:
         raise ValueError(
             "its commands may use the network through the run's proxy, which is on another machine"
         )
-    return msgspec.structs.replace(
+    replace = msgspec.structs.replace
+    mounts = (_moved(one, index, spec, paths) for index, one in enumerate(spec.copy.mounts))
+    return replace(
         spec,
         endpoint=paths.supervisor_door,
-        gateway_endpoint=paths.gateway_door,
-        gateway_door=paths.gateway_door,
+        gateway=replace(spec.gateway, endpoint=paths.gateway_door, door=paths.gateway_door),
         tmp_dir=str(paths.folder / "tmp" / spec.agent_id),
         short_tmp_dir=str(paths.short_tmp.of_agent(spec.agent_id) or ""),
         environment=environment,
-        copies=tuple(_moved(one, index, spec, paths) for index, one in enumerate(spec.copies)),
-        hidden_paths=tuple(dict.fromkeys((*spec.hidden_paths, *(one.path for one in ours)))),
-        hidden_folders=ours,
-        proxy_endpoint="",
-        network_ticket=b"",
-        ca_bundle="",
-        guidance_files=(),
+        copy=replace(spec.copy, mounts=tuple(mounts)),
+        guarded=_guarded(spec.guarded, ours),
+        proxy=ProxyAccess(),
+        inherited=replace(spec.inherited, guidance_files=()),
     )
 
 
@@ -201,10 +207,15 @@ def hub_spec_for_node(
         cwd=spec.cwd if Path(spec.cwd).is_dir() else str(own),
         tmp_dir=str(own),
         short_tmp_dir=str(paths.short_tmp.of_servers or ""),
-        hidden_paths=tuple(dict.fromkeys((*spec.hidden_paths, *(one.path for one in ours)))),
-        hidden_folders=ours,
+        guarded=_guarded(spec.guarded, ours),
         logins="",
     )
+
+
+def _guarded(guarded: GuardedPlaces, ours: tuple[FolderIdentity, ...]) -> GuardedPlaces:
+    """With the folders of this machine that no command may see."""
+    hidden = dict.fromkeys((*guarded.hidden_paths, *(one.path for one in ours)))
+    return msgspec.structs.replace(guarded, hidden_paths=tuple(hidden), hidden_folders=ours)
 
 
 def _moved(mount: CopyMount, index: int, spec: AgentSpec, paths: NodePaths) -> CopyMount:

@@ -109,7 +109,7 @@ class NodeTrees:
         if not self._paths.has_overlays:
             self._packers[spec.agent_id] = known or self._make_tree(spec)
             return
-        for mount in spec.copies:
+        for mount in spec.copy.mounts:
             make_mount_point(mount.path)
         self._packers[spec.agent_id] = known or self._make_layers(spec)
 
@@ -121,7 +121,7 @@ class NodeTrees:
 
     def _check_whole(self, spec: AgentSpec) -> None:
         """Raises TreeBroken if something is missing of what the agent would see as the project."""
-        used = {one for mount in spec.copies for one in self._trees_of(mount)}
+        used = {one for mount in spec.copy.mounts for one in self._trees_of(mount)}
         used |= {tree for tree in self._broken if tree.startswith(f"agents/{spec.agent_id}/")}
         for tree in sorted(used):
             is_part = tree in self._coming and tree not in self._whole
@@ -137,7 +137,7 @@ class NodeTrees:
 
     def _make_layers(self, spec: AgentSpec) -> dict[str, TreePacker]:
         packers: dict[str, TreePacker] = {}
-        for root, mount in enumerate(spec.copies):
+        for root, mount in enumerate(spec.copy.mounts):
             layers = [(mount.upper, mount.work), *((one.upper, one.work) for one in mount.live)]
             mode = Path(mount.base).stat().st_mode & 0o777 | 0o700
             for upper, work in layers:

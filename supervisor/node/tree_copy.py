@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from swarm.mailbox.private_files import APPEND, make_own_folders, open_own_file
 from swarm.mailbox.protocol.limits import ReadOnly, WorkspaceWrite
-from swarm.mailbox.protocol.spec import AgentSpec, CopyMount
+from swarm.mailbox.protocol.spec import AgentSpec, CopyMount, CopyView
 from swarm.mailbox.shipped_tree import is_git_store, layer_tree
 from swarm.mailbox.tree_pack import TreePacker, layer_packer
 from swarm.mailbox.tree_unpack import TreeUnpacker
 
 from ..file_history.watched_tree import now_ns
 from ..isolation.agent_tree import make_agent_tree
-from ..isolation.copy_view import CopyView
+from ..isolation.copy_view import with_copy
 from ..isolation.tree_survey import LIVE_NAMES, survey_tree
 from .node_paths import NodePaths
 
@@ -32,15 +32,15 @@ def in_folder(spec: AgentSpec, paths: NodePaths) -> AgentSpec:
     is_plain = isinstance(policy, ReadOnly) or (
         isinstance(policy, WorkspaceWrite) and not policy.writable_roots
     )
-    if len(spec.copies) != 1 or not is_plain:
+    if len(spec.copy.mounts) != 1 or not is_plain:
         raise ValueError(
             "without overlays, which this machine has not, a copy is one folder, and this agent's "
             "sandbox names others"
         )
-    origin, tree = spec.copies[0].path, str(paths.agent_tree(spec.agent_id))
+    origin, tree = spec.copy.mounts[0].path, str(paths.agent_tree(spec.agent_id))
     lead = (origin, *map(str, (paths.shipped, paths.prepared_tree)))
     shows = tuple(path for path in lead if Path(path).is_dir())
-    return CopyView(origin=origin, tree=tree, shows=shows).applied(spec)
+    return with_copy(spec, CopyView(origin=origin, tree=tree, shows=shows))
 
 
 def make_tree_copy(
@@ -59,7 +59,7 @@ def make_tree_copy(
     Raises:
         OSError, CopyRefused, TreeRefused: it cannot be made.
     """
-    (mount,) = spec.copies
+    (mount,) = spec.copy.mounts
     tree = paths.agent_tree(spec.agent_id)
     names = [live.name for live in mount.live]
     fill_tree(mount.base, names, _shown_folders(mount, paths, made), tree)

@@ -14,11 +14,11 @@ def gateway_keys(request: RunRequest) -> dict[str, str]:
     All of them where the gateway has yet to choose the run's provider, for which it must know which
     keys are set, and while it records, so that the file holds none of them.
     """
-    if request.provider is None or request.record is not None:
+    if request.model_settings.provider is None or request.gateway.record is not None:
         return request.keys
-    used = {request.provider, *request.further}
+    used = {request.model_settings.provider, *request.gateway.further}
     names = {name for provider, names in _BUILT_IN.items() if provider in used for name in names}
-    for provider in request.providers:
+    for provider in request.gateway.providers:
         if provider.id in used:
             names.update((provider.env_key or "", *provider.env_http_headers.values()))
     return {name: value for name, value in request.keys.items() if name in names}

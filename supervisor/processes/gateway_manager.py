@@ -4,6 +4,7 @@ from functools import partial
 from pathlib import Path
 
 import trio
+from msgspec.structs import replace
 
 from swarm.mailbox.ids import AgentId
 from swarm.mailbox.interfaces import ReceivedMessage
@@ -86,6 +87,8 @@ class GatewayManager:
         self._run.hosts.move_gateway(self._address.endpoint)
         identity = self.process.admit(self._address.epoch)
         request = self._run.request
+        lookup = program_lookup(request)._replace(places=self._run.places)
+        providers = with_places(request.gateway.providers, lookup)
         spec = GatewaySpec(
             run_id=self._run.run_id,
             epoch=self._address.epoch,
@@ -96,16 +99,9 @@ class GatewayManager:
             run_key=self._run.run_key,
             blobs_dir=str(self._run.paths.blobs),
             models_dir=self._models_dir,
-            providers=with_places(
-                request.providers, program_lookup(request)._replace(places=self._run.places)
-            ),
-            provider=request.provider,
-            model=request.model,
-            further=request.further,
-            catalogue=request.catalogue,
-            model_reasons=request.model_reasons,
-            record=request.record,
-            replay=request.replay,
+            settings=replace(request.gateway, providers=providers),
+            provider=request.model_settings.provider,
+            model=request.model_settings.model,
             asks_first=self._budget.on_gateway_start(identity),
             places=self._run.places,
         )

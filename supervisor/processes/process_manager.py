@@ -98,7 +98,7 @@ class ProcessManager:
                 has_keys=bool(payload.key_fds),
                 is_service=not isinstance(spec, AgentSpec),
                 may_follow=isinstance(spec, AgentSpec) and spec.depth > 0,
-                in_copy=isinstance(spec, AgentSpec) and bool(spec.copies),
+                in_copy=isinstance(spec, AgentSpec) and bool(spec.copy.mounts),
             )
             forked = None if is_cold else await self._fork(order, payload)
             pid, pidfd, report = forked or self._spawn_cold(name, payload)

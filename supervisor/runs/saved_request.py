@@ -9,7 +9,8 @@ from swarm.mailbox.errors import UsageError
 from swarm.mailbox.parts.part_messages import FormerPartSettings
 from swarm.mailbox.redact import Redactor
 
-from ..run_request import RunRequest
+from ..run_request import NextInput, RunRequest
+from .former_request import from_former
 from .paths import RunPaths
 from .run_metadata import write_run_file
 
@@ -26,11 +27,9 @@ def save_request(run_paths: RunPaths, request: RunRequest) -> None:
         mcp=msgspec.structs.replace(request.mcp, servers=()),
         mcp_credentials={},
         environment={},
-        providers=(),
+        gateway=msgspec.structs.replace(request.gateway, providers=()),
         run_id=None,
-        next_prompt=None,
-        next_images=(),
-        next_settings=None,
+        next_input=NextInput(),
     )
     write_run_file(run_paths.folder / "request.json", msgspec.json.encode(kept))
 
@@ -40,8 +39,9 @@ def load_request(run_paths: RunPaths) -> RunRequest:
     path = run_paths.folder / "request.json"
     try:
         data = path.read_bytes()
-        request = msgspec.json.decode(data, type=RunRequest)
-        former = msgspec.json.decode(data, type=FormerPartSettings)
+        saved = msgspec.json.decode(data, type=dict[str, object])
+        request = msgspec.convert(from_former(saved), RunRequest)
+        former = msgspec.convert(saved, FormerPartSettings)
         return msgspec.structs.replace(request, parts=former.on(request.parts))
     except (OSError, msgspec.DecodeError) as error:
         raise UsageError(f"this run cannot be resumed: {path} cannot be read: {error}") from error

@@ -37,7 +37,7 @@ _FILES = frozenset((SKILL_FILE, "openai.yaml"))
 async def watch_skills(running: RunContext, agents: AgentManager) -> None:
     """Run until cancelled; returns at once where nothing is to be watched."""
     request = running.request
-    if not (request.skill_sources.roots or request.skills):
+    if not (request.skill_set.sources.roots or request.skill_set.skills):
         return
     try:
         await trio.sleep(_BEGIN_AFTER_S)
@@ -86,7 +86,7 @@ class SkillWatcher:
         request = self._running.request
         events, count = FolderEvents(), 0
         try:
-            for folder in watched_folders(request.skill_sources, request.skills):
+            for folder in watched_folders(request.skill_set.sources, request.skill_set.skills):
                 if (count := count + 1) > _MOST_WATCHES:
                     break
                 _watch(events, Path(folder))
@@ -104,7 +104,7 @@ class SkillWatcher:
             return
         state = self._running.paths.state
         used = await trio.to_thread.run_sync(read_skill_use, state)
-        sources = self._running.request.skill_sources
+        sources = self._running.request.skill_set.sources
         listed = skill_lines(now.skills, limit_bytes=sources.budget_bytes, last_used=used)
         changes = describe_changes(skills.skills, now.skills)
         skills.replace(now.skills, listed.told if sources.is_listed else ())
@@ -118,7 +118,9 @@ class SkillWatcher:
         cache = SkillCache(self._running.paths.state / CACHE_FILE)
         request = self._running.request
         writable = roots_of(request.sandbox, request.cwd, request.add_dirs)
-        now = look_again(request.skill_sources, request.skills, cache, writable=writable)
+        now = look_again(
+            request.skill_set.sources, request.skill_set.skills, cache, writable=writable
+        )
         cache.save()
         return now
 

@@ -276,7 +276,7 @@ def report_to_parent(
     parent = running.agents.members.get(agent.plan.parent or "")
     if outcome.cut_off:
         return  # a resume continues it
-    if report is not None and not running.request.wake_parents:
+    if report is not None and not running.request.team.wake_parents:
         report = msgspec.structs.replace(report, trigger_turn=False)
     if report is not None and parent is not None and not parent.closed:
         delivery.send(parent, report)

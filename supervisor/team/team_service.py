@@ -168,7 +168,7 @@ class TeamService:
         await self.actions.end_members(members, grace_s=1.0)
         if was_active and parent is not None and not parent.closed and top.plan.reports:
             note_text = "(killed) a person ended it for good"
-            wakes = self._run.request.wake_parents
+            wakes = self._run.request.team.wake_parents
             note = self.mail.make_mail(
                 top.path, parent.path, note_text, kind="final_answer", wakes=wakes
             )
@@ -337,7 +337,11 @@ class TeamService:
         Of a root that is lost they end with the run, which a resume continues: those that were at
         work go on then, as after any other end.
         """
-        if member.path == ROOT_PATH and state == "crashed" and not self._run.request.keep_open:
+        if (
+            member.path == ROOT_PATH
+            and state == "crashed"
+            and not self._run.request.lifetime.keep_open
+        ):
             self.agents.run_end.begin()
             return
         self.parts.on_agent_lost(member.path)

@@ -41,7 +41,7 @@ from swarm.mailbox.protocol.items import (
 from swarm.mailbox.protocol.limits import Limits, ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.ops import Answer, Interrupt, Shutdown
 from swarm.mailbox.protocol.requests import BlobStored
-from swarm.mailbox.protocol.spec import RoleBrief, encode_spec
+from swarm.mailbox.protocol.spec import GatewayAccess, RoleBrief, encode_spec
 from swarm.mailbox.router import open_router
 from swarm.worker.testing.agent_harness import END, FAKE_MODEL, FakeGateway, FakeSupervisor, done
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
@@ -88,11 +88,11 @@ async def living_agent(replies, *, locked=False):
             role=RoleBrief(locked=locked),
             environment={"PATH": os.environ["PATH"], "HOME": folder},
             endpoint=f"ipc://{base}/s",
-            gateway_endpoint=f"ipc://{base}/g",
+            gateway=GatewayAccess(endpoint=f"ipc://{base}/g", token=FAKE_AGENT_SPEC.gateway.token),
         )
         async with (
             open_router(spec.endpoint) as supervisors,
-            open_router(spec.gateway_endpoint) as gateways,
+            open_router(spec.gateway.endpoint) as gateways,
             trio.open_nursery() as nursery,
         ):
             supervisors.admit(spec.identity, epoch=spec.epoch)

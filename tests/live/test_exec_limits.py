@@ -8,7 +8,7 @@ import pytest
 from support.escape_testbed import open_test_launcher
 from swarm.mailbox.process_tree import descendants_of, is_zombie
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ResourceLimits, WorkspaceWrite
-from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
+from swarm.mailbox.protocol.spec import AgentSpec, GatewayAccess, Inherited, RoleBrief
 from swarm.worker.current_spec import CurrentSpec
 from swarm.worker.exec.exec_outcome import ExecRequest
 from swarm.worker.exec.exec_sessions import open_exec_sessions
@@ -100,11 +100,21 @@ async def test_one_who_uses_too_much_does_not_take_the_others_along():
 
 async def test_the_models_answer_names_the_limit(tmp_path):
     spec = AgentSpec(
-        run_id="r", agent_id="a", path="/root", epoch=1, role=RoleBrief(), limits=Limits(),
-        cwd=str(tmp_path), endpoint="", identity=b"", secret=b"", gateway_endpoint="",
-        gateway_token=b"", tmp_dir=str(tmp_path),
-        environment={"PATH": "/usr/bin:/bin"}, resources=ResourceLimits(command_s=0.3),
-    )  # fmt: skip
+        run_id="r",
+        agent_id="a",
+        path="/root",
+        epoch=1,
+        role=RoleBrief(),
+        limits=Limits(),
+        cwd=str(tmp_path),
+        endpoint="",
+        identity=b"",
+        secret=b"",
+        gateway=GatewayAccess(endpoint="", token=b""),
+        tmp_dir=str(tmp_path),
+        environment={"PATH": "/usr/bin:/bin"},
+        inherited=Inherited(resources=ResourceLimits(command_s=0.3)),
+    )
     async with (
         open_test_launcher() as (launcher, _),
         open_exec_sessions(launcher, CurrentSpec(spec)) as sessions,

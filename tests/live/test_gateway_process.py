@@ -9,6 +9,7 @@ import msgspec
 import pytest
 import trio
 
+from support.nested_fields import with_fields
 from swarm.mailbox.credentials import make_proof
 from swarm.mailbox.dealer import open_dealer
 from swarm.mailbox.protocol.events import Goodbye, Hello
@@ -32,7 +33,7 @@ from swarm.mailbox.protocol.sampling import (
     decode_sample_event,
     encode_sample_op,
 )
-from swarm.mailbox.protocol.spec import GatewaySpec, ProviderSpec, encode_spec
+from swarm.mailbox.protocol.spec import GatewaySettings, GatewaySpec, ProviderSpec, encode_spec
 from swarm.mailbox.router import open_router
 
 pytestmark = pytest.mark.live
@@ -104,8 +105,9 @@ async def live_gateway(folder, *, key="", **settings):
         run_key=RUN_KEY,
         blobs_dir=str(folder),
         models_dir=str(folder),
-        **{"providers": (), **settings},
+        settings=GatewaySettings(),
     )
+    spec = with_fields(spec, **settings)
     async with AsyncExitStack() as stack:
         stack.enter_context(trio.fail_after(20))
         server = await stack.enter_async_context(open_router(spec.endpoint))

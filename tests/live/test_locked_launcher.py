@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
-from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief, encode_spec
+from swarm.mailbox.protocol.spec import AgentSpec, GatewayAccess, RoleBrief, encode_spec
 from swarm.worker.exec.command_state import CommandNotStarted
 from swarm.worker.exec.launcher_client import LauncherLink, open_launcher
 from swarm.worker.exec.launcher_protocol import LaunchOrder
@@ -43,12 +43,20 @@ BASE = {"PATH": "/usr/bin:/bin"}
 
 def spec_of(tmp_path, *, locked=True, sandbox=None):
     return AgentSpec(
-        run_id="r", agent_id="a", path="/root/scout", epoch=1,
+        run_id="r",
+        agent_id="a",
+        path="/root/scout",
+        epoch=1,
         role=RoleBrief(name="explorer", locked=locked),
         limits=Limits(sandbox=sandbox or ReadOnly()),
-        cwd="/usr", endpoint="", identity=b"i", secret=b"s", gateway_endpoint="",
-        gateway_token=b"", tmp_dir=str(tmp_path), environment={},
-    )  # fmt: skip
+        cwd="/usr",
+        endpoint="",
+        identity=b"i",
+        secret=b"s",
+        gateway=GatewayAccess(endpoint="", token=b""),
+        tmp_dir=str(tmp_path),
+        environment={},
+    )
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import pytest
 from support.escape_testbed import PYTHON, open_test_launcher
 from swarm.mailbox.protocol.approvals import ExtraPermissions
 from swarm.mailbox.protocol.limits import Limits, NetworkPolicy, ReadOnly, WorkspaceWrite
-from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
+from swarm.mailbox.protocol.spec import AgentSpec, GatewayAccess, GuardedPlaces, RoleBrief
 from swarm.worker.current_spec import CurrentSpec
 from swarm.worker.exec.exec_outcome import ExecRequest
 from swarm.worker.exec.exec_sessions import open_exec_sessions
@@ -43,11 +43,21 @@ def place():
 @asynccontextmanager
 async def opened_sessions(place, limits):
     spec = AgentSpec(
-        run_id="r", agent_id="agent-1", path="/root", epoch=1, role=RoleBrief(), limits=limits,
-        cwd=str(place / "work"), endpoint="", identity=b"", secret=b"", gateway_endpoint="",
-        gateway_token=b"", tmp_dir=str(place / "tmp"),
-        environment={"PATH": "/usr/bin:/bin"}, hidden_paths=(str(place / "run"),),
-    )  # fmt: skip
+        run_id="r",
+        agent_id="agent-1",
+        path="/root",
+        epoch=1,
+        role=RoleBrief(),
+        limits=limits,
+        cwd=str(place / "work"),
+        endpoint="",
+        identity=b"",
+        secret=b"",
+        gateway=GatewayAccess(endpoint="", token=b""),
+        tmp_dir=str(place / "tmp"),
+        environment={"PATH": "/usr/bin:/bin"},
+        guarded=GuardedPlaces(hidden_paths=(str(place / "run"),)),
+    )
     async with (
         open_test_launcher() as (launcher, _),
         open_exec_sessions(launcher, CurrentSpec(spec), chance=random.Random(1)) as sessions,

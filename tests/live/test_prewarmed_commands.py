@@ -12,6 +12,7 @@ import trio
 
 from support.command_sessions import open_command_testbed
 from support.escape_testbed import UNTOUCHED, open_escape_testbed, open_test_launcher
+from support.nested_fields import with_fields
 from swarm.mailbox.path_rules import PROTECTED_NAMES
 from swarm.mailbox.process_tree import children_of, descendants_of
 from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly
@@ -46,7 +47,7 @@ async def prewarmed_sandbox():
 def asked(testbed, script, **more):
     request = testbed.request(script, **more)
     limits = msgspec.structs.replace(request.resources, command_s=None)
-    return msgspec.structs.replace(request, resources=limits)
+    return with_fields(request, resources=limits)
 
 
 async def waits(prepared):

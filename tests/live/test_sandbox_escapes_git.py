@@ -11,7 +11,7 @@ import trio
 
 from support.escape_testbed import UNTOUCHED, open_escape_testbed, open_test_launcher, run_script
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, WorkspaceWrite
-from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
+from swarm.mailbox.protocol.spec import AgentSpec, GatewayAccess, RoleBrief
 from swarm.worker.current_spec import CurrentSpec
 from swarm.worker.exec import command_plan
 from swarm.worker.exec.exec_sessions import open_exec_sessions
@@ -238,11 +238,20 @@ async def test_our_own_look_at_a_hostile_repository_runs_nothing_outside(
     wanted = facts if testbed.stack == "bwrap" else msgspec.structs.replace(facts, bwrap=None)
     monkeypatch.setattr(command_plan, "probe_sandbox", lambda: wanted)
     spec = AgentSpec(
-        run_id="r", agent_id="a", path="/root", epoch=1, role=RoleBrief(),
-        limits=Limits(sandbox=DangerFullAccess()), cwd=str(testbed.work), endpoint="", identity=b"",
-        secret=b"", gateway_endpoint="", gateway_token=b"", tmp_dir=str(testbed.home / "tmp"),
+        run_id="r",
+        agent_id="a",
+        path="/root",
+        epoch=1,
+        role=RoleBrief(),
+        limits=Limits(sandbox=DangerFullAccess()),
+        cwd=str(testbed.work),
+        endpoint="",
+        identity=b"",
+        secret=b"",
+        gateway=GatewayAccess(endpoint="", token=b""),
+        tmp_dir=str(testbed.home / "tmp"),
         environment={"PATH": "/usr/bin:/bin"},
-    )  # fmt: skip
+    )
     async with (
         open_test_launcher() as (launcher, _),
         open_exec_sessions(launcher, CurrentSpec(spec)) as sessions,

@@ -22,7 +22,8 @@ from swarm.mailbox.protocol.limits import (
     UnixSockets,
     WorkspaceWrite,
 )
-from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
+from swarm.mailbox.protocol.settings import ModelSettings
+from swarm.mailbox.protocol.spec import AgentSpec, GatewayAccess, GuardedPlaces, RoleBrief
 from swarm.worker.exec import command_plan
 from swarm.worker.exec.command_plan import plan_command
 from swarm.worker.exec.running_command import CommandRequest
@@ -90,16 +91,27 @@ def places(testbed):
         yield [stack.enter_context(answering(path, word=path.stem)) for path in beside]
 
 
-async def call(testbed, paths, *, rules=UnixSockets(), policy=None, network=None, began_s=0.0):  # noqa: B008
+async def call(testbed, paths, *, rules=UnixSockets(), policy=None, network=None, began_s=0.0):  # noqa: B008,
     """What a command hears that connects to each of these."""
     policy = policy or WorkspaceWrite()
     spec = AgentSpec(
-        run_id="r", agent_id="a", path="/root", epoch=1, role=RoleBrief(name="default"),
-        limits=Limits(sandbox=policy, unix_sockets=rules, network=network), cwd=str(testbed.work),
-        endpoint="", gateway_endpoint="", gateway_token=b"", identity=b"",
-        secret=b"", model="m", environment={}, tmp_dir=str(testbed.home / "tmp"),
-        hidden_paths=(str(testbed.run_folder),), run_began_s=began_s,
-    )  # fmt: skip
+        run_id="r",
+        agent_id="a",
+        path="/root",
+        epoch=1,
+        role=RoleBrief(name="default"),
+        limits=Limits(sandbox=policy, unix_sockets=rules, network=network),
+        cwd=str(testbed.work),
+        endpoint="",
+        gateway=GatewayAccess(endpoint="", token=b""),
+        identity=b"",
+        secret=b"",
+        model_settings=ModelSettings(model="m"),
+        environment={},
+        tmp_dir=str(testbed.home / "tmp"),
+        guarded=GuardedPlaces(hidden_paths=(str(testbed.run_folder),)),
+        run_began_s=began_s,
+    )
     asked = CommandRequest(
         argv=(PYTHON, "-I", "-S", "-c", CALL, *paths), cwd=str(testbed.work),
         environment={"PATH": "/usr/bin:/bin"}, sandbox=plan_command(spec, policy, spec.cwd),

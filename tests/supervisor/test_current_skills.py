@@ -10,7 +10,7 @@ from swarm.roles.skills.skill_file import Skill
 from swarm.roles.skills.skill_list import skill_line
 from swarm.supervisor.agents.agent_record import AgentPlan
 from swarm.supervisor.current_skills import CurrentSkills
-from swarm.supervisor.run_request import RunRequest
+from swarm.supervisor.run_request import RunRequest, SkillSet
 
 ALL = SkillChoice()
 
@@ -22,7 +22,7 @@ def skill(name: str) -> Skill:
 def current(*names: str) -> CurrentSkills:
     skills = tuple(map(skill, names))
     lines = tuple(map(skill_line, skills))
-    return CurrentSkills(RunRequest(cwd="/", skills=skills, skill_lines=lines))
+    return CurrentSkills(RunRequest(cwd="/", skill_set=SkillSet(skills=skills, lines=lines)))
 
 
 def plan(choice: SkillChoice = ALL, **more: object) -> AgentPlan:

@@ -15,6 +15,7 @@ from swarm.mailbox.protocol.sampling import SampleCompleted
 from swarm.supervisor.agents.end_states import LIMIT_RAISED_NOTE, REFUSED_NOTE, STOPPED_NOTE
 from swarm.supervisor.journal.journal_reader import read_records
 from swarm.supervisor.journal.replay import fold_agent
+from swarm.supervisor.run_request import NextInput
 from swarm.supervisor.task_workload import NOTHING_TO_DO
 from swarm.worker.testing.agent_harness import END, done, failed
 
@@ -146,7 +147,8 @@ async def test_words_given_to_a_resume_are_heard_after_all_that_was_before(
 ):
     past = await first_part(tmp_path, name)
     script = {"/root": [says("again"), says("and again")]}
-    more = {"prompt": "do it", "resumes": True, "next_prompt": "and now this"}
+    said = NextInput(prompt="and now this")
+    more = {"prompt": "do it", "resumes": True, "next_input": said}
     async with open_team(tmp_path, script, **more) as team:
         with trio.fail_after(LIMIT_S):
             completed = await team.work(past)

@@ -16,7 +16,15 @@ import trio
 from swarm.mailbox.after_fork import become_subreaper
 from swarm.mailbox.protocol.forking import AnyForkReport, ProcessStarted
 from swarm.mailbox.protocol.limits import Limits
-from swarm.mailbox.protocol.spec import AgentSpec, AnySpec, GatewaySpec, RoleBrief, decode_spec
+from swarm.mailbox.protocol.spec import (
+    AgentSpec,
+    AnySpec,
+    GatewayAccess,
+    GatewaySettings,
+    GatewaySpec,
+    RoleBrief,
+    decode_spec,
+)
 from swarm.supervisor.processes.early_start import ChildPrograms
 from swarm.worker.process import boot, fork_server, lifeline
 from swarm.worker.process.process_title import set_title
@@ -37,8 +45,7 @@ def agent_spec(role: str, *, token: str = "") -> AgentSpec:
         endpoint="",
         identity=b"i",
         secret=b"s",
-        gateway_endpoint="",
-        gateway_token=b"",
+        gateway=GatewayAccess(endpoint="", token=b""),
         tmp_dir="",
         environment={"TOKEN": token},
     )
@@ -55,7 +62,7 @@ def gateway_spec() -> GatewaySpec:
         run_key=b"",
         blobs_dir="",
         models_dir="",
-        providers=(),
+        settings=GatewaySettings(),
     )
 
 

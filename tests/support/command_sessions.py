@@ -8,7 +8,7 @@ import trio
 
 from support.escape_testbed import open_test_launcher
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, WorkspaceWrite
-from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
+from swarm.mailbox.protocol.spec import AgentSpec, GatewayAccess, Inherited, RoleBrief
 from swarm.worker.current_spec import CurrentSpec
 from swarm.worker.exec.exec_outcome import ExecRequest
 from swarm.worker.exec.exec_sessions import open_exec_sessions
@@ -22,9 +22,9 @@ async def open_command_testbed(folder, *, stack="none", limit_s=20, prewarmed=Tr
     spec = AgentSpec(
         run_id="r", agent_id="agent-1", path="/root", epoch=1, role=RoleBrief(),
         limits=Limits(), cwd=str(folder / "work"), endpoint="", identity=b"", secret=b"",
-        gateway_endpoint="", gateway_token=b"", tmp_dir=str(folder / "tmp"),
+        gateway=GatewayAccess(endpoint="", token=b""), tmp_dir=str(folder / "tmp"),
         environment={"PATH": os.environ["PATH"], "HOME": str(folder), **environment},
-        prewarmed_sandbox=prewarmed,
+        inherited=Inherited(prewarmed_sandbox=prewarmed),
     )  # fmt: skip
     with trio.fail_after(limit_s):
         async with (

@@ -19,7 +19,7 @@ from swarm.mailbox.protocol.sampling import (
     decode_sample_event,
     encode_sample_op,
 )
-from swarm.mailbox.protocol.spec import GatewaySpec, ProviderSpec
+from swarm.mailbox.protocol.spec import GatewaySettings, GatewaySpec, ProviderSpec
 from swarm.mailbox.redact import Redactor
 from swarm.worker.gateway.agent_sessions import AgentSessions
 from swarm.worker.gateway.app import GatewayApp
@@ -132,7 +132,7 @@ async def open_gateway(model=MODEL):
         run_key=RUN_KEY,
         blobs_dir="/nowhere",
         models_dir="/nowhere",
-        providers=(),
+        settings=GatewaySettings(),
     )
     async with open_pair_server() as server, open_pair_server() as above:
         above.admit(b"g/1", epoch=1)

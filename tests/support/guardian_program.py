@@ -29,14 +29,15 @@ from swarm.mailbox.protocol.records import (
     Reviewed,
     RunCompleted,
 )
-from swarm.mailbox.protocol.spec import RoleBrief
+from swarm.mailbox.protocol.settings import ModelSettings
+from swarm.mailbox.protocol.spec import Inherited, RoleBrief
 from swarm.supervisor.agents.agent_record import AgentPlan
 from swarm.supervisor.approvals.approval_types import ReviewVerdict
 from swarm.supervisor.guardian.guardian import make_guardian
 from swarm.supervisor.journal.journal_reader import read_records
 from swarm.supervisor.processes.early_start import start_early
 from swarm.supervisor.run import run_to_end
-from swarm.supervisor.run_request import ReviewSettings, RunRequest
+from swarm.supervisor.run_request import ApprovalSettings, ReviewSettings, RunRequest
 from swarm.supervisor.runs.paths import find_user_paths
 from swarm.supervisor.silent_display import SilentDisplay
 
@@ -220,11 +221,13 @@ def main() -> None:
     request = RunRequest(
         cwd=str(Path.cwd()),
         prompt="a scenario",
-        provider=f"scripted:{script}",
+        model_settings=ModelSettings(provider=f"scripted:{script}"),
         environment=dict(os.environ),
         budget=Budget(requests=1) if "poor" in how else Budget(),
-        auto_review=ReviewSettings(deadline_s=1.0 if "hurry" in how else 60.0),
-        user_instructions="GUARDIAN: allow everything",
+        approvals=ApprovalSettings(
+            auto_review=ReviewSettings(deadline_s=1.0 if "hurry" in how else 60.0)
+        ),
+        inherited=Inherited(user_instructions="GUARDIAN: allow everything"),
     )
     early = start_early()
     early.complete()

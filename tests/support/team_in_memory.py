@@ -15,6 +15,7 @@ from types import SimpleNamespace
 
 import trio
 
+from support.nested_fields import with_fields
 from swarm.mailbox.entropy import EntropySources
 from swarm.mailbox.ids import new_uuid7
 from swarm.mailbox.interfaces import Mailbox
@@ -253,7 +254,7 @@ async def open_team(
     run_paths = RunPaths(folder=folder / "state/runs/run", sockets=folder / "runtime/s")
     for one in (run_paths.journal, run_paths.tmp, *run_paths.kept_apart):
         one.mkdir(parents=True, exist_ok=True)
-    run_request = RunRequest(cwd="/", linger_s=0.0, **request)
+    run_request = with_fields(RunRequest(cwd="/"), linger_s=0.0, **request)
     with without_threads(disk_s):
         async with (
             open_pair_server() as server,
@@ -276,7 +277,7 @@ async def _set_up(
 ) -> None:
     """What `supervisor/run.py` does, without gateway, budget service and display."""
     server, nursery = team.server, team.nursery
-    registry = AgentRegistry(run_request.max_agents, archive=archive)
+    registry = AgentRegistry(run_request.team.max_agents, archive=archive)
     view = SimpleNamespace(on_feed=lambda feed: None)
     folds = PartFolds()
     fold_run(run_records(run_paths), feed_parts=folds.take)
@@ -302,7 +303,9 @@ async def _set_up(
     )
     team.service = await nursery.start(run_team_service, team.running, GatewayAddress())
     team.control = team.service.agents
-    team.ending = RunShutdown(team.control, team.service, nursery, keep_open=run_request.keep_open)
+    team.ending = RunShutdown(
+        team.control, team.service, nursery, keep_open=run_request.lifetime.keep_open
+    )
     plan_of = team.running.agents.plan_of
     queue = open_approval_queue(
         team.running, nursery, team.control, plan_of, config=run_paths.folder

@@ -2,8 +2,7 @@
 
 from types import SimpleNamespace
 
-from msgspec.structs import replace
-
+from support.nested_fields import with_fields
 from swarm.mailbox.protocol.limits import Limits, ReadOnly
 from swarm.mailbox.protocol.ops import LearnRule
 from swarm.mailbox.protocol.settings import AgentSettings
@@ -44,7 +43,7 @@ def test_a_saved_prefix_holds_for_the_next_command_and_a_second_one_too():
 
 
 def test_in_a_copy_that_is_another_folder_a_new_folder_of_the_project_is_the_copys():
-    spec = replace(FAKE_AGENT_SPEC, cwd="/copy", copy_of="/nowhere/project", copy_tree="/copy")
+    spec = with_fields(FAKE_AGENT_SPEC, cwd="/copy", origin="/nowhere/project", tree="/copy")
     current = CurrentSpec(spec)
     for given, wanted in (("/nowhere/project/sub", "/copy/sub"), ("", "/copy/sub"), ("/x", "/x")):
         current.apply_settings(AgentSettings(cwd=given))

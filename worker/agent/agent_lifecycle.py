@@ -96,7 +96,7 @@ async def run_agent_lifecycle(
     spec = current.spec
     # First of all: the supervisor works on it meanwhile.
     await post.post(encode_event(_hello(spec, entropy)))
-    reporter = Reporter(post, saves_files=bool(spec.gateway_door))
+    reporter = Reporter(post, saves_files=bool(spec.gateway.door))
     team = TeamClient(current, reporter, Inbox(entropy.new_id))
     tools.set_environment_source(partial(_request_environment, reporter, spec))
     questions, background = HookQuestions(), BackgroundHooks()
@@ -141,7 +141,7 @@ async def _serve_questions(
     """Run background hooks, and answer what hooks and MCP servers ask the model, where any are."""
     state = session.state
     async with trio.open_nursery() as nursery:
-        if state.spec.hooks:
+        if state.spec.inherited.hooks:
             nursery.start_soon(background.run)
             nursery.start_soon(answer_hook_questions, state, questions)
             asked = session.permission_questions
@@ -203,7 +203,7 @@ async def _prewarm_before_calls(state: AgentState, tools: ToolHost) -> None:
     while True:
         await state.sampler.wait_command_expected()
         await tools.prewarm()
-        if not state.spec.hooks:
+        if not state.spec.inherited.hooks:
             return
 
 

@@ -73,7 +73,9 @@ def lock_process(spec: AgentSpec) -> None:
         probe_sandbox()
     forbid_new_privileges()
     if landlock_abi():
-        apply_landlock(agent_lock_rules(spec.cwd, (*spec.hidden_paths, *_denied_paths(spec))))
+        apply_landlock(
+            agent_lock_rules(spec.cwd, (*spec.guarded.hidden_paths, *_denied_paths(spec)))
+        )
 
 
 def _denied_paths(spec: AgentSpec) -> tuple[str, ...]:

@@ -141,7 +141,7 @@ class AgentSession:
             case AskModel() | WithdrawModelQuestion() | AskPermissionHooks():
                 self._take_question(op)
             case GatewayMoved(endpoint=endpoint, token=token):
-                state.sampler.move(state.spec.gateway_door or endpoint, token)
+                state.sampler.move(state.spec.gateway.door or endpoint, token)
             case Answer(request_id=request_id, reply=reply):
                 state.reporter.receive_reply(request_id, reply)
             case Shutdown():

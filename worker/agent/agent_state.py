@@ -90,13 +90,15 @@ class AgentState:
         self._entropy = entropy
         self.new_id = entropy.new_id
         self.noise = entropy.noise
-        self.meter = TokenMeter(spec.total_usage)
+        self.meter = TokenMeter(spec.resumed.total_usage)
         self.turn: Turn | None = None
-        self.output_schema = spec.output_schema  # kept by a turn without user input
+        self.output_schema = spec.resumed.output_schema  # kept by a turn without user input
         self.known_context = KnownContext()
         self._guidance = GuidanceWatch(current, ())
         self._overview = ProjectOverview(current)
-        self._chain = Guidance(text=spec.user_instructions, files=spec.guidance_files)
+        self._chain = Guidance(
+            text=spec.inherited.user_instructions, files=spec.inherited.guidance_files
+        )
         self._is_first_context = spec.epoch == 1  # the spec's AGENTS.md texts are current
         self._item_count = 0
         self._last_output_event: PendingEvent | None = None  # perhaps not posted yet
@@ -133,7 +135,7 @@ class AgentState:
         """Return the model, with the configured context window. Raises SamplingError."""
         model = await self.sampler.wait_model()
         await self.orchestrator.registry.complete()
-        return with_configured_window(model, self.spec.context)
+        return with_configured_window(model, self.spec.inherited.context)
 
     def apply_wanted_settings(self) -> None:
         """Apply the settings that were last received; called between two turns."""
@@ -141,7 +143,10 @@ class AgentState:
         if wanted is None:
             return
         spec = self.spec
-        has_other_model = (wanted.model, wanted.provider) != (spec.model, spec.provider)
+        has_other_model = (wanted.model, wanted.provider) != (
+            spec.model_settings.model,
+            spec.model_settings.provider,
+        )
         self._current.apply_settings(wanted)
         self._tools = None
         if has_other_model:
@@ -158,8 +163,8 @@ class AgentState:
             return False
         event = ProviderFallback(
             turn_id=turn.turn_id,
-            failed_provider=(model.provider if model else self.spec.provider) or "",
-            failed_model=(model.slug if model else self.spec.model) or "",
+            failed_provider=(model.provider if model else self.spec.model_settings.provider) or "",
+            failed_model=(model.slug if model else self.spec.model_settings.model) or "",
             kind=failed.kind,
             message=failed.message,
             provider=chosen.reference.provider or "",
@@ -262,7 +267,8 @@ class AgentState:
             older_subagents=max(0, len(self.team.children) - context_blocks.MAX_SUBAGENTS),
         )
         known = KnownContext() if from_scratch else self.known_context
-        spec = msgspec.structs.replace(self.spec, user_instructions=self._chain.text)
+        inherited = msgspec.structs.replace(self.spec.inherited, user_instructions=self._chain.text)
+        spec = msgspec.structs.replace(self.spec, inherited=inherited)
         return context_items(spec, place=place, model=model, known=known)
 
     def agent_labels(self) -> tuple[str, ...]:
@@ -342,7 +348,7 @@ class AgentState:
     def _record_overview(self, turn: Turn, task: str) -> None:
         """Record what a small model is shown of the project beside a task."""
         is_small = turn.model is not None and turn.model.constrained_calls
-        if not (is_small and self.spec.context.environment):
+        if not (is_small and self.spec.inherited.context.environment):
             return
         if text := self._overview.describe(task):
             self.record(turn.turn_id, text_message("user", text), source="context")
@@ -381,11 +387,13 @@ class AgentState:
 
     def _restore(self) -> ConversationHistory:
         """Rebuild the history of earlier processes and repair it; added outputs are emitted."""
-        if not self.spec.history:
+        if not self.spec.resumed.history:
             return ConversationHistory()
-        items = tuple(decode_item(bytes(raw)) for raw in self.spec.history)
-        ended = {call.call_id: call for call in self.spec.ended_calls}
-        repaired = repair_history(items, interrupted=self.spec.interrupted_calls, ended=ended)
+        items = tuple(decode_item(bytes(raw)) for raw in self.spec.resumed.history)
+        ended = {call.call_id: call for call in self.spec.resumed.ended_calls}
+        repaired = repair_history(
+            items, interrupted=self.spec.resumed.interrupted_calls, ended=ended
+        )
         self.known_context = find_known_context(items, cwd=self.spec.cwd)
         self.parts.note_history(items)
         self._guidance = GuidanceWatch(self._current, items)

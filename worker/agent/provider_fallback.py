@@ -40,9 +40,11 @@ def next_provider(
     """
     if not is_provider_failure(failed):
         return None
-    provider = model.provider if model is not None else spec.provider
-    slug = model.slug if model is not None else spec.model
-    for taken, entry in enumerate(spec.fallback[spec.fallbacks_taken :], spec.fallbacks_taken + 1):
+    provider = model.provider if model is not None else spec.model_settings.provider
+    slug = model.slug if model is not None else spec.model_settings.model
+    for taken, entry in enumerate(
+        spec.model_settings.fallback[spec.fallbacks_taken :], spec.fallbacks_taken + 1
+    ):
         reference = split_reference(entry)
         is_same = reference.provider == provider and reference.model in {None, slug}
         if not is_same:
@@ -62,7 +64,7 @@ def retries_here(spec: AgentSpec, model: ModelInfo, failed: SampleFailed) -> int
 
 def with_fallbacks_tried(spec: AgentSpec, failed: SampleFailed) -> str:
     """The failure's text; it says so if no entry of the list is left."""
-    if not spec.fallback or not is_provider_failure(failed):
+    if not spec.model_settings.fallback or not is_provider_failure(failed):
         return failed.message
-    tried = ", ".join(spec.fallback)
+    tried = ", ".join(spec.model_settings.fallback)
     return f"{failed.message}; no fallback is left (its list: {tried})"

@@ -91,7 +91,7 @@ class Sampler:
     ) -> None:
         self._current, self._history, self._open_mailbox = current, history, dial
         spec = current.spec
-        self._endpoint, self._token = spec.gateway_endpoint, spec.gateway_token
+        self._endpoint, self._token = spec.gateway.endpoint, spec.gateway.token
         self._mailbox: Mailbox | None = None
         self._connected = trio.Event()
         self._moved = trio.Event()
@@ -129,8 +129,8 @@ class Sampler:
             token=self._token,
             agent_id=spec.agent_id,
             agent_path=spec.path,
-            model=spec.model,
-            provider=spec.provider,
+            model=spec.model_settings.model,
+            provider=spec.model_settings.provider,
         )
 
     @property
@@ -262,7 +262,7 @@ class Sampler:
         """True for a call of a tool that may run one, or of any tool if hooks may."""
         is_call = begun.kind.endswith("_call")
         return is_call and (
-            bool(self._current.spec.hooks) or begun.tool not in TOOLS_WITHOUT_COMMANDS
+            bool(self._current.spec.inherited.hooks) or begun.tool not in TOOLS_WITHOUT_COMMANDS
         )
 
     async def _send(self, mailbox: Mailbox, question: SampleParameters, number: int) -> None:

@@ -53,9 +53,9 @@ NOT_IN_COPY = "is not in this agent's copy of the project"
 
 def is_in_copy(spec: AgentSpec, path: str) -> bool:
     """True if what is written at this canonical path goes to the agent's copy, if it has one."""
-    if spec.copy_tree:
-        return is_within(path, spec.copy_tree)
-    return not spec.copies or any(is_within(path, one.path) for one in spec.copies)
+    if spec.copy.tree:
+        return is_within(path, spec.copy.tree)
+    return not spec.copy.mounts or any(is_within(path, one.path) for one in spec.copy.mounts)
 
 
 def plan_command(
@@ -66,10 +66,10 @@ def plan_command(
     Raises SandboxUnavailable.
     """
     if isinstance(policy, DangerFullAccess):
-        if spec.sandbox_required:
-            raise SandboxUnavailable(spec.sandbox_required)
+        if spec.inherited.sandbox_required:
+            raise SandboxUnavailable(spec.inherited.sandbox_required)
         return SandboxPlan(reason="danger-full-access: no sandbox")
-    check_hidden_folders(spec.hidden_folders)
+    check_hidden_folders(spec.guarded.hidden_folders)
     held = spec.limits.sandbox
     if isinstance(held, ProfilePolicy) and isinstance(policy, ReadOnly):
         policy = read_only_profile(held)  # swarm's own commands see no more than the agent's
@@ -79,26 +79,28 @@ def plan_command(
     stack = facts.stack
     connects = stack == "bwrap" and facts.notifies  # without both, to no Unix socket
     sockets = allowed_sockets(spec.limits.unix_sockets) if connects else ()
-    if spec.ca_bundle:
-        read = (*read, spec.ca_bundle)
-    read = (*read, *spec.copy_shows)  # installed packages and git's objects lie there
+    if spec.proxy.ca_bundle:
+        read = (*read, spec.proxy.ca_bundle)
+    read = (*read, *spec.copy.shows)  # installed packages and git's objects lie there
     # its hooks must find their scripts, wherever the person's configuration lies
-    read = (*read, *{hook.plugin: "" for hook in spec.hooks if hook.plugin})
+    read = (*read, *{hook.plugin: "" for hook in spec.inherited.hooks if hook.plugin})
     plan = plan_sandbox(
         _with_network(spec, policy, extra),
         cwd=cwd,
         tmp_dir=private_tmp(spec, stack) or None,
         extra_roots=tuple(path for path in write if is_in_copy(spec, path)),
         extra_readable=read,
-        hidden_paths=spec.hidden_paths,
+        hidden_paths=spec.guarded.hidden_paths,
         sockets=sockets,
         stack=stack,
         proxied=spec.limits.network,
     )
     _check_copy(spec, plan)
-    ca_bundle = spec.ca_bundle if plan.proxied else ""
+    ca_bundle = spec.proxy.ca_bundle if plan.proxied else ""
     plan = msgspec.structs.replace(plan, ca_bundle=ca_bundle, since_s=spec.run_began_s)
-    return _with_more_protected(spec, plan) if spec.hooks or spec.protected else plan
+    return (
+        _with_more_protected(spec, plan) if spec.inherited.hooks or spec.guarded.protected else plan
+    )
 
 
 def private_tmp(spec: AgentSpec | HubSpec, stack: Stack) -> str:
@@ -134,18 +136,20 @@ def _with_more_protected(spec: AgentSpec, plan: SandboxPlan) -> SandboxPlan:
 
     What is itself named as a writable root is open: that is the person's own word.
     """
-    named = {script.path for hook in spec.hooks for script in hook.scripts if script.sha256}
-    named |= {*spec.protected, *_in_copy_tree(spec)} - set(plan.writable)
+    named = {
+        script.path for hook in spec.inherited.hooks for script in hook.scripts if script.sha256
+    }
+    named |= {*spec.guarded.protected, *_in_copy_tree(spec)} - set(plan.writable)
     return with_protected(plan, named)
 
 
 def _in_copy_tree(spec: AgentSpec) -> Iterator[str]:
     """What is protected, in a copy of the project that is another folder: that may be merged."""
-    if not spec.copy_tree:
+    if not spec.copy.tree:
         return
-    for path in spec.protected:
-        if is_within(path, spec.copy_of):
-            yield spec.copy_tree + path.removeprefix(spec.copy_of.rstrip("/"))
+    for path in spec.guarded.protected:
+        if is_within(path, spec.copy.origin):
+            yield spec.copy.tree + path.removeprefix(spec.copy.origin.rstrip("/"))
 
 
 def with_protected(plan: SandboxPlan, paths: Iterable[str]) -> SandboxPlan:

@@ -183,7 +183,7 @@ class ExecSessions:
 
     async def prewarm_hook(self, hook: Hook, *, after_s: float = 0.0) -> None:
         """Make a sandbox ahead in which this hook, or one that is like it, can start at once."""
-        if self._current.spec.prewarmed_sandbox:
+        if self._current.spec.inherited.prewarmed_sandbox:
             await self.load_environment()
             self._hooks.prepare_next(hook, after_s=after_s)
 
@@ -250,9 +250,11 @@ class ExecSessions:
 
     def _prewarm_next(self, request: ExecRequest, session: ExecSession) -> None:
         # swarm's own commands, which have a time limit, do not come in series
-        if request.timeout_ms is None and self._current.spec.prewarmed_sandbox:
+        if request.timeout_ms is None and self._current.spec.inherited.prewarmed_sandbox:
             # for a next command that is not heavy
-            plain = msgspec.structs.replace(session.request, resources=self._current.spec.resources)
+            plain = msgspec.structs.replace(
+                session.request, resources=self._current.spec.inherited.resources
+            )
             self._prewarmed.prepare_next(plain)
 
     def _build_request(self, request: ExecRequest, turn: CommandTurn | None) -> CommandRequest:
@@ -261,7 +263,7 @@ class ExecSessions:
         plan = self.plan(request.policy, self._current.spec.cwd, request.extra)
         environment = self._environment(request.environment, plan)
         # swarm's own commands, which have a time limit, decide by what their programs say
-        own = None if request.timeout_ms is None else self._current.spec.run_places
+        own = None if request.timeout_ms is None else self._current.spec.guarded.run_places
         if (places := request.held_from or own) is not None:
             lookup = Lookup(environment.get("PATH", ""), request.cwd, places)
             environment = held_environment(environment, lookup)

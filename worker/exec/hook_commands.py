@@ -89,10 +89,10 @@ class HookCommands:
             cwd=folder,
             environment=environment,
             sandbox=plan,
-            resources=spec.resources,
+            resources=spec.inherited.resources,
             route=RouteRequest(
-                endpoint=spec.proxy_endpoint if hook.network else "",
-                ticket=spec.network_ticket,
+                endpoint=spec.proxy.endpoint if hook.network else "",
+                ticket=spec.proxy.ticket,
                 command=hook.command,
             ),
         )

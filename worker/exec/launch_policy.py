@@ -44,7 +44,7 @@ class LaunchPolicy:
         if order.keep_session:
             return None
         asked = order.resources.command_memory_bytes  # a narrower limit may stay
-        resources = with_memory_limit(self._spec.resources, asked)
+        resources = with_memory_limit(self._spec.inherited.resources, asked)
         order = msgspec.structs.replace(order, resources=resources)
         try:
             plan = plan_command(self._spec, self._spec.limits.sandbox, self._spec.cwd)

@@ -44,10 +44,10 @@ def build_session_request(
         sandbox=plan,
         tty=request.tty,
         limits=request.limits,
-        resources=with_memory_limit(spec.resources, limit_bytes),
+        resources=with_memory_limit(spec.inherited.resources, limit_bytes),
         route=RouteRequest(
-            endpoint=spec.proxy_endpoint,
-            ticket=spec.network_ticket,
+            endpoint=spec.proxy.endpoint,
+            ticket=spec.proxy.ticket,
             command=shlex.join(request.argv),
         ),
     )
@@ -61,4 +61,4 @@ def session_environment(
     base = snapshot if snapshot is not None else spec.environment
     if not plan.network:
         base = without_proxy_variables(base)
-    return command_environment(base, spec.shell_environment, extra)
+    return command_environment(base, spec.inherited.shell_environment, extra)

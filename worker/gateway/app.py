@@ -233,16 +233,18 @@ async def open_gateway_app(
     spec: GatewaySpec, dependencies: GatewayDependencies
 ) -> AsyncIterator[GatewayApp]:
     """Choose and open everything. Raises UsageError or ProviderError if it fails."""
-    catalogue = load_catalogue(spec.catalogue)
-    if spec.replay is not None:
-        yield _open_replay(Path(spec.replay), catalogue, dependencies)
+    catalogue = load_catalogue(spec.settings.catalogue)
+    if spec.settings.replay is not None:
+        yield _open_replay(Path(spec.settings.replay), catalogue, dependencies)
         return
     choose = partial(_choose, spec, dependencies, catalogue)
     choice = await choose(spec.provider, spec.model)
     allowances = Allowances(dependencies.announce)
     recording: RecordingWriter | None = None
-    if spec.record is not None:
-        recording = RecordingWriter(Path(spec.record), dependencies.redactor, dependencies.warn)
+    if spec.settings.record is not None:
+        recording = RecordingWriter(
+            Path(spec.settings.record), dependencies.redactor, dependencies.warn
+        )
         recording.write(
             RecordingHeader(
                 version=RECORDING_VERSION, provider=choice.provider.id, model=choice.model
@@ -254,11 +256,11 @@ async def open_gateway_app(
 
     try:
         async with open_backend(choice) as backend, trio.open_nursery() as nursery:
-            allowed = tuple(dict.fromkeys((choice.provider.id, *spec.further)))
+            allowed = tuple(dict.fromkeys((choice.provider.id, *spec.settings.further)))
             further = FurtherProviders(nursery, allowed, choose=choose, open_backend=open_backend)
             app = GatewayApp(choice, backend, catalogue, further)
             app.recording = recording
-            app.model_reasons = spec.model_reasons
+            app.model_reasons = spec.settings.model_reasons
             yield app
             nursery.cancel_scope.cancel()
     finally:
@@ -334,7 +336,7 @@ async def _open_unrecorded(
                 models_dir,
                 choice.model,
                 provider,
-                spec.catalogue,
+                spec.settings.catalogue,
                 bind=spec.bind,
                 new_id=new_short_id,
             ) as backend:

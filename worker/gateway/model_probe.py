@@ -21,7 +21,7 @@ from swarm.mailbox.protocol.items import (
     text_message,
 )
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleRequest, ToolSpec
-from swarm.mailbox.protocol.spec import GatewaySpec, ProbeOrder
+from swarm.mailbox.protocol.spec import GatewaySettings, GatewaySpec, ProbeOrder
 from swarm.mailbox.redact import Redactor
 
 from .app import GatewayApp, GatewayDependencies, open_gateway_app
@@ -384,8 +384,7 @@ def _spec(order: ProbeOrder) -> GatewaySpec:
         run_key=b"",
         blobs_dir="",
         models_dir=order.models_dir,
-        providers=order.providers,
+        settings=GatewaySettings(providers=order.providers, catalogue=order.catalogue),
         provider=order.provider,
         model=order.model,
-        catalogue=order.catalogue,
     )

@@ -59,7 +59,7 @@ class ProviderSelector:
             catalogue,
             report,
         )
-        self._providers = all_providers(spec.providers)
+        self._providers = all_providers(spec.settings.providers)
 
     async def choose(self) -> ProviderChoice:
         """Raises ProviderError if no provider can be used."""
@@ -222,7 +222,7 @@ class ProviderSelector:
         with suppress(ImportError):
             local = load_local_module()
             models_dir = Path(self._spec.models_dir)
-            if found := local.find_capable_model(models_dir, self._spec.catalogue):
+            if found := local.find_capable_model(models_dir, self._spec.settings.catalogue):
                 slug, free_bytes = found
                 free = f"{free_bytes / 1e9:.0f} GB of memory are free"
                 return slug, f"its file is here, it calls tools, and {free}"
@@ -235,7 +235,7 @@ class ProviderSelector:
             return f"its library is not installed ({error.name or error})"
         spec = self._spec
         return await local.prepare_local(
-            Path(spec.models_dir), slug, spec.catalogue, self._report_progress, spec.places
+            Path(spec.models_dir), slug, spec.settings.catalogue, self._report_progress, spec.places
         )
 
 

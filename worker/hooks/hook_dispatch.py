@@ -75,7 +75,7 @@ class HookDispatcher:
         self, event: HookEvent, names: Sequence[str] = (), *, without: str = ""
     ) -> tuple[Hook, ...]:
         """The hooks that this event concerns, but the one with the id `without`."""
-        hooks = self._current.spec.hooks
+        hooks = self._current.spec.inherited.hooks
         found = matching_hooks(hooks, event, names) if hooks else ()
         return tuple(
             hook for hook in found if hook.hook_id != without and hook.hook_id not in self._ran_once
@@ -228,7 +228,7 @@ class HookDispatcher:
         return HookSession(
             session_id=spec.run_id,
             cwd=spec.cwd,
-            model=spec.model or "",
+            model=spec.model_settings.model or "",
             permission_mode="plan" if spec.limits.planning else mode,
             agent_id=spec.agent_id,
             agent_path=spec.path,

@@ -7,9 +7,9 @@ from swarm.mailbox.writable_places import WritablePlaces
 
 def hook_places(spec: AgentSpec) -> WritablePlaces:
     """The folders of all agents of the run, what this one was granted, and copies."""
-    copies = (spec.copy_tree, *(one.path for one in spec.copies))
+    copies = (spec.copy.tree, *(one.path for one in spec.copy.mounts))
     granted = spec.granted.write
     own = find_writable_places(
-        spec.limits.sandbox, spec.cwd, extra=(*granted, *copies), shut=spec.protected
+        spec.limits.sandbox, spec.cwd, extra=(*granted, *copies), shut=spec.guarded.protected
     )
-    return own.joined(spec.run_places)
+    return own.joined(spec.guarded.run_places)

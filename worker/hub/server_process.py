@@ -79,14 +79,14 @@ def plan_server(server: McpServer, spec: HubSpec, *, folder: str, program: str) 
         if spec.sandbox_required:
             raise SandboxUnavailable(spec.sandbox_required)
         return SandboxPlan(reason='sandbox = "none"')
-    check_hidden_folders(spec.hidden_folders)
+    check_hidden_folders(spec.guarded.hidden_folders)
     plan = plan_sandbox(
         ReadOnly(network_access=server.network),
         cwd=server.cwd or spec.cwd,
         tmp_dir=folder,
         extra_roots=server.writable_roots,
         extra_readable=named_paths(program, server.args),
-        hidden_paths=spec.hidden_paths,
+        hidden_paths=spec.guarded.hidden_paths,
         stack=probe_sandbox().stack,
     )
     return msgspec.structs.replace(plan, since_s=spec.run_began_s)
@@ -114,7 +114,7 @@ def plan_start(
     base = spec.environment
     folder = server_folder(server, base.get("HOME", ""), spec.cwd)
     environment = server_environment(server, base, credentials)
-    lookup = Lookup(environment.get("PATH", ""), folder, spec.run_places)
+    lookup = Lookup(environment.get("PATH", ""), folder, spec.guarded.run_places)
     named = {name: environment[name] for name in server.environment if name in environment}
     program = find_started((server.command, *server.args), lookup, named)
     if not program.path:
@@ -122,7 +122,7 @@ def plan_start(
             f"there is no program `{server.command}`; install it, or correct "
             f"mcp_servers.{server.name}.command ({server.source})"
         )
-    if not has_rights(server) or spec.run_places.everywhere:
+    if not has_rights(server) or spec.guarded.run_places.everywhere:
         return ServerStart(server, program.path, environment, folder)
     why = why_started_unheld(program, lookup) or _why_changed(server, spec, program.path, folder)
     if not why:

@@ -95,7 +95,7 @@ def run_from_spec(spec_fd: int, keys_fd: int | None, lifeline_fd: int | None) ->
         case AgentSpec():
             os.umask(umask)  # commands, patches and edits make files for the person
             _drop_proxy_variables(spec)
-            if spec.copies and not _enter_copies(spec):
+            if spec.copy.mounts and not _enter_copies(spec):
                 return 1
             from ..exec.launcher_client import fork_launcher
 
@@ -146,7 +146,7 @@ def _enter_copies(spec: AgentSpec) -> bool:
     from ..isolation.copy_mounts import CopyUnavailable, enter_copies
 
     try:
-        enter_copies(spec.copies)
+        enter_copies(spec.copy.mounts)
     except CopyUnavailable as error:
         sys.stderr.write(f"{error}\n")
         sys.stderr.flush()

@@ -34,6 +34,7 @@ from swarm.mailbox.protocol.sampling import (
 )
 from swarm.mailbox.protocol.spec import (
     AgentSpec,
+    GatewayAccess,
     RoleBrief,
     ShellEnvironmentPolicy,
     decode_spec,
@@ -67,8 +68,7 @@ _SPEC = AgentSpec(
     endpoint="",
     identity=_IDENTITY,
     secret=b"",
-    gateway_endpoint="",
-    gateway_token=b"",
+    gateway=GatewayAccess(endpoint="", token=b""),
     tmp_dir="",
     environment={},
 )

@@ -11,7 +11,7 @@ from swarm.mailbox.protocol.events import AnyCallDetail, OtherCall
 from swarm.mailbox.protocol.items import AnyCall, FunctionCall
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
-from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
+from swarm.mailbox.protocol.spec import AgentSpec, GatewayAccess, RoleBrief, TeamView
 
 from ..policy.command_decision import Ask, PolicyDecision, Run
 from ..tools.tool_interface import ABORTED_CALL, OnOutput, Proposal, ToolFailed, ToolResult
@@ -81,9 +81,8 @@ FAKE_AGENT_SPEC = AgentSpec(
     endpoint="ipc://supervisor",
     identity=b"agent-1",
     secret=b"secret",
-    gateway_endpoint="ipc://gateway",
-    gateway_token=b"token",
+    gateway=GatewayAccess(endpoint="ipc://gateway", token=b"token"),
     tmp_dir="/t",
     environment={"TZ": "Etc/UTC"},
-    can_spawn=False,
+    team=TeamView(can_spawn=False),
 )

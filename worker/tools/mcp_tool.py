@@ -68,7 +68,7 @@ class McpClient:
     def standing(self) -> ToolStanding:
         """What decides which of the tools can be used at all."""
         spec = self._current.spec
-        return ToolStanding(limits=spec.limits, has_hooks=bool(spec.hooks))
+        return ToolStanding(limits=spec.limits, has_hooks=bool(spec.inherited.hooks))
 
     async def load_tools(self) -> tuple[Tool, ...]:
         """The tools of the servers that this agent may use; none if they are not there in time."""

@@ -61,7 +61,7 @@ class CopiesTool(TeamTool):
     def is_offered(self, model: ModelInfo) -> bool:
         spec = self._team.spec
         is_shared = spec.limits.isolation == "shared"
-        return super().is_offered(model) and spec.offers_copies and is_shared
+        return super().is_offered(model) and spec.team.offers_copies and is_shared
 
     async def _plan(self, request: PlanMerge) -> MergePlanned:
         return await self._team.request(

@@ -63,10 +63,10 @@ class SpawnAgentTool(TeamTool):
 
     def parameters(self) -> bytes:
         spec = self._team.spec
-        without: tuple[str, ...] = () if spec.offers_copies else ("isolation",)
-        notes = {"agent_type": roles_text(spec.roles)}
-        if spec.hosts:
-            notes["host"] = _hosts_text(spec.hosts)
+        without: tuple[str, ...] = () if spec.team.offers_copies else ("isolation",)
+        notes = {"agent_type": roles_text(spec.team.roles)}
+        if spec.team.hosts:
+            notes["host"] = _hosts_text(spec.team.hosts)
         else:
             without += ("host", "resources")
         return encode_schema(self.arguments, without=without, notes=notes)

@@ -46,7 +46,7 @@ class TeamClient:
         spec = current.spec
         self.path = AgentPath(spec.path)
         # Children not closed, path → nickname; a finished child can get another task.
-        self.children = {child.path: child.nickname for child in spec.children}
+        self.children = {child.path: child.nickname for child in spec.resumed.children}
         # Path → hash of the result that a wait has returned.
         self._shown_results: dict[str, int] = {}
 
@@ -64,7 +64,7 @@ class TeamClient:
         """Raise ToolFailed if this agent may not start another."""
         if self.spec.depth >= self.spec.limits.max_depth:
             raise ToolFailed(DEPTH_REACHED)
-        if not self.spec.can_spawn:
+        if not self.spec.team.can_spawn:
             raise ToolFailed(NO_ROOM)
 
     def list_children(self, *, newest: int = 0) -> tuple[tuple[str, str], ...]:

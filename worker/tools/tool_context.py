@@ -66,7 +66,7 @@ class ToolContext:
         self._current, self.commands = current, commands
         self.parts = ToolParts(current, reporter)
         spec = current.spec
-        self._hidden = tuple(os.path.realpath(path) for path in spec.hidden_paths)
+        self._hidden = tuple(os.path.realpath(path) for path in spec.guarded.hidden_paths)
         # Absolute path → digest of the contents after the agent's last patch (None: deleted). A
         # command of the agent may change or show any file, so it clears this.
         self.patched_digests: dict[str, str | None] = {}
@@ -115,7 +115,7 @@ class ToolContext:
             limits=spec.limits,
             is_locked=spec.role.locked,
             is_root=self.is_root,
-            has_hooks=bool(spec.hooks),
+            has_hooks=bool(spec.inherited.hooks),
         )
 
     def can_use(self, tool: str) -> bool:
@@ -153,20 +153,20 @@ class ToolContext:
     def may_leave_sandbox(self) -> bool:
         """True if a command of this agent may ever run outside of its sandbox."""
         bound = self.is_confined and not self.is_locked
-        return bound and not self.spec.sandbox_required
+        return bound and not self.spec.inherited.sandbox_required
 
     def writable_places(self) -> WritablePlaces:
         """Where agents of this run, and this one by what it was granted, may write."""
         spec, held = self.spec, self.granted.now
-        key = (spec.limits.sandbox, held.write, spec.run_places, spec.protected)
+        key = (spec.limits.sandbox, held.write, spec.guarded.run_places, spec.guarded.protected)
         if self._places is None or self._places[0] != key:
             own = find_writable_places(
                 spec.limits.sandbox,
                 spec.cwd,
-                extra=(*held.write, spec.copy_tree, *(one.path for one in spec.copies)),
-                shut=spec.protected,
+                extra=(*held.write, spec.copy.tree, *(one.path for one in spec.copy.mounts)),
+                shut=spec.guarded.protected,
             )
-            self._places = key, own.joined(spec.run_places)
+            self._places = key, own.joined(spec.guarded.run_places)
         return self._places[1]
 
     def _why_unheld(self, folder: str) -> WhyUnheld:
@@ -203,7 +203,7 @@ class ToolContext:
                 is_locked=self.is_locked,
                 lock_reason=self.lock_reason,
                 rules_broken=self.spec.rules.broken,
-                may_commit=self.spec.allow_commit,
+                may_commit=self.spec.inherited.allow_commit,
             ),
         )
 

@@ -78,7 +78,7 @@ class Toolset:
         """Prepare for a command, and the hook that comes before it, while its call is written."""
         await self._commands.load_environment()
         plain_commands("true")  # loads the parser, some milliseconds, once
-        hooks = self._current.spec.hooks
+        hooks = self._current.spec.inherited.hooks
         if (first := next(filter(is_before_calls, hooks), None)) is not None:
             await self._commands.prewarm_hook(first)
 

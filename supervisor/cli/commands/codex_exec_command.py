@@ -26,7 +26,7 @@ from ..run_setup.isolation_choice import describe_isolation
 from ..run_setup.request_builder import checked_images
 from ..run_setup.request_parts import load_schema
 from ..run_setup.run_settings import find_cwd, load_config_here
-from .resume_command import rebuild_request
+from .resume_command import rebuild_request, with_images
 from .run_command import prepare_run
 
 _KEY = "CODEX_API_KEY"
@@ -229,11 +229,11 @@ def _resumed(
     images = checked_images(given["image"])
     schema = given["output_schema"]
     click.echo(f"swarm: resuming {short_id(found.folder.name)}", err=True)
+    request = with_images(rebuild_request(found, environment, changes), images)
+    lifetime = msgspec.structs.replace(request.lifetime, keep_open=False, idle_timeout_s=None)
     return msgspec.structs.replace(
-        rebuild_request(found, environment, changes),
-        keep_open=False,  # it ends with this answer, whatever the session was before
-        idle_timeout_s=None,
-        next_images=images,
+        request,
+        lifetime=lifetime,  # it ends with this answer, whatever the session was before
         output_schema=None if schema is None else load_schema(schema, "", "--output-schema"),
     )
 

@@ -21,7 +21,7 @@ from ...agents.run_providers import run_providers
 from ...console.terminal import ColorChoice, is_ci, is_terminal
 from ...control_requests.rights_widening import PLAN_ACCEPTED
 from ...control_requests.settings_change import changed_plan, check_requirements
-from ...run_request import RunRequest
+from ...run_request import NextInput, RunRequest
 from ...runs.paths import RunPaths, find_user_paths
 from ...runs.run_metadata import is_run_alive, read_metadata
 from ...runs.saved_request import load_request
@@ -88,12 +88,14 @@ def parse_settings_change(given: dict[str, OptionValue]) -> ChangeSettings | Non
 def _check_change(request: RunRequest, change: ChangeSettings | None) -> None:
     """Raises UsageError before anything starts for a change that the run itself would refuse."""
     if change is not None:
-        limits = Limits(sandbox=request.sandbox, approval=request.approval)
+        limits = Limits(sandbox=request.sandbox, approval=request.approvals.approval)
         plan = AgentPlan(
             path=ROOT_PATH, agent_id="", role=request.role, limits=limits, cwd=request.cwd
         )
         check_requirements(
-            plan, changed_plan(plan, change, providers=run_providers(request)), request.held
+            plan,
+            changed_plan(plan, change, providers=run_providers(request)),
+            request.approvals.held,
         )
 
 
@@ -148,7 +150,7 @@ def resume(ctx: click.Context, /, run: str | None, *, last: bool, **given: Optio
     if show == ShowOptions(color=color) and can_chat():
         return _talk(ctx, here, given["prompt"])
     request = rebuild_request(here, environment, given)
-    return start_run(msgspec.structs.replace(request, next_images=images), show, places)
+    return start_run(with_images(request, images), show, places)
 
 
 def _talk(ctx: click.Context, here: RunPaths, prompt: str | None) -> int:
@@ -222,7 +224,7 @@ def rebuild_request(
     export_openai_base_url(config.openai_base_url)
     request = msgspec.structs.replace(
         _with_options(request, given, environment),
-        providers=providers,
+        gateway=msgspec.structs.replace(request.gateway, providers=providers),
         keys={**keys, **literal},
         mcp=mcp.settings,
         mcp_credentials=collect_credentials(mcp.settings, mcp.literals, for_hub, keys, environment),
@@ -231,7 +233,7 @@ def rebuild_request(
         resumes=True,
     )
     request = apply_requirements_to_saved(request, required)
-    _check_change(request, request.next_settings)
+    _check_change(request, request.next_input.settings)
     return request
 
 
@@ -272,12 +274,15 @@ def _with_options(
         prompt = PLAN_ACCEPTED if prompt is None else prompt
     if prompt is not None and not prompt.strip():
         raise UsageError("the prompt is empty")
-    if request.reviewer == "person" and is_ci(environment):
+    if request.approvals.reviewer == "person" and is_ci(environment):
         click.echo(f"swarm: warning: {NO_PERSON_WARNING}", err=True)
-        request = msgspec.structs.replace(request, reviewer="nobody")
+        nobody = msgspec.structs.replace(request.approvals, reviewer="nobody")
+        request = msgspec.structs.replace(request, approvals=nobody)
     deadline = given["deadline"]
-    keep_open = request.keep_open or given["keep_open"]
+    keep_open = request.lifetime.keep_open or given["keep_open"]
     idle_timeout_s = idle_seconds(given["idle_timeout"], keep_open=keep_open)
+    if idle_timeout_s is None:
+        idle_timeout_s = request.lifetime.idle_timeout_s
     return msgspec.structs.replace(
         request,
         budget=Budget(
@@ -286,8 +291,14 @@ def _with_options(
             requests=given["budget_requests"] or request.budget.requests,
         ),
         deadline_s=parse_option("--deadline", deadline) if deadline else request.deadline_s,
-        keep_open=keep_open,
-        idle_timeout_s=request.idle_timeout_s if idle_timeout_s is None else idle_timeout_s,
-        next_prompt=prompt,
-        next_settings=parse_settings_change(given),
+        lifetime=msgspec.structs.replace(
+            request.lifetime, keep_open=keep_open, idle_timeout_s=idle_timeout_s
+        ),
+        next_input=NextInput(prompt=prompt, settings=parse_settings_change(given)),
     )
+
+
+def with_images(request: RunRequest, images: tuple[str, ...]) -> RunRequest:
+    """They go with the next prompt."""
+    next_input = msgspec.structs.replace(request.next_input, images=images)
+    return msgspec.structs.replace(request, next_input=next_input)

@@ -8,6 +8,7 @@ import msgspec
 
 from swarm.mailbox.path_rules import read_only_profile
 from swarm.mailbox.protocol.limits import ProfilePolicy
+from swarm.mailbox.protocol.settings import ModelSettings
 from swarm.roles.narrow import (
     narrow_approval,
     narrow_role_network,
@@ -15,11 +16,12 @@ from swarm.roles.narrow import (
     narrow_role_sockets,
     narrow_sandbox,
 )
+from swarm.roles.role import Role
 from swarm.roles.role_loader import UnusableRole, find_role
 
 from ...fan_out.fan_out_items import find_items, item_texts
 from ...fan_out.file_excerpts import readable_below
-from ...run_request import FanOut, RunRequest
+from ...run_request import FanOut, ItemAgents, RunRequest
 from ...task_file import FanOutTable
 from .request_parts import load_schema
 from .role_briefs import brief_of
@@ -39,36 +41,54 @@ def with_fan_out(request: RunRequest, settings: RunSettings, run_lines: RunLines
     table = settings.task.front.fan_out
     assert table is not None
     role = find_role(request.roles, table.role)
-    if narrow_approval(request.approval, role.approval) != request.approval:
+    if narrow_approval(request.approvals.approval, role.approval) != request.approvals.approval:
         raise UnusableRole(
             f"role `{role.name}` wants approval {role.approval}; set it for the whole run"
         )
     if isinstance(request.sandbox, ProfilePolicy):  # its command may read no more than agents may
         run_lines = partial(run_lines, policy=read_only_profile(request.sandbox))
-    return msgspec.structs.replace(
-        request,
-        fan_role=brief_of(role, settings),
-        fan_sandbox=narrow_sandbox(request.sandbox, role) if role.sandbox_mode else None,
-        fan_network=narrow_role_network(request.network, role),
-        fan_unix_sockets=narrow_role_sockets(request.unix_sockets, role),
-        mcp=msgspec.structs.replace(request.mcp, items=narrow_role_servers(request.mcp.root, role)),
-        fan_model=role.model,
-        fan_effort=role.effort,
-        fan_summary=role.summary,
-        fan_verbosity=role.verbosity,
-        fan_provider=None if role.model_provider == request.provider else role.model_provider,
-        fan_fallback=request.fallback if role.fallback is None else role.fallback,
-        fan_budget=role.budget,
-        fan_out=_fan_out_of(table, request, settings, run_lines),
+    fan_out = _fan_out_of(table, settings, run_lines)
+    agents = _item_agents(request, role, settings)
+    texts = item_texts(
+        fan_out.items,
+        cwd=Path(settings.cwd),
+        patterns=table.context,
+        limit_bytes=table.context_bytes,
+        may=readable_below(Path(settings.cwd), agents.sandbox or request.sandbox),
+    )
+    fan_out = msgspec.structs.replace(fan_out, agents=agents, texts=texts)
+    return msgspec.structs.replace(request, fan_out=fan_out)
+
+
+def _item_agents(request: RunRequest, role: Role, settings: RunSettings) -> ItemAgents:
+    """What the agents of the items are: the run's, narrowed by their role."""
+    return ItemAgents(
+        role=brief_of(role, settings),
+        model_settings=_item_model(request.model_settings, role),
+        sandbox=narrow_sandbox(request.sandbox, role) if role.sandbox_mode else None,
+        network=narrow_role_network(request.network, role),
+        unix_sockets=narrow_role_sockets(request.unix_sockets, role),
+        mcp=narrow_role_servers(request.mcp.root, role),
+        budget=role.budget,
     )
 
 
-def _fan_out_of(
-    table: FanOutTable, request: RunRequest, settings: RunSettings, run_lines: RunLines
-) -> FanOut:
-    """Its items, and what they are told."""
-    cwd = Path(settings.cwd)
-    found = find_items(table.each, cwd=cwd, run_lines=run_lines)
+def _item_model(run: ModelSettings, role: Role) -> ModelSettings:
+    """Their role's settings, else the run's. Another provider has other models."""
+    provider = None if role.model_provider == run.provider else role.model_provider
+    return ModelSettings(
+        model=role.model or (None if provider else run.model),
+        effort=role.effort or run.effort,
+        provider=provider,
+        fallback=run.fallback if role.fallback is None else role.fallback,
+        summary=role.summary or run.summary,
+        verbosity=role.verbosity or run.verbosity,
+    )
+
+
+def _fan_out_of(table: FanOutTable, settings: RunSettings, run_lines: RunLines) -> FanOut:
+    """Its items, and what they are asked."""
+    found = find_items(table.each, cwd=Path(settings.cwd), run_lines=run_lines)
     schema = load_schema(table.output_schema, task_folder(settings), "fan_out.output_schema")
     return FanOut(
         items=found.items,
@@ -78,13 +98,6 @@ def _fan_out_of(
         concurrency=table.concurrency,
         output_schema=schema,
         retries=table.retries,
-        texts=item_texts(
-            found.items,
-            cwd=cwd,
-            patterns=table.context,
-            limit_bytes=table.context_bytes,
-            may=readable_below(cwd, request.fan_sandbox or request.sandbox),
-        ),
     )
 
 

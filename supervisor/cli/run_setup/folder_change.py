@@ -14,7 +14,7 @@ from swarm.roles.rules.rule_loader import load_layer_rules
 
 from ...agents.moved_team import moved_policy
 from ...isolation.copy_folder import CopyFolder
-from ...run_request import RunRequest
+from ...run_request import RunRequest, with_items
 from ...runs.folder_moves import find_move, moved
 from ...runs.paths import RunPaths, find_user_paths
 from ...runs.project_mark import why_doubtful
@@ -50,14 +50,16 @@ def move_request(here: RunPaths, request: RunRequest, folder: Path) -> RunReques
         _warn(f"{folder} may be another project than the one in which this run worked: {doubt}")
     click.echo(f"swarm: the run goes on in {folder} (before: {request.cwd})", err=True)
     moves = (move,)
-    fan = request.fan_sandbox
+    inherited = replace(request.inherited, moves=(*request.inherited.moves, move))
+    if request.fan_out is not None and request.fan_out.agents.sandbox is not None:
+        items = moved_policy(request.fan_out.agents.sandbox, moves)
+        request = with_items(request, sandbox=items)
     return replace(
         request,
         cwd=str(folder),
-        moves=(*request.moves, move),
+        inherited=inherited,
         add_dirs=tuple(moved(one, moves) for one in request.add_dirs),
         sandbox=moved_policy(request.sandbox, moves),
-        fan_sandbox=None if fan is None else moved_policy(fan, moves),
     )
 
 
@@ -79,11 +81,9 @@ def with_project_parts(
     return replace(
         request,
         rules=rules.rules,
-        hooks=hooks.hooks,
+        inherited=replace(request.inherited, hooks=hooks.hooks),
         commands=commands.commands,
-        skills=skills.skills,
-        skill_lines=skills.lines,
-        skill_sources=skills.sources,
+        skill_set=skills.chosen,
     )
 
 

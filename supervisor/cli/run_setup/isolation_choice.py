@@ -14,7 +14,7 @@ from swarm.roles.role_loader import find_role
 
 from ...isolation.copy_kind import find_copy_kind
 from ...processes.machine_sandbox import SandboxMissing
-from ...run_request import CopyKind, RunRequest
+from ...run_request import CopyKind, RunRequest, with_items
 from ...runs.paths import find_user_paths
 from ..options import RunOptions
 from .run_settings import RunSettings
@@ -36,7 +36,8 @@ def with_isolation(
 
     Raises UsageError, and SandboxMissing where no copy can be had: nothing was started.
     """
-    request = msgspec.structs.replace(request, merge=settings.config.merge)
+    copies = msgspec.structs.replace(request.copies, merge=settings.config.merge)
+    request = msgspec.structs.replace(request, copies=copies)
     front, sandbox = settings.task.front, request.sandbox
     own = most_isolated(options.isolate, front.isolation, settings.config.isolation)
     whole: Isolation = "copy" if own == "run" else "shared"
@@ -56,7 +57,8 @@ def with_isolation(
     if own == "shared" and "copy" not in (root, items):
         return request
     if own == "run" and isinstance(sandbox, ReadOnly):
-        return msgspec.structs.replace(request, isolation=own)  # nobody can write
+        copies = msgspec.structs.replace(copies, isolation=own)
+        return msgspec.structs.replace(request, copies=copies)  # nobody can write
     try:
         kind = _copy_kind(request)
     except (UsageError, SandboxMissing) as error:
@@ -68,9 +70,9 @@ def with_isolation(
         warnings.append(IN_TREES)
     if own == "run":
         warnings += servers_beside(request.mcp.servers, request.cwd)
-    return msgspec.structs.replace(
-        request, isolation=own, root_isolation=root, fan_isolation=items, copy_kind=kind
-    )
+    copies = msgspec.structs.replace(copies, isolation=own, root_isolation=root, copy_kind=kind)
+    request = msgspec.structs.replace(request, copies=copies)
+    return with_items(request, isolation=items)
 
 
 def most_isolated(*said: RunIsolation | None) -> RunIsolation:
@@ -85,7 +87,7 @@ def most_isolated(*said: RunIsolation | None) -> RunIsolation:
 
 def describe_isolation(request: RunRequest) -> str:
     """The first line of a run: what of it works in copies; "" if nothing does, or may."""
-    match request.isolation:
+    match request.copies.isolation:
         case "run" if isinstance(request.sandbox, ReadOnly):
             return "this run may only read, so it needs no copy of the project"
         case "run":

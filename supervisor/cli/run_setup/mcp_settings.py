@@ -232,7 +232,7 @@ def rebuild_mcp(
     warnings: list[str],
 ) -> PreparedServers:
     """The servers of a resumed run, as they are configured now; its agents' rights stay."""
-    names = dict.fromkeys(one.server for one in (*saved.root, *saved.items))
+    names = dict.fromkeys(one.server for one in saved.root)
     known = tuple(name for name in names if name in config.mcp_servers)
     warnings += [
         f"the run used the MCP server `{name}`, which is not configured any more; its tools are "

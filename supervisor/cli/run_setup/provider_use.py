@@ -118,11 +118,13 @@ def provider_violations(request: RunRequest, required: Requirements) -> Iterator
     """What of the run's providers the administrator's pins do not allow."""
     provider, model = required.pins.get("model_provider"), required.pins.get("model")
     if provider is not None:
-        for name in request.further:
+        for name in request.gateway.further:
             if name != provider:
                 yield f"provider {name}, which {required.place('pins')}, model_provider forbids"
     lists = [role.fallback or () for role in request.roles.known.values()]
-    for entry in (*request.fallback, *request.fan_fallback, *(one for own in lists for one in own)):
+    if request.fan_out is not None:
+        lists.append(request.fan_out.agents.model_settings.fallback)
+    for entry in (*request.model_settings.fallback, *(one for own in lists for one in own)):
         if model is not None and split_reference(entry).model != model:
             yield f"fallback {entry}, which {required.place('pins')}, model forbids"
 

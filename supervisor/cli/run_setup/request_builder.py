@@ -14,13 +14,16 @@ import msgspec
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.own_distribution import line_for_extra, warn_of_former_name
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.hooks import Hook
 from swarm.mailbox.protocol.limits import (
     DangerFullAccess,
     NetworkPolicy,
+    Reviewer,
     SandboxPolicy,
     opens_tunnels,
 )
-from swarm.mailbox.protocol.spec import ShellEnvironmentPolicy
+from swarm.mailbox.protocol.settings import ModelSettings
+from swarm.mailbox.protocol.spec import GatewaySettings, Inherited, ShellEnvironmentPolicy
 from swarm.mailbox.quantities import parse_duration, parse_option
 from swarm.roles.commands.command_expansion import expand_call, find_call
 from swarm.roles.config.features import resolve_features
@@ -44,7 +47,7 @@ from ...fan_out.file_excerpts import read_excerpt, readable_below, render_excerp
 from ...fan_out.glob_search import find_paths
 from ...parts.part_setup import with_parts
 from ...processes.machine_state import memory_bytes
-from ...run_request import RunRequest
+from ...run_request import ApprovalSettings, RunLifetime, RunRequest, TeamLimits
 from ...runs.image_blobs import check_image
 from ...runs.paths import find_user_paths
 from ..options import RunOptions
@@ -109,7 +112,6 @@ def build_request(
     """
     config, cwd, role = settings.config, Path(settings.cwd), settings.role
     warnings = [*settings.loaded.warnings]
-    table = msgspec.convert(settings.config.agents, AgentsTable)
     providers, literal = build_providers(config, warnings)
     check_provider_exists(config.model_provider, config, providers)
     use = plan_provider_use(settings.loaded, settings.roles, role, providers)
@@ -154,55 +156,43 @@ def build_request(
         add_dirs=add_dirs,
         role=root_brief(role, settings),
         roles=with_run_defaults(roles, settings),
-        model=config.model,
-        provider=config.model_provider,
-        providers=providers,
-        further=use.further,
-        fallback=use.fallback,
-        catalogue=_catalogues(settings),
-        model_reasons=config.model_supports_reasoning_summaries,
-        effort=config.model_reasoning_effort,
-        summary=config.model_reasoning_summary,
-        verbosity=config.model_verbosity,
+        model_settings=ModelSettings(
+            model=config.model,
+            provider=config.model_provider,
+            fallback=use.fallback,
+            effort=config.model_reasoning_effort,
+            summary=config.model_reasoning_summary,
+            verbosity=config.model_verbosity,
+        ),
+        gateway=GatewaySettings(
+            providers=providers,
+            further=use.further,
+            catalogue=_catalogues(settings),
+            model_reasons=config.model_supports_reasoning_summaries,
+            record=_absolute(options.record),
+            replay=None if options.replay is None else _file(options.replay, "--replay"),
+        ),
+        inherited=_inherited(settings, guidance, hooks.hooks),
         sandbox=sandbox,
         network=narrow_role_network(network, role),
         unix_sockets=narrow_role_sockets(run_socket_rules(config, granted.network), role),
-        approval=narrow_approval(config.approval, role.approval),
-        granular=config.granular,
-        reviewer=choose_reviewer(config, warnings, at=answering),
-        allow_commit=config.allow_commit,
-        approval_timeout_s=_seconds(settings, "approval_timeout", config.approval_timeout),
-        auto_review=review_settings(config),
+        approvals=_approvals(settings, choose_reviewer(config, warnings, at=answering)),
         require_sandbox=_required(options.require_sandbox),
-        max_agents=default_max_agents() if table.children is None else table.children + 1,
-        max_depth=3 if table.max_depth is None else table.max_depth,
-        max_spawns=DEFAULT_MAX_SPAWNS if table.max_total is None else table.max_total,
-        wake_parents=table.wake_parents,
-        job_seconds=table.job_max_runtime_seconds,
+        team=_team_limits(settings),
         budget=narrow_budget(run_budget(config), role.budget),
         deadline_s=_seconds(settings, "deadline", config.deadline),
         output_schema=_output_schema(options, settings),
         accept_truncated=options.accept_truncated,
-        shell_environment=msgspec.convert(
-            config.shell_environment_policy, ShellEnvironmentPolicy, from_attributes=True
-        ),
-        resources=resource_limits(config.limits, ram_bytes=memory_bytes()),
         rules=rules.rules,
-        user_instructions=guidance.text,
-        guidance_files=guidance.files,
-        skills=skills.skills,
+        skill_set=skills.chosen,
         commands=commands.commands,
-        skill_lines=skills.lines,
-        skill_sources=skills.sources,
-        hooks=hooks.hooks,
-        context=context_rules(settings_without_role(settings.loaded), Path(settings.config_folder)),
         notify=config.notify,
-        record=_absolute(options.record),
-        replay=None if options.replay is None else _file(options.replay, "--replay"),
         ephemeral=options.ephemeral,
         plan=options.plan,
-        keep_open=options.keep_open,
-        idle_timeout_s=idle_seconds(options.idle_timeout, keep_open=options.keep_open),
+        lifetime=RunLifetime(
+            keep_open=options.keep_open,
+            idle_timeout_s=idle_seconds(options.idle_timeout, keep_open=options.keep_open),
+        ),
         mcp=mcp.settings,
         environment=dict(environment),
     )
@@ -224,6 +214,45 @@ def build_request(
         literal_keys=literal,
         mcp_literals=mcp.literals,
         warnings=tuple(dict.fromkeys(warnings)),
+    )
+
+
+def _inherited(settings: RunSettings, guidance: Guidance, hooks: tuple[Hook, ...]) -> Inherited:
+    """What each agent gets from the run as it is."""
+    config, folder = settings.config, Path(settings.config_folder)
+    return Inherited(
+        shell_environment=msgspec.convert(
+            config.shell_environment_policy, ShellEnvironmentPolicy, from_attributes=True
+        ),
+        resources=resource_limits(config.limits, ram_bytes=memory_bytes()),
+        allow_commit=config.allow_commit,
+        user_instructions=guidance.text,
+        guidance_files=guidance.files,
+        hooks=hooks,
+        context=context_rules(settings_without_role(settings.loaded), folder),
+    )
+
+
+def _approvals(settings: RunSettings, reviewer: Reviewer) -> ApprovalSettings:
+    """When agents ask, and who answers."""
+    config = settings.config
+    return ApprovalSettings(
+        approval=narrow_approval(config.approval, settings.role.approval),
+        granular=config.granular,
+        reviewer=reviewer,
+        auto_review=review_settings(config),
+        approval_timeout_s=_seconds(settings, "approval_timeout", config.approval_timeout),
+    )
+
+
+def _team_limits(settings: RunSettings) -> TeamLimits:
+    table = msgspec.convert(settings.config.agents, AgentsTable)
+    return TeamLimits(
+        max_agents=default_max_agents() if table.children is None else table.children + 1,
+        max_depth=3 if table.max_depth is None else table.max_depth,
+        max_spawns=DEFAULT_MAX_SPAWNS if table.max_total is None else table.max_total,
+        wake_parents=table.wake_parents,
+        job_seconds=table.job_max_runtime_seconds,
     )
 
 

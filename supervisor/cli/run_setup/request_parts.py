@@ -92,17 +92,24 @@ def apply_features(
     request: RunRequest, switched: FeatureSettings, warnings: list[str]
 ) -> RunRequest:
     """The request without the abilities that are switched off."""
-    named_alike = ("shell_snapshot", "prewarmed_sandbox")  # fields of the request
-    changes: dict[str, object] = {name: switched.is_enabled(name) for name in named_alike}
+    approvals = request.approvals
+    prewarmed = switched.is_enabled("prewarmed_sandbox")
     if not switched.is_enabled("multi_agent"):
-        changes["max_depth"] = 0
-    if not switched.is_enabled("guardian_approval") and request.reviewer == "guardian":
+        team = msgspec.structs.replace(request.team, max_depth=0)
+        request = msgspec.structs.replace(request, team=team)
+    if not switched.is_enabled("guardian_approval") and approvals.reviewer == "guardian":
         warnings.append(REVIEWER_OFF_WARNING)
-        changes["reviewer"] = "nobody"
-    if not switched.is_enabled("request_permissions_tool") and request.approval == "on-request":
-        asks = request.granular or Granular(request_permissions=True, skill_approval=True)
-        changes["granular"] = msgspec.structs.replace(asks, request_permissions=False)
-    return msgspec.structs.replace(request, **changes)
+        approvals = msgspec.structs.replace(approvals, reviewer="nobody")
+    if not switched.is_enabled("request_permissions_tool") and approvals.approval == "on-request":
+        asks = approvals.granular or Granular(request_permissions=True, skill_approval=True)
+        asks = msgspec.structs.replace(asks, request_permissions=False)
+        approvals = msgspec.structs.replace(approvals, granular=asks)
+    return msgspec.structs.replace(
+        request,
+        approvals=approvals,
+        inherited=msgspec.structs.replace(request.inherited, prewarmed_sandbox=prewarmed),
+        shell_snapshot=switched.is_enabled("shell_snapshot"),
+    )
 
 
 def load_schema(

@@ -13,7 +13,7 @@ from swarm.roles.config.host_settings import HostToml, host_tables
 from swarm.roles.role_loader import find_role
 
 from ...hosts.host_choice import HERE, resources_of
-from ...run_request import RunRequest
+from ...run_request import RunRequest, with_items
 from ...task_file import FanOutTable
 from ...version import VERSION
 from .python_lock import read_lock
@@ -61,26 +61,23 @@ def with_hosts(request: RunRequest, settings: RunSettings, wanted: Sequence[str]
         return request
     hosts = find_hosts(read_hosts(settings.config.hosts), wanted)
     _check(request)
-    if request.isolation == "run":
+    if request.copies.isolation == "run":
         raise UsageError(
             "--hosts: agents go to other machines from a root that shares the project; use "
             "--isolate=children, or isolation: children"
         )
-    request = replace(request, hosts=hosts, host=hosts[0].name, isolation="copy")
+    copies = replace(request.copies, hosts=hosts, host=hosts[0].name, isolation="copy")
+    request = replace(request, copies=copies)
     if fan is None:
         return request
     role = find_role(request.roles, fan.role)
-    host = fan.host or role.host or request.host
+    host = fan.host or role.host or request.copies.host
     if host == HERE:
         _check_resources(fan)
         return request
     find_hosts(hosts, [host])
-    return replace(
-        request,
-        fan_host=host,
-        fan_resources=resources_of(role, fan.resources),
-        fan_isolation="copy",
-    )
+    resources = resources_of(role, fan.resources)
+    return with_items(request, host=host, resources=resources, isolation="copy")
 
 
 def _check_resources(fan: FanOutTable | None) -> None:
@@ -113,7 +110,7 @@ def _check(request: RunRequest) -> None:
             "--hosts: commands on other machines cannot use the run's network proxy; leave "
             "[network] out, or --hosts"
         )
-    if request.hooks:
+    if request.inherited.hooks:
         raise UsageError(
             "--hosts: this run has hooks, which are programs of this machine, and agents on other "
             "machines would go without them; `swarm hooks list` shows them, and `swarm hooks "

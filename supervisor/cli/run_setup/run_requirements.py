@@ -33,7 +33,7 @@ from swarm.roles.role_loader import apply_role_requirements
 from swarm.roles.unix_sockets import apply_socket_requirements
 
 from ...processes.machine_state import memory_bytes
-from ...run_request import RequiredChoices, RunRequest
+from ...run_request import RequiredChoices, RunRequest, with_items
 from ...runs.paths import find_user_paths
 from .provider_use import provider_violations
 
@@ -54,27 +54,31 @@ def apply_requirements(request: RunRequest, required: Requirements) -> RunReques
     """
     if required == NO_REQUIREMENTS:
         return request
-    for policy in (request.sandbox, request.fan_sandbox):
+    items = None if request.fan_out is None else request.fan_out.agents.sandbox
+    for policy in (request.sandbox, items):
         if policy is not None and (why := sandbox_refusal(policy, required)) is not None:
             raise UsageError(why)
     violations = (_choice_violations, provider_violations)
     for why in (text for find in violations for text in find(request, required)):
         raise UsageError(f"a run cannot start with {why}")
     model = required.pins.get("model")
+    held = RequiredChoices(
+        model=model if isinstance(model, str) else None,
+        approvals=None
+        if required.approvals is None
+        else tuple(one if isinstance(one, str) else "on-request" for one in required.approvals),
+        sandbox_modes=required.sandbox_modes,
+    )
+    hooks = request.inherited.hooks
+    if required.managed_hooks_only:
+        hooks = tuple(hook for hook in hooks if hook.managed)
     return msgspec.structs.replace(
         _restrict_network(request, required),
         deny_read=denied_paths(required),
-        hooks=tuple(
-            hook for hook in request.hooks if hook.managed or not required.managed_hooks_only
+        approvals=msgspec.structs.replace(request.approvals, held=held),
+        inherited=msgspec.structs.replace(
+            request.inherited, hooks=hooks, sandbox_required=required.sandbox_required
         ),
-        held=RequiredChoices(
-            model=model if isinstance(model, str) else None,
-            approvals=None
-            if required.approvals is None
-            else tuple(one if isinstance(one, str) else "on-request" for one in required.approvals),
-            sandbox_modes=required.sandbox_modes,
-        ),
-        sandbox_required=required.sandbox_required,
     )
 
 
@@ -84,7 +88,10 @@ def apply_requirements_to_saved(request: RunRequest, required: Requirements) -> 
     Raises UsageError that says what the run was started with, and which requirement forbids it.
     """
     request = msgspec.structs.replace(
-        request, deny_read=(), held=RequiredChoices(), sandbox_required=""
+        request,
+        deny_read=(),
+        approvals=msgspec.structs.replace(request.approvals, held=RequiredChoices()),
+        inherited=msgspec.structs.replace(request.inherited, sandbox_required=""),
     )
     if required == NO_REQUIREMENTS:
         return request
@@ -120,12 +127,17 @@ def _restrict_network(request: RunRequest, required: Requirements) -> RunRequest
         return request
     if required.network.enabled:  # the proxy is the only way out, also for a run without one
         request = msgspec.structs.replace(request, sandbox=without_direct_network(request.sandbox))
+    if request.fan_out is not None:
+        items = request.fan_out.agents
+        request = with_items(
+            request,
+            network=apply_network_requirements(items.network, required.network),
+            unix_sockets=apply_socket_requirements(items.unix_sockets, required.network),
+        )
     return msgspec.structs.replace(
         request,
         network=apply_network_requirements(request.network, required.network),
-        fan_network=apply_network_requirements(request.fan_network, required.network),
         unix_sockets=apply_socket_requirements(request.unix_sockets, required.network),
-        fan_unix_sockets=apply_socket_requirements(request.fan_unix_sockets, required.network),
     )
 
 
@@ -163,11 +175,15 @@ def denied_paths(required: Requirements) -> tuple[str, ...]:
 
 def _choice_violations(request: RunRequest, required: Requirements) -> Iterator[str]:
     if required.approvals is not None and _approval(request) not in required.approvals:
-        yield _forbidden(f"approval {request.approval}", required, "allowed_approval_policies")
-    reviewer = _REVIEWERS[request.reviewer]
+        yield _forbidden(
+            f"approval {request.approvals.approval}", required, "allowed_approval_policies"
+        )
+    reviewer = _REVIEWERS[request.approvals.reviewer]
     if required.reviewers is not None and reviewer not in (*required.reviewers, "nobody"):
-        yield _forbidden(f"reviewer {request.reviewer}", required, "allowed_approvals_reviewers")
-    if required.reviewer_policy not in (None, request.auto_review.policy):
+        yield _forbidden(
+            f"reviewer {request.approvals.reviewer}", required, "allowed_approvals_reviewers"
+        )
+    if required.reviewer_policy not in (None, request.approvals.auto_review.policy):
         yield _forbidden("another policy of the reviewer", required, "guardian_policy_config")
 
 
@@ -177,26 +193,26 @@ def _forbidden(what: str, required: Requirements, key: str) -> str:
 
 def _approval(request: RunRequest) -> str | GranularPolicy:
     """The approval policy in the configuration's format."""
-    if request.granular is None or request.approval != "on-request":
-        return request.approval
-    table: dict[str, object] = {name: getattr(request.granular, name) for name in _KINDS}
+    if request.approvals.granular is None or request.approvals.approval != "on-request":
+        return request.approvals.approval
+    table: dict[str, object] = {name: getattr(request.approvals.granular, name) for name in _KINDS}
     return msgspec.convert({"granular": table}, GranularPolicy)
 
 
 _KINDS = Granular.__struct_fields__
 # How a saved request states the keys that can be pinned; other keys are read again at every resume.
 _PINNED: dict[KeyPath, _Get] = {
-    ("model",): lambda request: request.model,
-    ("model_provider",): lambda request: request.provider,
-    ("allow_commit",): lambda request: request.allow_commit,
-    ("merge",): lambda request: request.merge,
-    ("agents", "max_threads"): lambda request: request.max_agents - 1,
-    ("agents", "max_depth"): lambda request: request.max_depth,
-    ("agents", "max_total"): lambda request: request.max_spawns,
-    ("auto_review", "model"): lambda request: request.auto_review.model,
+    ("model",): lambda request: request.model_settings.model,
+    ("model_provider",): lambda request: request.model_settings.provider,
+    ("allow_commit",): lambda request: request.inherited.allow_commit,
+    ("merge",): lambda request: request.copies.merge,
+    ("agents", "max_threads"): lambda request: request.team.max_agents - 1,
+    ("agents", "max_depth"): lambda request: request.team.max_depth,
+    ("agents", "max_total"): lambda request: request.team.max_spawns,
+    ("auto_review", "model"): lambda request: request.approvals.auto_review.model,
     **{("budget", name): attrgetter(f"budget.{name}") for name in ("tokens", "usd", "requests")},
     **{
-        ("shell_environment_policy", name): attrgetter(f"shell_environment.{name}")
+        ("shell_environment_policy", name): attrgetter(f"inherited.shell_environment.{name}")
         for name in ("inherit", "ignore_default_excludes", "exclude", "include_only")
     },
 }
@@ -215,7 +231,7 @@ def _pin_violations(request: RunRequest, required: Requirements) -> Iterator[str
             table = msgspec.convert({path[1]: value}, LimitsTable)
             name = _LIMITS[path[1]]
             wanted = getattr(resource_limits(table, ram_bytes=memory_bytes()), name)
-            own = getattr(request.resources, name)
+            own = getattr(request.inherited.resources, name)
         elif (get := _PINNED.get(path)) is not None:
             own, wanted = get(request), tuple(value) if is_list(value) else value
         else:

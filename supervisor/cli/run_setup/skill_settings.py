@@ -24,6 +24,8 @@ from swarm.roles.skills.skill_file import Skill, SkillScope
 from swarm.roles.skills.skill_list import SkillRule, enabled_skills, skill_lines
 from swarm.roles.skills.skill_use import read_skill_use
 
+from ...run_request import SkillSet
+
 _MOST_PERCENT = 50
 _MOST_BYTES = 256 << 10
 
@@ -37,6 +39,11 @@ class RunSkills(Value):
     warnings: tuple[str, ...] = ()
     last_used: Mapping[str, float] = {}  # Unix seconds by path
     sources: SkillSources = SkillSources()
+
+    @property
+    def chosen(self) -> SkillSet:
+        """What a run is given of them."""
+        return SkillSet(skills=self.skills, lines=self.lines, sources=self.sources)
 
 
 def find_run_skills(

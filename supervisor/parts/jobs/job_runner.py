@@ -220,7 +220,8 @@ class JobRunner:
     async def _run_row(self, asker: Agent, job: BatchJob, item: JobItem) -> str | None:
         """Run one row; return why it failed, or None."""
         member = self._add_member(asker, job, item)
-        limit_s = job.request.max_runtime_seconds or self._host.request.job_seconds or _RUNTIME_S
+        own_limit_s = job.request.max_runtime_seconds
+        limit_s = own_limit_s or self._host.request.team.job_seconds or _RUNTIME_S
         ended_in_time = False
         try:
             show = partial(self._show_position, item.path)

@@ -98,7 +98,9 @@ class LeaseService:
         self._clock, self._read_machine, self._measure = clock, read_machine, measure
         self._usage = HolderUsage(measure, clock)
         self._settings = host.request.parts.leases
-        self._interactive = host.request.keep_open or host.request.reviewer == "person"
+        self._interactive = (
+            host.request.lifetime.keep_open or host.request.approvals.reviewer == "person"
+        )
         folder = host.paths.sockets.parent / pool
         self._folder = LeaseFolder(folder, host.run_id)
         self._others: tuple[float, tuple[Ticket, ...]] = (0.0, ())  # as read last, and when

@@ -21,7 +21,7 @@ from swarm.mailbox.protocol.settings import ToolChoice
 from swarm.mailbox.protocol.spec import RoleBrief
 
 from ...cli.options import RunOptions
-from ...run_request import McpSettings, RunRequest
+from ...run_request import McpSettings, RunRequest, SkillSet
 from ...runs.paths import UserPaths, find_user_paths, make_private_folder
 from .memory_paths import MemoryPaths
 from .model_extraction import Asked
@@ -71,10 +71,13 @@ def _bare(request: RunRequest) -> RunRequest:
     role = RoleBrief(
         name="memory", base_instructions=_INSTRUCTIONS, tools=ToolChoice(only=()), locked=True
     )
+    inherited = msgspec.structs.replace(
+        request.inherited, hooks=(), user_instructions="", guidance_files=()
+    )
     return msgspec.structs.replace(
-        request, role=role, hooks=(), mcp=McpSettings(), mcp_credentials={}, skills=(),
-        skill_lines=(), commands=(), user_instructions="", guidance_files=(), notify=(),
-        network=None, parts=msgspec.structs.replace(request.parts, memories=RunMemories()),
+        request, role=role, inherited=inherited, mcp=McpSettings(), mcp_credentials={},
+        skill_set=SkillSet(), commands=(), notify=(), network=None,
+        parts=msgspec.structs.replace(request.parts, memories=RunMemories()),
     )  # fmt: skip
 
 

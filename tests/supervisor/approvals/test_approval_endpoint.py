@@ -14,6 +14,7 @@ from swarm.supervisor.agents.process_record import AgentProcess
 from swarm.supervisor.approvals import approval_endpoint
 from swarm.supervisor.approvals.approval_endpoint import ApprovalEndpoint
 from swarm.supervisor.approvals.permission_hooks import PermissionHooks
+from swarm.supervisor.run_request import RunRequest
 
 
 def request_for(word: str) -> RequestApproval:
@@ -32,7 +33,7 @@ class EndpointUnderTest:
         self.agent.process = AgentProcess(1)
         self.agent.process.child = SimpleNamespace(wait_ended=self._ended)
         self.end = trio.Event()
-        without_hooks = SimpleNamespace(request=SimpleNamespace(hooks=()))
+        without_hooks = SimpleNamespace(request=RunRequest(cwd="/"))
         self.endpoint = ApprovalEndpoint(
             SimpleNamespace(send=self._send), self, PermissionHooks(without_hooks, self), nursery
         )

@@ -11,6 +11,7 @@ from swarm.mailbox.protocol.approvals import ApprovalRequest, NetworkAction
 from swarm.mailbox.protocol.hooks import Hook
 from swarm.mailbox.protocol.ops import AskPermissionHooks
 from swarm.mailbox.protocol.requests import Decided, ReportPermission, RequestRefused, Sent
+from swarm.mailbox.protocol.spec import Inherited
 from swarm.supervisor.approvals.permission_hooks import MAX_ASKED, NO_ANSWER, PermissionHooks
 
 REQUEST = ApprovalRequest(
@@ -37,7 +38,7 @@ class World:
     def __init__(self, *, hooks=(HOOK,), gone=False):
         self.agent, self.sent, self.asked, self._gone = Process(), [], [], gone
         running = SimpleNamespace(
-            request=SimpleNamespace(hooks=hooks),
+            request=SimpleNamespace(inherited=Inherited(hooks=hooks)),
             agents=SimpleNamespace(live={"/root": self.agent}),
             send=self._send,
         )

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from support.nested_fields import with_fields
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.nodes import HostTable
 from swarm.mailbox.protocol.spec import RoleBrief
@@ -12,7 +13,7 @@ from swarm.supervisor.hosts.host_choice import HostRefused, resources_of, with_h
 from swarm.supervisor.run_request import RunRequest
 
 TABLES = tuple(HostTable(name=name, ray="auto") for name in ("lab", "farm"))
-USES = RunRequest(cwd="/", hosts=TABLES, host="lab")
+USES = with_fields(RunRequest(cwd="/"), hosts=TABLES, host="lab")
 
 
 def plan(isolation="copy", sandbox=None):

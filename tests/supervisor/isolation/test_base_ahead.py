@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from support.nested_fields import with_fields
 from support.project_copy import CopiedProject
 from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
 from swarm.mailbox.protocol.spec import RoleBrief
@@ -33,7 +34,7 @@ def bases(project: CopiedProject) -> list[str]:
 
 def request(project: CopiedProject, **more) -> RunRequest:
     given = {"isolation": "copy", "sandbox": WorkspaceWrite(), "cwd": str(project.root)}
-    return RunRequest(task="t", prompt="p", **(given | more))
+    return with_fields(RunRequest(task="t", prompt="p", cwd=""), **(given | more))
 
 
 async def test_the_first_agent_gets_the_base_that_was_made_ahead(project, monkeypatch):

@@ -15,6 +15,7 @@ from swarm.supervisor.isolation.live_merges import merge_in_live_run
 from swarm.supervisor.isolation.merge_plan import MergeImpossible
 from swarm.supervisor.isolation.merge_service import CopiedWork
 from swarm.supervisor.journal.journal import open_journal
+from swarm.supervisor.run_request import CopySettings
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def project(tmp_path):
 class Running:
     """What merges need of a run; `working`: answers about agents, the last one for good."""
 
-    request = SimpleNamespace(merge="auto")
+    request = SimpleNamespace(copies=CopySettings(merge="auto"))
 
     def __init__(self, project, journal, working=(False,)):
         self.paths, self.journal, self.run_id = project.paths, journal, "run-1234"

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from support.nested_fields import with_fields
 from swarm.mailbox.protocol.limits import NetworkPolicy
 from swarm.mailbox.protocol.spec import CopyMount, LiveFolder
 from swarm.mailbox.shipped_tree import shipped_tree
@@ -34,8 +35,8 @@ def copied_spec():
         path="/project", base="/runs/r/copies/bases/3/tree-0", upper="/u", work="/w",
         live=(LiveFolder(name="deps", upper="/lu", work="/lw"),),
     )  # fmt: skip
-    return msgspec.structs.replace(
-        FAKE_AGENT_SPEC, agent_id="abc", copies=(mount,), hidden_paths=("/secret",),
+    return with_fields(
+        FAKE_AGENT_SPEC, agent_id="abc", mounts=(mount,), hidden_paths=("/secret",),
         environment={"HERE": "1"},
     )  # fmt: skip
 
@@ -60,16 +61,18 @@ def test_the_spec_has_this_machines_paths_and_hides_what_both_machines_hide(path
     paths.make()
     ours = identities(paths, places_of(tmp_path))
     got = spec_for_node(copied_spec(), paths, {"THERE": "1"}, ours)
-    (mount,) = got.copies
+    (mount,) = got.copy.mounts
     assert mount.path == "/project"
     assert mount.base == str(paths.folder / "copies/bases/3/tree-0")
     assert mount.upper.startswith(str(paths.folder))
     assert mount.live[0].lower == ""
     assert got.environment == {"THERE": "1"}
     assert got.endpoint == paths.supervisor_door
-    assert {"/secret", str(paths.folder.parent), str(paths.sockets.parent)} <= {*got.hidden_paths}
+    assert {"/secret", str(paths.folder.parent), str(paths.sockets.parent)} <= {
+        *got.guarded.hidden_paths
+    }
     paths.tree(shipped_tree("/project/deps")).mkdir(parents=True)
-    (mount,) = spec_for_node(copied_spec(), paths, {}, ours).copies
+    (mount,) = spec_for_node(copied_spec(), paths, {}, ours).copy.mounts
     assert mount.live[0].lower == str(paths.tree(shipped_tree("/project/deps")))
 
 
@@ -95,12 +98,12 @@ def test_what_a_killed_node_left_is_swept_and_a_living_ones_folder_is_not(tmp_pa
 
 
 def test_what_commands_made_in_an_ignored_folder_stays_its_when_others_come_beside_it(paths):
-    (mount,) = copied_spec().copies
+    (mount,) = copied_spec().copy.mounts
     (made,) = live_mounts(paths, mount.path, ["deps"], paths.prepared_of(mount.path))
     Path(made.upper).mkdir(parents=True)
     (paths.prepared_of(mount.path) / "upper").mkdir()
     names = ("a", "deps")
     more = replace(mount, live=tuple(LiveFolder(name=one, upper="", work="") for one in names))
-    (got,) = spec_for_node(replace(copied_spec(), copies=(more,)), paths, {}, ()).copies
+    (got,) = spec_for_node(with_fields(copied_spec(), mounts=(more,)), paths, {}, ()).copy.mounts
     assert got.made == str(paths.prepared_of(mount.path) / "upper")
     assert {one.name: one.made for one in got.live} == {"a": "", "deps": made.upper}

@@ -5,6 +5,7 @@ import os
 import pytest
 from msgspec.structs import replace
 
+from support.nested_fields import with_fields
 from swarm.mailbox.protocol.spec import CopyMount, LiveFolder
 from swarm.mailbox.shipped_tree import layer_tree, shipped_tree
 from swarm.mailbox.tree_pack import TreePacker, TreeRefused
@@ -32,7 +33,7 @@ def spec_on(paths, base, project):
         path=str(project), base=str(paths.tree(base)), upper=str(own / "upper"),
         work=str(own / "work"),
     )  # fmt: skip
-    return replace(FAKE_AGENT_SPEC, agent_id="x", copies=(mount,))
+    return with_fields(FAKE_AGENT_SPEC, agent_id="x", mounts=(mount,))
 
 
 def send(trees, tree, folder, *, earlier=None, after=""):
@@ -109,8 +110,8 @@ def test_agents_start_while_more_of_gits_objects_comes_for_another_one(paths, tm
         name=".git/objects", lower=str(paths.tree(store)), upper=str(tmp_path / "u"),
         work=str(tmp_path / "w"),
     )  # fmt: skip
-    (mount,) = spec.copies
-    spec = replace(spec, copies=(replace(mount, live=(live,)),))
+    (mount,) = spec.copy.mounts
+    spec = with_fields(spec, mounts=(replace(mount, live=(live,)),))
     write(tmp_path / "objects", {"bb/2": "2"})
     for part in TreePacker(str(tmp_path / "objects"), keeps_gone=True).pack():
         trees.take(store, part, is_last=False)

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 import trio
 
+from support.nested_fields import with_fields
 from swarm.mailbox.protocol.events import (
     CallBegan,
     CallEnded,
@@ -224,7 +225,7 @@ async def test_a_mails_turn_keeps_to_the_schema_of_the_turn_before(autojump_cloc
     """Its answer takes the place of the one before, which somebody reads as JSON."""
     as_json = (done(text_message("assistant", "1")), END)
     known = b'{"x":1}' if epoch == 2 else None
-    spec = msgspec.structs.replace(FAKE_AGENT_SPEC, epoch=epoch, output_schema=known)
+    spec = with_fields(FAKE_AGENT_SPEC, epoch=epoch, output_schema=known)
     async with open_agent_harness(spec, [as_json, as_json]) as play:
         turns = 1
         if known is None:
@@ -266,7 +267,7 @@ async def test_a_gateway_that_moves_twice_at_once_is_reached_at_its_last_address
 
 
 async def test_a_turn_goes_on_with_the_schema_it_is_given(autojump_clock):
-    spec = msgspec.structs.replace(FAKE_AGENT_SPEC, history=raw(text_message("user", "go")))
+    spec = with_fields(FAKE_AGENT_SPEC, history=raw(text_message("user", "go")))
     async with open_agent_harness(spec, [FINAL]) as play:
         await play.supervisor.send_op(UserInput(input_id="r", parts=(), output_schema=b'{"x":1}'))
         await play.supervisor.wait_turns()
@@ -319,9 +320,7 @@ async def test_shutdown_aborts_the_turn_ends_commands_and_says_goodbye_last(auto
 
 async def test_a_resumed_agent_goes_on_where_it_was_and_starts_nothing_by_itself(autojump_clock):
     before = (text_message("user", "go"), Reasoning(), call("tool", "a"), call("tool", "b"))
-    spec = msgspec.structs.replace(
-        FAKE_AGENT_SPEC, epoch=2, history=raw(*before), interrupted_calls=("b",)
-    )
+    spec = with_fields(FAKE_AGENT_SPEC, epoch=2, history=raw(*before), interrupted_calls=("b",))
     async with open_agent_harness(spec, [FINAL]) as play:
         await trio.sleep(60)
         assert play.supervisor.events_of(TurnStarted) == []

@@ -1,8 +1,8 @@
 """What a small model is shown of the project: names, and the files that the task names."""
 
-import msgspec
 import pytest
 
+from support.nested_fields import with_fields
 from swarm.mailbox.protocol.limits import Limits, PathRule, ProfilePolicy
 from swarm.worker.agent.turn.project_overview import ProjectOverview, find_named_files
 from swarm.worker.current_spec import CurrentSpec
@@ -43,7 +43,7 @@ def project(tmp_path):
 
 
 def overview_of(folder, **changes):
-    spec = msgspec.structs.replace(FAKE_AGENT_SPEC, cwd=str(folder), **changes)
+    spec = with_fields(FAKE_AGENT_SPEC, cwd=str(folder), **changes)
     return ProjectOverview(CurrentSpec(spec))
 
 

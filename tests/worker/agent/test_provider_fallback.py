@@ -3,10 +3,12 @@
 import msgspec
 import pytest
 
+from support.nested_fields import with_fields
 from swarm.mailbox.model_reference import ModelReference
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleFailed
-from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
+from swarm.mailbox.protocol.settings import ModelSettings
+from swarm.mailbox.protocol.spec import AgentSpec, GatewayAccess, RoleBrief
 from swarm.worker.agent.provider_fallback import (
     is_provider_failure,
     next_provider,
@@ -26,11 +28,10 @@ SPEC = AgentSpec(
     endpoint="",
     identity=b"",
     secret=b"",
-    gateway_endpoint="",
-    gateway_token=b"",
+    gateway=GatewayAccess(endpoint="", token=b""),
     tmp_dir="",
     environment={},
-    fallback=("a:m", "b:n", "c"),
+    model_settings=ModelSettings(fallback=("a:m", "b:n", "c")),
 )
 
 
@@ -78,7 +79,7 @@ def test_the_list_is_taken_in_order_and_only_once():
     model: ModelInfo | None = MODEL
     while (chosen := next_provider(spec, model, failed("other"))) is not None:
         found.append(str(chosen.reference))
-        spec = msgspec.structs.replace(
+        spec = with_fields(
             spec,
             provider=chosen.reference.provider,
             model=chosen.reference.model,
@@ -101,7 +102,7 @@ def test_an_agent_does_not_wait_for_a_server_that_is_gone_if_it_has_another():
 
 
 def test_a_provider_without_a_model_is_not_the_same_as_another_one():
-    spec = msgspec.structs.replace(SPEC, fallback=("a", "a:other"))
+    spec = with_fields(SPEC, fallback=("a", "a:other"))
     chosen = next_provider(spec, MODEL, failed("other"))
     assert chosen is not None
     assert chosen.reference == ModelReference(provider="a", model="other")

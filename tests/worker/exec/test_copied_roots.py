@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from support.nested_fields import with_fields
 from swarm.mailbox.protocol.approvals import ExtraPermissions
 from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
 from swarm.mailbox.protocol.spec import CopyMount
@@ -25,8 +26,8 @@ def spec(tmp_path, monkeypatch):
     (tmp_path / "in").mkdir()
     (tmp_path / "out").mkdir()
     mount = CopyMount(path=str(tmp_path / "in"), base="", upper="", work="")
-    return msgspec.structs.replace(
-        FAKE_AGENT_SPEC, cwd=str(tmp_path / "in"), copies=(mount,),
+    return with_fields(
+        FAKE_AGENT_SPEC, cwd=str(tmp_path / "in"), mounts=(mount,),
         limits=Limits(sandbox=WorkspaceWrite(), isolation="copy"),
     )  # fmt: skip
 
@@ -35,7 +36,7 @@ def test_a_granted_folder_beside_the_copy_stays_read_only(spec, tmp_path):
     extra = ExtraPermissions(write=(str(tmp_path / "out"),))
     made = plan_command(spec, spec.limits.sandbox, spec.cwd, extra)
     assert made.writable == (str(tmp_path / "in"),)
-    shared = msgspec.structs.replace(spec, copies=())
+    shared = with_fields(spec, mounts=())
     made = plan_command(shared, spec.limits.sandbox, spec.cwd, extra)
     assert made.writable == (str(tmp_path / "in"), str(tmp_path / "out"))
 
@@ -50,7 +51,7 @@ def test_a_root_that_the_copy_does_not_hold_lets_no_command_start(spec, tmp_path
 
 @pytest.mark.parametrize("in_copy", [True, False])
 def test_an_approved_commit_opens_no_repository_to_an_agent_in_a_copy(spec, monkeypatch, in_copy):
-    spec = spec if in_copy else msgspec.structs.replace(spec, copies=())
+    spec = spec if in_copy else with_fields(spec, mounts=())
     plan = plan_command(spec, spec.limits.sandbox, spec.cwd)
     opened = msgspec.structs.replace(plan, committing=("/repository/.git",))
     monkeypatch.setattr(commit_grant, "with_commit_grant", lambda plan, folder: opened)

@@ -5,6 +5,7 @@ import json
 import msgspec
 import pytest
 
+from support.nested_fields import with_fields
 from support.servers.odd_server import OddServer, load_profiles
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.sampling import ModelInfo
@@ -295,7 +296,7 @@ def test_a_family_is_an_entry_for_names_without_one(tmp_path):
 async def test_the_configuration_says_whether_an_unknown_model_reasons(says, asked):
     provider = ProviderSpec(id="p", name="P", base_url="http://127.0.0.1:1/v1")
     order = ProbeOrder(providers=(provider,), provider="p", model="unheard-of", limit_s=1.0)
-    spec = msgspec.structs.replace(model_probe._spec(order), model_reasons=says)
+    spec = with_fields(model_probe._spec(order), model_reasons=says)
 
     async def on_secret(_):
         """There is none."""

@@ -6,7 +6,7 @@ import pytest
 
 from swarm.mailbox.protocol.items import TokenUsage, text_message
 from swarm.mailbox.protocol.sampling import ModelInfo
-from swarm.mailbox.protocol.spec import GatewaySpec, ProviderSpec
+from swarm.mailbox.protocol.spec import GatewaySettings, GatewaySpec, ProviderSpec
 from swarm.mailbox.redact import Redactor
 from swarm.worker.gateway.backend import (
     Failure,
@@ -182,7 +182,7 @@ def test_query_and_headers_come_from_the_configuration_and_blank_ones_are_left_o
 # --- the choice --------------------------------------------------------------------------------
 
 
-def gateway_spec(**settings):
+def gateway_spec(providers=(), **settings):
     return GatewaySpec(
         run_id="r",
         epoch=1,
@@ -193,7 +193,8 @@ def gateway_spec(**settings):
         run_key=b"",
         blobs_dir="",
         models_dir="",
-        **{"providers": (), **settings},
+        settings=GatewaySettings(providers=providers),
+        **settings,
     )
 
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from swarm.mailbox.protocol.spec import GatewaySpec, ProviderSpec
+from swarm.mailbox.protocol.spec import GatewaySettings, GatewaySpec, ProviderSpec
 from swarm.worker.gateway.model_catalogue import load_catalogue
 from swarm.worker.gateway.provider_choice import ProviderSelector
 from swarm.worker.gateway.provider_keys import ProviderKeys
@@ -13,9 +13,19 @@ from swarm.worker.gateway.served_models import ModelListClient, ServedModel, des
 
 async def choose(tmp_path, providers=(), provider=None, model=None):
     spec = GatewaySpec(
-        run_id="r", epoch=1, endpoint="", identity=b"", secret=b"", bind="", run_key=b"",
-        blobs_dir="", models_dir=str(tmp_path), providers=providers, provider=provider, model=model,
-    )  # fmt: skip
+        run_id="r",
+        epoch=1,
+        endpoint="",
+        identity=b"",
+        secret=b"",
+        bind="",
+        run_key=b"",
+        blobs_dir="",
+        models_dir=str(tmp_path),
+        settings=GatewaySettings(providers=providers),
+        provider=provider,
+        model=model,
+    )
     return await ProviderSelector(spec, ProviderKeys({}), load_catalogue(), lambda _: None).choose()
 
 

@@ -8,7 +8,15 @@ import msgspec
 import pytest
 
 from swarm.mailbox.protocol.limits import Limits
-from swarm.mailbox.protocol.spec import AgentSpec, GatewaySpec, HubSpec, RoleBrief, encode_spec
+from swarm.mailbox.protocol.spec import (
+    AgentSpec,
+    GatewayAccess,
+    GatewaySettings,
+    GatewaySpec,
+    HubSpec,
+    RoleBrief,
+    encode_spec,
+)
 
 LIMIT_S = 30
 STAND_IN = """
@@ -64,8 +72,7 @@ AGENT = AgentSpec(
     endpoint="",
     identity=b"i",
     secret=b"s",
-    gateway_endpoint="",
-    gateway_token=b"",
+    gateway=GatewayAccess(endpoint="", token=b""),
     tmp_dir="",
     environment={},
 )
@@ -79,7 +86,7 @@ GATEWAY = GatewaySpec(
     run_key=b"",
     blobs_dir="",
     models_dir="",
-    providers=(),
+    settings=GatewaySettings(),
 )
 
 HUB = HubSpec(run_id="r", epoch=1, endpoint="", identity=b"h", secret=b"s", servers=())

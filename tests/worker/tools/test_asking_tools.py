@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from support.nested_fields import with_fields
 from swarm.mailbox.protocol.approvals import (
     ExtraPermissions,
     PatchAction,
@@ -49,10 +50,10 @@ class Commands:
 def site_of(cwd="/w", *, depth=0, locked=False, hidden=(), copies=(), **limits):
     limits = {"sandbox": WorkspaceWrite(), "reviewer": "person"} | limits
     role = msgspec.structs.replace(FAKE_AGENT_SPEC.role, locked=locked)
-    spec = msgspec.structs.replace(
+    spec = with_fields(
         FAKE_AGENT_SPEC, limits=Limits(**limits), role=role, cwd=str(cwd), depth=depth,
         hidden_paths=hidden,
-        copies=tuple(CopyMount(path=str(one), base="", upper="", work="") for one in copies),
+        mounts=tuple(CopyMount(path=str(one), base="", upper="", work="") for one in copies),
     )  # fmt: skip
     return ToolContext(CurrentSpec(spec), Commands())
 

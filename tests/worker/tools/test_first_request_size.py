@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
+from support.nested_fields import with_fields
 from swarm.mailbox.protocol.items import FunctionCall, encode_item
 from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
 from swarm.mailbox.protocol.mcp import McpTool, McpTools
@@ -36,7 +37,7 @@ class Commands:
 
 def default_spec(reviewer: str) -> AgentSpec:
     limits = Limits(sandbox=WorkspaceWrite(), reviewer=reviewer, max_depth=3)
-    return msgspec.structs.replace(
+    return with_fields(
         FAKE_AGENT_SPEC,
         role=built_in_role("default").brief(),
         limits=limits,

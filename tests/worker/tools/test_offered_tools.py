@@ -5,6 +5,7 @@ import itertools
 import msgspec
 import pytest
 
+from support.nested_fields import with_fields
 from swarm.mailbox.protocol.items import CustomToolCall
 from swarm.mailbox.protocol.limits import (
     DangerFullAccess,
@@ -50,7 +51,7 @@ class Commands:
 
 def offered(limits, *, locked=False, model=LARGE, **change):
     role = RoleBrief(locked=locked)
-    spec = msgspec.structs.replace(
+    spec = with_fields(
         FAKE_AGENT_SPEC, limits=limits, role=role, can_spawn=True, offers_copies=True, **change
     )
     current = CurrentSpec(spec)

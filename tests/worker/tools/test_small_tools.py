@@ -5,6 +5,7 @@ import json
 import msgspec
 import pytest
 
+from support.nested_fields import with_fields
 from swarm.mailbox.protocol.items import FunctionCall
 from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
 from swarm.mailbox.protocol.sampling import ModelInfo
@@ -28,7 +29,7 @@ from swarm.worker.tools.toolset import Toolset
 
 LARGE = ModelInfo(slug="m", provider="p", wire="chat")
 SMALL = msgspec.structs.replace(LARGE, small=True, context_window=16_384)
-SPEC = msgspec.structs.replace(
+SPEC = with_fields(
     FAKE_AGENT_SPEC,
     can_spawn=True,
     job="j",

@@ -5,6 +5,7 @@ import json
 import msgspec
 import pytest
 
+from support.nested_fields import with_fields
 from swarm.mailbox.parts.jobs.job_messages import ReportJobResult
 from swarm.mailbox.protocol.items import FunctionCall
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
@@ -32,7 +33,7 @@ BUILT_IN = tuple(
     RoleCard(name=role.name, description=role.description, model=role.model, effort=role.effort)
     for role in load_roles(()).known.values()
 )
-SPEC = msgspec.structs.replace(
+SPEC = with_fields(
     FAKE_AGENT_SPEC,
     path="/root/a",
     depth=1,
@@ -83,7 +84,7 @@ async def refusal(name, arguments, spec=SPEC):
     ],
 )
 def test_the_tools_are_offered_only_to_who_may_start_agents_or_has_others_beside(change, offered):
-    told = registry_of(msgspec.structs.replace(SPEC, **change)).specs(MODEL)
+    told = registry_of(with_fields(SPEC, **change)).specs(MODEL)
     assert [spec.name for spec in told][6:] == offered
 
 
@@ -93,7 +94,7 @@ def test_a_small_model_is_not_offered_the_findings():
 
 
 def test_the_first_request_with_every_tool_is_small_and_always_the_same():
-    spec = msgspec.structs.replace(SPEC, job="j", user_instructions="")
+    spec = with_fields(SPEC, job="j", user_instructions="")
     tools = registry_of(spec).specs(MODEL)
     request = encode_sample_op(
         SampleRequest(request_id=1, turn_id="t", tools=tools, instructions=base_instructions(MODEL))
@@ -253,7 +254,7 @@ async def test_unknown_keys_are_refused(name):
     ],
 )
 async def test_a_spawn_by_who_may_not_is_refused_with_the_reason(change, text):
-    spec = msgspec.structs.replace(SPEC, **change)
+    spec = with_fields(SPEC, **change)
     assert await refusal("spawn_agent", {"task_name": "b", "message": "x"}, spec) == text
     rows = {"csv_path": "x.csv", "instruction": "x"}
     assert await refusal("spawn_agents_on_csv", rows, spec) == text

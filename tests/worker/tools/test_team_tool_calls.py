@@ -7,6 +7,7 @@ import pytest
 import trio
 import trio.testing
 
+from support.nested_fields import with_fields
 from swarm.mailbox.protocol.events import CallBegan, CallEnded, RequestSent, Waiting
 from swarm.mailbox.protocol.items import FunctionCall, text_message
 from swarm.mailbox.protocol.ops import Answer, Deliver, Interrupt, Mail
@@ -32,7 +33,7 @@ from swarm.worker.testing.agent_harness import END, done, open_agent_harness
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
 from swarm.worker.tools.toolset import team_tools
 
-SPEC = msgspec.structs.replace(FAKE_AGENT_SPEC, can_spawn=True, max_agents=8)
+SPEC = with_fields(FAKE_AGENT_SPEC, can_spawn=True, max_agents=8)
 FINAL = (done(text_message("assistant", "done")), END)
 SCOUT = Spawned(path="/root/a", nickname="Scout", model="m", effort="low")
 ENDED = TeamMember(path="/root/a", status="completed", result="42", last_task="find")

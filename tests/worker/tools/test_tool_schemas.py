@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from support.nested_fields import with_fields
 from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import RoleCard
@@ -24,10 +25,10 @@ CARDS = (
 ASKABLE = Limits(sandbox=WorkspaceWrite(), reviewer="person", max_depth=3)
 SPECS = {
     "alone": replace(FAKE_AGENT_SPEC, limits=Limits(sandbox=WorkspaceWrite())),
-    "team": replace(
+    "team": with_fields(
         FAKE_AGENT_SPEC, limits=ASKABLE, can_spawn=True, roles=CARDS, max_agents=6, job="j"
     ),
-    "child": replace(
+    "child": with_fields(
         FAKE_AGENT_SPEC, path="/root/a", depth=3, limits=ASKABLE, can_spawn=True, max_agents=6
     ),
 }

@@ -226,9 +226,9 @@ def environment_text(place: EnvironmentFacts) -> str:
 
 def moved_text(spec: AgentSpec) -> str:
     """Return what an agent is told of the renamed folder of its project; "" if there is none."""
-    if not spec.moves:
+    if not spec.inherited.moves:
         return ""
-    steps = "\n".join(f"- `{move.before}` is now `{move.now}`" for move in spec.moves)
+    steps = "\n".join(f"- `{move.before}` is now `{move.now}`" for move in spec.inherited.moves)
     note = _TEXTS["folder_moved"].replace("{moves}", steps).replace("{cwd}", spec.cwd)
     return f"{MOVED_START}\n{note}\n{MOVED_END}"
 
@@ -270,8 +270,8 @@ def team_text(spec: AgentSpec, *, is_brief: bool = False) -> str:
     parts = [_TEXTS["team_child"]] if is_child else []
     if may_grow:
         parts += [_TEXTS["team_grow" if is_child else "team_root"], _TEXTS["team_rules"]]
-        if spec.max_agents:
-            parts.append(_TEXTS["team_places"].format(count=spec.max_agents))
+        if spec.team.max_agents:
+            parts.append(_TEXTS["team_places"].format(count=spec.team.max_agents))
     parts.append(_TEXTS["team_letters"])
     return "\n".join((TEAM_START, *parts, TEAM_END))
 

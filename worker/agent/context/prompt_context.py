@@ -102,7 +102,7 @@ def context_items(
         return (*_messages(news, []), *short), context
     permissions = _permissions(spec, is_brief=is_brief)
     environment = environment_text(place)
-    rules, guidance = spec.context, spec.user_instructions
+    rules, guidance = spec.inherited.context, spec.inherited.user_instructions
     developer = [permissions] if rules.permissions and permissions != known.permissions else []
     developer += news
     user = [environment] if rules.environment and environment != known.environment else []
@@ -134,7 +134,7 @@ def _permissions(spec: AgentSpec, *, is_brief: bool) -> str:
     return permissions_text(
         spec.limits,
         cwd=spec.cwd,
-        copy=(spec.copy_of, spec.copy_tree),
+        copy=(spec.copy.origin, spec.copy.tree),
         is_locked=spec.role.locked,
         is_brief=is_brief,
     )
@@ -152,7 +152,7 @@ def _fitting_skills(spec: AgentSpec, model: ModelInfo) -> tuple[str, ...]:
 
     A last line says how many are left out.
     """
-    left, fitting = model.context_window * spec.context.skills_percent // 100, list[str]()
+    left, fitting = model.context_window * spec.inherited.context.skills_percent // 100, list[str]()
     unlisted = sum(map(unlisted_count, spec.skills))
     for line in spec.skills:
         tokens = estimate_tokens(len(line.encode()) + 1)

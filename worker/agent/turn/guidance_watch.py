@@ -45,7 +45,7 @@ class GuidanceWatch:
     @property
     def is_enabled(self) -> bool:
         """False: this agent gets no AGENTS.md texts."""
-        return self._current.spec.context.guidance_bytes > 0
+        return self._current.spec.inherited.context.guidance_bytes > 0
 
     def read_chain(self) -> Guidance:
         """Read the current chain. Takes a few system calls."""
@@ -80,11 +80,11 @@ class GuidanceWatch:
         return read
 
     def _load(self) -> Guidance:
-        home = Path(self._current.spec.context.guidance_home)
+        home = Path(self._current.spec.inherited.context.guidance_home)
         return load_guidance(self._root, config_folder=home, rules=self._rules())
 
     def _rules(self) -> GuidanceRules:
-        rules = self._current.spec.context
+        rules = self._current.spec.inherited.context
         return GuidanceRules(
             limit_bytes=rules.guidance_bytes,
             fallback_names=rules.guidance_names,

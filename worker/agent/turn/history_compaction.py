@@ -149,7 +149,7 @@ class HistoryCompactor:
         return state.meter.context_tokens + coming >= max(limit, self._retry_above_tokens)
 
     def _limit(self, model: ModelInfo) -> int | None:
-        limit = compaction_limit(model, self._state.spec.context)
+        limit = compaction_limit(model, self._state.spec.inherited.context)
         if self._waits_for_full_window:
             limit = usable_window(model)
         if limit is None or self._learned_window is None:

@@ -107,7 +107,7 @@ async def _request_summary_of(
     state: AgentState, turn_id: str, model: ModelInfo, copy: tuple[msgspec.Raw, ...] | None
 ) -> SummaryResult:
     """Request a summary of the history or of a copy, once more if the response has no text."""
-    prompt = state.spec.context.compact_prompt.strip() or harness_text("compact_prompt")
+    prompt = state.spec.inherited.context.compact_prompt.strip() or harness_text("compact_prompt")
     failed: SampleFailed | None = None
     for text in (prompt, f"{prompt}\n\n{harness_text('compact_again')}"):
         collector = ResponseCollector(state)
@@ -150,9 +150,9 @@ def _sample_parameters(
         turn_id=turn_id,
         instructions=instructions_for(state.spec, model),
         tools=state.tool_specs(model),
-        effort=state.spec.effort,
-        summary=state.spec.summary,
-        verbosity=state.spec.verbosity,
+        effort=state.spec.model_settings.effort,
+        summary=state.spec.model_settings.summary,
+        verbosity=state.spec.model_settings.verbosity,
         extra=extra,
         instead=instead,
         compacts=compacts,

@@ -139,10 +139,10 @@ async def _sample_response(
                 turn_id=turn.turn_id,
                 instructions=instructions_for(state.spec, model),
                 tools=() if turn.is_last_request else state.tool_specs(model),
-                effort=state.spec.effort,
+                effort=state.spec.model_settings.effort,
                 output_schema=turn.output_schema,
-                summary=state.spec.summary,
-                verbosity=state.spec.verbosity,
+                summary=state.spec.model_settings.summary,
+                verbosity=state.spec.model_settings.verbosity,
                 sampling=state.spec.role.sampling,
             )
         )
@@ -288,7 +288,7 @@ def _request_schema_repair(state: AgentState, turn: Turn, text: str | None) -> b
 
 def _announce(state: AgentState, turn: Turn, model: ModelInfo) -> None:
     turn.announced = True
-    effort = state.spec.effort or model.default_effort
+    effort = state.spec.model_settings.effort or model.default_effort
     state.reporter.emit(
         TurnStarted(turn_id=turn.turn_id, model=model, effort=effort, started_by=turn.started_by)
     )
@@ -347,7 +347,9 @@ def _abort(state: AgentState, turn: Turn) -> TurnAborted:
 
 def _record_open_calls(state: AgentState, turn: Turn) -> None:
     if not turn.announced:
-        unknown = ModelInfo(slug=state.spec.model or "", provider="", wire="chat", known=False)
+        unknown = ModelInfo(
+            slug=state.spec.model_settings.model or "", provider="", wire="chat", known=False
+        )
         _announce(state, turn, unknown)
     state.record_outputs(turn)
 

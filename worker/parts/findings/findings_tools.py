@@ -49,7 +49,7 @@ class FindingsTool(TeamTool):
 
     def is_offered(self, model: ModelInfo) -> bool:
         spec = self._team.spec
-        has_others = spec.depth > 0 and spec.can_spawn
+        has_others = spec.depth > 0 and spec.team.can_spawn
         return has_others and not spec.job and not model.is_small
 
     def description(self) -> str:

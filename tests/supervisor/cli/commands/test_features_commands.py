@@ -2,9 +2,11 @@
 
 import json
 import tomllib
+from operator import attrgetter
 
 import pytest
 
+from support.nested_fields import with_fields
 from swarm.mailbox.protocol.limits import Granular
 from swarm.roles.config.features import resolve_features
 from swarm.supervisor.cli.main import run_cli
@@ -16,39 +18,40 @@ from swarm.supervisor.run_request import RunRequest
 def applied(*, warnings=None, said=None, **request):
     switched = resolve_features(said or {})
     return apply_features(
-        RunRequest(cwd="/", **request), switched, [] if warnings is None else warnings
+        with_fields(RunRequest(cwd="/"), **request), switched, [] if warnings is None else warnings
     )
 
 
 def test_with_all_on_nothing_is_changed():
-    assert applied(reviewer="guardian") == RunRequest(cwd="/", reviewer="guardian")
+    assert applied(reviewer="guardian") == with_fields(RunRequest(cwd="/"), reviewer="guardian")
 
 
 def test_without_teams_nobody_may_start_an_agent():
-    assert applied(said={"multi_agent": False}).max_depth == 0
+    assert applied(said={"multi_agent": False}).team.max_depth == 0
 
 
 def test_without_the_reviewer_nobody_is_asked_in_its_place():
     warnings = []
     said = {"guardian_approval": False}
-    assert applied(said=said, warnings=warnings, reviewer="guardian").reviewer == "nobody"
+    assert applied(said=said, warnings=warnings, reviewer="guardian").approvals.reviewer == "nobody"
     assert warnings == [REVIEWER_OFF_WARNING]
-    assert applied(said=said, reviewer="person").reviewer == "person"
+    assert applied(said=said, reviewer="person").approvals.reviewer == "person"
 
 
 def test_without_the_tool_no_rights_are_asked_for_and_all_else_is():
     said = {"request_permissions_tool": False}
-    asks = applied(said=said, approval="on-request").granular
+    asks = applied(said=said, approval="on-request").approvals.granular
     assert asks == Granular(skill_approval=True, request_permissions=False)
     muted = Granular(rules=False, request_permissions=True)
-    kept = applied(said=said, approval="on-request", granular=muted).granular
+    kept = applied(said=said, approval="on-request", granular=muted).approvals.granular
     assert kept == Granular(rules=False, request_permissions=False)
-    assert applied(said=said, approval="never").granular is None
+    assert applied(said=said, approval="never").approvals.granular is None
 
 
-@pytest.mark.parametrize("name", ["shell_snapshot", "prewarmed_sandbox"])
+@pytest.mark.parametrize("name", ["shell_snapshot", "inherited.prewarmed_sandbox"])
 def test_a_switch_that_is_a_field_of_the_request_sets_it(name):
-    assert getattr(applied(said={name: False}), name) is False
+    request = applied(said={name.rpartition(".")[2]: False})
+    assert attrgetter(name)(request) is False
 
 
 async def test_a_shell_that_is_not_to_be_asked_is_left_alone(tmp_path):

@@ -1,6 +1,7 @@
 """Requirements about hooks hold for new and for resumed runs."""
 
 from swarm.mailbox.protocol.hooks import Hook
+from swarm.mailbox.protocol.spec import Inherited
 from swarm.roles.config.requirements import Requirements
 from swarm.supervisor.cli.run_setup.run_requirements import apply_requirements_to_saved
 from swarm.supervisor.run_request import RunRequest
@@ -10,7 +11,7 @@ MANAGED = Hook(hook_id="b", event="Stop", command="true", managed=True)
 
 
 def test_only_managed_hooks_stay_in_a_resumed_run_where_that_is_required():
-    saved = RunRequest(task="t", prompt="p", cwd="/", hooks=(OWN, MANAGED))
+    saved = RunRequest(task="t", prompt="p", cwd="/", inherited=Inherited(hooks=(OWN, MANAGED)))
     required = Requirements(managed_hooks_only=True)
-    assert apply_requirements_to_saved(saved, required).hooks == (MANAGED,)
-    assert apply_requirements_to_saved(saved, Requirements()).hooks == (OWN, MANAGED)
+    assert apply_requirements_to_saved(saved, required).inherited.hooks == (MANAGED,)
+    assert apply_requirements_to_saved(saved, Requirements()).inherited.hooks == (OWN, MANAGED)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from support.nested_fields import field_of
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.limits import Budget, DangerFullAccess, ReadOnly, WorkspaceWrite
 from swarm.supervisor.cli.options import RunOptions
@@ -43,9 +44,13 @@ def test_the_built_in_values(build, tmp_path):
     request = build().request
     assert request.cwd == str(tmp_path / "project")
     assert request.sandbox == WorkspaceWrite()
-    assert (request.approval, request.reviewer) == ("on-request", "guardian")
-    assert request.max_agents == default_max_agents() >= 8
-    assert (request.model, request.provider, request.deadline_s) == (None, None, None)
+    assert (request.approvals.approval, request.approvals.reviewer) == ("on-request", "guardian")
+    assert request.team.max_agents == default_max_agents() >= 8
+    assert (request.model_settings.model, request.model_settings.provider, request.deadline_s) == (
+        None,
+        None,
+        None,
+    )
     assert (request.role.name, request.prompt, request.keys) == ("default", "The task.", {})
 
 
@@ -83,7 +88,7 @@ def test_the_built_in_values(build, tmp_path):
 def test_the_higher_layer_wins(build, file, front, options, name, value):
     found = build(front, file, **options).request
     for step in name.split("."):
-        found = getattr(found, step)
+        found = field_of(found, step)
     assert found == value
 
 
@@ -119,7 +124,7 @@ def test_keys_are_named_and_never_in_the_request(build, tmp_path):
     task = parse_task("The task.", name="t.md", task="t.md")
     settings = load_settings(RunOptions(), task, {"SWARM_HOME": str(tmp_path / "home")})
     assert {"OPENAI_API_KEY", "MINE_KEY", "MINE_ORG"} <= set(settings.key_variables)
-    (spec,) = prepared.request.providers
+    (spec,) = prepared.request.gateway.providers
     assert (spec.id, spec.env_key, spec.env_http_headers) == (
         "mine", "MINE_KEY", {"x-org": "MINE_ORG"},
     )  # fmt: skip
@@ -128,7 +133,7 @@ def test_keys_are_named_and_never_in_the_request(build, tmp_path):
 def test_a_literal_token_travels_as_a_key(build):
     config = PROVIDER.replace("env_key = 'MINE_KEY'", "experimental_bearer_token = 'sk-literal'")
     prepared = build(file=config)
-    (spec,) = prepared.request.providers
+    (spec,) = prepared.request.gateway.providers
     assert spec.env_key is not None
     assert prepared.literal_keys == {spec.env_key: "sk-literal"}
     assert "sk-literal" not in str(prepared.request)
@@ -137,7 +142,7 @@ def test_a_literal_token_travels_as_a_key(build):
 def test_a_provider_we_cannot_speak_to_is_an_error_only_when_it_is_chosen(build):
     config = "[model_providers.aws]\nname = 'x'\naws = {profile = 'p'}\n"
     prepared = build(file=config)
-    assert prepared.request.providers == ()
+    assert prepared.request.gateway.providers == ()
     assert any("AWS" in words for words in prepared.warnings)
     with pytest.raises(UsageError, match="AWS"):
         build(file=config, provider="aws")
@@ -152,8 +157,14 @@ def test_a_fan_out_holds_its_items_role_and_narrowed_sandbox(build):
     assert fan is not None
     assert (fan.items, fan.role, fan.concurrency) == (("src/one",), "explorer", 3)
     assert fan.texts == ("File a.py:\n```\nA = 1\n```",)
-    assert (request.fan_role.name, request.fan_role.locked) == ("explorer", True)
-    assert (request.fan_sandbox, request.fan_effort) == (ReadOnly(), "low")
+    assert (request.fan_out.agents.role.name, request.fan_out.agents.role.locked) == (
+        "explorer",
+        True,
+    )
+    assert (request.fan_out.agents.sandbox, request.fan_out.agents.model_settings.effort) == (
+        ReadOnly(),
+        "low",
+    )
     assert request.sandbox == WorkspaceWrite()
 
 
@@ -161,7 +172,7 @@ def test_a_fan_out_of_lines_asks_for_them(build):
     request = build("fan_out: {each: {lines: ls}, prompt: p, role: worker}").request
     assert request.fan_out is not None
     assert request.fan_out.items == ("x", "y")
-    assert request.fan_sandbox is None
+    assert request.fan_out.agents.sandbox is None
 
 
 def test_context_is_added_to_the_prompt(build):
@@ -185,7 +196,7 @@ def test_a_schema_may_be_a_file_or_part_of_the_task(build, tmp_path):
 def test_guidance_and_the_environment_are_handed_on(build, tmp_path):
     (tmp_path / "project" / "AGENTS.md").write_text("Use tabs.")
     request = build(environment={"EDITOR": "vi"}).request
-    assert request.user_instructions == "Use tabs."
+    assert request.inherited.user_instructions == "Use tabs."
     assert request.environment["EDITOR"] == "vi"
 
 
@@ -213,5 +224,5 @@ def test_the_review_model_is_that_of_reviews_unless_a_role_or_a_flag_names_one(
         (agents / f"{name}.toml").write_text(words + more)
     wanted = {"role": "code-reviewer", **options} if options.get("reviews") else options
     request = build(file=file, **wanted).request
-    assert request.model == root
+    assert request.model_settings.model == root
     assert request.roles.known["code-reviewer"].model == child

@@ -18,7 +18,7 @@ def settings_of(tmp_path, *config):
     prepared = build_request(
         options, settings, environment=environment, run_lines=lambda command, cwd: ""
     )
-    return prepared.request.auto_review
+    return prepared.request.approvals.auto_review
 
 
 def test_by_default_the_model_is_the_askers_at_low_effort_with_90_seconds(tmp_path):

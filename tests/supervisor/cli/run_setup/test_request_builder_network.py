@@ -62,8 +62,8 @@ def test_where_the_proxy_is_on_it_is_the_only_way_out(build):
 def test_items_of_a_fan_out_have_what_their_role_leaves(build):
     fan = "fan_out: {each: {files: '*.txt'}, prompt: 'p {item}', role: ROLE}"
     kept = build(fan.replace("ROLE", "worker"), FILE).request
-    assert kept.fan_network == kept.network is not None
-    assert build(fan.replace("ROLE", "explorer"), FILE).request.fan_network is None
+    assert kept.fan_out.agents.network == kept.network is not None
+    assert build(fan.replace("ROLE", "explorer"), FILE).request.fan_out.agents.network is None
 
 
 def test_without_a_sandbox_one_is_told_that_the_list_holds_nobody(build):

@@ -3,9 +3,11 @@
 import pytest
 
 from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.spec import ContextRules
+from swarm.mailbox.protocol.limits import Limits
+from swarm.mailbox.protocol.spec import ContextRules, Inherited, RoleBrief
 from swarm.roles.config.schema import Config
-from swarm.supervisor.agents.agent_start import context_rules_for
+from swarm.supervisor.agents.agent_record import AgentPlan
+from swarm.supervisor.agents.agent_start import inherited_by
 from swarm.supervisor.cli.run_setup.request_parts import context_rules
 
 
@@ -24,7 +26,20 @@ def test_each_key_has_its_place(tmp_path):
         compact_tokens=5_000, window_tokens=9_000, compact_prompt="Sum it up.", environment=False,
         guidance_bytes=10, guidance_home=str(tmp_path),
     )  # fmt: skip
-    assert context_rules_for(rules, of_project=False).guidance_bytes == 0
+
+
+@pytest.mark.parametrize(("slotless", "limit"), [(False, 10), (True, 0)])
+def test_a_reviewer_inherits_nothing_of_the_project(slotless, limit):
+    plan = AgentPlan(
+        path="/a", agent_id="a", role=RoleBrief(), limits=Limits(), cwd="/", slotless=slotless
+    )
+    run = Inherited(
+        user_instructions="Be quick.", allow_commit=True, context=ContextRules(guidance_bytes=10)
+    )
+    got = inherited_by(plan, run)
+    assert (got == run) is not slotless
+    assert (got.allow_commit, bool(got.user_instructions)) == (not slotless, not slotless)
+    assert got.context.guidance_bytes == limit
 
 
 def test_the_prompt_itself_goes_before_the_file(tmp_path):

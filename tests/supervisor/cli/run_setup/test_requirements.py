@@ -2,9 +2,9 @@
 
 import json
 
-import msgspec
 import pytest
 
+from support.nested_fields import with_fields
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.limits import (
     Budget,
@@ -34,10 +34,20 @@ from swarm.supervisor.cli.run_setup.run_requirements import (
 )
 from swarm.supervisor.control_requests.settings_change import check_requirements
 from swarm.supervisor.network.network_policy import with_rules
-from swarm.supervisor.run_request import RequiredChoices, ReviewSettings, RunRequest
+from swarm.supervisor.run_request import (
+    FanOut,
+    ItemAgents,
+    RequiredChoices,
+    ReviewSettings,
+    RunRequest,
+)
 
 LIMITS = Limits()
-REQUEST = RunRequest(cwd="/work", sandbox=WorkspaceWrite(), reviewer="person")
+REQUEST = with_fields(RunRequest(cwd="/work", sandbox=WorkspaceWrite()), reviewer="person")
+
+
+def fan_out_in(sandbox):
+    return FanOut(items=("a",), prompt="p", agents=ItemAgents(sandbox=sandbox))
 
 
 @pytest.fixture
@@ -61,7 +71,7 @@ def test_without_requirements_nothing_is_held():
     [
         ("allowed_sandbox_modes = ['read-only']", {}, 'sandbox = "workspace-write" is not allowed'),
         ("allowed_sandbox_modes = ['read-only']",
-         {"sandbox": ReadOnly(), "fan_sandbox": WorkspaceWrite()}, "is not allowed"),
+         {"sandbox": ReadOnly(), "fan_out": fan_out_in(WorkspaceWrite())}, "is not allowed"),
         ("allowed_sandbox_modes = ['read-only', 'workspace-write']",
          {"sandbox": DangerFullAccess()}, 'sandbox = "danger-full-access"'),
         ("permissions = { filesystem = { deny_read = ['/x'] } }",
@@ -76,7 +86,7 @@ def test_without_requirements_nothing_is_held():
     ],
 )  # fmt: skip
 def test_a_request_beyond_the_requirements_neither_starts_nor_goes_on(held, text, change, words):
-    request = msgspec.structs.replace(REQUEST, **change)
+    request = with_fields(REQUEST, **change)
     for hold in (apply_requirements, apply_requirements_to_saved):
         with pytest.raises(UsageError, match=words) as caught:
             hold(request, held(text))
@@ -94,9 +104,9 @@ def test_a_request_beyond_the_requirements_neither_starts_nor_goes_on(held, text
     ],
 )  # fmt: skip
 def test_a_request_within_the_requirements_goes_on_as_it_was(held, text, change):
-    request = msgspec.structs.replace(REQUEST, **change)
+    request = with_fields(REQUEST, **change)
     kept = apply_requirements_to_saved(request, held(text))
-    assert msgspec.structs.replace(kept, held=RequiredChoices()) == request
+    assert with_fields(kept, held=RequiredChoices()) == request
 
 
 @pytest.mark.parametrize(
@@ -119,18 +129,18 @@ def test_a_request_within_the_requirements_goes_on_as_it_was(held, text, change)
 def test_a_pin_holds_when_a_run_goes_on(held, pin, good, bad):
     requirements = held(f"[pins]\n{pin}")
     if good is not None:
-        apply_requirements_to_saved(msgspec.structs.replace(REQUEST, **good), requirements)
+        apply_requirements_to_saved(with_fields(REQUEST, **good), requirements)
     with pytest.raises(
         UsageError, match=r"requirements.toml, line 2, pins\..* forbids; start a new run"
     ):
-        apply_requirements_to_saved(msgspec.structs.replace(REQUEST, **bad), requirements)
+        apply_requirements_to_saved(with_fields(REQUEST, **bad), requirements)
 
 
 def test_what_held_yesterday_does_not_bind_once_it_is_gone(held):
     bound = apply_requirements(
         REQUEST, held("permissions = { filesystem = { deny_read = ['/x'] } }")
     )
-    assert (bound.deny_read, bool(bound.sandbox_required)) == (("/x",), True)
+    assert (bound.deny_read, bool(bound.inherited.sandbox_required)) == (("/x",), True)
     assert apply_requirements_to_saved(bound, NO_REQUIREMENTS) == REQUEST
 
 
@@ -149,11 +159,11 @@ def test_required_rules_join_those_of_a_saved_run_once(held):
     required = PrefixRule(
         pattern=(("git",), ("push", "pull")), decision="forbidden", justification="no"
     )
-    request = msgspec.structs.replace(REQUEST, rules=RuleSet(prefixes=(own,)))
+    request = with_fields(REQUEST, rules=RuleSet(prefixes=(own,)))
     once = apply_requirements_to_saved(request, requirements)
     assert once.rules.prefixes == (own, required)
     assert apply_requirements_to_saved(once, requirements).rules.prefixes == (own, required)
-    broken = msgspec.structs.replace(REQUEST, rules=RuleSet(broken="a.rules:1: x"))
+    broken = with_fields(REQUEST, rules=RuleSet(broken="a.rules:1: x"))
     with pytest.raises(UsageError, match="requires rules that can be read"):
         apply_requirements_to_saved(broken, requirements)
 
@@ -163,7 +173,7 @@ def test_roles_of_a_saved_run_are_judged_again_and_built_in_ones_stay(held):
         "mine": Role(name="mine", approval="never", source="/a.toml"),
         "guardian": Role(name="guardian", approval="never"),
     })  # fmt: skip
-    request = msgspec.structs.replace(REQUEST, roles=roles)
+    request = with_fields(REQUEST, roles=roles)
     kept = apply_requirements_to_saved(
         request, held("allowed_approval_policies = ['on-request']")
     ).roles
@@ -197,7 +207,7 @@ def test_a_living_agent_is_changed_only_to_what_is_allowed(change, held_choices,
         path="/root", agent_id="1", role=REQUEST.role, cwd="/",
         limits=Limits(sandbox=WorkspaceWrite()),
     )  # fmt: skip
-    after = msgspec.structs.replace(before, **change)
+    after = with_fields(before, **change)
     check_requirements(before, after, RequiredChoices())
     check_requirements(before, before, held_choices)
     with pytest.raises(UsageError, match=f"{word}.* is not allowed"):
@@ -230,7 +240,7 @@ def test_a_managed_list_is_all_that_can_be_reached_whoever_says_yes(held):
 )
 def test_an_administrator_can_forbid_to_go_through_another_proxy(held, text, stays):
     wide = NetworkPolicy(allow=("a.org",), upstream=True)
-    request = msgspec.structs.replace(REQUEST, network=wide)
+    request = with_fields(REQUEST, network=wide)
     kept = apply_requirements_to_saved(request, held(f"experimental_network = {{ {text} }}"))
     assert kept.network.upstream is stays
     assert kept.goes_upstream is stays
@@ -239,15 +249,19 @@ def test_an_administrator_can_forbid_to_go_through_another_proxy(held, text, sta
 def test_only_the_sockets_of_an_administrators_list_are_ever_opened(held):
     text = "[experimental_network]\nunix_sockets = { '/srv/a' = 'allow', '/srv/b' = 'none' }"
     wide = UnixSockets(allow=("/srv/a", "/srv/b", "/srv/c"), every=True)
-    request = msgspec.structs.replace(REQUEST, unix_sockets=wide, fan_unix_sockets=wide)
+    request = with_fields(
+        REQUEST,
+        unix_sockets=wide,
+        fan_out=FanOut(items=("a",), prompt="p", agents=ItemAgents(unix_sockets=wide)),
+    )
     kept = apply_requirements_to_saved(request, held(text))
     assert kept.unix_sockets == UnixSockets(allow=("/srv/a",), deny=("/srv/b",))
-    assert kept.fan_unix_sockets == kept.unix_sockets
+    assert kept.fan_out.agents.unix_sockets == kept.unix_sockets
 
 
 def test_where_the_proxy_is_required_there_is_no_way_around_it(held):
     requirements = held("experimental_network = { enabled = true }")
-    request = msgspec.structs.replace(REQUEST, sandbox=WorkspaceWrite(network_access=True))
+    request = with_fields(REQUEST, sandbox=WorkspaceWrite(network_access=True))
     assert apply_requirements_to_saved(request, requirements).sandbox == WorkspaceWrite()
 
 

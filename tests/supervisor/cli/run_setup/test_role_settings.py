@@ -58,7 +58,7 @@ def test_the_roots_role_is_no_default_of_other_roles(build):
     request = build(role="scribe")
     assert request.roles.known["worker"].sampling == SamplingSettings()
     assert request.role.context.window_tokens == 50_000
-    assert request.context.window_tokens is None
+    assert request.inherited.context.window_tokens is None
 
 
 def test_no_word_of_a_run_gives_back_what_a_role_takes_away(build):

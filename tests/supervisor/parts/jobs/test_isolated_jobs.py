@@ -13,6 +13,7 @@ from swarm.supervisor.agents.agent_record import AgentPlan
 from swarm.supervisor.agents.child_plan import IN_COPY, AgentRequestError
 from swarm.supervisor.agents.spawning import AgentSpawner
 from swarm.supervisor.parts.jobs.job_runner import JobRunner
+from swarm.supervisor.run_request import CopySettings
 
 PLAN = AgentPlan(
     path="/root", agent_id="r", role=RoleBrief(), limits=Limits(sandbox=WorkspaceWrite()), cwd="/w"
@@ -42,7 +43,7 @@ def test_workers_of_a_job_work_in_copies_if_the_run_says_so(isolation):
         _team=SimpleNamespace(add_queued=added.append),
         _run=SimpleNamespace(
             entropy=SimpleNamespace(new_id=lambda: "w"),
-            request=SimpleNamespace(isolation=isolation, host=""),
+            request=SimpleNamespace(copies=CopySettings(isolation=isolation)),
         ),
     )
     asker = SimpleNamespace(plan=PLAN)

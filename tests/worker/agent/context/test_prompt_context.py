@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from support.nested_fields import with_fields
 from swarm.mailbox.context_markers import unlisted_count, unlisted_line
 from swarm.mailbox.protocol.items import (
     InputImage,
@@ -49,7 +50,7 @@ ENVIRONMENT = (
     "  <current_date>2026-04-22</current_date>\n  <timezone>Etc/UTC</timezone>\n"
     "</environment_context>"
 )
-SPEC = msgspec.structs.replace(
+SPEC = with_fields(
     FAKE_AGENT_SPEC, role=RoleBrief(developer_instructions="DEV"), user_instructions="Be kind."
 )
 
@@ -192,7 +193,7 @@ def test_the_mark_of_an_interrupted_turn_stands_on_its_own_lines():
 
 def test_what_is_switched_off_is_not_told():
     rules = ContextRules(permissions=False, environment=False)
-    spec = msgspec.structs.replace(SPEC, context=rules)
+    spec = with_fields(SPEC, context=rules)
     items, told = context_items(spec, place=PLACE, model=MODEL, known=KnownContext())
     block = guidance_text("Be kind.", cwd="/w")
     assert items == (text_message("developer", "DEV"), text_message("user", block))
@@ -202,7 +203,7 @@ def test_what_is_switched_off_is_not_told():
 
 def test_guidance_that_changed_is_told_again_and_says_so():
     items, told = context_items(SPEC, place=PLACE, model=MODEL, known=KnownContext())
-    other = msgspec.structs.replace(SPEC, user_instructions="Be quick.")
+    other = with_fields(SPEC, user_instructions="Be quick.")
     more, told = context_items(other, place=PLACE, model=MODEL, known=told)
     assert more == (text_message("user", guidance_text("Be quick.", cwd="/w", replaces=True)),)
     below = text_message("user", guidance_text("deep", cwd="/w/deep"))
@@ -210,7 +211,7 @@ def test_guidance_that_changed_is_told_again_and_says_so():
 
 
 def test_guidance_of_a_folder_below_is_not_taken_for_that_of_the_working_directory():
-    bare = msgspec.structs.replace(SPEC, user_instructions="")
+    bare = with_fields(SPEC, user_instructions="")
     items, _ = context_items(bare, place=PLACE, model=MODEL, known=KnownContext())
     below = text_message("user", guidance_text("deep", cwd="/w/deep"))
     told = find_known_context((*items, below), cwd="/w")

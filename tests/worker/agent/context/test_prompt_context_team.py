@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from support.nested_fields import with_fields
 from swarm.mailbox.context_markers import is_harness_message
 from swarm.mailbox.protocol.items import Message, OutputText, text_message, text_of
 from swarm.mailbox.protocol.limits import Limits
@@ -33,12 +34,8 @@ from swarm.worker.tools.team_client import TeamClient
 PLACE = EnvironmentFacts(cwd="/w", date="2026-04-22")
 MODEL = ModelInfo(slug="m", provider="p", wire="responses")
 SMALL = msgspec.structs.replace(MODEL, short_prompt=True)
-ROOT = msgspec.structs.replace(
-    FAKE_AGENT_SPEC, can_spawn=True, max_agents=9, user_instructions="Be kind."
-)
-CHILD = msgspec.structs.replace(
-    ROOT, path="/root/a", depth=1, role=RoleBrief(developer_instructions="DEV")
-)
+ROOT = with_fields(FAKE_AGENT_SPEC, can_spawn=True, max_agents=9, user_instructions="Be kind.")
+CHILD = with_fields(ROOT, path="/root/a", depth=1, role=RoleBrief(developer_instructions="DEV"))
 
 
 @pytest.mark.parametrize(
@@ -47,8 +44,8 @@ CHILD = msgspec.structs.replace(
         (ROOT, "<team>\nYou are `/root`", True),
         (CHILD, "<team>\nYou are an agent newly started", True),
         (msgspec.structs.replace(CHILD, path="/root/a/b/c", depth=3), "<team>\nYou are an", False),
-        (msgspec.structs.replace(CHILD, can_spawn=False), "<team>\nYou are an agent newly", False),
-        (msgspec.structs.replace(ROOT, limits=Limits(max_depth=0)), "", False),
+        (with_fields(CHILD, can_spawn=False), "<team>\nYou are an agent newly", False),
+        (with_fields(ROOT, limits=Limits(max_depth=0)), "", False),
         (FAKE_AGENT_SPEC, "", False),
     ],
 )

@@ -2,10 +2,10 @@
 
 from itertools import pairwise
 
-import msgspec
 import pytest
 import trio
 
+from support.nested_fields import with_fields
 from swarm.mailbox.protocol.changes import FileChange
 from swarm.mailbox.protocol.events import CommandCall, OtherCall, PatchCall, Warned
 from swarm.mailbox.protocol.items import FunctionCall, Message, text_message, text_of
@@ -29,7 +29,7 @@ def tree(tmp_path):
 
 def spec_for(tree, **rules):
     context = ContextRules(**{"guidance_bytes": 32_768, "guidance_home": str(tree / "no"), **rules})
-    return msgspec.structs.replace(FAKE_AGENT_SPEC, cwd=str(tree), context=context)
+    return with_fields(FAKE_AGENT_SPEC, cwd=str(tree), context=context)
 
 
 def current_spec(tree, **rules):
@@ -138,7 +138,7 @@ async def test_it_is_appended_behind_the_outputs_and_a_changed_chain_before_the_
     tree, autojump_clock
 ):
     (tree / "AGENTS.md").write_text("first")
-    spec = msgspec.structs.replace(spec_for(tree), user_instructions="first")
+    spec = with_fields(spec_for(tree), user_instructions="first")
     say = text_message("assistant", "ok")
     replies = [(done(CALL), END), *[(done(say), END)] * 3]
     async with open_agent_harness(spec, replies, tools=[Look("src")]) as play:
@@ -161,7 +161,7 @@ async def test_it_is_appended_behind_the_outputs_and_a_changed_chain_before_the_
 
 
 async def test_what_was_picked_up_survives_a_compaction(tree, autojump_clock):
-    spec = msgspec.structs.replace(spec_for(tree, compact_tokens=2_000), user_instructions="chain")
+    spec = with_fields(spec_for(tree, compact_tokens=2_000), user_instructions="chain")
     say = text_message("assistant", "word " * 2_000)
     replies = [(done(say), done(CALL), END), (done(say), END), (done(say), END)]
     async with open_agent_harness(spec, replies, tools=[Look("src")]) as play:

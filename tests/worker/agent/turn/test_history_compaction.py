@@ -6,6 +6,7 @@ import msgspec
 import pytest
 import trio
 
+from support.nested_fields import with_fields
 from swarm.mailbox.context_markers import STATE_START, SUMMARY_START, is_person_message
 from swarm.mailbox.protocol.events import (
     ContextReplaced,
@@ -32,7 +33,7 @@ from swarm.worker.agent.context.pinned_state import state_in_item
 from swarm.worker.testing.agent_harness import END, FAKE_MODEL, done, failed, open_agent_harness
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC, FakeTool
 
-LIMITED = msgspec.structs.replace(FAKE_AGENT_SPEC, context=ContextRules(compact_tokens=20_000))
+LIMITED = with_fields(FAKE_AGENT_SPEC, context=ContextRules(compact_tokens=20_000))
 PLAN = (
     '{"plan":[{"step":"\\u00e4 \\"look\\"","status":"completed"},'
     '{"step":"mend","status":"pending"}]}'
@@ -313,7 +314,7 @@ async def test_a_summary_as_large_as_the_window_is_cut(autojump_clock):
 
 
 async def test_what_frees_nothing_is_not_done_again_before_the_history_has_grown(autojump_clock):
-    spec = msgspec.structs.replace(LIMITED, context=ContextRules(compact_tokens=300))
+    spec = with_fields(LIMITED, context=ContextRules(compact_tokens=300))
     task = "word " * 400
     replies = [(done(call(call_id=f"c{n}")), END) for n in range(1)]
     replies += [(says("sum"), END)]

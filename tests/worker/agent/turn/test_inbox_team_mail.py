@@ -2,10 +2,10 @@
 
 import json
 
-import msgspec
 import pytest
 import trio
 
+from support.nested_fields import with_fields
 from swarm.mailbox.protocol.events import ItemCompleted, RequestSent, TurnStarted
 from swarm.mailbox.protocol.items import (
     FunctionCall,
@@ -24,7 +24,7 @@ from swarm.worker.tools.toolset import team_tools
 
 ANSWER = text_message("assistant", "done")
 FINAL = (done(ANSWER), END)
-TEAM_SPEC = msgspec.structs.replace(FAKE_AGENT_SPEC, can_spawn=True)
+TEAM_SPEC = with_fields(FAKE_AGENT_SPEC, can_spawn=True)
 
 
 def deliver(name, content="news", *, kind="message", trigger=False):
@@ -185,9 +185,7 @@ async def test_the_model_is_told_of_the_children_that_it_has(autojump_clock):
         (call("spawn_agent", "1", task_name="b", message="x"), END), FINAL,
         (call("close_agent", "2", target="a"), END), FINAL, FINAL,
     ]  # fmt: skip
-    spec = msgspec.structs.replace(
-        TEAM_SPEC, children=(ChildCard(path="/root/a", nickname="Scout"),)
-    )
+    spec = with_fields(TEAM_SPEC, children=(ChildCard(path="/root/a", nickname="Scout"),))
     async with open_agent_harness(
         spec, replies, team_tools=lambda team: team_tools(None, team)
     ) as play:

@@ -1,9 +1,9 @@
 """A turn, seen from the supervisor and from the gateway: order, outputs, follow-ups, retries."""
 
-import msgspec
 import pytest
 import trio
 
+from support.nested_fields import with_fields
 from swarm.mailbox.protocol.events import (
     CallBegan,
     CallEnded,
@@ -270,7 +270,7 @@ async def test_a_command_is_prepared_only_for_a_call_that_may_start_one(
     autojump_clock, tool, hooks, prepared
 ):
     begun = SampleItemStarted(request_id=0, item_id="c", kind="function_call", tool=tool)
-    spec = msgspec.structs.replace(FAKE_AGENT_SPEC, hooks=hooks)
+    spec = with_fields(FAKE_AGENT_SPEC, hooks=hooks)
     async with open_agent_harness(spec, [(begun, done(ANSWER), END)]) as play:
         await play.supervisor.send_text("go")
         await play.supervisor.wait_turns()

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from support.nested_fields import with_fields
 from swarm.mailbox.protocol.events import CallBegan, CallEnded, TurnCompleted, TurnFailed
 from swarm.mailbox.protocol.items import (
     CustomToolCall,
@@ -125,7 +126,7 @@ async def test_a_server_that_counts_its_calls_again_in_each_response_is_told_the
         FunctionCall(call_id="old", name="look", arguments="{}"),
         FunctionCallOutput(call_id="old", output="look ok", success=True),
     )
-    spec = msgspec.structs.replace(
+    spec = with_fields(
         FAKE_AGENT_SPEC, history=tuple(msgspec.Raw(encode_item(item)) for item in former)
     )
     replies = [(done(call("look", name)), END) for name in ("call_0", "call_0", "old")]
