@@ -12,6 +12,7 @@ _NEEDED = ("swarm", "trio", "msgspec", "zmq")
 def main() -> None:
     """Run the command line of this process. Never returns."""
     _open_standard_files()
+    _refuse_stranger()
     _leave_out_module_folders()
     arguments = sys.argv[1:]
     try:
@@ -23,6 +24,20 @@ def main() -> None:
         sys.stderr.write("swarm: interrupted\n")
         code = 130
     sys.exit(code)
+
+
+def _refuse_stranger() -> None:
+    """End this process if `swarm` is a regular package: somebody else's, in our very folder.
+
+    The console script has looked before it imported anything; who starts this module has not.
+    """
+    stranger = vars(sys.modules["swarm"]).get("__file__")
+    if stranger is not None:
+        shown = "".join(char if char.isprintable() else "�" for char in str(stranger))
+        sys.exit(
+            f"swarm: another package called `swarm` ({shown}) hides this one; uninstall that "
+            "package, or install swarm into an environment of its own"
+        )
 
 
 def _leave_out_module_folders() -> None:
