@@ -118,7 +118,7 @@ def test_the_footer_shows_the_shares_of_the_runs_bounds():
     assert (view.drawn_tokens, view.drawn_requests, view.usd) == (900, 2, 0.5)
     assert budget_parts(view, now=541.0) == [
         ("90% of 1.0k tokens", True),
-        ("25% of $2.00", False),
+        ("$0.50 of $2.00 (25%)", False),
         ("5% of 40 requests", False),
         ("1 m 00 s left", True),
     ]
