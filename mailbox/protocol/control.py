@@ -31,6 +31,7 @@ class AgentView(Value):
     effort: str = ""
     state: AgentState = "starting"
     end_state: str = ""  # a records.EndState once it has ended
+    cut_off: bool = False  # it ended because the run did: a resume continues it
     pid: int = 0
     epoch: int = 1
     tool: str = ""  # the tool that runs now, "" if none

@@ -151,6 +151,9 @@ def _grouped(
 
 
 def state_word(agent: AgentView) -> str:
+    """Its state. Who was cut off by the end of the run was interrupted by nobody."""
+    if agent.state == "ended" and agent.cut_off and agent.end_state == "interrupted":
+        return "cut off"
     return clean_line(agent.end_state if agent.state == "ended" else agent.state) or "ended"
 
 

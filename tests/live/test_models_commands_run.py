@@ -39,7 +39,7 @@ def answer_probe(server):
     use = {"type": "tool_use", "id": "t", "name": "exec_command", "input": {"cmd": "echo ready"}}
     server.add_messages({"type": "text", "text": "ready"})
     server.add_messages(use, stop="tool_use")
-    for _ in range(6):
+    for _ in range(7):
         server.add_messages({"type": "text", "text": f"sorry {KEY}"})
 
 
@@ -51,7 +51,7 @@ async def test_a_probe_says_what_works_and_shows_no_key(rig, model_server):
     assert ended.code == 0, ended.err
     chosen, *tried, summary, advice = lines(ended)
     assert (chosen["model"], chosen["known"]) == ("brand-new", False)
-    assert [one["works"] for one in tried] == [True, True, *[False] * 6]
+    assert [one["works"] for one in tried] == [True, True, *[False] * 6, True]
     assert (summary["calls_worked"], summary["calls"]) == (1, 5)
     assert 'models."brand-new"' in advice["models_toml"]
     assert KEY not in ended.out + ended.err
