@@ -199,10 +199,12 @@ def _watch(
 
 
 def _size_of_tree(folder: Path) -> int:
+    """Of its files now: the installer makes and removes files and folders meanwhile."""
     size = 0
-    for path in folder.rglob("*"):
-        with suppress(OSError):
-            size += path.lstat().st_size
+    for place, _, names in os.walk(folder):  # a folder that goes meanwhile is passed over
+        for name in names:
+            with suppress(OSError):
+                size += Path(place, name).lstat().st_size
     return size
 
 

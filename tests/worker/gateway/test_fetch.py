@@ -408,3 +408,21 @@ def test_the_parts_of_the_capable_model_are_as_long_as_its_file():
     whole = entry.parts.size_bytes * (len(entry.parts.sha256) - 1)
     assert 0 < entry.size_bytes - whole <= entry.parts.size_bytes
     assert len(set(entry.parts.sha256)) == 22
+
+
+def test_an_installer_that_removes_a_folder_while_it_is_measured_fails_nothing(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "kept").write_bytes(b"1234")
+    going = tmp_path / "pip-unpack-x"
+    going.mkdir()
+    look = os.scandir
+
+    def remove_first(path):
+        if Path(path) == going:
+            going.rmdir()
+        return look(path)
+
+    monkeypatch.setattr(os, "scandir", remove_first)
+    assert wheel_fetch._size_of_tree(tmp_path) == 4
+    assert not going.exists()
