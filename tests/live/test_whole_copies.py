@@ -31,9 +31,15 @@ _FOLDERS = pytest.param(
     _WITHOUT_BUBBLEWRAP, id="folders",
     marks=pytest.mark.skipif(not _CAN_MASK, reason="needs a mount namespace to hide bubblewrap"),
 )  # fmt: skip
-pytestmark = [pytest.mark.live, pytest.mark.parametrize("prefix", [_OVERLAYS, _FOLDERS])]
+pytestmark = pytest.mark.live
 
 WRITES = "echo two >> text; rm gone; mkdir -p deep/er; echo x > deep/er/new"
+
+
+@pytest.fixture(params=[_OVERLAYS, _FOLDERS])
+def prefix(request) -> tuple[str, ...]:
+    """What stands before a command, so that its copies are overlays, or folders."""
+    return request.param
 
 
 @pytest.fixture
@@ -166,9 +172,7 @@ async def test_a_killed_supervisor_goes_on_in_the_same_copy_after_a_resume(
 
 
 @pytest.mark.parametrize(("key", "merged"), [(b"y\n", True), (b"\n", False)])
-async def test_on_a_terminal_the_end_asks(rig, project, prefix, key, merged):
-    if prefix:
-        pytest.skip("the question is the same without overlays")
+async def test_on_a_terminal_the_end_asks(rig, project, key, merged):
     script = rig.script(*turns("/root", WRITES))
     words = ("run", "-p", "x", "--provider", script, "--isolate", "--plain")
     with trio.fail_after(LIMIT_S):
