@@ -63,6 +63,7 @@ from .record_description import (
     describe_waiting,
     hook_warning,
 )
+from .row_selection import end_word
 from .run_summary import RunOutcome, SummaryRoom, agent_lines, describe_ends, outcome_lines
 from .safe_text import clean_block, clean_line, first_line
 from .terminal import is_terminal
@@ -249,8 +250,8 @@ def _turn_cost(body: TurnCompleted | TurnFailed | TurnAborted) -> str:
 
 
 def _ended(body: AgentEnded) -> str:
-    state = "cut off" if body.cut_off and body.state == "interrupted" else body.state
-    text = f"agent {state}, {render_count(body.usage.total_tokens)} tokens"
+    word = end_word(body.state, cut_off=body.cut_off)
+    text = f"agent {word}, {render_count(body.usage.total_tokens)} tokens"
     return f"{text}: {line}" if (line := first_line(body.message)) else text
 
 

@@ -200,10 +200,9 @@ def _spawned(view: AgentView, body: AgentSpawned, at: float) -> AgentView:
     )
 
 
-def _process_ended(view: AgentView, body: ProcessEnded) -> AgentView:
-    if body.epoch < view.epoch:  # a late notice of an earlier process
-        return view
-    gone = replace(
+def without_process(view: AgentView) -> AgentView:
+    """The agent has no process any more, so none of its turns and calls runs."""
+    return replace(
         end_turn(view, view.last_progress),
         pid=0,
         rss_bytes=0,
@@ -212,6 +211,12 @@ def _process_ended(view: AgentView, body: ProcessEnded) -> AgentView:
         doing="",
         text="",
     )
+
+
+def _process_ended(view: AgentView, body: ProcessEnded) -> AgentView:
+    if body.epoch < view.epoch:  # a late notice of an earlier process
+        return view
+    gone = without_process(view)
     if view.state == "ended":
         return gone
     if is_reviewer(view.path):  # reviewers are not restarted

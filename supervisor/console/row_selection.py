@@ -146,6 +146,11 @@ def _may_fold(agent: AgentView) -> bool:
     return agent.state == "ended" and not has_failed(agent)
 
 
+def end_word(state: str, *, cut_off: bool) -> str:
+    """How an agent ended. Who was cut off by the end of the run was interrupted by nobody."""
+    return "cut off" if cut_off and state == "interrupted" else state
+
+
 def has_failed(agent: AgentView) -> bool:
     """True if it ended in another way than with an answer."""
     return agent.state == "ended" and agent.end_state not in (*GOOD_ENDS, "")

@@ -34,7 +34,13 @@ from swarm.mailbox.protocol.records import (
 )
 
 from .record_description import describe_call, describe_doing, describe_task, describe_throttle
-from .reduce_agent import end_turn, reduce_agent, reduce_passing, shrink_ended
+from .reduce_agent import (
+    end_turn,
+    reduce_agent,
+    reduce_passing,
+    shrink_ended,
+    without_process,
+)
 from .reduce_run import mark_waiting, reduce_cost, reduce_queue, reduce_run, unmark
 from .row_selection import has_failed
 from .safe_text import clean_line
@@ -314,16 +320,7 @@ class RunState:
     def _suspend_live_agents(self) -> None:
         """The run was resumed: its earlier processes no longer exist."""
         for path in sorted(self._live):
-            began = self._agents[path]
-            view = replace(
-                end_turn(began, began.last_progress),
-                pid=0,
-                rss_bytes=0,
-                tool="",
-                argument="",
-                doing="",
-                text="",
-            )
+            view = without_process(self._agents[path])
             self._put(view if view.state == "ended" else replace(view, state="suspended"))
         for path, view in self._agents.items():
             if is_reviewer(path) and view.pid:

@@ -17,7 +17,7 @@ from swarm.mailbox.protocol.control import AgentView, RunView
 
 from .columns import Line, crop, fill
 from .number_format import render_count, render_span, render_usd
-from .row_selection import has_failed
+from .row_selection import end_word, has_failed
 from .safe_text import clean_line, first_line
 from .theme import BAD, DIM, HEAD, PLAIN, STATE_STYLES, UNICODE_GLYPHS, WARN, Glyphs
 from .tree_view import header_lines
@@ -151,10 +151,9 @@ def _grouped(
 
 
 def state_word(agent: AgentView) -> str:
-    """Its state. Who was cut off by the end of the run was interrupted by nobody."""
-    if agent.state == "ended" and agent.cut_off and agent.end_state == "interrupted":
-        return "cut off"
-    return clean_line(agent.end_state if agent.state == "ended" else agent.state) or "ended"
+    if agent.state != "ended":
+        return clean_line(agent.state) or "ended"
+    return clean_line(end_word(agent.end_state, cut_off=agent.cut_off)) or "ended"
 
 
 class _Table:
