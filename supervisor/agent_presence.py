@@ -30,7 +30,9 @@ class AgentPresence:
     """Takes these two messages of all agents. Never waits."""
 
     def __init__(self, running: RunContext, agents: AgentManager, history: FileHistory) -> None:
-        self._run, self._agents, self._history = running, agents, history
+        self._run = running
+        self._agents = agents
+        self._history = history
         self._warned_of_landlock = False
 
     def greet(self, agent: Agent, hello: Hello) -> None:

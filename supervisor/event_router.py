@@ -74,7 +74,9 @@ class EventRouter:
         services: Iterable[Service],
         tables: Tables,
     ) -> None:
-        self._run, self._agents, self._services = running, agents, services
+        self._run = running
+        self._agents = agents
+        self._services = services
         self._tables = tables
         self.unreadable_count = 0
 

@@ -60,8 +60,11 @@ class EventTable:
         services: RequestTable,
         nursery: trio.Nursery,
     ) -> None:
-        self._run, self._agents, self._history = running, agents, history
-        self._services, self._nursery = services, nursery
+        self._run = running
+        self._agents = agents
+        self._history = history
+        self._services = services
+        self._nursery = nursery
         self._change_measures = ChangeMeasures(running)
 
     def take(self, agent: Agent, event: DurableEvent) -> Taken:

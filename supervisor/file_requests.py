@@ -37,7 +37,9 @@ class FileRequests:
     """Serves them, each in a task of its own."""
 
     def __init__(self, running: RunContext, history: FileHistory, nursery: trio.Nursery) -> None:
-        self._run, self._nursery, self._history = running, nursery, history
+        self._run = running
+        self._nursery = nursery
+        self._history = history
         request = running.request
         self._shell = ShellSnapshot(
             request.environment, withheld=_withheld_from(request), asked=request.shell_snapshot

@@ -111,7 +111,8 @@ class LiveDisplay:
         self._glyphs = glyphs_for(stderr.encoding or "utf-8")
         self._panel, self._controls = panel, controls
         self._fixed_width = page_width(environment)
-        self._with_answer, self._find_outcome = with_answer, find_outcome
+        self._with_answer = with_answer
+        self._find_outcome = find_outcome
         self._current: Callable[[], RunView] = RunView
         self._writing = threading.Lock()
         self._dirty = True

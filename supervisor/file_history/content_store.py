@@ -84,7 +84,8 @@ class ContentStore:
     """`folder` is created at the first use, with mode 0700. Nothing in `closed` is ever copied."""
 
     def __init__(self, folder: Path, *, closed: tuple[str, ...] = ()) -> None:
-        self._folder, self._closed = folder, closed
+        self._folder = folder
+        self._closed = closed
         self._known_moves: Moves | None = None  # read when the first list is
 
     def take_snapshot(self, paths: Sequence[str]) -> SnapshotResult:

@@ -38,7 +38,8 @@ class PartServices:
     def __init__(
         self, host: PartHost, parts: RunParts, team: PartTeam, nursery: trio.Nursery
     ) -> None:
-        self._host, self._folds = host, parts.folds
+        self._host = host
+        self._folds = parts.folds
         self._leases = NodeLeases(host, parts.leases, nursery)
         self._findings = SharedFindings(host, parts.folds.findings, nursery)
         self._jobs = DetachedJobs(host, team, nursery)

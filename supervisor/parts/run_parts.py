@@ -49,7 +49,8 @@ class RunParts:
     """Made with the run."""
 
     def __init__(self, request: RunRequest, paths: RunPaths, folds: PartFolds) -> None:
-        self._request, self.folds = request, folds
+        self._request = request
+        self.folds = folds
         self.leases = LeaseLedger(paths.folder.parent, request.parts.leases, cwd=request.cwd)
 
     def rules_for(self, plan: AgentPlan) -> PartRules:

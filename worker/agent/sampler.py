@@ -91,7 +91,8 @@ class Sampler:
     ) -> None:
         self._current, self._history, self._open_mailbox = current, history, dial
         spec = current.spec
-        self._endpoint, self._token = spec.gateway.endpoint, spec.gateway.token
+        self._endpoint = spec.gateway.endpoint
+        self._token = spec.gateway.token
         self._mailbox: Mailbox | None = None
         self._connected = trio.Event()
         self._moved = trio.Event()

@@ -15,7 +15,9 @@ class ArrivingItem:
     """One item that arrives. `has_begun`: the server said so itself."""
 
     def __init__(self, item_id: str, kind: str, size: ResponseSize) -> None:
-        self.item_id, self.kind, self.has_begun = item_id, kind, False
+        self.item_id = item_id
+        self.kind = kind
+        self.has_begun = False
         self.call_id: str | int | None = None
         self.name: str | None = None
         self.pieces = TextAccumulator(size)  # of its text, its arguments or its input

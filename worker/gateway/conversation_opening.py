@@ -33,7 +33,8 @@ class ConversationOpener:
 
     def __init__(self, app: GatewayApp, blobs_dir: Path, redactor: Redactor) -> None:
         self._app, self._blobs_dir, self._redactor = app, blobs_dir, redactor
-        self._fields, self._dialects = SamplingFields(), LearnedDialects(app.configured_dialect)
+        self._fields = SamplingFields()
+        self._dialects = LearnedDialects(app.configured_dialect)
 
     def open_now(
         self, peer: bytes, op: OpenConversation

@@ -91,7 +91,8 @@ class _Saved:
     """Writes what a probe has learned into the person's models.toml."""
 
     def __init__(self) -> None:
-        self._slug, self._entry = "", dict[str, object]()
+        self._slug = ""
+        self._entry = dict[str, object]()
 
     @property
     def has_any(self) -> bool:

@@ -33,7 +33,8 @@ class SharedFindings:
 
     def __init__(self, host: PartHost, before: Iterable[Finding], nursery: trio.Nursery) -> None:
         """`before`: what was published before a resume."""
-        self._host, self._nursery = host, nursery
+        self._host = host
+        self._nursery = nursery
         self._index = FindingsIndex(host.request.cwd)
         self._index.restore(before)
         self._sent: dict[str, tuple[int, int]] = {}  # agent → epoch, how many its process was sent

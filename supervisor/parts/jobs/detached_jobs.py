@@ -38,7 +38,9 @@ class DetachedJobs:
     """Owns the jobs without a call. `is_idle` is False while any runs."""
 
     def __init__(self, host: PartHost, team: PartTeam, nursery: trio.Nursery) -> None:
-        self._team, self._mail, self._nursery = host.agents, team.mail, nursery
+        self._team = host.agents
+        self._mail = team.mail
+        self._nursery = nursery
         self.jobs = JobRunner(host, team, nursery, on_cut_off=self.start)
         self._running: dict[str, _DetachedJob] = {}
         self._announced: dict[str, _DetachedJob] = {}  # ended jobs, by the id of the mail about it

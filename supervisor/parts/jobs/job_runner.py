@@ -58,7 +58,9 @@ class JobRunner:
         *,
         on_cut_off: Callable[[UnfinishedJob], None],
     ) -> None:
-        self._host, self._agents, self._spawner = host, team.manager, team.spawner
+        self._host = host
+        self._agents = team.manager
+        self._spawner = team.spawner
         self._nursery = nursery
         request = host.request  # folders as of now: later a command may put links there
         self._roots = {one: os.path.realpath(one) for one in (request.cwd, *request.add_dirs)}
