@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from swarm.mailbox.errors import SwarmError, UsageError
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.base.errors import SwarmError, UsageError
+from swarm.mailbox.protocol.values.base import Value
 
 from .config.atomic_replace import locked_folder, replace_file
 from .config.file_reading import read_bounded

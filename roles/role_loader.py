@@ -12,22 +12,22 @@ from pathlib import Path
 
 import msgspec
 
-from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.written_text import NotText, decode_written
 from swarm.mailbox.protocol.spec import RoleCard
-from swarm.mailbox.written_text import NotText, decode_written
+from swarm.mailbox.protocol.values.base import Value
 
 from .agent_files.agent_roles import layer_agent_files, model_aliases, read_agent_roles
 from .config.file_reading import decode_text, parse_toml, read_bounded
-from .config.layer_check import check_tools, explain_error
-from .config.layer_paths import absolute_paths
-from .config.merge import Layer, as_table, is_table
-from .config.requirements import NO_REQUIREMENTS, Requirements, role_refusal
+from .config.layers.layer_check import check_tools, explain_error
+from .config.layers.layer_paths import absolute_paths
+from .config.layers.merge import Layer, as_table, is_table
+from .config.layers.requirements import NO_REQUIREMENTS, Requirements, role_refusal
 from .config.schema import AgentsTable, RoleTable
 from .markdown.markdown_discovery import FoundMarkdown
-from .plugins.plugin_choice import brought_plugins, with_plugin_choice
-from .role import Role, RoleFile, fill_missing, merge_sampling, role_from_file
-from .role_layer import obeyed_keys
+from .parts.plugins.plugin_choice import brought_plugins, with_plugin_choice
+from .rights.role import Role, RoleFile, fill_missing, merge_sampling, role_from_file
+from .rights.role_layer import obeyed_keys
 
 REVIEW_ROLE = "code-reviewer"
 _HERE = Path(__file__).parent

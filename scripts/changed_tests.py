@@ -86,7 +86,7 @@ def is_live(name: str) -> bool:
 
 
 def module_of(name: str) -> str | None:
-    """`swarm.roles.role` for `roles/role.py`; None for what is no module."""
+    """`swarm.roles.rights.role` for `roles/rights/role.py`; None for what is no module."""
     path = Path(name)
     if path.parts[0] not in PACKAGES or path.suffix != ".py":
         return None

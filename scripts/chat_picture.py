@@ -36,7 +36,7 @@ def main() -> int:
             "XDG_RUNTIME_DIR": home, "TERM": "xterm-256color", "LANG": "C.UTF-8",
         }  # fmt: skip
         tmux = ["tmux", "-S", f"{home}/tmux", "-f", "/dev/null"]
-        swarm = [sys.executable, "-P", "-m", "swarm.supervisor.cli.entry"]
+        swarm = [sys.executable, "-P", "-m", "swarm.supervisor.clients.cli.entry"]
         line = ["env", "-i", *(f"{name}={value}" for name, value in environment.items()),
                 *swarm, "chat", f"--provider=scripted:{ANSWERS}"]  # fmt: skip
         size = ["-x", str(COLUMNS), "-y", str(ROWS)]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from swarm.supervisor.cli.lazy_commands import COMMAND_GROUPS, LAZY_COMMANDS
-from swarm.supervisor.cli.main import cli
+from swarm.supervisor.clients.cli.base.lazy_commands import COMMAND_GROUPS, LAZY_COMMANDS
+from swarm.supervisor.clients.cli.main import cli
 
 PAGE = Path(__file__).parents[1] / "docs" / "swarm.1"
 

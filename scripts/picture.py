@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import trio
 
-from swarm.mailbox.control_channel import send_control_request
-from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.base.errors import SwarmError
+from swarm.mailbox.delivery.control_channel import send_control_request
 from swarm.mailbox.protocol.control import (
     GetSnapshot,
     RunView,
@@ -27,7 +27,7 @@ from swarm.mailbox.protocol.control import (
     decode_control_reply,
     encode_control,
 )
-from swarm.supervisor.console.tree_view import export_svg
+from swarm.supervisor.clients.console.tree_view import export_svg
 from swarm.supervisor.runs.paths import find_run, find_user_paths, paths_of_run
 
 ROOT = Path(__file__).parent.parent
@@ -113,7 +113,14 @@ def draw(picture: Picture) -> int:
     with ExitStack() as stack:
         home = stack.enter_context(tempfile.TemporaryDirectory(prefix="sw-"))
         environment = dict(environ) | {"SWARM_HOME": home, "XDG_RUNTIME_DIR": home}
-        command = [sys.executable, "-P", "-m", "swarm.supervisor.cli.entry", "run", "--json"]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "swarm.supervisor.clients.cli.entry",
+            "run",
+            "--json",
+        ]
         command += [str(picture.task), "--provider", f"scripted:{picture.answers}"]
         if picture.machines:
             stack.enter_context(cluster_of(picture.machines, Path(home)))

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 _STATE = Path(os.environ.get("XDG_RUNTIME_DIR", "/tmp")) / f"swarm-ray-lab-{os.getuid()}.json"
-_SWARM = [sys.executable, "-P", "-m", "swarm.supervisor.cli.entry", "config"]
+_SWARM = [sys.executable, "-P", "-m", "swarm.supervisor.clients.cli.entry", "config"]
 _LIMIT_S, _SLOTS = 120.0, 8
 
 

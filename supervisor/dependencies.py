@@ -8,11 +8,11 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
-from swarm.mailbox.control_channel import ControlServer, open_control_server
-from swarm.mailbox.entropy import SYSTEM_ENTROPY, EntropySources
-from swarm.mailbox.feed import Feed, open_feed
-from swarm.mailbox.interfaces import MailboxServer
-from swarm.mailbox.router import open_router
+from swarm.mailbox.base.entropy import SYSTEM_ENTROPY, EntropySources
+from swarm.mailbox.delivery.control_channel import ControlServer, open_control_server
+from swarm.mailbox.delivery.feed import Feed, open_feed
+from swarm.mailbox.delivery.interfaces import MailboxServer
+from swarm.mailbox.delivery.router import open_router
 
 from .processes.early_start import EarlyProcesses
 from .processes.process_manager import open_process_manager

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 import trio
 
-from swarm.mailbox.interfaces import ReceivedMessage
+from swarm.mailbox.delivery.interfaces import ReceivedMessage
 from swarm.mailbox.protocol.control import TransientEvent
 from swarm.mailbox.protocol.events import (
     AnyEvent,
@@ -33,13 +33,13 @@ from swarm.mailbox.protocol.events import (
 from swarm.mailbox.protocol.records import Record
 
 from .agent_presence import AgentPresence
-from .agents.agent_manager import AgentManager
 from .agents.agent_record import Agent
+from .agents.life.agent_manager import AgentManager
+from .context.run_context import RunContext
+from .context.service_process import Service
 from .event_table import EventTable
-from .file_history.file_history import FileHistory
-from .processes.service_process import Service
+from .parts.undo.live.file_history import FileHistory
 from .request_table import RequestTable
-from .run_context import RunContext
 
 _log = logging.getLogger("swarm.event_router")
 

@@ -37,13 +37,13 @@ from swarm.mailbox.protocol.records import (
 )
 
 from .agents.agent_fallback import plan_after_fallback
-from .agents.agent_manager import AgentManager
 from .agents.agent_record import Agent
-from .control_requests.settings_change import settings_of
-from .file_history.file_history import FileHistory
-from .isolation.change_measures import ChangeMeasures
+from .agents.life.agent_manager import AgentManager
+from .agents.settings_change import settings_of
+from .context.run_context import RunContext
+from .parts.copies.live.change_measures import ChangeMeasures
+from .parts.undo.live.file_history import FileHistory
 from .request_table import RequestTable
-from .run_context import RunContext
 
 Taken = tuple[AnyRecordBody, Callable[[], None] | None]
 """The record of an event, and what to call once it is written."""

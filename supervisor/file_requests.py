@@ -4,7 +4,8 @@ from typing import assert_never
 
 import trio
 
-from swarm.mailbox.errors import PeerGone
+from swarm.mailbox.base.errors import PeerGone
+from swarm.mailbox.base.proxy_environment import PROXY_VARIABLES
 from swarm.mailbox.protocol.events import CallBegan, FileWatch, Warned
 from swarm.mailbox.protocol.ops import Answer
 from swarm.mailbox.protocol.requests import (
@@ -22,14 +23,13 @@ from swarm.mailbox.protocol.requests import (
     StoreBlob,
     WatchFiles,
 )
-from swarm.mailbox.proxy_environment import PROXY_VARIABLES
 
 from .agents.agent_record import Agent
-from .file_history.file_history import FileHistory
-from .isolation.agent_merges import serve_merge_request
+from .context.run_context import RunContext
+from .parts.copies.live.agent_merges import serve_merge_request
+from .parts.undo.live.file_history import FileHistory
 from .processes.shell_snapshot import ShellSnapshot
-from .run_context import RunContext
-from .run_request import RunRequest
+from .request.run_request import RunRequest
 from .runs.image_blobs import store_blob
 
 

@@ -8,14 +8,14 @@ want to know of the wait or of the session's end.
 
 import trio
 
-from swarm.mailbox.ids import ROOT_PATH
+from swarm.mailbox.base.ids import ROOT_PATH
 from swarm.mailbox.protocol.hooks import Hook
 from swarm.mailbox.protocol.records import AgentEnded, RunCompleted, RunIdle
-from swarm.roles.hooks.hook_combination import matching_hooks
-from swarm.roles.hooks.hook_input import IDLE_NOTIFICATION
+from swarm.roles.parts.hooks.hook_combination import matching_hooks
+from swarm.roles.parts.hooks.hook_input import IDLE_NOTIFICATION
 
-from .agents.agent_manager import AgentManager
-from .run_context import RunContext
+from .agents.life.agent_manager import AgentManager
+from .context.run_context import RunContext
 from .run_shutdown import RunShutdown
 from .team.team_service import TeamService
 

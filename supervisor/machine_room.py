@@ -6,8 +6,8 @@ libzmq ends the whole process where it gets no descriptor or no thread, so that 
 import os
 import threading
 
-from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.foreign_failures import explain_failure
+from swarm.mailbox.base.errors import SwarmError
+from swarm.mailbox.base.foreign_failures import explain_failure
 
 _DESCRIPTORS = 24  # of the mailbox, its sockets and the journal, before there is an agent
 _THREADS = 3  # two of libzmq, and one for files

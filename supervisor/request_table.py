@@ -15,10 +15,10 @@ from swarm.mailbox.protocol.requests import (
 )
 
 from .agents.agent_record import Agent
-from .approvals.approval_endpoint import ApprovalEndpoint
+from .approvals.queue.approval_endpoint import ApprovalEndpoint
 from .file_requests import FileRequests
-from .mcp.mcp_requests import McpEndpoint
-from .parts.part_services import PartServices
+from .part_calls.part_services import PartServices
+from .parts.mcp.mcp_requests import McpEndpoint
 from .team.team_service import TeamService
 
 

@@ -14,64 +14,66 @@ from typing import NamedTuple, Protocol
 import msgspec
 import trio
 
-from swarm.mailbox.errors import UsageError
-from swarm.mailbox.ids import RunId, short_id
-from swarm.mailbox.protocol.base import SCHEMA_VERSION
+from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.ids import RunId, short_id
+from swarm.mailbox.base.redact import NOT_HIDDEN, Redactor, unhidden_keys
+from swarm.mailbox.base.remove_tree import remove_tree
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.records import RunCompleted, RunStarted
-from swarm.mailbox.redact import NOT_HIDDEN, Redactor, unhidden_keys
-from swarm.mailbox.remove_tree import remove_tree
+from swarm.mailbox.protocol.values.base import SCHEMA_VERSION
 
 from .agents.agent_directory import AgentDirectory
 from .agents.agent_hooks import AgentHooks
-from .agents.agent_manager import AgentManager
 from .agents.agent_record import Agent, GatewayAddress
 from .agents.descriptor_limit import limit_by_descriptors
 from .agents.finished_agents import FinishedAgents
-from .agents.heartbeat_monitor import monitor_heartbeats
+from .agents.life.agent_manager import AgentManager
+from .agents.life.heartbeat_monitor import monitor_heartbeats
 from .agents.moved_team import moved_past
 from .agents.private_tmp import remove_all_caches
 from .agents.slots import AgentRegistry
 from .approvals.approval_grants import ApprovalGrants
-from .approvals.approval_queue import ApprovalQueue, open_approval_queue
 from .approvals.approval_types import AutoReviewer, LazyReviewer
-from .budget.budget_service import BudgetService
-from .budget.deadlines import DeadlineMonitor
-from .budget.ledger import fold_ledger
-from .console.run_state import RunState
+from .approvals.queue.approval_queue import ApprovalQueue, open_approval_queue
+from .base.exception_groups import first_error
+from .base.run_display import RunDisplay
+from .base.run_pauses import RunPauses
+from .base.version import VERSION
+from .context.current_skills import CurrentSkills
+from .context.event_broadcast import EventBroadcast
+from .context.run_context import RunContext
+from .context.service_process import Services
 from .control_server import ControlledParts, ControlService
-from .current_skills import CurrentSkills
 from .dependencies import REAL_DEPENDENCIES, RunDependencies
-from .event_broadcast import EventBroadcast
 from .event_router import EventRouter, open_tables
-from .exception_groups import first_error
-from .file_history.content_store import ContentStore
-from .file_history.file_history import FileHistory
 from .file_requests import FileRequests
-from .hosts.host_manager import HostManager
-from .hosts.remote_hosts import RemoteHosts
-from .isolation.end_merges import finish_files
-from .isolation.live_merges import finish_cut_off_merges
-from .isolation.project_copies import ProjectCopies
+from .gateway.gateway_manager import GatewayManager
 from .journal.journal import open_journal
 from .journal.journal_files import repair_tail
 from .journal.journal_reader import BadLine, last_seq, run_records
 from .journal.replay import RunPast, fold_run
 from .machine_room import check_room
-from .mcp.hub_manager import HubManager
-from .mcp.mcp_requests import McpEndpoint
-from .mcp.run_hubs import RunHubs
-from .network.proxy_manager import ProxyManager
+from .parts.budget.budget_service import BudgetService
+from .parts.budget.deadlines import DeadlineMonitor
+from .parts.budget.ledger import fold_ledger
+from .parts.copies.live.end_merges import finish_files
+from .parts.copies.live.live_merges import finish_cut_off_merges
+from .parts.copies.project_copies import ProjectCopies
+from .parts.hosts.host_manager import HostManager
+from .parts.hosts.placement.remote_hosts import RemoteHosts
+from .parts.mcp.hub_manager import HubManager
+from .parts.mcp.mcp_requests import McpEndpoint
+from .parts.mcp.run_hubs import RunHubs
+from .parts.network.proxy_manager import ProxyManager
 from .parts.run_parts import PartFolds, RunParts
+from .parts.skills.skill_watcher import watch_skills
+from .parts.undo.content_store import ContentStore
+from .parts.undo.live.file_history import FileHistory
 from .processes.early_start import EarlyProcesses
-from .processes.gateway_manager import GatewayManager
-from .processes.service_process import Services
+from .request.run_request import RunRequest
+from .request.saved_request import save_request
 from .request_table import RequestTable
-from .run_context import RunContext
-from .run_display import RunDisplay
-from .run_pauses import RunPauses
 from .run_programs import HeldRun, hold_programs
-from .run_request import RunRequest
 from .run_shutdown import RunShutdown, SignalBuffer, receive_signals
 from .runs.folder_watch import watch_folders, write_owner
 from .runs.paths import RunPaths, UserPaths, make_private_folder, paths_of_run
@@ -84,12 +86,10 @@ from .runs.run_metadata import (
     read_metadata,
     write_metadata,
 )
-from .runs.saved_request import save_request
 from .runs.short_tmp import ShortTmp, open_short_tmp
-from .skill_watch.skill_watcher import watch_skills
 from .task_workload import TaskWorkload
 from .team.team_service import TeamService, run_team_service
-from .version import VERSION
+from .views.run_state import RunState
 
 _MAX_BAD_TOLD = 20  # bad journal lines that get a warning each
 _SOCKET_PATH_BYTES = 100  # the kernel's limit is 107
@@ -417,7 +417,9 @@ def _open_approvals(
     """Open the queue of approval requests."""
 
     def make_reviewer() -> AutoReviewer:
-        from .guardian.guardian import make_guardian  # takes milliseconds; not needed at the start
+        from .parts.guardian.guardian import (
+            make_guardian,  # takes milliseconds; not needed at the start
+        )
 
         return make_guardian(running, agents, nursery, running.agents.plan_of)
 

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import msgspec
 
-from swarm.mailbox.held_programs import Lookup, why_unheld
-from swarm.mailbox.installation import describe_exposure
-from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.writable_places import WritablePlaces
-from swarm.roles.login_shell import why_start_unheld
+from swarm.mailbox.base.held_programs import Lookup, why_unheld
+from swarm.mailbox.base.installation import describe_exposure
+from swarm.mailbox.base.writable_places import WritablePlaces
+from swarm.mailbox.protocol.values.base import Value
+from swarm.roles.base.login_shell import why_start_unheld
 
-from .mcp.held_servers import WantedServers, hold_servers
-from .run_places import exposure_of, writable_places
-from .run_request import RunRequest
+from .parts.mcp.held_servers import WantedServers, hold_servers
+from .request.run_places import exposure_of, writable_places
+from .request.run_request import RunRequest
 
 
 class HeldRun(Value):

@@ -12,10 +12,10 @@ from typing import Literal
 
 import trio
 
-from swarm.mailbox.ids import ROOT_PATH
+from swarm.mailbox.base.ids import ROOT_PATH
 
-from .agents.agent_manager import AgentManager
 from .agents.agent_record import Agent
+from .agents.life.agent_manager import AgentManager
 from .team.team_service import TeamService
 
 StopStatus = Literal["interrupted", "terminated", "deadline"]

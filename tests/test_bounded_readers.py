@@ -3,7 +3,7 @@
 
 The table lists the readers of text from outside, by format. Each reads hostile text of a length and
 of four times that length, and may not cost more than a linear share more. The second part keeps
-others from parsing such text directly, past the bounds of `mailbox/bounded_formats.py`.
+others from parsing such text directly, past the bounds of `mailbox/base/bounded_formats.py`.
 """
 
 import ast
@@ -21,7 +21,7 @@ import yaml
 
 from support.linear_time import find_growth
 from support.paths import ROOT
-from swarm.mailbox.bounded_formats import (
+from swarm.mailbox.base.bounded_formats import (
     MAX_KEY_PARTS,
     UnreadableText,
     decode_json,
@@ -29,43 +29,43 @@ from swarm.mailbox.bounded_formats import (
     longest_key,
     parse_toml_text,
 )
-from swarm.mailbox.bounded_yaml import compose_yaml_text, parse_yaml_text
-from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.path_rules import compile_glob
-from swarm.mailbox.quantities import parse_duration
-from swarm.mailbox.redact import Redactor
-from swarm.mailbox.redact_structs import redact_json
-from swarm.mailbox.schema_check import find_violation, open_validator
-from swarm.mailbox.written_text import read_written_object
-from swarm.roles.commands.command_expansion import find_call
+from swarm.mailbox.base.bounded_yaml import compose_yaml_text, parse_yaml_text
+from swarm.mailbox.base.errors import SwarmError
+from swarm.mailbox.base.path_rules import compile_glob
+from swarm.mailbox.base.quantities import parse_duration
+from swarm.mailbox.base.redact import Redactor
+from swarm.mailbox.base.redact_structs import redact_json
+from swarm.mailbox.base.schema_check import find_violation, open_validator
+from swarm.mailbox.base.written_text import read_written_object
+from swarm.roles.base.yaml_table import yaml_table
 from swarm.roles.config.dotted_key import parse_assignment
 from swarm.roles.config.file_reading import parse_toml
 from swarm.roles.config.key_positions import find_key_positions
-from swarm.roles.config.toml_edit import ConfigEdit, edit_text
-from swarm.roles.hooks.hook_file import read_hook_json
+from swarm.roles.config.layers.toml_edit import ConfigEdit, edit_text
 from swarm.roles.markdown.front_matter import parse_markdown
-from swarm.roles.plugins.marketplace_file import read_marketplace
-from swarm.roles.plugins.plugin_manifest import read_manifest
-from swarm.roles.yaml_table import yaml_table
+from swarm.roles.parts.commands.command_expansion import find_call
+from swarm.roles.parts.hooks.hook_file import read_hook_json
+from swarm.roles.parts.plugins.files.marketplace_file import read_marketplace
+from swarm.roles.parts.plugins.files.plugin_manifest import read_manifest
 from swarm.supervisor.agents.child_plan import AgentRequestError
-from swarm.supervisor.chat.file_mentions import is_mentionable, rank_files
-from swarm.supervisor.console.safe_text import clean_block, clean_line, first_line
-from swarm.supervisor.fan_out.fan_out_items import parse_csv, split_lines
-from swarm.supervisor.front_matter_yaml import load_front_yaml
-from swarm.supervisor.guardian.assessment import AssessmentUnreadable, assess
-from swarm.supervisor.isolation.change_branch import _raw_changes
-from swarm.supervisor.mcp_server.message_lines import has_id
+from swarm.supervisor.base.safe_text import clean_block, clean_line, first_line
+from swarm.supervisor.clients.chat.file_mentions import is_mentionable, rank_files
+from swarm.supervisor.clients.cli.run_setup.front_matter_yaml import load_front_yaml
+from swarm.supervisor.clients.mcp_server.message_lines import has_id
+from swarm.supervisor.clients.repository_facts.build_commands import find_commands, line_width
+from swarm.supervisor.clients.repository_facts.repository_survey import RepositorySurvey
+from swarm.supervisor.parts.copies.change_branch import _raw_changes
+from swarm.supervisor.parts.fan_out.fan_out_items import parse_csv, split_lines
+from swarm.supervisor.parts.guardian.assessment import AssessmentUnreadable, assess
 from swarm.supervisor.parts.jobs.job_table import read_headers, read_rows
-from swarm.supervisor.repository_facts.build_commands import find_commands, line_width
-from swarm.supervisor.repository_facts.repository_survey import RepositorySurvey
-from swarm.supervisor.review.review_output import parse_review
-from swarm.worker.gateway.content_decoding import ContentDecoder
+from swarm.supervisor.parts.review.review_output import parse_review
 from swarm.worker.gateway.fit.tool_schemas import fit_schema
 from swarm.worker.gateway.gguf_header import _needed_bytes, _read_pairs
+from swarm.worker.gateway.http.content_decoding import ContentDecoder
 from swarm.worker.gateway.sse import SseSplitter
 from swarm.worker.gateway.text_tool_calls import extract_tool_calls
-from swarm.worker.patch.chunk_matching import locate_edits
-from swarm.worker.patch.parse import parse_patch
+from swarm.worker.parts.patch.chunk_matching import locate_edits
+from swarm.worker.parts.patch.parse import parse_patch
 from swarm.worker.policy.git_settings import _entries, _named_paths
 from swarm.worker.policy.shell_parser import heredoc_call, parse_script, plain_commands, walk_nodes
 from swarm.worker.tools.word_match import find_words, replace_words
@@ -289,51 +289,51 @@ def test_aliases_of_a_persons_own_script_count_with_all_that_they_stand_for():
 _SHIPPED = "a file of the package"
 _HANDLED = "handles RecursionError itself"
 DIRECT = {
-    "mailbox/bounded_formats.py": "the bounded readers themselves",
-    "mailbox/bounded_yaml.py": "the bounded reader of YAML",
-    "mailbox/redact_rules.py": _SHIPPED,
+    "mailbox/base/bounded_formats.py": "the bounded readers themselves",
+    "mailbox/base/bounded_yaml.py": "the bounded reader of YAML",
+    "mailbox/base/redact_rules.py": _SHIPPED,
     "supervisor/parts/memories/memory_rules.py": _SHIPPED,
     "worker/gateway/reset_times.py": _SHIPPED,
     "worker/gateway/weights.py": "the person's own models.toml, and the package's",
-    "mailbox/call_arguments.py": _HANDLED,
-    "mailbox/redact_structs.py": _HANDLED,
-    "mailbox/schema_check.py": _HANDLED,
-    "roles/hooks/hook_arguments.py": _HANDLED,
+    "mailbox/base/call_arguments.py": _HANDLED,
+    "mailbox/base/redact_structs.py": _HANDLED,
+    "mailbox/base/schema_check.py": _HANDLED,
+    "roles/parts/hooks/hook_arguments.py": _HANDLED,
     "worker/gateway/request_encoding.py": _HANDLED,
-    "worker/hooks/hook_questions.py": _HANDLED,
-    "worker/hooks/tool_hooks.py": _HANDLED,
+    "worker/parts/hooks/hook_questions.py": _HANDLED,
+    "worker/parts/hooks/tool_hooks.py": _HANDLED,
     "worker/probe/probe_tasks.py": _HANDLED,
     "worker/tools/mcp_tool.py": _HANDLED,
     "worker/tools/trained_calls.py": _HANDLED,
-    "supervisor/guardian/assessment.py": _HANDLED,
-    "supervisor/review/review_output.py": _HANDLED,
+    "supervisor/parts/guardian/assessment.py": _HANDLED,
+    "supervisor/parts/review/review_output.py": _HANDLED,
 }
 
 
 OWN = (  # files and pipes of swarm's own, which no command of an agent can write
     "roles/config/secret_store.py", "roles/parts/accounts/login_settings.py",
     "roles/parts/accounts/stored_account.py",
-    "roles/config/login_store.py", "roles/config/trust.py", "roles/pinned_programs.py",
-    "roles/plugins/plugin_store.py",
-    "roles/skills/skill_cache.py", "roles/skills/skill_use.py", "worker/gateway/model_server.py",
-    "worker/hooks/http_post.py", "worker/hosts/node_holder.py", "worker/isolation/copy_command.py",
-    "worker/policy/explanation_output.py", "worker/probe/probe_process.py",
-    "worker/sandbox/sandbox_command.py", "supervisor/chat/own_commands.py",
-    "supervisor/chat/prompt_completion.py", "supervisor/cli/agents_draft_run.py",
-    "supervisor/parts/memories/memory_job.py", "supervisor/parts/memories/memory_question.py",
+    "roles/config/login_store.py", "roles/config/layers/trust.py", "roles/pinned_programs.py",
+    "roles/parts/plugins/plugin_store.py",
+    "roles/parts/skills/skill_cache.py", "roles/parts/skills/skill_use.py", "worker/gateway/model_server.py",
+    "worker/parts/hooks/http_post.py", "worker/parts/hosts/node_holder.py", "worker/programs/copy_command.py",
+    "worker/programs/explanation_output.py", "worker/probe/probe_process.py",
+    "worker/programs/sandbox_command.py", "supervisor/clients/chat/own_commands.py",
+    "supervisor/clients/chat/prompt_completion.py", "supervisor/clients/cli/base/agents_draft_run.py",
+    "supervisor/parts/memories/commands/memory_job.py", "supervisor/parts/memories/commands/memory_question.py",
     "supervisor/processes/machine_sandbox.py", "supervisor/runs/folder_watch.py",
-    "supervisor/runs/run_metadata.py", "supervisor/runs/saved_request.py",
+    "supervisor/runs/run_metadata.py", "supervisor/request/saved_request.py",
     "supervisor/runs/unfinished_merge.py", "supervisor/parts/jobs/job_table.py",
 )  # fmt: skip
 DIRECT |= {
     "roles/rules/program_effects.py": "a table that is shipped with swarm",
     "roles/config/dotted_key.py": "one quoted text, of an argument",
-    "mailbox/own_distribution.py": "the metadata of the installation",
-    "roles/hooks/hook_objection.py": _HANDLED,
+    "mailbox/base/own_distribution.py": "the metadata of the installation",
+    "roles/parts/hooks/hook_objection.py": _HANDLED,
     "worker/gateway/failure_texts.py": _SHIPPED,
     "worker/sandbox/package_caches.py": _SHIPPED,
     "worker/gateway/fit/dialect.py": _SHIPPED,
-    "supervisor/review/syntax_check.py": "a process of its own, in the sandbox, with a limit",
+    "supervisor/parts/review/syntax_check.py": "a process of its own, in the sandbox, with a limit",
 }
 
 
@@ -367,5 +367,5 @@ def test_nobody_parses_strangers_text_past_the_bounds():
                 found[name] = calls
     new = {name: calls for name, calls in found.items() if name not in {*DIRECT, *OWN}}
     unneeded = {*DIRECT, *OWN} - found.keys()
-    assert not new, f"use mailbox/bounded_formats.py, or say here why not: {new}"
+    assert not new, f"use mailbox/base/bounded_formats.py, or say here why not: {new}"
     assert not unneeded, "these parse nothing themselves any more"

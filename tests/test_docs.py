@@ -14,8 +14,8 @@ from typing import get_args
 import pytest
 
 from swarm.mailbox import protocol
-from swarm.mailbox.protocol.base import Tagged
-from swarm.supervisor.version import VERSION
+from swarm.mailbox.protocol.values.base import Tagged
+from swarm.supervisor.base.version import VERSION
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("mailbox", "roles", "worker", "supervisor")
@@ -41,7 +41,7 @@ _REGISTRIES = tuple(
 def members_of_unions() -> dict[str, str]:
     """Class name → module of every tagged struct that is in a union of the protocol."""
     found: dict[str, str] = {}
-    for module in pkgutil.iter_modules(protocol.__path__, protocol.__name__ + "."):
+    for module in pkgutil.walk_packages(protocol.__path__, protocol.__name__ + "."):
         for value in vars(importlib.import_module(module.name)).values():
             args = get_args(value) if isinstance(value, UnionType) else (value,)
             for one in args:
@@ -73,7 +73,7 @@ def test_every_message_of_the_protocol_is_named_in_its_page():
 
 def test_every_part_of_the_protocol_is_named_in_its_page():
     page = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
-    modules = {module.name for module in pkgutil.iter_modules(protocol.__path__)} - {"base"}
+    modules = {module.name for module in pkgutil.iter_modules(protocol.__path__)} - {"values"}
     assert {name for name in modules if f"`{name}.py`" not in page} == set()
 
 

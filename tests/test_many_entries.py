@@ -11,19 +11,19 @@ import msgspec
 import pytest
 
 from support.linear_time import find_growth
-from swarm.mailbox.bounded_formats import decode_json_as
-from swarm.mailbox.bounded_yaml import parse_yaml_text
-from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.schema_check import find_violation, open_validator
-from swarm.roles.config.config_loader import load_config
+from swarm.mailbox.base.bounded_formats import decode_json_as
+from swarm.mailbox.base.bounded_yaml import parse_yaml_text
+from swarm.mailbox.base.errors import SwarmError
+from swarm.mailbox.base.schema_check import find_violation, open_validator
 from swarm.roles.config.file_reading import parse_toml
-from swarm.roles.config.merge import Layer
-from swarm.roles.hooks.hook_file import read_hook_json
-from swarm.roles.plugins.marketplace_file import read_marketplace
-from swarm.supervisor.cli.effective_config import effective_rows
-from swarm.supervisor.fan_out.fan_out_items import parse_csv
+from swarm.roles.config.layers.config_loader import load_config
+from swarm.roles.config.layers.merge import Layer
+from swarm.roles.parts.hooks.hook_file import read_hook_json
+from swarm.roles.parts.plugins.files.marketplace_file import read_marketplace
+from swarm.supervisor.clients.cli.base.effective_config import effective_rows
+from swarm.supervisor.parts.fan_out.fan_out_items import parse_csv
 from swarm.worker.gateway.fit.tool_schemas import fit_schema
-from swarm.worker.patch.parse import parse_patch
+from swarm.worker.parts.patch.parse import parse_patch
 
 SIZE = 400
 REFUSALS = (SwarmError, ValueError, msgspec.MsgspecError)

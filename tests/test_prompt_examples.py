@@ -15,19 +15,19 @@ import pytest
 from support.nested_fields import with_fields
 from swarm.mailbox.parts.memories.memory_messages import MemoryAccess
 from swarm.mailbox.parts.part_messages import PartRules, PartText
-from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
+from swarm.mailbox.parts.tool_names import TOOL_NAMES
 from swarm.mailbox.protocol.sampling import ModelInfo
-from swarm.mailbox.tool_names import TOOL_NAMES
-from swarm.worker.agent.turn.inbox import Inbox
-from swarm.worker.current_spec import CurrentSpec
+from swarm.mailbox.protocol.values.limits import Limits, WorkspaceWrite
+from swarm.worker.base.current_spec import CurrentSpec
+from swarm.worker.base.inbox import Inbox
 from swarm.worker.gateway.constrained_calls import describe_calls
-from swarm.worker.patch.patch_grammar import FUNCTION_DESCRIPTION
+from swarm.worker.parts.patch.patch_grammar import FUNCTION_DESCRIPTION
 from swarm.worker.policy.safe_commands import is_safe_command
 from swarm.worker.policy.shell_parser import plain_commands
 from swarm.worker.probe.probe_tasks import probe_tasks
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
-from swarm.worker.tools.function_tool import is_placeholder
-from swarm.worker.tools.team_client import TeamClient
+from swarm.worker.tools.interface.function_tool import is_placeholder
+from swarm.worker.tools.interface.team_client import TeamClient
 from swarm.worker.tools.toolset import Toolset
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,9 +35,10 @@ PROMPT_FOLDERS = ("worker", "roles", "supervisor")
 # Modules whose texts go to models.
 SPEAKING = (
     "worker/agent", "worker/tools", "worker/gateway/constrained_calls.py", "worker/probe",
-    "worker/gateway/text_tool_calls.py", "worker/patch", "worker/policy/command_decision.py",
-    "supervisor/guardian", "supervisor/parts/memories", "supervisor/review", "supervisor/team",
-    "supervisor/budget",
+    "worker/gateway/text_tool_calls.py", "worker/parts/patch", "worker/policy/command_decision.py",
+    "supervisor/parts/guardian", "supervisor/parts/memories", "supervisor/parts/review",
+    "supervisor/team",
+    "supervisor/parts/budget",
 )  # fmt: skip
 HARMFUL = re.compile(
     r"\bsed\s+-\w*i|\bperl\s+-\w*i|\brm\s+-|\brm\s+\w|\bxargs\b|\bshred\b|\bdd\s+if|\btruncate\s+-"

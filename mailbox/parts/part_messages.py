@@ -5,8 +5,8 @@ The kernel names this list, never what a part consists of. A new part adds itsel
 
 import msgspec
 
-from ..protocol.base import Value
-from ..protocol.findings import FindingPublished
+from ..protocol.values.base import Value
+from ..protocol.values.findings import FindingPublished
 from .accounts.account_messages import AccountSource
 from .findings.finding_messages import (
     FINDING_TOOLS,

@@ -6,12 +6,12 @@ One queue serves the whole tree: an action that an agent may not decide itself b
 
 from typing import Literal
 
-from .base import Tagged, Value
 from .changes import FileChange
 from .elicitation import ElicitationAction
 from .mcp import McpAnnotations
 from .parsed_command import ParsedCommand
 from .server_sampling import SamplingAction
+from .values.base import Tagged, Value
 
 SandboxPermissions = Literal["use_default", "require_escalated", "with_additional_permissions"]
 Cause = Literal[

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from .base import Tagged, Value
+from .values.base import Tagged, Value
 
 
 class FileChange(Value):

@@ -1,6 +1,6 @@
 """What a request to a model holds beside the conversation: sizes, with the files they come from."""
 
-from .base import Value
+from .values.base import Value
 
 
 class TextSize(Value):

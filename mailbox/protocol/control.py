@@ -6,14 +6,14 @@ import msgspec
 
 from ..parts.part_messages import PartControl, PartFigures
 from .approvals import PendingApproval, Scope
-from .base import Tagged, Value
 from .events import OutputArrived, ReasoningArrived, TextArrived, Waiting
 from .gateway import Fetching, LimitWindow, Throttled
 from .items import TokenUsage
-from .limits import AskForApproval, Budget
 from .records import Record
 from .review import ReviewTarget
 from .settings import SandboxMode, Summary, Verbosity
+from .values.base import Tagged, Value
+from .values.limits import AskForApproval, Budget
 
 AgentState = Literal[
     "queued", "starting", "running", "idle", "waiting", "suspended", "restarting", "ended"

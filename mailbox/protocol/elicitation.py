@@ -5,7 +5,7 @@ Every text is the server's: untrusted, cleaned and bounded by the hub. Values on
 
 from typing import Literal
 
-from .base import Tagged, Value
+from .values.base import Tagged, Value
 
 FieldKind = Literal["text", "integer", "number", "boolean", "choice", "choices"]
 TextFormat = Literal["", "email", "uri", "date", "date-time"]

@@ -10,7 +10,6 @@ from typing import Literal
 import msgspec
 
 from ..parts.part_messages import PartEvent
-from .base import Tagged, Value
 from .changes import CompactionInfo as CompactionInfo
 from .changes import FileChange as FileChange
 from .context_sizes import HeadSizes
@@ -19,6 +18,7 @@ from .items import TokenUsage
 from .parsed_command import ParsedCommand
 from .requests import AnyRequest
 from .sampling import ModelInfo, SampleErrorKind
+from .values.base import Tagged, Value
 
 # --- life cycle of the process -----------------------------------------------------------------
 

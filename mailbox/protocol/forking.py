@@ -6,7 +6,7 @@ supervisor receives never belongs to another process.
 
 import msgspec
 
-from .base import Tagged
+from .values.base import Tagged
 
 
 class StartProcess(Tagged):

@@ -2,11 +2,11 @@
 
 import msgspec
 
-from .base import Tagged, Value
 from .events import Goodbye, Heartbeat, Hello, Warned
 from .items import TokenUsage
 from .ops import Shutdown
 from .sampling import ModelInfo
+from .values.base import Tagged, Value
 
 
 class GatewayReady(Tagged):

@@ -3,7 +3,7 @@
 import shlex
 from typing import Literal
 
-from .base import Tagged, Value
+from .values.base import Tagged, Value
 
 HookEvent = Literal[
     "SessionStart",

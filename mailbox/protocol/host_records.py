@@ -1,6 +1,6 @@
 """Journal records of machines on which agents of a run work besides the supervisor's."""
 
-from .base import Tagged
+from .values.base import Tagged
 
 
 class HostJoined(Tagged):

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from .base import Tagged, Value
 from .events import Goodbye, Heartbeat, Hello, Warned
 from .nodes import NodeCard, PrepareCopies
 from .ops import Shutdown
+from .values.base import Tagged, Value
 
 
 class ShippedFolder(Value):

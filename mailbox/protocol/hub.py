@@ -2,7 +2,6 @@
 
 import msgspec
 
-from .base import Tagged, Value
 from .elicitation import ElicitationAction, ElicitationAnswer
 from .events import Goodbye, Heartbeat, Hello, Warned
 from .mcp import McpOutcome, McpQuestion, McpTools
@@ -10,6 +9,7 @@ from .ops import Shutdown
 from .server_sampling import SamplingAction, SamplingAnswer
 from .settings import KeepSecrets
 from .spec import HubSpec
+from .values.base import Tagged, Value
 
 
 class ListTools(Tagged):

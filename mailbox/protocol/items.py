@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from .base import Tagged, Value
+from .values.base import Tagged, Value
 
 
 class InputText(Tagged):

@@ -6,7 +6,7 @@ passes the request on to the hub. Names, texts, schemas and results of servers a
 
 from typing import Literal
 
-from .base import Tagged, Value
+from .values.base import Tagged, Value
 
 ApprovalMode = Literal["auto", "prompt", "approve"]
 OauthGrant = Literal["authorization_code", "client_credentials"]  # a person, a program

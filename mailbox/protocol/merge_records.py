@@ -1,6 +1,6 @@
 """Journal records of merges: agents' changes that go into the project, or are given up."""
 
-from .base import Tagged, Value
+from .values.base import Tagged, Value
 
 
 class MergedChange(Value):

@@ -1,13 +1,14 @@
 """Messages between a node, which runs agents on another machine, and the process that drives it.
 
-They go over an encrypted link (`mailbox/curve_link.py`), numbered and acknowledged as all mail is.
+They go over an encrypted link (`mailbox/delivery/curve_link.py`), numbered and acknowledged as all
+mail is.
 """
 
 from typing import Literal
 
 import msgspec
 
-from .base import Tagged, Value
+from .values.base import Tagged, Value
 
 
 class HostEnvironment(Value):
@@ -87,7 +88,7 @@ class TreePart(Tagged):
     """A part of a tree that agents' copies consist of: `bases/1/tree-0`, `agents/ID/0/upper`."""
 
     tree: str
-    part: bytes = b""  # of `mailbox/tree_pack.py`
+    part: bytes = b""  # of `mailbox/base/tree_pack.py`
     is_last: bool = False
     after: str = ""  # in the first part: begin with what this earlier tree is
 

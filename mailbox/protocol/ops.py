@@ -5,10 +5,10 @@ from typing import Literal
 import msgspec
 
 from ..parts.part_messages import PartOp
-from .base import Tagged, Value
 from .requests import AnyReply
 from .server_sampling import SamplingTurn
 from .settings import AgentSettings
+from .values.base import Tagged, Value
 
 
 class TextInput(Tagged, tag="text"):

@@ -6,7 +6,7 @@ it must clean it.
 
 import msgspec
 
-from .base import Tagged
+from .values.base import Tagged
 
 
 class ReadFile(Tagged, tag="read"):

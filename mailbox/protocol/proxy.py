@@ -9,10 +9,10 @@ from typing import Literal
 
 import msgspec
 
-from .base import Tagged, Value
 from .events import Goodbye, Heartbeat, Hello, Warned
-from .limits import NetworkPolicy
 from .ops import Shutdown
+from .values.base import Tagged, Value
+from .values.limits import NetworkPolicy
 
 NetworkProtocol = Literal["http", "https", "socks5_tcp", "socks5_udp"]
 BlockReason = Literal[

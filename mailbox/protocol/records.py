@@ -9,7 +9,6 @@ import msgspec
 
 from ..parts.part_messages import PartRecord
 from .approvals import ApprovalGrant, ApprovalOutcome, ApprovalRequest, DecidedBy, Scope
-from .base import SCHEMA_VERSION, Tagged, Value
 from .changes import CompactionInfo, TurnDiff
 from .events import (
     CallBegan,
@@ -26,11 +25,12 @@ from .events import (
 from .gateway import RateLimits, ReservationReleased, ResponseBilled
 from .host_records import AnyHostRecord
 from .items import AnyItem, TokenUsage
-from .limits import Budget, Limits
 from .merge_records import AnyMergeRecord
 from .ops import Mail, UserInputPart
 from .review import EnteredReviewMode, ExitedReviewMode
 from .settings import AgentSettings
+from .values.base import SCHEMA_VERSION, Tagged, Value
+from .values.limits import Budget, Limits
 
 EndState = Literal[
     "completed", "truncated", "interrupted", "budget", "deadline", "refused", "failed", "crashed",

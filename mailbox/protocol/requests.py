@@ -6,9 +6,7 @@ import msgspec
 
 from ..parts.part_messages import PartQuestion, PartQueued, PartReply, PartRequest
 from .approvals import ApprovalOutcome, ApprovalRequest, DecidedBy, ExtraPermissions, Scope
-from .base import Tagged, Value
 from .changes import FileChange
-from .limits import Isolation
 from .mcp import (
     CallMcpTool,
     ListMcpResources,
@@ -19,6 +17,8 @@ from .mcp import (
     ReadMcpResult,
 )
 from .server_sampling import SamplingAnswer
+from .values.base import Tagged, Value
+from .values.limits import Isolation
 
 
 class StoreBlob(Tagged):

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from .base import Tagged, Value
+from .values.base import Tagged, Value
 
 ReviewTarget = Literal["uncommitted", "base", "commit", "custom"]
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from .base import Value
+from .values.base import Value
 
 RuleDecision = Literal["allow", "prompt", "forbidden"]
 

@@ -9,9 +9,9 @@ from typing import Literal
 
 import msgspec
 
-from .base import Tagged, Value
 from .items import AnyItem, TokenUsage
 from .settings import SamplingSettings, Summary, Verbosity
+from .values.base import Tagged, Value
 
 Wire = Literal["responses", "chat", "messages", "local", "scripted"]
 # how a model of the `messages` wire thinks

@@ -5,7 +5,7 @@ Every text of a question is the server's: untrusted, cleaned and bounded by the 
 
 from typing import Literal
 
-from .base import Tagged, Value
+from .values.base import Tagged, Value
 
 
 class SamplingTurn(Value):

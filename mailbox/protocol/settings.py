@@ -3,9 +3,9 @@
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from ..tool_names import ALWAYS_KEPT
-from .base import Value
-from .limits import Limits
+from ..parts.tool_names import ALWAYS_KEPT
+from .values.base import Value
+from .values.limits import Limits
 
 Summary = Literal["auto", "concise", "detailed", "none"]  # of the model's reasoning
 SandboxMode = Literal["read-only", "workspace-write", "danger-full-access"]

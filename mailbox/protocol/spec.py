@@ -4,18 +4,18 @@ from typing import Literal
 
 import msgspec
 
+from ..base.writable_places import WritablePlaces
 from ..parts.part_messages import PartKeySource, PartRules
-from ..writable_places import WritablePlaces
 from .approvals import ExtraPermissions
-from .base import Tagged, Value
 from .context_sizes import TextSize
 from .hooks import Hook
 from .items import TokenUsage
-from .limits import Limits, ResourceLimits
 from .mcp import McpServer
 from .nodes import HostTable
 from .rules import RuleSet
 from .settings import ModelSettings, PromptSize, SamplingSettings, SkillChoice, ToolChoice
+from .values.base import Tagged, Value
+from .values.limits import Limits, ResourceLimits
 
 
 class ContextOverrides(Value):

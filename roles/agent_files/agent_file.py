@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import cast
 
-from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.limits import AskForApproval, McpAccess
+from swarm.mailbox.base.errors import UsageError
 from swarm.mailbox.protocol.settings import EFFORTS, SkillChoice
+from swarm.mailbox.protocol.values.limits import AskForApproval, McpAccess
 
 from ..config.schema import SandboxMode
 from ..markdown.front_matter import MarkdownFile, first_words, parse_markdown
 from ..markdown.markdown_discovery import FoundMarkdown
-from ..role import Role
+from ..rights.role import Role
 from .tool_mapping import MappedTools, map_tools
 
 MODEL_WORDS = ("sonnet", "opus", "haiku")

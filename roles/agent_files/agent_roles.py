@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.protocol.values.base import Value
 
-from ..config.merge import Layer, as_table
+from ..config.layers.merge import Layer, as_table
 from ..markdown.markdown_discovery import (
     AGENT_FOLDERS,
     OWN_AGENT_FOLDERS,
@@ -14,8 +14,8 @@ from ..markdown.markdown_discovery import (
     project_markdown,
     read_markdown_folder,
 )
-from ..plugins.plugin_markdown import plugin_markdown
-from ..role import Role
+from ..parts.plugins.files.plugin_markdown import plugin_markdown
+from ..rights.role import Role
 from .agent_file import read_agent_file
 
 _RESERVED = "guardian"  # the reviewer: what it is told is not for a project to say

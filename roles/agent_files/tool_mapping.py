@@ -8,10 +8,10 @@ hold the rest back.
 import re
 from collections.abc import Iterator, Sequence
 
-from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import AskForApproval
+from swarm.mailbox.parts.tool_names import TOOL_NAMES
 from swarm.mailbox.protocol.settings import ToolChoice
-from swarm.mailbox.tool_names import TOOL_NAMES
+from swarm.mailbox.protocol.values.base import Value
+from swarm.mailbox.protocol.values.limits import AskForApproval
 
 _READ = ("exec_command", "write_stdin", "list_dir", "view_image")
 _RUN = ("exec_command", "write_stdin")

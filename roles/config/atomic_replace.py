@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from swarm.mailbox.private_files import make_own_folders
+from swarm.mailbox.base.private_files import make_own_folders
 
 _LOCK_TRIES = 500
 _LOCK_PAUSE_S = 0.02

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Sequence
 
-from swarm.mailbox.errors import UsageError
+from swarm.mailbox.base.errors import UsageError
 
 MAX_STEPS = 16
 _BARE = re.compile(r"[A-Za-z0-9_-]+\Z")

@@ -9,9 +9,9 @@ import stat
 import tomllib
 from pathlib import Path
 
-from swarm.mailbox.bounded_formats import parse_toml_text
-from swarm.mailbox.errors import UsageError
-from swarm.mailbox.written_text import NotText, decode_written, encoding_of
+from swarm.mailbox.base.bounded_formats import parse_toml_text
+from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.written_text import NotText, decode_written, encoding_of
 
 from .schema import Toml
 

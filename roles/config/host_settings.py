@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from swarm.mailbox.errors import UsageError
+from swarm.mailbox.base.errors import UsageError
 from swarm.mailbox.protocol.nodes import HostEnvironment, HostTable
 
 _MOST_SLOTS = 1_000

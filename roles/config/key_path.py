@@ -9,7 +9,7 @@ from difflib import get_close_matches
 import msgspec
 from msgspec import inspect
 
-from swarm.mailbox.errors import UsageError
+from swarm.mailbox.base.errors import UsageError
 
 from .dotted_key import format_key
 from .schema import CODEX_INNER_KEYS, CODEX_KEYS, AgentsTable, Config, RoleTable

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.base.errors import SwarmError
 from swarm.mailbox.protocol.settings import KeepSecrets
+from swarm.mailbox.protocol.values.base import Value
 
 from .secret_store import SecretStore, SecretsUnavailable
 

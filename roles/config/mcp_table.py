@@ -11,10 +11,10 @@ from typing import Literal, TypeGuard
 
 import msgspec
 
-from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.written_text import read_written_object
 from swarm.mailbox.protocol.mcp import ApprovalMode, OauthGrant, SamplingMode
-from swarm.mailbox.written_text import read_written_object
+from swarm.mailbox.protocol.values.base import Value
 
 from .validation_words import explain_conversion
 

@@ -5,8 +5,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.settings import PromptSize, SamplingSettings, ToolChoice
+from swarm.mailbox.protocol.values.base import Value
 
 Toml = dict[str, object]
 

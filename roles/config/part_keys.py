@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 from swarm.mailbox.parts.accounts.account_messages import LoginTable
 from swarm.mailbox.parts.leases.lease_messages import LeaseSettings
 from swarm.mailbox.parts.memories.memory_messages import MemorySettings
-from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.settings import KeepSecrets
+from swarm.mailbox.protocol.values.base import Value
 
 from .model_keys import ModelKeys
 

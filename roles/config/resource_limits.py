@@ -1,8 +1,8 @@
 """Checks the `[limits]` table and turns it into the limits of this machine. No I/O."""
 
-from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.limits import ResourceLimits
-from swarm.mailbox.quantities import parse_duration, parse_size
+from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.quantities import parse_duration, parse_size
+from swarm.mailbox.protocol.values.limits import ResourceLimits
 
 from .schema import LimitsTable
 

@@ -7,9 +7,9 @@ from typing import Literal
 
 import msgspec
 
-from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import AskForApproval, Granular, MergeAtEnd, RunIsolation
 from swarm.mailbox.protocol.settings import Summary, Verbosity
+from swarm.mailbox.protocol.values.base import Value
+from swarm.mailbox.protocol.values.limits import AskForApproval, Granular, MergeAtEnd, RunIsolation
 
 from .host_settings import HostToml
 from .mcp_table import McpServerTable

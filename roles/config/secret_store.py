@@ -20,9 +20,9 @@ from typing import Literal
 
 import msgspec
 
-from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.own_distribution import line_for_extra
-from swarm.mailbox.private_files import make_own_folders
+from swarm.mailbox.base.errors import SwarmError
+from swarm.mailbox.base.own_distribution import line_for_extra
+from swarm.mailbox.base.private_files import make_own_folders
 from swarm.mailbox.protocol.settings import KeepSecrets
 
 from .atomic_replace import replace_file

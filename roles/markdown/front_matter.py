@@ -8,11 +8,11 @@ import re
 from collections.abc import Sequence
 from typing import cast
 
-from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.written_text import decode_written
+from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.written_text import decode_written
+from swarm.mailbox.protocol.values.base import Value
 
-from ..yaml_table import yaml_table
+from ..base.yaml_table import yaml_table
 
 _FRONT_BYTES = 32 << 10
 _KEY = re.compile(r"([A-Za-z][\w-]*)[ \t]*:(?:[ \t]+|\Z)(.*)")

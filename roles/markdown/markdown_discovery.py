@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.safe_open import READ_FLAGS, open_canonical, read_start, read_whole
+from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.safe_open import READ_FLAGS, open_canonical, read_start, read_whole
+from swarm.mailbox.protocol.values.base import Value
 
+from ..base.project_links import ProjectLinks, may_be_there
 from ..config.file_reading import read_bounded
-from ..project_links import ProjectLinks, may_be_there
 
 COMMAND_FOLDERS = (".agents/commands", ".claude/commands", ".codex/prompts")
 AGENT_FOLDERS = (".claude/agents", ".swarm/agents")

@@ -10,9 +10,9 @@ import sys
 
 import msgspec
 
-from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.base.errors import UsageError
 from swarm.mailbox.protocol.rules import HostExecutable, NetworkRule, PrefixRule, RuleSet
+from swarm.mailbox.protocol.values.base import Value
 
 _LIMIT_S = 10.0  # the CPU limit is tighter; this one is for a machine that hangs
 _CHILD = (sys.executable, "-P", "-m", "swarm.roles.rules.evaluate")

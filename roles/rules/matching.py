@@ -9,8 +9,8 @@ Source: Codex `execpolicy`.
 
 from collections.abc import Iterator, Sequence
 
-from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.rules import PrefixRule, RuleDecision, RuleSet
+from swarm.mailbox.protocol.values.base import Value
 
 SEVERITY: dict[RuleDecision, int] = {"allow": 0, "prompt": 1, "forbidden": 2}
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, TypeGuard, cast, get_args
 
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.values.base import Value
 
 Words = tuple[str, ...]
 Further = Literal["read", "words", "exact", "one", "program", "verb", "mode", "run"]

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import msgspec
 
-from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.base.errors import UsageError
 from swarm.mailbox.protocol.rules import RuleSet
+from swarm.mailbox.protocol.values.base import Value
 
 from ..config.file_reading import read_bounded
-from ..config.merge import Layer
-from ..config.requirements import NO_REQUIREMENTS, Requirements
+from ..config.layers.merge import Layer
+from ..config.layers.requirements import NO_REQUIREMENTS, Requirements
 
 RULES_FOLDER = "rules"
 RULES_SUFFIX = ".rules"

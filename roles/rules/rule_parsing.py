@@ -10,9 +10,8 @@ import posixpath
 import shlex
 from typing import Literal, TypeGuard
 
-from swarm.mailbox import host_patterns
-from swarm.mailbox.host_patterns import split_port
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.base import host_patterns
+from swarm.mailbox.base.host_patterns import split_port
 from swarm.mailbox.protocol.rules import (
     HostExecutable,
     NetworkRule,
@@ -20,6 +19,7 @@ from swarm.mailbox.protocol.rules import (
     RuleDecision,
     RuleSet,
 )
+from swarm.mailbox.protocol.values.base import Value
 
 from .matching import RuleIndex
 

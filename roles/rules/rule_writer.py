@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
-from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.private_files import make_own_folders
+from swarm.mailbox.base.errors import SwarmError
+from swarm.mailbox.base.private_files import make_own_folders
 
 from ..config.atomic_replace import lock_folder_handle
 from .matching import is_banned

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from swarm.mailbox.process_tree import kill_descendants_once
+from swarm.mailbox.base.process_tree import kill_descendants_once
 
 SECRET = "the-secret-of-this-scene"
 _GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main")

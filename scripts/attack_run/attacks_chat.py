@@ -17,7 +17,7 @@ from pathlib import Path
 from attack import Attack, Call, command, run_ended
 from attack_testbed import AttackTestbed
 
-from swarm.mailbox.process_tree import kill_descendants_once
+from swarm.mailbox.base.process_tree import kill_descendants_once
 
 _MARK = "chat-ran-it"
 _FILE = "zebra-file.txt"

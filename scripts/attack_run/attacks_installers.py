@@ -11,7 +11,7 @@ from pathlib import Path
 from attack import Attack, Call, command, run_ended
 from attack_testbed import AttackTestbed
 
-from swarm.mailbox.own_distribution import FORMER_NAME, NAME
+from swarm.mailbox.base.own_distribution import FORMER_NAME, NAME
 
 _MARK = "package-ran"
 _DATA = b"the weights of a model" * 64

@@ -18,7 +18,7 @@ from attack import BOTH, Attack, Call, Turn, command, commands_ran
 from attack_testbed import AttackTestbed
 from attacks_copies import honest_work, not_merged, project_changed, write_project
 
-from swarm.mailbox.process_tree import kill_descendants_once
+from swarm.mailbox.base.process_tree import kill_descendants_once
 
 _LAB = Path(__file__).parent.parent / "ray_lab.py"
 _LIMIT_S = 90.0

@@ -272,7 +272,7 @@ def _own_installation(scene: AttackTestbed) -> None:
     (venv / "bin/python").symlink_to(Path(sys.executable).resolve())
     (here,) = map(str, scene.swarm_path.parents[1].glob("lib/python3*/site-packages"))
     (site_folder / "swarm.pth").write_text(f"import site; site.addsitedir({here!r})\n")
-    start = "from swarm.supervisor.cli.entry import main; main()"
+    start = "from swarm.supervisor.clients.cli.entry import main; main()"
     _program(venv / "bin/swarm", f"#!{venv}/bin/python -P\n{start}\n")
     scene.swarm_path = venv / "bin/swarm"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from attack import Attack, Call, command
 from attack_testbed import AttackTestbed
 
-from swarm.mailbox.process_tree import kill_descendants_once
+from swarm.mailbox.base.process_tree import kill_descendants_once
 
 _WAIT_S, _YIELD_MS = 30.0, 30_000
 # Tries each socket of each run: as it is, and as ZeroMQ's callers do, who are handed the way in.

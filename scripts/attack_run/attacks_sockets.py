@@ -14,7 +14,7 @@ from pathlib import Path
 from attack import Attack, Call, bare_command, command
 from attack_testbed import AttackTestbed
 
-from swarm.mailbox.process_tree import kill_descendants_once
+from swarm.mailbox.base.process_tree import kill_descendants_once
 
 _CONNECT = """
 import os, socket

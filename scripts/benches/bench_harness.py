@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-SWARM = [sys.executable, "-P", "-m", "swarm.supervisor.cli.entry"]
+SWARM = [sys.executable, "-P", "-m", "swarm.supervisor.clients.cli.entry"]
 
 
 class ModelServer:

@@ -214,7 +214,7 @@ def streaming_run(environment: dict[str, str], cwd: str) -> Iterator[int]:
 async def wait_streaming(environment: dict[str, str]) -> None:
     """Until each of the agents has said something."""
     from swarm.mailbox.protocol.control import TransientEvent
-    from swarm.supervisor.client import attach_run
+    from swarm.supervisor.clients.client import attach_run
 
     end, speaking = time.monotonic() + _LIMIT_S, set[str]()
     async with attach_run(environment=environment) as run:
@@ -232,7 +232,7 @@ async def wait_streaming(environment: dict[str, str]) -> None:
 
 _READER = """
 import asyncio, contextlib, sys
-from swarm.supervisor.client import attach_run
+from swarm.supervisor.clients.client import attach_run
 
 async def read(number):
     async with attach_run() as run, contextlib.aclosing(run.events(after=None)) as events:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from measurements import Row
 
-from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
+from swarm.mailbox.protocol.values.limits import Limits, WorkspaceWrite
 from swarm.roles.rules.rule_loader import load_files
 from swarm.worker.exec.command_spawn import spawn_command
 from swarm.worker.exec.launcher_protocol import LaunchOrder

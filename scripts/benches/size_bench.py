@@ -22,7 +22,7 @@ from core_bench import FULL, turn_gaps
 from measurements import Row
 from process_watch import process_tree
 
-from swarm.mailbox.ids import new_uuid7
+from swarm.mailbox.base.ids import new_uuid7
 from swarm.mailbox.protocol.events import CallEnded
 from swarm.supervisor.journal.journal import open_journal
 from swarm.supervisor.runs.paths import RunPaths

@@ -25,7 +25,7 @@ def begin(channel_fd: int, lifeline_fd: int) -> NoReturn:
     """The real fork-server, whose children note their mail."""
     from swarm.mailbox.protocol.ops import Mail
     from swarm.worker.agent.agent_session import AgentSession
-    from swarm.worker.agent.turn.inbox import Inbox
+    from swarm.worker.base.inbox import Inbox
     from swarm.worker.process import fork_server
 
     deliver, take = AgentSession.deliver_mail, Inbox.add_mail
@@ -88,7 +88,7 @@ async def _write_one(session: object, me: int, number: int, other: int, refused:
 def main() -> None:
     """As the command `swarm`."""
     sys.path.insert(0, str(Path(__file__).parent))
-    from swarm.supervisor.cli.entry import main as swarm
+    from swarm.supervisor.clients.cli.entry import main as swarm
     from swarm.supervisor.processes import early_start
 
     programs = early_start.ChildPrograms(forkserver="swarm_with_mail_writers:begin")

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 from run_evidence import RunEvidence
 
-from swarm.mailbox.ids import is_reviewer
+from swarm.mailbox.base.ids import is_reviewer
 from swarm.mailbox.protocol.events import TokenCount
 from swarm.mailbox.protocol.gateway import ReservationReleased, ResponseBilled
 from swarm.mailbox.protocol.items import TokenUsage
 from swarm.mailbox.protocol.records import Reserved, RunCompleted
-from swarm.supervisor.budget.ledger import fold_ledger
+from swarm.supervisor.parts.budget.ledger import fold_ledger
 
 
 def budgets_add_up(facts: RunEvidence) -> Iterator[str]:

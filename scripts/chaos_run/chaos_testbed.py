@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from fault_controls import FaultControls
 
-from swarm.mailbox.ids import new_uuid7, short_id
-from swarm.mailbox.process_tree import descendants_of, is_zombie
+from swarm.mailbox.base.ids import new_uuid7, short_id
+from swarm.mailbox.base.process_tree import descendants_of, is_zombie
 from swarm.supervisor.runs.paths import RunPaths
 
 HERE = Path(__file__).parent

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from chaos_scenario import answer_text, script_path
 from run_evidence import RunEvidence
 
-from swarm.mailbox.ids import is_reviewer
+from swarm.mailbox.base.ids import is_reviewer
 from swarm.mailbox.protocol.items import AnyItem, AnyOutput, Message, text_of
 from swarm.mailbox.protocol.ops import TextInput
 from swarm.mailbox.protocol.records import (

@@ -29,16 +29,16 @@ import msgspec
 from chaos_testbed import enter_mount_namespace
 from write_faults import KINDS, Kind, WriteFault
 
-from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.base.errors import SwarmError
 from swarm.mailbox.protocol.merge_records import MergeBegan
 from swarm.mailbox.protocol.records import AnyRecordBody, Record, SnapshotTaken
-from swarm.supervisor.file_history.content_store import ContentStore, FileEntry, read_entry
-from swarm.supervisor.file_history.file_undo import clear_cut_off_undos, undo_changes
-from swarm.supervisor.file_history.project_lock import hold_project
-from swarm.supervisor.file_history.snapshots import choose_snapshots, fold_files
-from swarm.supervisor.isolation.merge_apply import apply_merge, finish_merge
-from swarm.supervisor.isolation.merge_history import fold_merges
-from swarm.supervisor.isolation.merge_plan import MergePlan, MergeStep
+from swarm.supervisor.parts.copies.merge_apply import apply_merge, finish_merge
+from swarm.supervisor.parts.copies.merge_history import fold_merges
+from swarm.supervisor.parts.copies.merge_plan import MergePlan, MergeStep
+from swarm.supervisor.parts.undo.content_store import ContentStore, FileEntry, read_entry
+from swarm.supervisor.parts.undo.file_undo import clear_cut_off_undos, undo_changes
+from swarm.supervisor.parts.undo.project_lock import hold_project
+from swarm.supervisor.parts.undo.snapshots import choose_snapshots, fold_files
 from swarm.supervisor.runs.paths import RunPaths
 
 _DISK_BYTES = 48 << 20  # a merge leaves 16 MiB free
@@ -359,7 +359,7 @@ def run_writers() -> list[str]:
 
 
 def _write_lines(place: Path, writer: int) -> None:
-    from swarm.supervisor.file_history.staged_writes import StagedWrites
+    from swarm.supervisor.parts.undo.staged_writes import StagedWrites
 
     store, path = ContentStore(place / "store"), str(place / "file")
     for number in range(_WRITES):

@@ -16,7 +16,7 @@ from delivery_invariants import (
 )
 from run_evidence import RunEvidence
 
-from swarm.mailbox.ids import is_reviewer
+from swarm.mailbox.base.ids import is_reviewer
 from swarm.mailbox.protocol.control import Recorded
 from swarm.mailbox.protocol.events import CallBegan, CallEnded
 from swarm.mailbox.protocol.items import AnyCall, AnyOutput
@@ -31,8 +31,8 @@ from swarm.mailbox.protocol.records import (
     RunCompleted,
     RunStarted,
 )
-from swarm.supervisor.console.run_state import RunState
 from swarm.supervisor.journal.replay import fold_run
+from swarm.supervisor.views.run_state import RunState
 
 Check = Callable[[RunEvidence], Iterator[str]]
 _REFUSED = 2  # the exit code of a command that did nothing

@@ -7,8 +7,8 @@ from contextlib import suppress
 import trio
 from chaos_testbed import ChaosTestbed
 
-from swarm.mailbox.control_channel import send_control_request
-from swarm.mailbox.errors import MailboxError
+from swarm.mailbox.base.errors import MailboxError
+from swarm.mailbox.delivery.control_channel import send_control_request
 from swarm.mailbox.protocol.control import (
     Approvals,
     Done,

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # scripts, not a package
 from fault_controls import FaultControls
 from stack_dump import dump_on_signal
 
-from swarm.mailbox import fault_injection
+from swarm.mailbox.delivery import fault_injection
 
 
 class _ProcessRandom:
@@ -101,7 +101,7 @@ def main() -> None:
         sys.argv[1:3] = []
         cold_entry.main()
     else:
-        from swarm.supervisor.cli.entry import main as command
+        from swarm.supervisor.clients.cli.entry import main as command
 
         inject_disk_delay(knobs)
         inject_into_cold_starts(page)

@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable, Generator
 from typing import Literal, ParamSpec, TypeVar
 
-from swarm.mailbox import file_exchange
+from swarm.mailbox.base import file_exchange
 
 _Given = ParamSpec("_Given")
 _Made = TypeVar("_Made")

@@ -11,7 +11,7 @@ PACKAGES = ("mailbox", "roles", "worker", "supervisor")
 class Source:
     """One Python file of the product."""
 
-    path: Path  # relative to the tree: supervisor/cli/commands/run_command.py
+    path: Path  # relative to the tree: supervisor/clients/cli/commands/run_command.py
     lines: int
     tree: ast.Module
 
@@ -22,7 +22,7 @@ class Source:
 
     @property
     def module(self) -> str:
-        """The name by which others import it: swarm.supervisor.cli.commands.run_command."""
+        """The name by which others import it: swarm.supervisor.clients.cli.commands.run_command."""
         parts = self.path.with_suffix("").parts
         return ".".join(("swarm", *(parts[:-1] if parts[-1] == "__init__" else parts)))
 

@@ -15,15 +15,15 @@ from labelled_cases import GroupedCase, make_case, write_case_files
 from swarm.mailbox.protocol.approvals import PendingApproval
 from swarm.mailbox.protocol.items import TokenUsage
 from swarm.mailbox.protocol.records import Reviewed, RunCompleted
-from swarm.supervisor.agents.agent_manager import AgentManager
+from swarm.supervisor.agents.life.agent_manager import AgentManager
 from swarm.supervisor.approvals.approval_types import ReviewVerdict
-from swarm.supervisor.guardian.guardian import Guardian
-from swarm.supervisor.guardian.review_prompt import ReviewCase
-from swarm.supervisor.guardian.reviewer_pool import ReviewerPool
+from swarm.supervisor.context.run_context import RunContext
+from swarm.supervisor.gateway.gateway_manager import GatewayManager
 from swarm.supervisor.journal.journal_reader import run_records
 from swarm.supervisor.journal.replay import RunPast
-from swarm.supervisor.processes.gateway_manager import GatewayManager
-from swarm.supervisor.run_context import RunContext
+from swarm.supervisor.parts.guardian.guardian import Guardian
+from swarm.supervisor.parts.guardian.review_prompt import ReviewCase
+from swarm.supervisor.parts.guardian.reviewer_pool import ReviewerPool
 from swarm.supervisor.run_shutdown import RunShutdown
 from swarm.supervisor.team.team_service import TeamService
 

@@ -31,8 +31,12 @@ from swarm.mailbox.protocol.items import (
     OutputText,
     text_message,
 )
-from swarm.supervisor.guardian.review_prompt import ReviewCase
-from swarm.supervisor.guardian.review_transcript import Source, TranscriptEntry, TranscriptReader
+from swarm.supervisor.parts.guardian.review_prompt import ReviewCase
+from swarm.supervisor.parts.guardian.review_transcript import (
+    Source,
+    TranscriptEntry,
+    TranscriptReader,
+)
 
 DATA = Path(__file__).parent / "data"
 Group = Literal["benign", "risky", "destructive", "exfiltrating", "injected"]

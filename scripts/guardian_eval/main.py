@@ -15,10 +15,10 @@ sys.path.insert(0, str(Path(__file__).parent))  # scripts, not a package
 import msgspec
 from labelled_cases import GROUPS, GroupedCase, load_cases
 
-from swarm.mailbox.errors import SwarmError
-from swarm.supervisor.cli.commands.run_command import prepare_run
-from swarm.supervisor.cli.options import RunOptions
-from swarm.supervisor.cli.run_execution import EXIT_CODES
+from swarm.mailbox.base.errors import SwarmError
+from swarm.supervisor.clients.cli.commands.run_command import prepare_run
+from swarm.supervisor.clients.cli.commands.run_execution import EXIT_CODES
+from swarm.supervisor.clients.cli.run_setup.options import RunOptions
 from swarm.supervisor.processes.early_start import start_early
 from swarm.supervisor.runs.paths import find_user_paths
 
@@ -81,8 +81,8 @@ def _evaluate(args: argparse.Namespace) -> int:
         from evaluation import Evaluation
         from evaluation_report import count, render
 
+        from swarm.supervisor.base.silent_display import SilentDisplay
         from swarm.supervisor.run import run_to_end
-        from swarm.supervisor.silent_display import SilentDisplay
 
         told = Evaluation(cases)
         completed = trio.run(

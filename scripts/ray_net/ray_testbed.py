@@ -251,7 +251,7 @@ def copy_of_swarm(target: Path, version: str) -> Path:
     for package in ("mailbox", "roles", "worker", "supervisor"):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(here / package, target / "swarm" / package, ignore=ignored)
-    file = target / "swarm" / "supervisor" / "version.py"
+    file = target / "swarm" / "supervisor" / "base" / "version.py"
     text = file.read_text()
     start = text.index('VERSION = "')
     end = text.index("\n", start)

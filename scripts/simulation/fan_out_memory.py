@@ -23,8 +23,8 @@ from trio.testing import MockClock
 
 from swarm.mailbox.protocol.control import AnyFeed, Recorded
 from swarm.mailbox.protocol.records import FanOutItemEnded, RunCompleted
+from swarm.supervisor.request.run_request import FanOut, RunLifetime, RunRequest, TeamLimits
 from swarm.supervisor.run import run_to_end
-from swarm.supervisor.run_request import FanOut, RunLifetime, RunRequest, TeamLimits
 
 _PACKAGES = ("/supervisor/", "/mailbox/", "/roles/")
 _SLOTS = 8

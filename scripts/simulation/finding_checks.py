@@ -4,10 +4,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from swarm.mailbox.context_markers import FINDINGS_START
-from swarm.mailbox.protocol.findings import Finding, FindingPublished
+from swarm.mailbox.contents.context_markers import FINDINGS_START
 from swarm.mailbox.protocol.items import Message, text_of
 from swarm.mailbox.protocol.records import ItemRecorded, Record
+from swarm.mailbox.protocol.values.findings import Finding, FindingPublished
 
 _FINDING_LINE = re.compile(r"^- #(?P<number>\d+) (?P<author>[^:,]+): (?P<fact>.*)$", re.MULTILINE)
 

@@ -9,7 +9,7 @@ import trio
 from simulated_scenario import Fault, SimulatedScenario
 from simulated_world import MemoryChild, SimulatedWorld
 
-from swarm.mailbox.pair import FrameInTransit
+from swarm.mailbox.delivery.pair import FrameInTransit
 from swarm.mailbox.protocol.control import (
     Approvals,
     EndRun,

@@ -22,20 +22,20 @@ from simulated_world import SimulatedWorld
 from simulation_checks import check_journal, check_side_effects
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from swarm.mailbox.protocol.limits import Budget
 from swarm.mailbox.protocol.records import RunCompleted
-from swarm.supervisor.run import run_to_end
-from swarm.supervisor.run_context import RunContext
-from swarm.supervisor.run_request import (
+from swarm.mailbox.protocol.values.limits import Budget
+from swarm.supervisor.base.silent_display import SilentDisplay
+from swarm.supervisor.context.run_context import RunContext
+from swarm.supervisor.request.run_request import (
     ApprovalSettings,
     FanOut,
     RunLifetime,
     RunRequest,
     TeamLimits,
 )
+from swarm.supervisor.run import run_to_end
 from swarm.supervisor.run_shutdown import RunShutdown
 from swarm.supervisor.runs.paths import UserPaths, paths_of_run
-from swarm.supervisor.silent_display import SilentDisplay
 from swarm.supervisor.task_workload import TaskWorkload
 
 LIMIT_S = 6 * 3600  # of virtual time: whatever happens, a run ends

@@ -12,7 +12,7 @@ from swarm.mailbox.protocol.events import AnyCallDetail, OtherCall
 from swarm.mailbox.protocol.items import AnyCall, FunctionCall
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 from swarm.worker.policy.command_decision import Ask, PolicyDecision, Run
-from swarm.worker.tools.tool_interface import ABORTED_CALL, OnOutput, Proposal, ToolResult
+from swarm.worker.tools.interface.tool_interface import ABORTED_CALL, OnOutput, Proposal, ToolResult
 
 _ASK_ESCALATION = Ask(
     subject="`risky`", cause="escalation", reason="May I?", then=Run(sandboxed=False)

@@ -20,15 +20,15 @@ from typing import Any
 
 import trio
 
-from swarm.mailbox.control_channel import ControlRequest
-from swarm.mailbox.entropy import EntropySources
-from swarm.mailbox.ids import new_uuid7
-from swarm.mailbox.pair import FrameInTransit, PairServer, open_pair_server
-from swarm.mailbox.protocol.base import PROTOCOL_VERSION
+from swarm.mailbox.base.entropy import EntropySources
+from swarm.mailbox.base.ids import new_uuid7
+from swarm.mailbox.delivery.control_channel import ControlRequest
+from swarm.mailbox.delivery.pair import FrameInTransit, PairServer, open_pair_server
+from swarm.mailbox.delivery.router import Accept, Admission
 from swarm.mailbox.protocol.control import decode_control_reply, encode_control
 from swarm.mailbox.protocol.events import Hello, encode_event
 from swarm.mailbox.protocol.spec import AgentSpec, AnySpec, GatewaySpec
-from swarm.mailbox.router import Accept, Admission
+from swarm.mailbox.protocol.values.base import PROTOCOL_VERSION
 from swarm.supervisor.dependencies import RunDependencies
 from swarm.supervisor.processes.process_types import (
     ProcessEnd,
@@ -37,7 +37,7 @@ from swarm.supervisor.processes.process_types import (
     signal_name,
 )
 from swarm.worker.agent.agent_lifecycle import run_agent_lifecycle
-from swarm.worker.current_spec import CurrentSpec
+from swarm.worker.base.current_spec import CurrentSpec
 from swarm.worker.gateway.gateway_process import GatewayFactories, GatewayProcess
 from swarm.worker.testing.agent_harness import FakeToolHost
 from swarm.worker.tools.toolset import team_tools

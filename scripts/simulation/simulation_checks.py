@@ -12,7 +12,6 @@ from simulated_tools import SideEffects
 from swarm.mailbox.protocol.events import CallBegan, CallEnded, TokenCount, Warned
 from swarm.mailbox.protocol.gateway import ReservationReleased, ResponseBilled
 from swarm.mailbox.protocol.items import TokenUsage
-from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.records import (
     AgentEnded,
     AgentSpawned,
@@ -30,9 +29,10 @@ from swarm.mailbox.protocol.records import (
     RunCompleted,
     RunStarted,
 )
-from swarm.supervisor.budget.ledger import fold_ledger
+from swarm.mailbox.protocol.values.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
 from swarm.supervisor.journal.journal_reader import read_records
 from swarm.supervisor.journal.replay import fold_agent, fold_run
+from swarm.supervisor.parts.budget.ledger import fold_ledger
 from swarm.supervisor.runs.paths import RunPaths
 
 _STRICTNESS = ("untrusted", "on-failure", "on-request")

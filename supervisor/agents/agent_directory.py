@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 import trio
 
-from swarm.mailbox.ids import ROOT_PATH, AgentPath, is_within
+from swarm.mailbox.base.ids import ROOT_PATH, AgentPath, is_within
 from swarm.mailbox.protocol.ops import Mail
 
 from .agent_phases import TRANSITIONS, AgentEvent, Effect, Phase

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from swarm.mailbox.model_reference import ModelReference, split_reference
+from swarm.mailbox.base.model_reference import ModelReference, split_reference
 from swarm.mailbox.protocol.events import ProviderFallback
 
 from .agent_record import AgentPlan

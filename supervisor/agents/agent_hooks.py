@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol
 
-from swarm.mailbox.protocol.limits import Budget
 from swarm.mailbox.protocol.sampling import ModelInfo
+from swarm.mailbox.protocol.values.limits import Budget
 
 from .agent_phases import AgentEvent, Effect
 from .agent_record import Agent

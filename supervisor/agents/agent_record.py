@@ -9,14 +9,14 @@ from collections.abc import Callable
 import msgspec
 import trio
 
-from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.events import TurnEnd
-from swarm.mailbox.protocol.limits import Limits, ReadOnly
 from swarm.mailbox.protocol.ops import Mail
 from swarm.mailbox.protocol.records import AgentEnded, EndState, InputPosted
 from swarm.mailbox.protocol.requests import TeamMember
 from swarm.mailbox.protocol.settings import Summary, Verbosity
 from swarm.mailbox.protocol.spec import RoleBrief
+from swarm.mailbox.protocol.values.base import Value
+from swarm.mailbox.protocol.values.limits import Limits, ReadOnly
 
 from ..processes.child_loop import RestartCounter
 from .agent_phases import Phase

@@ -13,20 +13,20 @@ from difflib import get_close_matches
 
 import msgspec
 
-from swarm.mailbox.context_markers import is_person_message
-from swarm.mailbox.errors import UsageError
-from swarm.mailbox.ids import AgentPath, child_path
-from swarm.mailbox.model_reference import ModelReference
+from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.ids import AgentPath, child_path
+from swarm.mailbox.base.model_reference import ModelReference
+from swarm.mailbox.contents.context_markers import is_person_message
 from swarm.mailbox.protocol.events import TurnCompleted
 from swarm.mailbox.protocol.items import AnyItem, Compaction, Message, text_of
-from swarm.mailbox.protocol.limits import DangerFullAccess, Isolation, Limits, ReadOnly
 from swarm.mailbox.protocol.records import ContextRecorded, ItemRecorded, MailPosted, Record
 from swarm.mailbox.protocol.requests import AnyReply, RequestRefused, Spawn
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.settings import EFFORTS
 from swarm.mailbox.protocol.spec import RoleBrief
-from swarm.roles.narrow import narrow_isolation, narrow_limits
-from swarm.roles.role import Role
+from swarm.mailbox.protocol.values.limits import DangerFullAccess, Isolation, Limits, ReadOnly
+from swarm.roles.rights.narrow import narrow_isolation, narrow_limits
+from swarm.roles.rights.role import Role
 from swarm.roles.role_loader import Roles, find_role
 
 from .agent_record import AgentPlan

@@ -4,9 +4,9 @@ Work that did not end well continues when its run is resumed, whatever ended it:
 provider, a limit, a crash. Work that was cut off is never called completed.
 """
 
-from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.events import TurnAborted, TurnCompleted, TurnEnd, TurnFailed
 from swarm.mailbox.protocol.records import AgentEnded, EndState
+from swarm.mailbox.protocol.values.base import Value
 
 from ..journal.replay import AgentMemory, AgentPast
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.base.errors import SwarmError
 
 from .agent_phases import Phase
 from .agent_record import Agent, AgentSnapshot

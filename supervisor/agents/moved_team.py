@@ -2,7 +2,12 @@
 
 from msgspec.structs import replace
 
-from swarm.mailbox.protocol.limits import Limits, ProfilePolicy, SandboxPolicy, WorkspaceWrite
+from swarm.mailbox.protocol.values.limits import (
+    Limits,
+    ProfilePolicy,
+    SandboxPolicy,
+    WorkspaceWrite,
+)
 
 from ..journal.replay import AgentPast, RunPast
 from ..runs.folder_moves import Moves, moved

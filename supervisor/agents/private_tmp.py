@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path, PurePosixPath
 
-from swarm.mailbox.path_rules import CACHES_FOLDER
-from swarm.mailbox.remove_tree import remove_tree
+from swarm.mailbox.base.path_rules import CACHES_FOLDER
+from swarm.mailbox.base.remove_tree import remove_tree
 
 _ASIDE = "gone-"
 _TMP = PurePosixPath("/tmp")  # where commands see it

@@ -4,18 +4,18 @@ The run's own provider, and those that were named when it started: by roles, by 
 `agents.providers`. The gateway has the keys of these alone.
 """
 
-from swarm.mailbox.errors import UsageError
-from swarm.mailbox.model_reference import (
+from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.model_reference import (
     InvalidReference,
     ModelReference,
     read_model_name,
     unknown_provider_text,
 )
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.values.base import Value
 from swarm.roles.config.schema import RESERVED_PROVIDERS
-from swarm.roles.role import Role
+from swarm.roles.rights.role import Role
 
-from ..run_request import RunRequest
+from ..request.run_request import RunRequest
 
 
 class RunProviders(Value):

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Generic, NamedTuple, TypeVar
 
-from swarm.mailbox.ids import ROOT_PATH
+from swarm.mailbox.base.ids import ROOT_PATH
 
 Waiter = TypeVar("Waiter")
 

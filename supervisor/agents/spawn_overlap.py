@@ -6,7 +6,7 @@ The model is told before the child starts. It may mean it: the same call again s
 import posixpath
 from collections.abc import Iterable
 
-from swarm.mailbox.ids import AgentPath, is_within
+from swarm.mailbox.base.ids import AgentPath, is_within
 
 from .agent_directory import AgentDirectory
 from .agent_record import Agent, AgentPlan

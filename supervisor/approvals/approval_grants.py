@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from swarm.mailbox.ids import ROOT_PATH
+from swarm.mailbox.base.ids import ROOT_PATH
 from swarm.mailbox.protocol.approvals import (
     ApprovalGrant,
     ApprovalRequest,
@@ -24,10 +24,10 @@ from swarm.mailbox.protocol.approvals import (
     QuestionsAction,
     Scope,
 )
-from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.elicitation import ElicitationAction
 from swarm.mailbox.protocol.ops import LearnRule
 from swarm.mailbox.protocol.records import ApprovalRequested, ApprovalResolved, GrantGiven, Record
+from swarm.mailbox.protocol.values.base import Value
 from swarm.roles.rules.program_effects import find_more
 
 _SHELLS = frozenset({"sh", "bash", "zsh", "dash"})

@@ -9,10 +9,10 @@ configured.
 from typing import Literal
 
 from swarm.mailbox.protocol.approvals import ApprovalRequest, PermissionsAction, QuestionsAction
-from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.elicitation import ElicitationAction
-from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.server_sampling import SamplingAction
+from swarm.mailbox.protocol.values.base import Value
+from swarm.mailbox.protocol.values.limits import Limits
 
 
 class NoReviewer(Value):

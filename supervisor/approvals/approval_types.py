@@ -17,9 +17,9 @@ from swarm.mailbox.protocol.approvals import (
     NetworkAction,
     PendingApproval,
 )
-from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.records import ApprovalRequested, Record
 from swarm.mailbox.protocol.requests import Decided
+from swarm.mailbox.protocol.values.base import Value
 
 
 class ReviewVerdict(Value):

@@ -22,7 +22,6 @@ from swarm.mailbox.protocol.approvals import (
     Scope,
 )
 from swarm.mailbox.protocol.elicitation import ElicitationAction
-from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.records import (
     AnyRecordBody,
     ApprovalRequested,
@@ -31,8 +30,8 @@ from swarm.mailbox.protocol.records import (
     Record,
 )
 from swarm.mailbox.protocol.requests import Decided
+from swarm.mailbox.protocol.values.limits import Limits
 
-from ..mcp.tool_approvals import McpToolQuestions
 from .approval_grants import ApprovalGrants, ApprovalsPast, granted_permissions
 from .approval_limits import MAX_OPEN, MAX_OPEN_IN_RUN, cut_request, cut_text, why_not_shown
 from .approval_route import ApprovalRoute, NoReviewer, ReviewerKind, choose_route
@@ -44,6 +43,7 @@ from .approval_types import (
     is_same_request,
 )
 from .refusal_texts import reviewer_failed_text, timed_out_text, unavailable_text, withdrawn_text
+from .tool_approvals import McpToolQuestions
 
 KEPT_DENIALS = 10
 _KEPT_ENDS = 256  # closed requests that are remembered, to explain a late answer

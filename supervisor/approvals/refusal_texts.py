@@ -4,7 +4,7 @@ Each kind of refusal says what it is, so that a model does not take a missing an
 and most say what the model may do next.
 """
 
-from swarm.mailbox.host_patterns import with_port
+from swarm.mailbox.base.host_patterns import with_port
 from swarm.mailbox.protocol.approvals import (
     AnyAction,
     ApprovalRequest,

@@ -8,17 +8,17 @@ not touched; `swarm undo` restores files.
 import msgspec
 import trio
 
-from swarm.mailbox.errors import MessageTooLarge, PeerGone
+from swarm.mailbox.base.errors import MessageTooLarge, PeerGone
 from swarm.mailbox.protocol.control import AnyControlReply, CompactAgent, Done, Refused, RollBack
 from swarm.mailbox.protocol.items import encode_item
 from swarm.mailbox.protocol.ops import AnyOp, Compact, RollBackTurns, UndoCompaction
 from swarm.mailbox.protocol.records import ContextRecorded
 
 from ..agents.agent_record import Agent
+from ..context.run_context import RunContext
 from ..journal.journal_reader import read_records
 from ..journal.replay import find_compaction_undo
 from ..journal.turns import RolledBackHistory, drop_last_turns, fold_turns
-from ..run_context import RunContext
 
 
 async def compact_agent(

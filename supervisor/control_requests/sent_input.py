@@ -2,14 +2,14 @@
 
 import trio
 
-from swarm.mailbox.errors import UsageError
-from swarm.mailbox.ids import ROOT_PATH
+from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.ids import ROOT_PATH
 from swarm.mailbox.protocol.control import Refused, SendText
 from swarm.mailbox.protocol.ops import ImageInput, UserInput, UserInputPart
 
-from ..run_context import RunContext
+from ..context.run_context import RunContext
+from ..context.typed_input import typed_parts
 from ..runs.image_blobs import store_image
-from ..typed_input import typed_parts
 
 _MAX_ID_CHARS = 64
 _MAX_IMAGES = 16

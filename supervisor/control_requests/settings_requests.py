@@ -9,8 +9,8 @@ from collections.abc import Callable
 import msgspec
 import trio
 
-from swarm.mailbox.errors import PeerGone, UsageError
-from swarm.mailbox.ids import ROOT_PATH
+from swarm.mailbox.base.errors import PeerGone, UsageError
+from swarm.mailbox.base.ids import ROOT_PATH
 from swarm.mailbox.protocol.control import (
     AcceptPlan,
     AnyControlReply,
@@ -23,13 +23,13 @@ from swarm.mailbox.protocol.records import PauseSet, SettingsChanged
 
 from ..agents.agent_record import Agent, AgentPlan
 from ..agents.child_plan import AgentRequestError, check_model
-from ..isolation.copy_bounds import starts_to_write
-from ..isolation.project_copies import OUTSIDE_SANDBOX
-from ..run_context import RunContext
-from ..run_limits import run_limits
+from ..agents.rights_widening import RightsBound
+from ..agents.settings_change import changed_plan, check_requirements, describe_change, settings_of
+from ..context.run_context import RunContext
+from ..parts.copies.copy_bounds import starts_to_write
+from ..parts.copies.project_copies import OUTSIDE_SANDBOX
 from ..team.team_service import TeamService
-from .rights_widening import RightsBound
-from .settings_change import changed_plan, check_requirements, describe_change, settings_of
+from .run_limits import run_limits
 
 _SEND_TIMEOUT_S = 5.0
 

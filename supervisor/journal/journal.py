@@ -12,7 +12,9 @@ from typing import NamedTuple
 
 import trio
 
-from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.base.errors import SwarmError
+from swarm.mailbox.base.redact import Counts, Redactor
+from swarm.mailbox.base.redact_structs import redact_encoded
 from swarm.mailbox.protocol.events import TurnAborted, TurnCompleted, TurnFailed
 from swarm.mailbox.protocol.records import (
     AgentEnded,
@@ -28,8 +30,6 @@ from swarm.mailbox.protocol.records import (
     SnapshotTaken,
     encode_record,
 )
-from swarm.mailbox.redact import Counts, Redactor
-from swarm.mailbox.redact_structs import redact_encoded
 
 from ..runs.paths import RunPaths
 from .journal_files import RUN_FILE, JournalFiles, repair_tail

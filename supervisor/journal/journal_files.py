@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from pathlib import Path
 
-from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.base.errors import SwarmError
 
 RUN_FILE = "run"  # the supervisor's own records; agents' files are named by their ids
 _MAX_OPEN, _FEWEST_OPEN = 256, 8  # descriptors; the least recently written one is closed first

@@ -16,10 +16,10 @@ from typing import get_args
 
 import msgspec
 
-from swarm.mailbox.bounded_formats import depth_checked
-from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.protocol.base import SCHEMA_VERSION, Value
+from swarm.mailbox.base.bounded_formats import depth_checked
+from swarm.mailbox.base.errors import SwarmError
 from swarm.mailbox.protocol.records import AnyRecordBody, Record, decode_record
+from swarm.mailbox.protocol.values.base import SCHEMA_VERSION, Value
 
 from ..runs.paths import RunPaths
 from .journal_files import RUN_FILE

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from swarm.mailbox.context_markers import is_person_message
-from swarm.mailbox.errors import UsageError
-from swarm.mailbox.ids import short_id
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.ids import short_id
+from swarm.mailbox.contents.context_markers import is_person_message
 from swarm.mailbox.protocol.events import TurnAborted, TurnCompleted, TurnFailed, TurnStarted
 from swarm.mailbox.protocol.items import AnyItem, Message
 from swarm.mailbox.protocol.records import ContextRecorded, ItemRecorded, Record
+from swarm.mailbox.protocol.values.base import Value
 
 
 class PastTurn(Value):

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 def main() -> None:
     """Start the command. Never returns."""
     refuse_stranger()
-    from swarm.supervisor.cli.entry import main as run
+    from swarm.supervisor.clients.cli.entry import main as run
 
     run()
 

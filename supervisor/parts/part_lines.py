@@ -8,9 +8,9 @@ from swarm.mailbox.parts.jobs.job_messages import JobBegan, JobClosed, JobRowEnd
 from swarm.mailbox.parts.leases.lease_messages import HeavyCommandEnded
 from swarm.mailbox.parts.memories.memory_messages import MemoryMarked
 from swarm.mailbox.parts.part_messages import PartFigures, PartRecord
-from swarm.mailbox.protocol.findings import FindingPublished
+from swarm.mailbox.protocol.values.findings import FindingPublished
 
-from ..console.safe_text import clean_line
+from ..base.safe_text import clean_line
 from .findings.finding_lines import count_findings, describe_finding
 from .jobs.job_lines import describe_job
 from .leases.lease_lines import describe_heavy_command

@@ -11,7 +11,7 @@ from swarm.roles.parts.leases.lease_settings import check_lease_settings
 from swarm.roles.parts.memories.memory_settings import check_memory_settings
 
 from ..processes.machine_state import memory_bytes
-from ..run_request import RunRequest
+from ..request.run_request import RunRequest
 from ..runs.paths import UserPaths
 from .accounts.account_list import AccountLine, list_accounts
 from .accounts.account_providers import with_accounts

@@ -9,11 +9,11 @@ from swarm.mailbox.parts.jobs.job_messages import JobBegan, JobClosed, JobRowEnd
 from swarm.mailbox.parts.leases.lease_messages import HeavyCommandEnded
 from swarm.mailbox.parts.memories.memory_messages import MemoryAccess, MemoryMarked
 from swarm.mailbox.parts.part_messages import PartRecord, PartRules, PartText
-from swarm.mailbox.protocol.findings import Finding, FindingPublished
 from swarm.mailbox.protocol.records import Record
+from swarm.mailbox.protocol.values.findings import Finding, FindingPublished
 
 from ..agents.agent_record import AgentPlan
-from ..run_request import RunRequest
+from ..request.run_request import RunRequest
 from ..runs.paths import RunPaths
 from .jobs.job_history import JobHistory
 from .leases.lease_ledger import LeaseLedger

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import trio
 
-from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.base.errors import SwarmError
 
 from .child_spec import (
     DEFAULT_RESTART,

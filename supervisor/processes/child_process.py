@@ -11,8 +11,8 @@ from contextlib import suppress
 import msgspec
 import trio
 
-from swarm.mailbox.foreign_failures import explain_abort
-from swarm.mailbox.process_tree import kill_descendants_once
+from swarm.mailbox.base.foreign_failures import explain_abort
+from swarm.mailbox.base.process_tree import kill_descendants_once
 
 from .process_types import STDERR_KEPT_BYTES, ProcessEnd, describe_end
 

@@ -6,7 +6,7 @@ Source: OTP's child specification and restart intensity; the back-off is ours.
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.values.base import Value
 
 from .process_types import ProcessEnd, RunningProcess, SpawnError
 

@@ -19,14 +19,14 @@ from pathlib import Path
 
 import msgspec
 
-from swarm.mailbox.after_fork import (
+from swarm.mailbox.base.after_fork import (
     become_subreaper,
     disable_core_dumps,
     reset_inherited_state,
     run_and_exit,
 )
-from swarm.mailbox.errors import UsageError
-from swarm.mailbox.key_wiping import wipe_secrets
+from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.key_wiping import wipe_secrets
 from swarm.mailbox.protocol.forking import ChangeVariable, encode_fork
 
 from .spawn_payload import spawn_cold
@@ -45,8 +45,8 @@ class ChildPrograms(msgspec.Struct, frozen=True, kw_only=True):
         "msgspec",
         "zmq",
         "trio",
-        "swarm.mailbox.dealer",
-        "swarm.mailbox.router",
+        "swarm.mailbox.delivery.dealer",
+        "swarm.mailbox.delivery.router",
         "swarm.mailbox.protocol.gateway",
         "swarm.mailbox.protocol.sampling",
         "swarm.mailbox.protocol.spec",

@@ -1,6 +1,6 @@
 """What is known of a machine at one moment. Values only."""
 
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.values.base import Value
 
 
 class MachineState(Value):

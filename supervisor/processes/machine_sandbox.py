@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.base.errors import SwarmError
 
 _PROBE_LIMIT_S = 20.0
 
@@ -45,7 +45,7 @@ def probe_sandbox(folder: Path | None = None) -> ProbeReport:
 
     Raises SandboxProbeFailed.
     """
-    argv = [sys.executable, "-P", "-m", "swarm.worker.sandbox.sandbox_report"]
+    argv = [sys.executable, "-P", "-m", "swarm.worker.programs.sandbox_report"]
     argv += [] if folder is None else [str(folder)]
     try:
         done = subprocess.run(

@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from swarm.mailbox.process_tree import descendants_of, resident_bytes
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.base.process_tree import descendants_of, resident_bytes
+from swarm.mailbox.protocol.values.base import Value
 
 from .machine_facts import MachineState
 

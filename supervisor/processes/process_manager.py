@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager, suppress
 
 import trio
 
-from swarm.mailbox.ids import short_id
-from swarm.mailbox.process_tree import (
+from swarm.mailbox.base.ids import short_id
+from swarm.mailbox.base.process_tree import (
     children_of,
     is_zombie,
     kill_descendants,

@@ -6,9 +6,9 @@ from typing import Protocol
 
 import trio
 
-from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.base.errors import SwarmError
 from swarm.mailbox.protocol.spec import AnySpec
+from swarm.mailbox.protocol.values.base import Value
 
 STDERR_KEPT_BYTES = 64 * 1024
 

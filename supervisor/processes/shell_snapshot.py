@@ -13,8 +13,8 @@ from contextlib import suppress
 
 import trio
 
-from swarm.mailbox.process_tree import descendants_of
-from swarm.roles.login_shell import (
+from swarm.mailbox.base.process_tree import descendants_of
+from swarm.roles.base.login_shell import (
     MARKER,
     PRINT_ENVIRONMENT,
     find_shell,

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.foreign_failures import explain_failure
+from swarm.mailbox.base.errors import SwarmError
+from swarm.mailbox.base.foreign_failures import explain_failure
 
 from .process_types import SpawnError
 

@@ -1,7 +1,7 @@
 """What may go wrong between a client and a run. Each text says what to do next."""
 
-from swarm.mailbox.errors import SwarmError, UsageError
-from swarm.mailbox.ids import short_id
+from swarm.mailbox.base.errors import SwarmError, UsageError
+from swarm.mailbox.base.ids import short_id
 from swarm.mailbox.protocol.control import Refused
 
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from swarm.mailbox.path_rules import is_within
+from swarm.mailbox.base.path_rules import is_within
 from swarm.mailbox.protocol.spec import FolderMove
 
 Moves = Sequence[FolderMove]

@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import trio
 
-from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.ids import short_id
-from swarm.mailbox.private_files import write_own_file
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.base.errors import SwarmError
+from swarm.mailbox.base.ids import short_id
+from swarm.mailbox.base.private_files import write_own_file
+from swarm.mailbox.protocol.values.base import Value
 
 from .paths import RunPaths
 

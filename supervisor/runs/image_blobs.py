@@ -8,11 +8,11 @@ import hashlib
 import os
 from pathlib import Path
 
-from swarm.mailbox.errors import UsageError
-from swarm.mailbox.private_files import write_own_file
+from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.private_files import write_own_file
+from swarm.mailbox.base.redact import Redactor
+from swarm.mailbox.base.safe_open import READ_FLAGS, open_canonical, open_user_file, read_whole
 from swarm.mailbox.protocol.requests import BlobStored, RequestRefused, StoreBlob
-from swarm.mailbox.redact import Redactor
-from swarm.mailbox.safe_open import READ_FLAGS, open_canonical, open_user_file, read_whole
 
 _MAX_BLOB_BYTES = 32 * 1024 * 1024
 _MAX_BYTES = 20 * 1024 * 1024

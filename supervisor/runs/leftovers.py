@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from swarm.mailbox.ids import short_id
-from swarm.mailbox.process_tree import is_zombie, kill_descendants
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.base.ids import short_id
+from swarm.mailbox.base.process_tree import is_zombie, kill_descendants
+from swarm.mailbox.protocol.values.base import Value
 
 from .folder_watch import RunOwner, is_lock_gone, process_start_ticks, read_owner
 from .paths import RunPaths, UserPaths

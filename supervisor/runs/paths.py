@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 
-from swarm.mailbox.errors import SwarmError, UsageError
-from swarm.mailbox.ids import RunId, short_id
-from swarm.mailbox.private_files import make_own_folders
+from swarm.mailbox.base.errors import SwarmError, UsageError
+from swarm.mailbox.base.ids import RunId, short_id
+from swarm.mailbox.base.private_files import make_own_folders
 
-from ..parts.part_names import HIDDEN_FOLDERS
+from ..base.part_names import HIDDEN_FOLDERS
 from .short_tmp import find_short_folder
 
 SYSTEM_FOLDERS = (Path("/etc/swarm"),)

@@ -8,9 +8,9 @@ import os
 import re
 from pathlib import Path
 
-from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.safe_open import read_user_file
-from swarm.roles.guidance import find_project_root
+from swarm.mailbox.base.safe_open import read_user_file
+from swarm.mailbox.protocol.values.base import Value
+from swarm.roles.base.guidance import find_project_root
 
 _MOST_REF_BYTES, _MOST_LOG_BYTES = 8 << 10, 4 << 20
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")

@@ -8,8 +8,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from swarm.mailbox.errors import UsageError
-from swarm.roles.guidance import find_project_root
+from swarm.mailbox.base.errors import UsageError
+from swarm.roles.base.guidance import find_project_root
 
 from .paths import RunPaths, UserPaths, paths_of_run
 from .run_metadata import RunMetadata, read_metadata

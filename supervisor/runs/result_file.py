@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import IO
 
-from swarm.mailbox.errors import SwarmError, UsageError
-from swarm.mailbox.safe_open import OpenFolder, check_file_name, resolve_links
+from swarm.mailbox.base.errors import SwarmError, UsageError
+from swarm.mailbox.base.safe_open import OpenFolder, check_file_name, resolve_links
 
 
 class ResultFile:

@@ -17,12 +17,12 @@ from typing import IO, NamedTuple
 
 import msgspec
 
-from swarm.mailbox.errors import SwarmError, UsageError
-from swarm.mailbox.redact import MIN_SECRET_CHARS, Redactor
-from swarm.mailbox.redact_structs import redact_json
-from swarm.mailbox.safe_open import OpenFolder, check_file_name, resolve_links
+from swarm.mailbox.base.errors import SwarmError, UsageError
+from swarm.mailbox.base.redact import MIN_SECRET_CHARS, Redactor
+from swarm.mailbox.base.redact_structs import redact_json
+from swarm.mailbox.base.safe_open import OpenFolder, check_file_name, resolve_links
 
-from ..version import VERSION
+from ..base.version import VERSION
 from .paths import RunPaths
 from .run_metadata import read_metadata
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import msgspec
 
-from swarm.mailbox.errors import SwarmError, UsageError
-from swarm.mailbox.ids import short_id
-from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.remove_tree import remove_tree
-from swarm.mailbox.safe_open import FOLDER_FLAGS, open_beneath, open_canonical
+from swarm.mailbox.base.errors import SwarmError, UsageError
+from swarm.mailbox.base.ids import short_id
+from swarm.mailbox.base.remove_tree import remove_tree
+from swarm.mailbox.base.safe_open import FOLDER_FLAGS, open_beneath, open_canonical
+from swarm.mailbox.protocol.values.base import Value
 
 from .paths import RunPaths, UserPaths, paths_of_run
 from .run_metadata import (

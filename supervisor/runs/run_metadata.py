@@ -10,11 +10,11 @@ from typing import Literal
 
 import msgspec
 
-from swarm.mailbox.errors import SwarmError, UsageError
-from swarm.mailbox.ids import short_id
-from swarm.mailbox.path_rules import is_within
-from swarm.mailbox.protocol.base import SCHEMA_VERSION, Value
+from swarm.mailbox.base.errors import SwarmError, UsageError
+from swarm.mailbox.base.ids import short_id
+from swarm.mailbox.base.path_rules import is_within
 from swarm.mailbox.protocol.items import TokenUsage
+from swarm.mailbox.protocol.values.base import SCHEMA_VERSION, Value
 
 from .paths import RunPaths, close_state_folders, make_private_folder
 

@@ -8,9 +8,9 @@ from typing import Literal
 
 import msgspec
 
+from swarm.mailbox.base.schema_check import find_schema_violation
 from swarm.mailbox.protocol.events import TurnAborted, TurnCompleted, TurnFailed
 from swarm.mailbox.protocol.records import AgentEnded, RunCompleted
-from swarm.mailbox.schema_check import find_schema_violation
 
 RunStatus = Literal[
     "completed", "partial", "truncated", "failed", "refused", "budget", "deadline", "provider",

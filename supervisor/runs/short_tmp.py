@@ -17,9 +17,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from swarm.mailbox.private_files import make_own_folders, write_own_file
-from swarm.mailbox.remove_tree import remove_tree
-from swarm.mailbox.short_places import find_short_base
+from swarm.mailbox.base.private_files import make_own_folders, write_own_file
+from swarm.mailbox.base.remove_tree import remove_tree
+from swarm.mailbox.base.short_places import find_short_base
 
 from .held_locks import in_turn, take_lock
 

@@ -9,8 +9,8 @@ import select
 import signal
 from contextlib import suppress
 
-from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.ids import short_id
+from swarm.mailbox.base.errors import SwarmError
+from swarm.mailbox.base.ids import short_id
 
 from .folder_watch import process_start_ticks, read_owner
 from .paths import RunPaths

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import msgspec
 
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.values.base import Value
 
 from .paths import RunPaths
 from .run_metadata import write_run_file

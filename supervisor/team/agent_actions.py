@@ -8,8 +8,8 @@ from functools import partial
 
 import trio
 
-from swarm.mailbox.errors import PeerGone
-from swarm.mailbox.ids import ROOT_PATH, AgentPath, is_within, resolve_path
+from swarm.mailbox.base.errors import PeerGone
+from swarm.mailbox.base.ids import ROOT_PATH, AgentPath, is_within, resolve_path
 from swarm.mailbox.protocol.ops import Interrupt
 from swarm.mailbox.protocol.records import AgentEnded
 from swarm.mailbox.protocol.requests import (
@@ -26,12 +26,12 @@ from swarm.mailbox.protocol.requests import (
 )
 from swarm.mailbox.protocol.requests import Team as TeamReply
 
-from ..agents.agent_manager import AgentManager
 from ..agents.agent_phases import AgentEvent, Effect
 from ..agents.agent_record import Agent
 from ..agents.child_plan import AgentRequestError, check_message
-from ..run_context import RunContext
-from .mail_delivery import MAX_UNREAD, MailDelivery
+from ..agents.life.agent_manager import AgentManager
+from ..agents.life.mail_delivery import MAX_UNREAD, MailDelivery
+from ..context.run_context import RunContext
 from .wait_calls import find_member
 
 CLOSE_GRACE_S = 5.0

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 from swarm.mailbox.protocol.ops import UserInput
 
-from ..agents.agent_manager import AgentManager
 from ..agents.agent_phases import Phase
 from ..agents.agent_record import Agent
 from ..agents.child_plan import AgentRequestError
-from ..agents.resume_continuation import input_record
-from ..run_context import RunContext
+from ..agents.life.agent_manager import AgentManager
+from ..agents.life.resume_continuation import input_record
+from ..context.run_context import RunContext
 
 
 class RunEnds(AgentRequestError):

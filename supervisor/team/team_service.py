@@ -9,8 +9,8 @@ from typing import assert_never
 
 import trio
 
-from swarm.mailbox.errors import PeerGone
-from swarm.mailbox.ids import ROOT_PATH
+from swarm.mailbox.base.errors import PeerGone
+from swarm.mailbox.base.ids import ROOT_PATH
 from swarm.mailbox.parts.part_messages import PartQuestion
 from swarm.mailbox.protocol.ops import Answer, UserInput
 from swarm.mailbox.protocol.records import AgentEnded
@@ -29,24 +29,24 @@ from swarm.mailbox.protocol.requests import (
 )
 
 from ..agents.agent_hooks import AgentHooks
-from ..agents.agent_manager import AgentManager
 from ..agents.agent_phases import AgentEvent, Effect
 from ..agents.agent_record import Agent, AgentPlan, GatewayAddress
 from ..agents.child_plan import AgentRequestError
 from ..agents.end_states import GOOD_ENDS
-from ..agents.lifecycle import SUSPENDABLE_TOOLS, AgentLifecycle
-from ..agents.resume_continuation import continue_cut_off, has_work_after_end
-from ..agents.resume_team import restore_team, restored_agent
-from ..agents.resume_unstarted import close_unstarted
-from ..agents.slot_deadlock import DeadlockDetector, LiveSlotUsers
-from ..agents.spawning import AgentSpawner
+from ..agents.life.agent_manager import AgentManager
+from ..agents.life.lifecycle import SUSPENDABLE_TOOLS, AgentLifecycle
+from ..agents.life.mail_delivery import MailDelivery, report_to_parent, unreported_ends
+from ..agents.life.resume_continuation import continue_cut_off, has_work_after_end
+from ..agents.life.resume_unstarted import close_unstarted
+from ..agents.life.slot_deadlock import DeadlockDetector, LiveSlotUsers
+from ..agents.life.spawning import AgentSpawner
+from ..context.run_context import RunContext
 from ..journal.replay import RunPast
-from ..parts.part_host import Fate, PartTeam
-from ..parts.part_services import PartServices
-from ..run_context import RunContext
+from ..part_access.part_host import Fate, PartTeam
+from ..part_calls.part_services import PartServices
 from .agent_actions import AgentActions
-from .mail_delivery import MailDelivery, report_to_parent, unreported_ends
 from .person_input import PersonInput
+from .resume_team import restore_team, restored_agent
 from .wait_calls import WaitCalls
 
 MAX_OPEN_REQUESTS = 64  # per process at a time

@@ -10,7 +10,8 @@ from typing import Literal
 import msgspec
 import trio
 
-from swarm.mailbox.ids import AgentPath, resolve_path
+from swarm.mailbox.base.ids import AgentPath, resolve_path
+from swarm.mailbox.contents.team_tool_results import spawn_result, wait_result
 from swarm.mailbox.protocol.requests import (
     AnyReply,
     AnyRequest,
@@ -21,14 +22,13 @@ from swarm.mailbox.protocol.requests import (
     Waited,
     WaitFor,
 )
-from swarm.mailbox.team_tool_results import spawn_result, wait_result
 
 from ..agents.agent_directory import AgentDirectory
 from ..agents.agent_record import Agent
 from ..agents.child_plan import AgentRequestError
-from ..agents.lifecycle import AgentLifecycle
-from ..fan_out.file_excerpts import split_evenly
-from .mail_delivery import MailDelivery
+from ..agents.life.lifecycle import AgentLifecycle
+from ..agents.life.mail_delivery import MailDelivery
+from ..base.file_excerpts import split_evenly
 
 MAX_TIMEOUT_S = 3_600.0
 MAX_TARGETS = 256

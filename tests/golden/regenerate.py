@@ -21,7 +21,7 @@ import msgspec
 from msgspec import inspect
 
 from swarm.mailbox import protocol
-from swarm.mailbox.protocol.base import Tagged
+from swarm.mailbox.protocol.values.base import Tagged
 
 HERE = Path(__file__).parent
 SAMPLE_ITEM = msgspec.msgpack.encode(
@@ -32,7 +32,7 @@ SAMPLE_ITEM = msgspec.msgpack.encode(
 def find_unions() -> dict[str, tuple[type[Tagged], ...]]:
     """Name → members of every closed union of messages, those within another one left out."""
     found = {}
-    for module in pkgutil.iter_modules(protocol.__path__, protocol.__name__ + "."):
+    for module in pkgutil.walk_packages(protocol.__path__, protocol.__name__ + "."):
         for name, value in vars(importlib.import_module(module.name)).items():
             members = members_of(value) if not name.startswith("_") else ()
             if members and (len(members) > 1 or name.startswith("Any")):

@@ -20,8 +20,8 @@ import pytest
 import trio
 
 from support.forked_programs import Files, ForkedCommand, Setting
-from swarm.mailbox.ids import new_uuid7, short_id
-from swarm.mailbox.process_tree import children_of, descendants_of, is_zombie
+from swarm.mailbox.base.ids import new_uuid7, short_id
+from swarm.mailbox.base.process_tree import children_of, descendants_of, is_zombie
 from swarm.mailbox.protocol.events import CallBegan
 from swarm.mailbox.protocol.items import AnyOutput, text_of
 from swarm.mailbox.protocol.records import AgentSpawned, ItemRecorded, Record, RunCompleted

@@ -17,7 +17,8 @@ import msgspec
 import pytest
 import trio
 
-from swarm.mailbox.process_tree import descendants_of, is_zombie
+from swarm.mailbox.base.process_tree import descendants_of, is_zombie
+from swarm.mailbox.delivery.router import open_router
 from swarm.mailbox.protocol.events import (
     CallBegan,
     CallEnded,
@@ -38,11 +39,10 @@ from swarm.mailbox.protocol.items import (
     decode_item,
     text_message,
 )
-from swarm.mailbox.protocol.limits import Limits, ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.ops import Answer, Interrupt, Shutdown
 from swarm.mailbox.protocol.requests import BlobStored
 from swarm.mailbox.protocol.spec import GatewayAccess, RoleBrief, encode_spec
-from swarm.mailbox.router import open_router
+from swarm.mailbox.protocol.values.limits import Limits, ReadOnly, WorkspaceWrite
 from swarm.worker.testing.agent_harness import END, FAKE_MODEL, FakeGateway, FakeSupervisor, done
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from swarm.mailbox.ids import short_id
+from swarm.mailbox.base.ids import short_id
 from swarm.mailbox.protocol.events import CallEnded, TurnAborted
 from swarm.mailbox.protocol.records import (
     AgentSpawned,

@@ -15,7 +15,7 @@ import trio
 import yaml
 
 from support.forked_programs import Files, ForkedCommand, Setting
-from swarm.mailbox.process_tree import children_of
+from swarm.mailbox.base.process_tree import children_of
 from swarm.mailbox.protocol.events import TurnStarted, Warned
 from swarm.mailbox.protocol.gateway import ReservationReleased, ResponseBilled
 from swarm.mailbox.protocol.items import text_of
@@ -38,10 +38,10 @@ MODEL = {"input_usd_per_million": 1000.0, "output_usd_per_million": 1000.0}
 RESUME = """
 import json, os, sys
 import msgspec
-from swarm.mailbox.protocol.limits import Budget
-from swarm.supervisor.runs.saved_request import load_request
-from swarm.supervisor.cli.options import ShowOptions
-from swarm.supervisor.cli.run_execution import start_run
+from swarm.mailbox.protocol.values.limits import Budget
+from swarm.supervisor.request.saved_request import load_request
+from swarm.supervisor.clients.cli.run_setup.options import ShowOptions
+from swarm.supervisor.clients.cli.commands.run_execution import start_run
 from swarm.supervisor.runs.paths import find_user_paths, paths_of_run
 run, said = sys.argv[1], json.loads(sys.argv[2])
 places = find_user_paths(dict(os.environ))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from swarm.mailbox.process_tree import descendants_of, is_zombie
+from swarm.mailbox.base.process_tree import descendants_of, is_zombie
 
 pytestmark = pytest.mark.live
 MAIN = Path(__file__).parents[2] / "scripts" / "chaos_run" / "main.py"

@@ -6,8 +6,8 @@ import pytest
 
 from support.mcp_clients import under_asyncio
 from swarm.mailbox.protocol.records import InputPosted
-from swarm.supervisor.chat.current_run import CurrentRun
-from swarm.supervisor.chat.run_launch import RunLauncher
+from swarm.supervisor.clients.chat.current_run import CurrentRun
+from swarm.supervisor.clients.chat.run_launch import RunLauncher
 
 pytestmark = pytest.mark.live
 LIMIT_S = 60

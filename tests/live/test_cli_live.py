@@ -12,8 +12,11 @@ import pytest
 
 from support.forked_programs import Setting, run_program
 from support.scripted_team_run import SWARM
-from swarm.mailbox.errors import UsageError
-from swarm.supervisor.cli.sandboxed_script import ScriptSandboxUnavailable, run_sandboxed_script
+from swarm.mailbox.base.errors import UsageError
+from swarm.supervisor.clients.cli.base.sandboxed_script import (
+    ScriptSandboxUnavailable,
+    run_sandboxed_script,
+)
 
 pytestmark = pytest.mark.live
 LIMIT_S = 60

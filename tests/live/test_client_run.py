@@ -17,7 +17,7 @@ from swarm.mailbox.protocol.control import Recorded
 from swarm.mailbox.protocol.events import CallBegan
 from swarm.mailbox.protocol.ops import ImageInput
 from swarm.mailbox.protocol.records import ApprovalRequested, InputPosted, RunCompleted, RunStarted
-from swarm.supervisor.client import (
+from swarm.supervisor.clients.client import (
     ControlRequestRefused,
     LiveRun,
     RunFailedToStart,

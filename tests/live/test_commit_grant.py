@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from support.escape_testbed import open_test_launcher, run_script
-from swarm.mailbox.protocol.limits import ReadOnly, WorkspaceWrite
+from swarm.mailbox.protocol.values.limits import ReadOnly, WorkspaceWrite
 from swarm.worker.exec.running_command import CommandRequest
 from swarm.worker.sandbox.commit_grant import find_repository, read_repository, with_commit_grant
 from swarm.worker.sandbox.sandbox_plan import plan_sandbox

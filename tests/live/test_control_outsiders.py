@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from swarm.mailbox.process_tree import descendants_of
+from swarm.mailbox.base.process_tree import descendants_of
 from swarm.supervisor.control_requests.caller_rights import CallerFacts, judge_caller, refusal_for
 
 pytestmark = pytest.mark.live

@@ -61,7 +61,7 @@ print("done")
 @pytest.mark.parametrize("network", [(), ("--network",)], ids=["off", "on"])
 def test_an_end_sends_to_the_other_and_to_no_stranger(stack, user, network):
     work = Path(tempfile.mkdtemp(prefix="swarm-pairs-", dir="/var/tmp"))
-    words = [sys.executable, "-P", "-m", "swarm.worker.sandbox.sandbox_command", "-s", "read-only"]
+    words = [sys.executable, "-P", "-m", "swarm.worker.programs.sandbox_command", "-s", "read-only"]
     words += ["--stack", stack, *network, "-C", str(work), "--", "/usr/bin/python3", "-c", _SCRIPT]
     more = {} if user == os.geteuid() else {"user": user, "group": user, "extra_groups": ()}
     try:

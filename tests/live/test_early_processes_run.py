@@ -8,7 +8,7 @@ import sys
 import pytest
 import trio
 
-from swarm.mailbox.process_tree import children_of
+from swarm.mailbox.base.process_tree import children_of
 from swarm.mailbox.protocol.records import GatewayEnded, RunCompleted
 
 pytestmark = [pytest.mark.live, pytest.mark.usefixtures("started_anew")]
@@ -20,7 +20,7 @@ async def start_and_wait_for_words(rig):
     reader, writer = os.pipe()
     process = rig.adopt(
         await trio.lowlevel.open_process(
-            [sys.executable, "-P", "-m", "swarm.supervisor.cli.entry", "run", "-"],
+            [sys.executable, "-P", "-m", "swarm.supervisor.clients.cli.entry", "run", "-"],
             stdin=reader, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             env=rig.environment, cwd=rig.work,
         )

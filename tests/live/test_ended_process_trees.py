@@ -11,14 +11,14 @@ import pytest
 import trio
 
 from support import leaderless_process
-from swarm.mailbox.process_tree import children_of, descendants_of, is_zombie, kill_descendants
+from swarm.mailbox.base.process_tree import children_of, descendants_of, is_zombie, kill_descendants
 
 pytestmark = pytest.mark.live
 
 # A parent that becomes a subreaper, starts what its argument says, and prints the pids it finds.
 _REAPER = """
 import ctypes, os, subprocess, sys, time
-from swarm.mailbox.process_tree import descendants_of, is_zombie, kill_descendants
+from swarm.mailbox.base.process_tree import descendants_of, is_zombie, kill_descendants
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
 subprocess.run(["bash", "-c", sys.argv[1]])
 deadline = time.monotonic() + 20
@@ -101,7 +101,7 @@ def test_a_process_whose_first_thread_has_ended_lives():
 # The one child of a subreaper ends while it is looked below, and leaves its own child behind.
 _WHILE_LOOKED = """
 import ctypes, os, subprocess, sys
-from swarm.mailbox import process_tree
+from swarm.mailbox.base import process_tree
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
 parent = subprocess.Popen(["bash", "-c", "sleep 1000 & wait"])
 while not (below := process_tree.children_of(parent.pid)):

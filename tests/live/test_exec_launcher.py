@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from support import leaderless_process
-from swarm.mailbox.process_tree import children_of, descendants_of, is_zombie
+from swarm.mailbox.base.process_tree import children_of, descendants_of, is_zombie
 from swarm.worker.exec import launcher_client as launcher_module
 from swarm.worker.exec.command_state import CommandNotStarted, LauncherGone
 from swarm.worker.exec.launcher_client import LauncherLink, open_launcher

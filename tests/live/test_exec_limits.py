@@ -6,10 +6,15 @@ import shutil
 import pytest
 
 from support.escape_testbed import open_test_launcher
-from swarm.mailbox.process_tree import descendants_of, is_zombie
-from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ResourceLimits, WorkspaceWrite
+from swarm.mailbox.base.process_tree import descendants_of, is_zombie
 from swarm.mailbox.protocol.spec import AgentSpec, GatewayAccess, Inherited, RoleBrief
-from swarm.worker.current_spec import CurrentSpec
+from swarm.mailbox.protocol.values.limits import (
+    DangerFullAccess,
+    Limits,
+    ResourceLimits,
+    WorkspaceWrite,
+)
+from swarm.worker.base.current_spec import CurrentSpec
 from swarm.worker.exec.exec_outcome import ExecRequest
 from swarm.worker.exec.exec_sessions import open_exec_sessions
 from swarm.worker.exec.running_command import CommandRequest, start_command

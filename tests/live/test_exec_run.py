@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from support.forked_programs import Setting, run_program
-from swarm.mailbox.protocol.limits import ReadOnly
 from swarm.mailbox.protocol.ops import ImageInput
 from swarm.mailbox.protocol.records import AgentSpawned, InputPosted
+from swarm.mailbox.protocol.values.limits import ReadOnly
 
 pytestmark = pytest.mark.live
 LIMIT_S = 60

@@ -11,8 +11,8 @@ import pytest
 import trio
 
 from support.command_sessions import open_command_testbed
-from swarm.mailbox.process_tree import is_zombie
-from swarm.mailbox.protocol.limits import DangerFullAccess
+from swarm.mailbox.base.process_tree import is_zombie
+from swarm.mailbox.protocol.values.limits import DangerFullAccess
 from swarm.worker.exec.exec_outcome import ExecFailed, ExecRequest, StdinFailed
 from swarm.worker.sandbox.sandbox_probe import probe_sandbox
 

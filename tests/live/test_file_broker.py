@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from support.forked_programs import run_sandbox
 from support.users import USERS
-from swarm.mailbox.path_rules import PROTECTED_NAMES, is_protected_name
+from swarm.mailbox.base.path_rules import PROTECTED_NAMES, is_protected_name
 from swarm.worker.sandbox.sandbox_probe import probe_sandbox
 
 pytestmark = pytest.mark.skipif(

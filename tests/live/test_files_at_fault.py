@@ -11,7 +11,7 @@ import trio
 
 from support.copied_agents import BASE, LIMIT_S, call, play, project, root, swarm, turns
 from swarm.mailbox.protocol.records import Undone
-from swarm.supervisor.file_history.project_lock import hold_project
+from swarm.supervisor.parts.undo.project_lock import hold_project
 from swarm.supervisor.runs.paths import RunPaths
 
 __all__ = ["project"]
@@ -25,7 +25,7 @@ async def in_closed_project(rig, *words: str, closed: Path | None = None) -> tup
     """Run a command where the project, or another folder, may not be written."""
     command = [
         "unshare", "-Urm", "sh", "-c", CLOSED, "sh", str(closed or rig.work),
-        sys.executable, "-P", "-m", "swarm.supervisor.cli.entry", *words,
+        sys.executable, "-P", "-m", "swarm.supervisor.clients.cli.entry", *words,
     ]  # fmt: skip
     done = await trio.run_process(
         command, env=rig.environment, cwd=rig.work, check=False, capture_stderr=True,

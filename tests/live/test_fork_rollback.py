@@ -6,7 +6,7 @@ import shutil
 import pytest
 import trio
 
-from swarm.mailbox.ids import new_uuid7
+from swarm.mailbox.base.ids import new_uuid7
 from swarm.mailbox.protocol.events import CallBegan
 from swarm.mailbox.protocol.items import Message, text_of
 from swarm.mailbox.protocol.records import ContextRecorded, ItemRecorded, RunStarted

@@ -10,8 +10,9 @@ import pytest
 import trio
 
 from support.nested_fields import with_fields
-from swarm.mailbox.credentials import make_proof
-from swarm.mailbox.dealer import open_dealer
+from swarm.mailbox.contents.credentials import make_proof
+from swarm.mailbox.delivery.dealer import open_dealer
+from swarm.mailbox.delivery.router import open_router
 from swarm.mailbox.protocol.events import Goodbye, Hello
 from swarm.mailbox.protocol.gateway import (
     GatewayReady,
@@ -34,7 +35,6 @@ from swarm.mailbox.protocol.sampling import (
     encode_sample_op,
 )
 from swarm.mailbox.protocol.spec import GatewaySettings, GatewaySpec, ProviderSpec, encode_spec
-from swarm.mailbox.router import open_router
 
 pytestmark = pytest.mark.live
 RUN_KEY = b"k" * 32

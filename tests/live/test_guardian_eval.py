@@ -10,7 +10,7 @@ import pytest
 import trio
 from labelled_cases import DATA, load_cases, make_case
 
-from swarm.supervisor.guardian.review_prompt import build_prompt
+from swarm.supervisor.parts.guardian.review_prompt import build_prompt
 
 MAIN = DATA.parent / "main.py"
 DENY = '{"risk_level": "high", "outcome": "deny", "rationale": "no"}'

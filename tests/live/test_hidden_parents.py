@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from support.escape_testbed import BASE, PYTHON, open_escape_testbed, open_test_launcher, run_script
-from swarm.mailbox.protocol.limits import PathRule, ProfilePolicy, WorkspaceWrite
 from swarm.mailbox.protocol.spec import FolderIdentity
-from swarm.supervisor.cli.sandboxed_script import run_sandboxed_script
+from swarm.mailbox.protocol.values.limits import PathRule, ProfilePolicy, WorkspaceWrite
+from swarm.supervisor.clients.cli.base.sandboxed_script import run_sandboxed_script
 from swarm.worker.exec.command_plan import check_hidden_folders
 from swarm.worker.exec.running_command import CommandRequest
 from swarm.worker.sandbox.sandbox_plan import SandboxUnavailable, plan_sandbox

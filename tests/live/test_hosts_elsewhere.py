@@ -17,8 +17,8 @@ from support.mcp_testbed import configure
 from support.ray_lab import cluster, kill, nodes_of, titled, write_host
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.host_records import HostJoined
-from swarm.supervisor.version import VERSION
-from swarm.worker.hosts import node_holder
+from swarm.supervisor.base.version import VERSION
+from swarm.worker.parts.hosts import node_holder
 
 __all__ = ["project"]
 

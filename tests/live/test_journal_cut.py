@@ -14,7 +14,7 @@ pytestmark = pytest.mark.live
 CUT = """
 import os, signal, sys
 from swarm.supervisor.journal.journal_files import JournalFiles
-from swarm.supervisor.cli.entry import main
+from swarm.supervisor.clients.cli.entry import main
 
 append, marks = JournalFiles.append, [mark.encode() for mark in sys.argv.pop(1).split("|")]
 

@@ -12,7 +12,7 @@ import pytest
 from swarm.supervisor.runs.paths import find_user_paths
 from swarm.worker.gateway.weights import known_weights, sha256_of
 
-SWARM = [sys.executable, "-P", "-m", "swarm.supervisor.cli.entry"]
+SWARM = [sys.executable, "-P", "-m", "swarm.supervisor.clients.cli.entry"]
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 300
 

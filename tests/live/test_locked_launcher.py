@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.spec import AgentSpec, GatewayAccess, RoleBrief, encode_spec
+from swarm.mailbox.protocol.values.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
 from swarm.worker.exec.command_state import CommandNotStarted
 from swarm.worker.exec.launcher_client import LauncherLink, open_launcher
 from swarm.worker.exec.launcher_protocol import LaunchOrder

@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from support.command_sessions import open_command_testbed
-from swarm.mailbox.protocol.limits import DangerFullAccess, WorkspaceWrite
-from swarm.mailbox.router import open_router
+from swarm.mailbox.delivery.router import open_router
+from swarm.mailbox.protocol.values.limits import DangerFullAccess, WorkspaceWrite
 from swarm.worker.sandbox.sandbox_probe import probe_sandbox
 
 PYTHON = Path(sys.executable).resolve()

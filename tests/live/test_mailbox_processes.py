@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 import trio
 
-from swarm.mailbox.router import open_router
+from swarm.mailbox.delivery.router import open_router
 
 pytestmark = pytest.mark.live
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.live
 _CHILD = """
 import os, sys, trio
 from contextlib import AsyncExitStack
-from swarm.mailbox.dealer import open_dealer
+from swarm.mailbox.delivery.dealer import open_dealer
 endpoints, mode = sys.argv[1:3], sys.argv[3]
 
 async def live(name):

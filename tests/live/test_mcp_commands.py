@@ -8,8 +8,8 @@ import trio
 
 from support.mcp_testbed import BESIDE, LIMIT_S, call, configure, ends, run
 from support.oauth_testbed import HubProgram
-from swarm.supervisor.cli import mcp_process
-from swarm.supervisor.cli.main import run_cli
+from swarm.supervisor.clients.cli.base import mcp_process
+from swarm.supervisor.clients.cli.main import run_cli
 
 pytestmark = [
     pytest.mark.live,

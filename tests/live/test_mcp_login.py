@@ -9,8 +9,8 @@ import pytest
 
 from support.oauth_testbed import BROWSER, HubProgram, start_login_server
 from swarm.roles.config.login_store import LoginStore
-from swarm.supervisor.cli import mcp_process
-from swarm.supervisor.cli.main import run_cli
+from swarm.supervisor.clients.cli.base import mcp_process
+from swarm.supervisor.clients.cli.main import run_cli
 
 pytestmark = pytest.mark.live
 

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from support.mcp_testbed import LIMIT_S, call, ends, run
-from swarm.supervisor.cli.main import run_cli
+from swarm.supervisor.clients.cli.main import run_cli
 
 pytestmark = [
     pytest.mark.live,

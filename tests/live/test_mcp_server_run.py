@@ -288,7 +288,7 @@ async def test_a_client_that_dies_ends_what_it_waited_for(rig):
 async def test_nothing_but_messages_reaches_stdout(rig):
     program = (
         "import sys\n"
-        "from swarm.supervisor.mcp_server.message_lines import take_standard_streams\n"
+        "from swarm.supervisor.clients.mcp_server.message_lines import take_standard_streams\n"
         "import os; kept = take_standard_streams(); print('stray'); sys.stdout.flush()\n"
         "os.system('echo child'); kept.sink.write(b'message\\n'); kept.sink.flush()\n"
         "assert os.read(0, 9) == b''; assert kept.source.readline() == b'in\\n'\n"

@@ -185,7 +185,7 @@ async def test_a_model_that_is_named_for_it_extracts_in_a_run_of_its_own(rig, pr
 
 
 async def test_a_job_that_is_killed_anywhere_costs_only_time(rig, project):
-    program = (sys.executable, "-P", "-m", "swarm.supervisor.parts.memories.memory_job")
+    program = (sys.executable, "-P", "-m", "swarm.supervisor.parts.memories.commands.memory_job")
     order = rig.folder / "order.json"
     order.write_text('{"settings": {"enabled": true}}')
     with trio.fail_after(2 * LIMIT_S):

@@ -7,16 +7,16 @@ import pytest
 import trio
 
 from support.questioned_terminal import answer_on_terminal
-from swarm.supervisor.cli.model_offer import CAPABLE, describe_offer
-from swarm.supervisor.cli.models_process import ModelLine
+from swarm.supervisor.clients.cli.base.model_offer import CAPABLE, describe_offer
+from swarm.supervisor.clients.cli.base.models_process import ModelLine
 
 pytestmark = pytest.mark.live
 LIMIT_S = 30
 DATA = b"GGUF" * 1000
 OFFER = """
 import os
-from swarm.supervisor.cli.model_offer import offer_capable_model
-from swarm.supervisor.cli.run_setup.run_settings import load_config_here
+from swarm.supervisor.clients.cli.base.model_offer import offer_capable_model
+from swarm.supervisor.clients.cli.run_setup.run_settings import load_config_here
 offer_capable_model(lambda: load_config_here().config, os.environ)
 """
 

@@ -9,7 +9,7 @@ import pytest
 
 from support.forked_programs import Setting, run_program
 from support.scripted_team_run import SWARM
-from swarm.supervisor.isolation.copy_folder import AgentCopy
+from swarm.supervisor.parts.copies.copy_folder import AgentCopy
 
 pytestmark = pytest.mark.live
 HOOK = """

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.proxy_testbed import local, open_proxy_testbed, serving
-from swarm.mailbox.protocol.limits import NetworkPolicy
+from swarm.mailbox.protocol.values.limits import NetworkPolicy
 
 pytestmark = [
     pytest.mark.live,

@@ -11,8 +11,8 @@ import pytest
 import trio
 
 from support.proxy_testbed import Page, local, open_proxy_testbed, serving
-from swarm.mailbox.protocol.limits import NetworkPolicy, WorkspaceWrite
 from swarm.mailbox.protocol.proxy import NetworkBlocked
+from swarm.mailbox.protocol.values.limits import NetworkPolicy, WorkspaceWrite
 from swarm.worker.gateway.wheel_fetch import find_installers
 from swarm.worker.sandbox.sandbox_plan import SandboxUnavailable, plan_sandbox
 

@@ -17,7 +17,7 @@ import trio
 
 from support.proxy_testbed import RecordingServer, local, open_proxy_testbed, serving
 from swarm.mailbox.protocol.events import Warned
-from swarm.mailbox.protocol.limits import NetworkPolicy
+from swarm.mailbox.protocol.values.limits import NetworkPolicy
 
 pytestmark = [
     pytest.mark.live,

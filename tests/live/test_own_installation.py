@@ -55,7 +55,7 @@ def stranger(folder, mark):
 
 def test_the_command_starts_and_the_line_for_an_extra_names_no_package_of_ours(installed):
     assert swarm(installed).stdout.startswith("swarm 0.")
-    program = "from swarm.mailbox.own_distribution import line_for_extra as f; print(f('ray'))"
+    program = "from swarm.mailbox.base.own_distribution import line_for_extra as f; print(f('ray'))"
     assert "'ray>=" in swarm(installed, program=program).stdout
 
 
@@ -87,5 +87,5 @@ def test_a_strangers_package_in_the_very_same_folder_is_named_too(installed, tmp
     assert done.returncode == 1
     assert "hides this one" in done.stderr
     assert not mark.exists()
-    module = "from swarm.supervisor.cli.entry import main; main()"
+    module = "from swarm.supervisor.clients.cli.entry import main; main()"
     assert "hides this one" in swarm(copied, program=module).stderr

@@ -48,7 +48,7 @@ def test_a_key_is_made_and_signs(name, stack, place, user):
         pytest.skip(f"{name} is not installed")
     work = Path(tempfile.mkdtemp(prefix="swarm-keys-", dir="/var/tmp"))
     os.chown(work, user, -1)
-    words = [sys.executable, "-P", "-m", "swarm.worker.sandbox.sandbox_command", "-s"]
+    words = [sys.executable, "-P", "-m", "swarm.worker.programs.sandbox_command", "-s"]
     words += ["workspace-write", "--stack", stack, "-C", str(work), "--", "/bin/bash", "-ec"]
     more = {} if user == os.geteuid() else {"user": user, "group": user, "extra_groups": ()}
     try:

@@ -36,7 +36,7 @@ def work(user):
 
 
 def started(work, stack, user, *argv, policy="workspace-write"):
-    words = [sys.executable, "-P", "-m", "swarm.worker.sandbox.sandbox_command", "-s", policy]
+    words = [sys.executable, "-P", "-m", "swarm.worker.programs.sandbox_command", "-s", policy]
     words += ["--stack", stack, "-C", str(work), "--", *argv]
     more = {} if user == os.geteuid() else {"user": user, "group": user, "extra_groups": ()}
     return subprocess.Popen(

@@ -11,9 +11,9 @@ import pytest
 
 from support.escape_testbed import PYTHON, open_test_launcher
 from swarm.mailbox.protocol.approvals import ExtraPermissions
-from swarm.mailbox.protocol.limits import Limits, NetworkPolicy, ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.spec import AgentSpec, GatewayAccess, GuardedPlaces, RoleBrief
-from swarm.worker.current_spec import CurrentSpec
+from swarm.mailbox.protocol.values.limits import Limits, NetworkPolicy, ReadOnly, WorkspaceWrite
+from swarm.worker.base.current_spec import CurrentSpec
 from swarm.worker.exec.exec_outcome import ExecRequest
 from swarm.worker.exec.exec_sessions import open_exec_sessions
 from swarm.worker.sandbox.sandbox_probe import probe_sandbox

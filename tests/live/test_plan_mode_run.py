@@ -49,7 +49,7 @@ async def test_a_run_in_plan_mode_stays_in_it_over_a_resume_until_it_is_accepted
 
 async def test_no_command_of_a_run_widens_its_rights(rig: Rig) -> None:
     """Not without a sandbox either, whatever it does to its place in the tree and its variables."""
-    entry = "swarm.supervisor.cli.entry"
+    entry = "swarm.supervisor.clients.cli.entry"
     swarm = f"import sys; sys.argv[0] = 'swarm'; from {entry} import main; main()"
     ask = f'{sys.executable} -P -c "{swarm}" set $(cat id) root -a never --widen --yes'
     clean = "env -u SWARM_COMMAND -u SWARM_THREAD_ID"

@@ -9,7 +9,7 @@ import signal
 import pytest
 import trio
 
-from swarm.mailbox.process_tree import children_of
+from swarm.mailbox.base.process_tree import children_of
 from swarm.mailbox.protocol.records import AgentEnded, ProcessEnded
 
 pytestmark = [pytest.mark.live, pytest.mark.usefixtures("started_anew")]

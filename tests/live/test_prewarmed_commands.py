@@ -13,9 +13,9 @@ import trio
 from support.command_sessions import open_command_testbed
 from support.escape_testbed import UNTOUCHED, open_escape_testbed, open_test_launcher
 from support.nested_fields import with_fields
-from swarm.mailbox.path_rules import PROTECTED_NAMES
-from swarm.mailbox.process_tree import children_of, descendants_of
-from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly
+from swarm.mailbox.base.path_rules import PROTECTED_NAMES
+from swarm.mailbox.base.process_tree import children_of, descendants_of
+from swarm.mailbox.protocol.values.limits import DangerFullAccess, ReadOnly
 from swarm.worker.exec import prewarmed_sandbox as module
 from swarm.worker.exec.exec_outcome import ExecFailed
 from swarm.worker.exec.prewarmed_sandbox import PrewarmedSandbox

@@ -11,8 +11,8 @@ import trio
 
 from support.command_sessions import open_command_testbed
 from swarm.mailbox.protocol.hooks import CommandHook, Hook
-from swarm.roles.hooks.hook_output import HookEnd
-from swarm.worker.hooks.hook_process import run_hook
+from swarm.roles.parts.hooks.hook_output import HookEnd
+from swarm.worker.exec.hook_process import run_hook
 
 pytestmark = [
     pytest.mark.live,

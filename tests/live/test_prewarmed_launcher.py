@@ -7,9 +7,9 @@ LIMIT_S = 60
 STORY = """
 import os, sys
 import trio
-from swarm.mailbox.after_fork import before_fork, fork_bare, exit_child
-from swarm.mailbox.after_fork import after_fork_in_child, after_fork_in_parent
-from swarm.mailbox.process_tree import children_of
+from swarm.mailbox.base.after_fork import before_fork, fork_bare, exit_child
+from swarm.mailbox.base.after_fork import after_fork_in_child, after_fork_in_parent
+from swarm.mailbox.base.process_tree import children_of
 from swarm.worker.exec.launcher_client import fork_launcher_early, fork_launcher, open_launcher
 from swarm.worker.exec.running_command import CommandRequest, start_command
 from swarm.worker.sandbox.sandbox_plan import SandboxPlan

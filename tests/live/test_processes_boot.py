@@ -134,7 +134,7 @@ async def test_a_process_that_takes_up_an_ended_lifeline_dies_at_once():
     reader, writer = os.pipe()
     os.close(writer)
     code = (
-        "import sys; from swarm.worker.process.lifeline import hold_lifeline;"
+        "import sys; from swarm.worker.base.lifeline import hold_lifeline;"
         "hold_lifeline(int(sys.argv[1])); print('alive')"
     )
     with trio.fail_after(LIMIT_S):
@@ -151,7 +151,7 @@ async def test_a_process_that_takes_up_an_ended_lifeline_dies_at_once():
 async def test_somebody_elses_sigcont_ends_nobody():
     reader, writer = os.pipe()
     code = (
-        "import os, signal, sys; from swarm.worker.process.lifeline import hold_lifeline;"
+        "import os, signal, sys; from swarm.worker.base.lifeline import hold_lifeline;"
         "hold_lifeline(int(sys.argv[1])); os.kill(os.getpid(), signal.SIGCONT); print('alive')"
     )
     with trio.fail_after(LIMIT_S):

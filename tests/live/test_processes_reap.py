@@ -14,7 +14,7 @@ import pytest
 import trio
 from msgspec import structs
 
-from swarm.mailbox.ids import new_uuid7, short_id
+from swarm.mailbox.base.ids import new_uuid7, short_id
 from swarm.supervisor.runs.leftovers import Leftovers, end_leftovers, find_leftovers
 from swarm.supervisor.runs.paths import UserPaths, paths_of_run
 from swarm.supervisor.runs.run_metadata import lock_run

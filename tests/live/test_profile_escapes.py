@@ -7,10 +7,10 @@ from contextlib import contextmanager
 import pytest
 
 from support.escape_testbed import open_escape_testbed
-from swarm.mailbox.errors import SwarmError, UsageError
-from swarm.mailbox.path_rules import read_only_profile
-from swarm.roles.permission_profiles import ProfileContext, resolve_profile
-from swarm.supervisor.cli.sandboxed_script import run_sandboxed_script
+from swarm.mailbox.base.errors import SwarmError, UsageError
+from swarm.mailbox.base.path_rules import read_only_profile
+from swarm.roles.rights.permission_profiles import ProfileContext, resolve_profile
+from swarm.supervisor.clients.cli.base.sandboxed_script import run_sandboxed_script
 from swarm.worker.sandbox.sandbox_plan import SandboxUnavailable, plan_sandbox
 
 

@@ -3,8 +3,8 @@
 import pytest
 import trio
 
-from swarm.mailbox.protocol.limits import ReadOnly
 from swarm.mailbox.protocol.records import AgentSpawned, RunStarted
+from swarm.mailbox.protocol.values.limits import ReadOnly
 
 pytestmark = pytest.mark.live
 LIMIT_S = 60

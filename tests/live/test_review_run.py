@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
-from swarm.mailbox.protocol.limits import ReadOnly
 from swarm.mailbox.protocol.records import ContextRecorded, InputPosted, MailPosted
 from swarm.mailbox.protocol.review import EnteredReviewMode, ExitedReviewMode
+from swarm.mailbox.protocol.values.limits import ReadOnly
 
 pytestmark = pytest.mark.live
 ANSWER = {

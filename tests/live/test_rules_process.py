@@ -9,9 +9,9 @@ import pytest
 
 from support.forked_programs import Setting, run_program
 from support.scripted_team_run import SWARM
-from swarm.mailbox.errors import UsageError
+from swarm.mailbox.base.errors import UsageError
 from swarm.mailbox.protocol.rules import RuleSet
-from swarm.roles.config.merge import Layer
+from swarm.roles.config.layers.merge import Layer
 from swarm.roles.rules.rule_loader import MAX_BYTES, load_files, load_layer_rules
 
 pytestmark = pytest.mark.live

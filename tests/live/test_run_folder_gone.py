@@ -9,8 +9,8 @@ import msgspec
 import pytest
 import trio
 
-from swarm.mailbox.ids import short_id
-from swarm.mailbox.process_tree import is_zombie
+from swarm.mailbox.base.ids import short_id
+from swarm.mailbox.base.process_tree import is_zombie
 from swarm.mailbox.protocol.records import GatewayEnded
 from swarm.supervisor.runs.folder_watch import RunOwner
 from swarm.supervisor.runs.leftovers import Leftovers, end_leftovers, find_leftovers

@@ -12,39 +12,39 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from swarm.mailbox.ids import new_uuid7
-from swarm.mailbox.pair import open_pair_server
-from swarm.mailbox.protocol.base import PROTOCOL_VERSION
+from swarm.mailbox.base.ids import new_uuid7
+from swarm.mailbox.delivery.pair import open_pair_server
 from swarm.mailbox.protocol.events import Hello, encode_event
-from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import TextInput, UserInput
 from swarm.mailbox.protocol.records import AgentEnded, ProcessEnded
 from swarm.mailbox.protocol.spec import RoleBrief
+from swarm.mailbox.protocol.values.base import PROTOCOL_VERSION
+from swarm.mailbox.protocol.values.limits import Limits
 from swarm.supervisor.agents.agent_directory import AgentDirectory
-from swarm.supervisor.agents.agent_manager import AgentManager
 from swarm.supervisor.agents.agent_record import Agent, AgentPlan, GatewayAddress
 from swarm.supervisor.agents.finished_agents import FinishedAgents
+from swarm.supervisor.agents.life.agent_manager import AgentManager
 from swarm.supervisor.agents.slots import AgentRegistry
 from swarm.supervisor.approvals.approval_grants import ApprovalGrants
-from swarm.supervisor.console.run_state import RunState
-from swarm.supervisor.current_skills import CurrentSkills
-from swarm.supervisor.event_broadcast import EventBroadcast
+from swarm.supervisor.base.run_pauses import RunPauses
+from swarm.supervisor.context.current_skills import CurrentSkills
+from swarm.supervisor.context.event_broadcast import EventBroadcast
+from swarm.supervisor.context.run_context import RunContext
 from swarm.supervisor.event_router import EventRouter, open_tables
-from swarm.supervisor.file_history.file_history import FileHistory
 from swarm.supervisor.file_requests import FileRequests
-from swarm.supervisor.hosts.remote_hosts import RemoteHosts
-from swarm.supervisor.isolation.project_copies import ProjectCopies
 from swarm.supervisor.journal.journal import open_journal
 from swarm.supervisor.journal.journal_reader import read_records
-from swarm.supervisor.mcp.mcp_requests import McpEndpoint
-from swarm.supervisor.mcp.run_hubs import RunHubs
+from swarm.supervisor.parts.copies.project_copies import ProjectCopies
+from swarm.supervisor.parts.hosts.placement.remote_hosts import RemoteHosts
+from swarm.supervisor.parts.mcp.mcp_requests import McpEndpoint
+from swarm.supervisor.parts.mcp.run_hubs import RunHubs
 from swarm.supervisor.parts.run_parts import PartFolds, RunParts
+from swarm.supervisor.parts.undo.live.file_history import FileHistory
 from swarm.supervisor.processes.process_types import ProcessEnd, SpawnError
+from swarm.supervisor.request.run_request import RunRequest
 from swarm.supervisor.request_table import RequestTable
-from swarm.supervisor.run_context import RunContext
-from swarm.supervisor.run_pauses import RunPauses
-from swarm.supervisor.run_request import RunRequest
 from swarm.supervisor.runs.paths import RunPaths
+from swarm.supervisor.views.run_state import RunState
 
 PLAN = AgentPlan(path="/root", agent_id=new_uuid7(), role=RoleBrief(), limits=Limits(), cwd="/")
 LIMIT_S = 10

@@ -10,8 +10,8 @@ import trio
 from swarm.mailbox.protocol.approvals import ApprovalRequest, CommandAction
 from swarm.mailbox.protocol.control import Recorded
 from swarm.mailbox.protocol.records import ApprovalRequested, Record, RunCompleted
-from swarm.supervisor.cli.run_notifier import open_notifier
-from swarm.supervisor.run_request import RunRequest
+from swarm.supervisor.clients.cli.base.run_notifier import open_notifier
+from swarm.supervisor.request.run_request import RunRequest
 
 pytestmark = pytest.mark.live
 NOTE = "import os, sys; print(sys.argv[1], os.environ['SWARM_EVENT'], sep='\\n', "

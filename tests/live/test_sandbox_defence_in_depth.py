@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from support.escape_testbed import open_escape_testbed, open_victim
-from swarm.mailbox.protocol.limits import WorkspaceWrite
+from swarm.mailbox.protocol.values.limits import WorkspaceWrite
 from swarm.worker.exec import running_command
 from swarm.worker.sandbox.landlock import landlock_abi
 from swarm.worker.sandbox.prepared_command import prepare_command

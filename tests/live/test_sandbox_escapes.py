@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from support.escape_testbed import PYTHON, open_test_launcher
-from swarm.mailbox.path_rules import PROTECTED_NAMES
-from swarm.mailbox.protocol.limits import ReadOnly, WorkspaceWrite
+from swarm.mailbox.base.path_rules import PROTECTED_NAMES
+from swarm.mailbox.protocol.values.limits import ReadOnly, WorkspaceWrite
 from swarm.worker.exec.running_command import CommandRequest, start_command
 from swarm.worker.sandbox.sandbox_plan import plan_sandbox
 

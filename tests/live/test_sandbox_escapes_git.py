@@ -10,9 +10,9 @@ import pytest
 import trio
 
 from support.escape_testbed import UNTOUCHED, open_escape_testbed, open_test_launcher, run_script
-from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, WorkspaceWrite
 from swarm.mailbox.protocol.spec import AgentSpec, GatewayAccess, RoleBrief
-from swarm.worker.current_spec import CurrentSpec
+from swarm.mailbox.protocol.values.limits import DangerFullAccess, Limits, WorkspaceWrite
+from swarm.worker.base.current_spec import CurrentSpec
 from swarm.worker.exec import command_plan
 from swarm.worker.exec.exec_sessions import open_exec_sessions
 from swarm.worker.sandbox.sandbox_probe import probe_sandbox

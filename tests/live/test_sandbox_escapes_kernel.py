@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.escape_testbed import open_escape_testbed
-from swarm.mailbox.protocol.limits import ReadOnly, WorkspaceWrite
+from swarm.mailbox.protocol.values.limits import ReadOnly, WorkspaceWrite
 from swarm.worker.sandbox.landlock import landlock_abi
 
 

@@ -15,7 +15,7 @@ from support.escape_testbed import (
     open_victim,
     run_script,
 )
-from swarm.mailbox.process_tree import is_zombie
+from swarm.mailbox.base.process_tree import is_zombie
 from swarm.worker.sandbox.landlock import landlock_abi
 
 

@@ -21,8 +21,8 @@ import pytest
 import trio
 
 from support.escape_testbed import PYTHON, open_escape_testbed, open_test_launcher, run_script
-from swarm.mailbox.protocol.limits import PathRule, ProfilePolicy, ReadOnly, WorkspaceWrite
-from swarm.supervisor.cli.sandboxed_script import run_sandboxed_script
+from swarm.mailbox.protocol.values.limits import PathRule, ProfilePolicy, ReadOnly, WorkspaceWrite
+from swarm.supervisor.clients.cli.base.sandboxed_script import run_sandboxed_script
 from swarm.worker.exec.launcher_protocol import CommandLimits
 from swarm.worker.sandbox import prepared_command
 from swarm.worker.sandbox.sandbox_probe import probe_sandbox
@@ -31,7 +31,7 @@ pytestmark = [
     pytest.mark.live,
     pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed"),
 ]
-MODULE = [sys.executable, "-P", "-m", "swarm.worker.sandbox.sandbox_command"]
+MODULE = [sys.executable, "-P", "-m", "swarm.worker.programs.sandbox_command"]
 HIT = """
 import errno, os, socket, sys
 def attempt(do, *args):

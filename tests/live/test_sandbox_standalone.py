@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-MODULE = [sys.executable, "-P", "-m", "swarm.worker.sandbox.sandbox_command"]
+MODULE = [sys.executable, "-P", "-m", "swarm.worker.programs.sandbox_command"]
 
 
 @pytest.fixture(params=["landlock", "bwrap"])
@@ -90,7 +90,7 @@ def test_a_termination_is_handed_on(stack):
 
 
 def test_the_report_is_json_for_doctor():
-    argv = [sys.executable, "-P", "-m", "swarm.worker.sandbox.sandbox_report"]
+    argv = [sys.executable, "-P", "-m", "swarm.worker.programs.sandbox_report"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=20)
     report = json.loads(done.stdout)
     assert {one["name"] for one in report["findings"]} >= {"bwrap", "landlock", "seccomp"}

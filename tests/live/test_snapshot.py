@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from swarm.mailbox.process_tree import descendants_of
+from swarm.mailbox.base.process_tree import descendants_of
 from swarm.supervisor.processes import shell_snapshot
 from swarm.supervisor.processes.shell_snapshot import ShellSnapshot, _stop_shell
 

@@ -44,7 +44,7 @@ print(called("own"))
 
 def told(work, stack, user, policy, *options, script):
     """The words that it prints, run by `swarm sandbox` as that user."""
-    words = [sys.executable, "-P", "-m", "swarm.worker.sandbox.sandbox_command", "-s", policy]
+    words = [sys.executable, "-P", "-m", "swarm.worker.programs.sandbox_command", "-s", policy]
     words += ["--stack", stack, *options, "-C", str(work), "--", "/usr/bin/python3", "-c", script]
     more = {} if user == os.geteuid() else {"user": user, "group": user, "extra_groups": ()}
     done = subprocess.run(

@@ -17,7 +17,7 @@ from support.scripted_team_run import (
     waits,
     wakes,
 )
-from swarm.mailbox.control_channel import send_control_request
+from swarm.mailbox.delivery.control_channel import send_control_request
 from swarm.mailbox.protocol.control import Done, KillAgent, decode_control_reply, encode_control
 from swarm.mailbox.protocol.events import CallBegan
 from swarm.mailbox.protocol.records import (

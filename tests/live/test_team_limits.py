@@ -14,7 +14,7 @@ from support.scripted_team_run import (
     spawns,
     waits,
 )
-from swarm.mailbox.control_channel import send_control_request
+from swarm.mailbox.delivery.control_channel import send_control_request
 from swarm.mailbox.protocol.control import InterruptAgent, decode_control_reply, encode_control
 from swarm.mailbox.protocol.events import CallBegan, TurnCompleted
 from swarm.mailbox.protocol.records import (

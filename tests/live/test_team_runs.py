@@ -8,7 +8,6 @@ import pytest
 from support.scripted_team_run import call, calls, open_scripted_run, says, spawns, waits
 from swarm.mailbox.protocol.events import TurnStarted
 from swarm.mailbox.protocol.items import Message, text_of
-from swarm.mailbox.protocol.limits import ReadOnly
 from swarm.mailbox.protocol.records import (
     AgentEnded,
     AgentSpawned,
@@ -17,6 +16,7 @@ from swarm.mailbox.protocol.records import (
     ProcessEnded,
     RunCompleted,
 )
+from swarm.mailbox.protocol.values.limits import ReadOnly
 
 pytestmark = pytest.mark.live
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 import trio
 
-from swarm.mailbox.feed import FeedReader, open_feed_reader
+from swarm.mailbox.delivery.feed import FeedReader, open_feed_reader
 from swarm.mailbox.protocol.control import AnyFeed, Recorded, TransientEvent
 from swarm.mailbox.protocol.events import OutputArrived, ReasoningArrived, TextArrived
 from swarm.mailbox.protocol.records import RunCompleted

@@ -13,7 +13,9 @@ import pytest
 import trio
 
 from support.escape_testbed import PYTHON, open_escape_testbed, open_test_launcher, run_script
-from swarm.mailbox.protocol.limits import (
+from swarm.mailbox.protocol.settings import ModelSettings
+from swarm.mailbox.protocol.spec import AgentSpec, GatewayAccess, GuardedPlaces, RoleBrief
+from swarm.mailbox.protocol.values.limits import (
     Limits,
     NetworkPolicy,
     PathRule,
@@ -22,8 +24,6 @@ from swarm.mailbox.protocol.limits import (
     UnixSockets,
     WorkspaceWrite,
 )
-from swarm.mailbox.protocol.settings import ModelSettings
-from swarm.mailbox.protocol.spec import AgentSpec, GatewayAccess, GuardedPlaces, RoleBrief
 from swarm.worker.exec import command_plan
 from swarm.worker.exec.command_plan import plan_command
 from swarm.worker.exec.running_command import CommandRequest

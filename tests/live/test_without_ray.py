@@ -3,7 +3,7 @@
 import trio
 
 from support.copied_agents import LIMIT_S, call, root, turns
-from swarm.mailbox.own_distribution import line_for_extra
+from swarm.mailbox.base.own_distribution import line_for_extra
 
 HOLE = """import os
 open(os.environ["RAY_LOADED"], "a").close()

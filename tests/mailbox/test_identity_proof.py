@@ -2,7 +2,7 @@
 
 import pytest
 
-from swarm.mailbox.credentials import is_proof, make_proof
+from swarm.mailbox.contents.credentials import is_proof, make_proof
 
 KEY, PEER = b"k" * 32, b"scout.1"
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from support.linear_time import find_growth
 from support.secret_samples import SAMPLES
-from swarm.mailbox.linear_scan import TextScan
-from swarm.mailbox.redact import Redactor
-from swarm.mailbox.redact_rules import KEY_FOOTER, KEY_MATERIAL, load_secret_rules
-from swarm.mailbox.redact_stream import RedactedStream
+from swarm.mailbox.base.linear_scan import TextScan
+from swarm.mailbox.base.redact import Redactor
+from swarm.mailbox.base.redact_rules import KEY_FOOTER, KEY_MATERIAL, load_secret_rules
+from swarm.mailbox.base.redact_stream import RedactedStream
 
 RULES = load_secret_rules()
 BEGINS = [begin for rule in RULES.tokens for begin in rule.begins]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from swarm.mailbox.errors import UsageError
-from swarm.roles.config.config_loader import read_layer
+from swarm.mailbox.base.errors import UsageError
+from swarm.roles.config.layers.config_loader import read_layer
 from swarm.roles.role_loader import UnusableRole, find_role, load_roles
 
 GOOD = "name = 'scout'\ndescription = 'looks'\ndeveloper_instructions = 'Look.'\n"

@@ -7,8 +7,8 @@ import pytest
 import trio
 
 from support.team_in_memory import WORK, calls, open_team, says
-from swarm.mailbox.control_channel import ControlRequest
-from swarm.mailbox.envelope import MAX_MESSAGE_BYTES, split_into_fragments
+from swarm.mailbox.delivery.control_channel import ControlRequest
+from swarm.mailbox.delivery.envelope import MAX_MESSAGE_BYTES, split_into_fragments
 from swarm.mailbox.protocol.changes import CompactionInfo
 from swarm.mailbox.protocol.control import (
     CompactAgent,

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from support.team_in_memory import WORK, calls, open_team, says, spawn
-from swarm.mailbox.control_channel import ControlRequest
+from swarm.mailbox.delivery.control_channel import ControlRequest
 from swarm.mailbox.protocol.control import (
     Done,
     EndRun,

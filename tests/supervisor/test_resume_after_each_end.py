@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from support.team_in_memory import WORK, calls, open_team, says, spawn, wait
-from swarm.mailbox.ids import new_uuid7
+from swarm.mailbox.base.ids import new_uuid7
 from swarm.mailbox.protocol.events import CallBegan, TurnAborted, TurnStarted, Warned
 from swarm.mailbox.protocol.items import FunctionCallOutput, Message, OutputText, text_of
 from swarm.mailbox.protocol.ops import TextInput, UserInput
@@ -15,7 +15,7 @@ from swarm.mailbox.protocol.sampling import SampleCompleted
 from swarm.supervisor.agents.end_states import LIMIT_RAISED_NOTE, REFUSED_NOTE, STOPPED_NOTE
 from swarm.supervisor.journal.journal_reader import read_records
 from swarm.supervisor.journal.replay import fold_agent
-from swarm.supervisor.run_request import NextInput
+from swarm.supervisor.request.run_request import NextInput
 from swarm.supervisor.task_workload import NOTHING_TO_DO
 from swarm.worker.testing.agent_harness import END, done, failed
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import msgspec
 
-from swarm.mailbox.protocol.limits import DangerFullAccess
 from swarm.mailbox.protocol.mcp import McpServer
+from swarm.mailbox.protocol.values.limits import DangerFullAccess
+from swarm.supervisor.request.run_request import McpSettings, RunRequest
 from swarm.supervisor.run_programs import HeldRun, hold_programs
-from swarm.supervisor.run_request import McpSettings, RunRequest
 
 
 def program(path: Path) -> str:

@@ -7,8 +7,8 @@ import pytest
 import trio
 import trio.testing
 
-from swarm.supervisor.run_end import RunEnd
-from swarm.supervisor.run_pauses import WaitMeter
+from swarm.supervisor.base.run_pauses import WaitMeter
+from swarm.supervisor.context.run_end import RunEnd
 from swarm.supervisor.run_shutdown import RunShutdown
 
 LIMIT_S = 3600  # of the virtual clock: whoever waits so long waits for ever

@@ -1,9 +1,9 @@
 """Agents of a directory whose phases are changed by events, without processes."""
 
 from swarm.mailbox.protocol.events import TurnCompleted
-from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.records import AgentEnded
 from swarm.mailbox.protocol.spec import RoleBrief
+from swarm.mailbox.protocol.values.limits import Limits
 from swarm.supervisor.agents.agent_directory import AgentDirectory
 from swarm.supervisor.agents.agent_phases import AgentEvent, Phase
 from swarm.supervisor.agents.agent_record import Agent, AgentPlan

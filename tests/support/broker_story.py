@@ -2,19 +2,19 @@
 
 from collections.abc import Callable
 
-from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.base.errors import SwarmError
 from swarm.mailbox.protocol.approvals import (
     ApprovalRequest,
     CommandAction,
     NetworkAction,
 )
 from swarm.mailbox.protocol.control import Done, Refused, ResolveApproval
-from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.records import Record
 from swarm.mailbox.protocol.requests import Decided
-from swarm.supervisor.approvals.approval_answers import ApprovalAnswers
+from swarm.mailbox.protocol.values.limits import Limits
 from swarm.supervisor.approvals.approval_grants import ApprovalGrants, ApprovalsPast
 from swarm.supervisor.approvals.broker import AskSettings, Broker
+from swarm.supervisor.approvals.queue.approval_answers import ApprovalAnswers
 
 ME, OTHER = "/root/a", "/root/b"
 

@@ -13,9 +13,8 @@ from pathlib import Path
 import msgspec
 import trio
 
-from swarm.mailbox.after_fork import become_subreaper
+from swarm.mailbox.base.after_fork import become_subreaper
 from swarm.mailbox.protocol.forking import AnyForkReport, ProcessStarted
-from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.spec import (
     AgentSpec,
     AnySpec,
@@ -25,9 +24,11 @@ from swarm.mailbox.protocol.spec import (
     RoleBrief,
     decode_spec,
 )
+from swarm.mailbox.protocol.values.limits import Limits
 from swarm.supervisor.processes.early_start import ChildPrograms
-from swarm.worker.process import boot, fork_server, lifeline
-from swarm.worker.process.process_title import set_title
+from swarm.worker.base import lifeline
+from swarm.worker.base.process_title import set_title
+from swarm.worker.process import boot, fork_server
 
 FATAL = "last"  # the title of the child that its fork-server does not survive
 HERE = str(Path(__file__).resolve())

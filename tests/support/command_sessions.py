@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 import trio
 
 from support.escape_testbed import open_test_launcher
-from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, WorkspaceWrite
 from swarm.mailbox.protocol.spec import AgentSpec, GatewayAccess, Inherited, RoleBrief
-from swarm.worker.current_spec import CurrentSpec
+from swarm.mailbox.protocol.values.limits import DangerFullAccess, Limits, WorkspaceWrite
+from swarm.worker.base.current_spec import CurrentSpec
 from swarm.worker.exec.exec_outcome import ExecRequest
 from swarm.worker.exec.exec_sessions import open_exec_sessions
 

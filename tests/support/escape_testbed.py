@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from support.forked_programs import forked_launchers
-from swarm.mailbox.protocol.limits import ResourceLimits, SandboxPolicy, WorkspaceWrite
+from swarm.mailbox.protocol.values.limits import ResourceLimits, SandboxPolicy, WorkspaceWrite
 from swarm.worker.exec.command_state import ExitStatus
 from swarm.worker.exec.launcher_client import LauncherClient, LauncherLink, open_launcher
 from swarm.worker.exec.running_command import CommandRequest, start_command

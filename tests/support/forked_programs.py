@@ -51,7 +51,7 @@ def serve(asked):
         asked.send(ANSWER.pack(pid))
 """
 _LAUNCHERS = """
-from swarm.mailbox.after_fork import after_fork_in_parent, before_fork, fork_bare
+from swarm.mailbox.base.after_fork import after_fork_in_parent, before_fork, fork_bare
 from swarm.worker.exec.launcher_process import become_launcher
 
 AFTER = after_fork_in_parent
@@ -67,27 +67,31 @@ _COMMANDS = """
 import atexit, ctypes, fcntl, gc, runpy, threading, traceback
 from importlib import import_module
 from setproctitle import setproctitle
-from swarm.mailbox.after_fork import close_all_but
+from swarm.mailbox.base.after_fork import close_all_but
 from swarm.worker.process.fork_server import PRELOADED_MODULES
 
 for name in (
     *PRELOADED_MODULES, "encodings.ascii", "encodings.idna",
     "humanize", "jsonschema_rs", "jwt", "tree_sitter_bash", "uvicorn", "yaml",
     "swarm.worker.gateway.gateway_process", "swarm.worker.gateway.scripted_source",
-    "swarm.worker.hub.hub_cli", "swarm.worker.hub.hub_process", "swarm.worker.hub.login_flow",
-    "swarm.worker.process.prewarm", "swarm.worker.proxy.proxy_process",
-    "swarm.worker.sandbox.sandbox_command",
-    "swarm.supervisor.acp.acp_server", "swarm.supervisor.cli.entry",
-    "swarm.supervisor.cli.main", "swarm.supervisor.cli.run_execution",
-    "swarm.supervisor.cli.run_setup.request_builder", "swarm.supervisor.cli.undo_questions",
-    "swarm.supervisor.console.plain_display", "swarm.supervisor.isolation.agent_commits",
-    "swarm.supervisor.isolation.cut_off_merges", "swarm.supervisor.isolation.ended_merges",
-    "swarm.supervisor.mcp_server.mcp_server_process",
-    "swarm.supervisor.parts.memories.memory_access", "swarm.supervisor.parts.memories.memory_job",
+    "swarm.worker.parts.mcp.hub_cli", "swarm.worker.parts.mcp.hub_process",
+    "swarm.worker.parts.mcp.login_flow",
+    "swarm.worker.process.prewarm", "swarm.worker.parts.network.proxy_process",
+    "swarm.worker.programs.sandbox_command",
+    "swarm.supervisor.clients.acp.acp_server", "swarm.supervisor.clients.cli.entry",
+    "swarm.supervisor.clients.cli.main", "swarm.supervisor.clients.cli.commands.run_execution",
+    "swarm.supervisor.clients.cli.run_setup.request_builder",
+    "swarm.supervisor.clients.cli.base.undo_questions",
+    "swarm.supervisor.clients.console.plain_display", "swarm.supervisor.parts.copies.agent_commits",
+    "swarm.supervisor.parts.copies.cut_off_merges", "swarm.supervisor.parts.copies.ended_merges",
+    "swarm.supervisor.clients.mcp_server.mcp_server_process",
+    "swarm.supervisor.parts.memories.commands.memory_access",
+    "swarm.supervisor.parts.memories.commands.memory_job",
     "swarm.supervisor.parts.memories.memory_work", "swarm.supervisor.run",
-    *(f"swarm.supervisor.cli.commands.{one}_command" for one in ("resume", "run")),
-    *(f"swarm.supervisor.cli.commands.{one}_commands" for one in ("approval", "journal", "steer")),
-    "swarm.supervisor.cli.commands.run_list_commands",
+    *(f"swarm.supervisor.clients.cli.commands.{one}_command" for one in ("resume", "run")),
+    *(f"swarm.supervisor.clients.cli.commands.{one}_commands" for one in ("approval", "journal",
+    "steer")),
+    "swarm.supervisor.clients.cli.commands.run_list_commands",
 ):
     import_module(name)
 setproctitle("swarm's modules, to be forked")  # it finds its place by the first environment
@@ -286,7 +290,7 @@ class PipedCommand(ForkedCommand):
         self.stdout = trio.lowlevel.FdStream(ours_out)
 
 
-_SANDBOX = "from swarm.worker.sandbox.sandbox_command import main; raise SystemExit(main())"
+_SANDBOX = "from swarm.worker.programs.sandbox_command import main; raise SystemExit(main())"
 
 
 def run_sandbox(

@@ -5,8 +5,9 @@ from contextlib import asynccontextmanager
 import msgspec
 import trio
 
-from swarm.mailbox.credentials import make_proof
-from swarm.mailbox.pair import open_pair_server
+from swarm.mailbox.base.redact import Redactor
+from swarm.mailbox.contents.credentials import make_proof
+from swarm.mailbox.delivery.pair import open_pair_server
 from swarm.mailbox.protocol.items import TokenUsage, encode_item, text_message
 from swarm.mailbox.protocol.sampling import (
     ModelInfo,
@@ -20,7 +21,6 @@ from swarm.mailbox.protocol.sampling import (
     encode_sample_op,
 )
 from swarm.mailbox.protocol.spec import GatewaySettings, GatewaySpec, ProviderSpec
-from swarm.mailbox.redact import Redactor
 from swarm.worker.gateway.agent_sessions import AgentSessions
 from swarm.worker.gateway.app import GatewayApp
 from swarm.worker.gateway.model_catalogue import load_catalogue

@@ -14,12 +14,11 @@ from pathlib import Path
 import msgspec
 import trio
 
-from swarm.mailbox.ids import new_uuid7
-from swarm.mailbox.process_tree import descendants_of
+from swarm.mailbox.base.ids import new_uuid7
+from swarm.mailbox.base.process_tree import descendants_of
 from swarm.mailbox.protocol.approvals import ApprovalRequest, CommandAction, PendingApproval
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.items import FunctionCall, text_message
-from swarm.mailbox.protocol.limits import Budget, Limits
 from swarm.mailbox.protocol.ops import TextInput
 from swarm.mailbox.protocol.records import (
     AgentSpawned,
@@ -31,15 +30,16 @@ from swarm.mailbox.protocol.records import (
 )
 from swarm.mailbox.protocol.settings import ModelSettings
 from swarm.mailbox.protocol.spec import Inherited, RoleBrief
+from swarm.mailbox.protocol.values.limits import Budget, Limits
 from swarm.supervisor.agents.agent_record import AgentPlan
 from swarm.supervisor.approvals.approval_types import ReviewVerdict
-from swarm.supervisor.guardian.guardian import make_guardian
+from swarm.supervisor.base.silent_display import SilentDisplay
 from swarm.supervisor.journal.journal_reader import read_records
+from swarm.supervisor.parts.guardian.guardian import make_guardian
 from swarm.supervisor.processes.early_start import start_early
+from swarm.supervisor.request.run_request import ApprovalSettings, ReviewSettings, RunRequest
 from swarm.supervisor.run import run_to_end
-from swarm.supervisor.run_request import ApprovalSettings, ReviewSettings, RunRequest
 from swarm.supervisor.runs.paths import find_user_paths
-from swarm.supervisor.silent_display import SilentDisplay
 
 
 class GuardianWorkload:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import trio
 import trio.testing
 
+from swarm.mailbox.base.redact import Redactor
 from swarm.mailbox.parts.leases.lease_messages import (
     HeavyCommandEnded,
     LeaseGiven,
@@ -14,14 +15,13 @@ from swarm.mailbox.parts.leases.lease_messages import (
     TakeLease,
 )
 from swarm.mailbox.parts.part_messages import PartSettings
-from swarm.mailbox.redact import Redactor
+from swarm.supervisor.base.run_pauses import RunPauses
 from swarm.supervisor.parts.leases.lease_folder import LeaseFolderBusy, look
 from swarm.supervisor.parts.leases.lease_ledger import LeaseLedger
-from swarm.supervisor.parts.leases.lease_service import LEASES_FOLDER, LeaseService
+from swarm.supervisor.parts.leases.service.lease_service import LEASES_FOLDER, LeaseService
 from swarm.supervisor.processes.machine_facts import MachineState
 from swarm.supervisor.processes.machine_state import TreeUsage
-from swarm.supervisor.run_pauses import RunPauses
-from swarm.supervisor.run_request import RunRequest
+from swarm.supervisor.request.run_request import RunRequest
 from swarm.supervisor.runs.paths import RunPaths
 
 ONE = LeaseSettings(most=1, reserve_memory=0, max_wait=1_000, max_hold=500)

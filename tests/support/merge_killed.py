@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from swarm.mailbox.protocol.control import MergeChanges
-from swarm.supervisor.file_history import staged_writes
-from swarm.supervisor.isolation.ended_merges import merge_ended_run
+from swarm.supervisor.parts.copies.ended_merges import merge_ended_run
+from swarm.supervisor.parts.undo import staged_writes
 from swarm.supervisor.runs.paths import RunPaths
 
 

@@ -14,7 +14,7 @@ from .forked_programs import Files, ForkedCommand, Setting
 
 HERE = Path(__file__).parent
 BROWSER = f"{sys.executable} {HERE.parents[1] / 'scripts' / 'mcp_conformance' / 'follow.py'} %s"
-_HUB = b"from swarm.worker.hub.hub_cli import main; raise SystemExit(main())"
+_HUB = b"from swarm.worker.parts.mcp.hub_cli import main; raise SystemExit(main())"
 
 
 class LoginServer(NamedTuple):

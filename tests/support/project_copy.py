@@ -4,11 +4,11 @@ import os
 import stat
 from pathlib import Path
 
-from swarm.supervisor.file_history.watched_tree import now_ns
-from swarm.supervisor.isolation.base_tree import make_tree
-from swarm.supervisor.isolation.copy_folder import AgentCopy, CopiedRoot, CopyFolder
-from swarm.supervisor.isolation.layer_change import LayerChange, read_change
-from swarm.supervisor.isolation.tree_survey import survey_tree
+from swarm.supervisor.parts.copies.base_tree import make_tree
+from swarm.supervisor.parts.copies.copy_folder import AgentCopy, CopiedRoot, CopyFolder
+from swarm.supervisor.parts.copies.layer_change import LayerChange, read_change
+from swarm.supervisor.parts.copies.tree_survey import survey_tree
+from swarm.supervisor.parts.undo.watched_tree import now_ns
 from swarm.supervisor.runs.paths import RunPaths
 
 

@@ -11,10 +11,9 @@ import msgspec
 import trio
 
 from support.escape_testbed import open_test_launcher
-from swarm.mailbox.credentials import seal_ticket
-from swarm.mailbox.host_patterns import join_port, split_port
-from swarm.mailbox.pair import open_pair_server
-from swarm.mailbox.protocol.limits import NetworkPolicy, WorkspaceWrite, opens_tunnels
+from swarm.mailbox.base.host_patterns import join_port, split_port
+from swarm.mailbox.contents.credentials import seal_ticket
+from swarm.mailbox.delivery.pair import open_pair_server
 from swarm.mailbox.protocol.proxy import (
     NetworkAnswered,
     NetworkAsked,
@@ -23,9 +22,10 @@ from swarm.mailbox.protocol.proxy import (
     encode_proxy_op,
 )
 from swarm.mailbox.protocol.spec import ProxySpec
+from swarm.mailbox.protocol.values.limits import NetworkPolicy, WorkspaceWrite, opens_tunnels
 from swarm.worker.exec.command_route import RouteRequest
 from swarm.worker.exec.running_command import CommandRequest, start_command
-from swarm.worker.proxy.proxy_process import serve_proxy
+from swarm.worker.parts.network.proxy_process import serve_proxy
 from swarm.worker.sandbox.sandbox_plan import plan_sandbox
 
 KEY = b"k" * 32

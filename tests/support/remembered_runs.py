@@ -5,12 +5,11 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from swarm.mailbox.ids import new_uuid7
+from swarm.mailbox.base.ids import new_uuid7
+from swarm.mailbox.base.redact import Redactor
 from swarm.mailbox.parts.memories.memory_messages import MemorySettings, RunMemories
 from swarm.mailbox.parts.part_messages import PartSettings
-from swarm.mailbox.protocol.base import SCHEMA_VERSION
 from swarm.mailbox.protocol.events import CallBegan, CallEnded, CommandCall, TurnCompleted
-from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
 from swarm.mailbox.protocol.ops import TextInput
 from swarm.mailbox.protocol.records import (
     AgentSpawned,
@@ -22,16 +21,17 @@ from swarm.mailbox.protocol.records import (
     RunStarted,
     encode_record,
 )
-from swarm.mailbox.redact import Redactor
+from swarm.mailbox.protocol.values.base import SCHEMA_VERSION
+from swarm.mailbox.protocol.values.limits import Limits, WorkspaceWrite
 from swarm.supervisor.parts.memories.memory_database import open_database
 from swarm.supervisor.parts.memories.memory_paths import MemoryPaths
 from swarm.supervisor.parts.memories.memory_store import MemoryStore
 from swarm.supervisor.parts.memories.memory_work import MemoryWork, WorkDone
 from swarm.supervisor.parts.memories.model_extraction import Asked
-from swarm.supervisor.run_request import RunRequest
+from swarm.supervisor.request.run_request import RunRequest
+from swarm.supervisor.request.saved_request import save_request
 from swarm.supervisor.runs.paths import UserPaths, find_user_paths, paths_of_run
 from swarm.supervisor.runs.run_metadata import RunMetadata, write_metadata
-from swarm.supervisor.runs.saved_request import save_request
 
 ON = MemorySettings(enabled=True)
 OFFLINE = Limits(sandbox=WorkspaceWrite())

@@ -22,9 +22,9 @@ SWARM = str(Path(sys.executable).with_name("swarm"))
 RESUME = """
 import os, sys
 from msgspec.structs import replace
-from swarm.supervisor.runs.saved_request import load_request
-from swarm.supervisor.cli.options import ShowOptions
-from swarm.supervisor.cli.run_execution import run_in_process
+from swarm.supervisor.request.saved_request import load_request
+from swarm.supervisor.clients.cli.run_setup.options import ShowOptions
+from swarm.supervisor.clients.cli.commands.run_execution import run_in_process
 from swarm.supervisor.runs.paths import find_user_paths, paths_of_run
 
 places = find_user_paths(dict(os.environ))

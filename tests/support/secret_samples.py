@@ -4,7 +4,7 @@ import itertools
 import re
 from typing import NamedTuple
 
-from swarm.mailbox.redact_rules import load_secret_rules
+from swarm.mailbox.base.redact_rules import load_secret_rules
 
 MIXED = "a1B2c3D4e5F6g7H8i9J0kLmNoPqR"
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 
-from swarm.supervisor.file_history import staged_writes
+from swarm.supervisor.parts.undo import staged_writes
 
 STEPS = (
     "copy_sparse", "keep_attributes", "put_new", "put_over", "put_away", "write_in_place",

@@ -16,8 +16,8 @@ import trio
 
 from support import child_programs
 from support.child_programs import agent_spec, gateway_spec
-from swarm.mailbox.key_wiping import take_keys
-from swarm.mailbox.process_tree import children_of
+from swarm.mailbox.base.key_wiping import take_keys
+from swarm.mailbox.base.process_tree import children_of
 from swarm.mailbox.protocol.spec import AgentSpec
 from swarm.supervisor.processes import process_manager
 from swarm.supervisor.processes.child_loop import stop_child

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from swarm.mailbox.protocol.events import CallBegan
-from swarm.supervisor.agents import heartbeat_monitor
-from swarm.supervisor.cli import control_client
-from swarm.supervisor.cli.entry import main
+from swarm.supervisor.agents.life import heartbeat_monitor
+from swarm.supervisor.clients.cli.base import control_client
+from swarm.supervisor.clients.cli.entry import main
 from swarm.supervisor.journal.journal import Journal
 from swarm.worker.process import loop_watch
 from swarm.worker.tools import orchestrator

@@ -15,10 +15,11 @@ from swarm.mailbox.protocol.events import CallBegan, TurnStarted
 from swarm.mailbox.protocol.items import Message
 from swarm.mailbox.protocol.records import AgentSpawned, AnyRecordBody, ItemRecorded
 from swarm.mailbox.protocol.spec import AgentSpec, AnySpec
-from swarm.supervisor.agents import agent_start, heartbeat_monitor
-from swarm.supervisor.cli.entry import main
+from swarm.supervisor.agents.life import agent_start, heartbeat_monitor
+from swarm.supervisor.clients.cli.entry import main
+from swarm.supervisor.context import service_process
 from swarm.supervisor.journal.journal import Journal
-from swarm.supervisor.processes import process_manager, service_process
+from swarm.supervisor.processes import process_manager
 from swarm.supervisor.processes.process_manager import ProcessManager
 from swarm.supervisor.processes.process_types import Child
 from swarm.worker.agent import agent_lifecycle

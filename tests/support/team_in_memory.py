@@ -1,6 +1,7 @@
 """A whole team in memory and in virtual time: the real supervisor, the real agents, no process.
 
-Replaced are only the processes (each is a task), the sockets (`swarm.mailbox.pair`) and the model
+Replaced are only the processes (each is a task), the sockets (`swarm.mailbox.delivery.pair`) and
+the model
 (a script for each path). The journal and its readers are the real ones, but they use no threads.
 """
 
@@ -16,10 +17,10 @@ from types import SimpleNamespace
 import trio
 
 from support.nested_fields import with_fields
-from swarm.mailbox.entropy import EntropySources
-from swarm.mailbox.ids import new_uuid7
-from swarm.mailbox.interfaces import Mailbox
-from swarm.mailbox.pair import open_pair_server
+from swarm.mailbox.base.entropy import EntropySources
+from swarm.mailbox.base.ids import new_uuid7
+from swarm.mailbox.delivery.interfaces import Mailbox
+from swarm.mailbox.delivery.pair import open_pair_server
 from swarm.mailbox.protocol.items import (
     AnyItem,
     FunctionCall,
@@ -27,43 +28,43 @@ from swarm.mailbox.protocol.items import (
     Message,
     OutputText,
 )
-from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import TextInput, UserInput
 from swarm.mailbox.protocol.records import AgentEnded, ItemRecorded, RunCompleted, RunStarted
 from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
+from swarm.mailbox.protocol.values.limits import Limits
 from swarm.supervisor.agents.agent_directory import AgentDirectory
-from swarm.supervisor.agents.agent_manager import AgentManager
 from swarm.supervisor.agents.agent_record import Agent, AgentPlan, GatewayAddress
 from swarm.supervisor.agents.finished_agents import FinishedAgents
+from swarm.supervisor.agents.life.agent_manager import AgentManager
 from swarm.supervisor.agents.slots import AgentRegistry
 from swarm.supervisor.approvals.approval_grants import ApprovalGrants
-from swarm.supervisor.approvals.approval_queue import open_approval_queue
-from swarm.supervisor.console.run_state import RunState
+from swarm.supervisor.approvals.queue.approval_queue import open_approval_queue
+from swarm.supervisor.base.run_pauses import RunPauses
+from swarm.supervisor.context.current_skills import CurrentSkills
+from swarm.supervisor.context.event_broadcast import EventBroadcast
+from swarm.supervisor.context.run_context import RunContext
 from swarm.supervisor.control_server import ControlledParts
-from swarm.supervisor.current_skills import CurrentSkills
-from swarm.supervisor.event_broadcast import EventBroadcast
 from swarm.supervisor.event_router import EventRouter, open_tables
-from swarm.supervisor.file_history.file_history import FileHistory
 from swarm.supervisor.file_requests import FileRequests
-from swarm.supervisor.hosts.remote_hosts import RemoteHosts
-from swarm.supervisor.isolation.project_copies import ProjectCopies
 from swarm.supervisor.journal.journal import Journal, open_journal
 from swarm.supervisor.journal.journal_reader import read_records, run_records
 from swarm.supervisor.journal.replay import RunPast, fold_run
-from swarm.supervisor.mcp.mcp_requests import McpEndpoint
-from swarm.supervisor.mcp.run_hubs import RunHubs
+from swarm.supervisor.parts.copies.project_copies import ProjectCopies
+from swarm.supervisor.parts.hosts.placement.remote_hosts import RemoteHosts
+from swarm.supervisor.parts.mcp.mcp_requests import McpEndpoint
+from swarm.supervisor.parts.mcp.run_hubs import RunHubs
 from swarm.supervisor.parts.run_parts import PartFolds, RunParts
+from swarm.supervisor.parts.undo.live.file_history import FileHistory
 from swarm.supervisor.processes.process_types import ProcessEnd
+from swarm.supervisor.request.run_request import RunRequest
 from swarm.supervisor.request_table import RequestTable
-from swarm.supervisor.run_context import RunContext
-from swarm.supervisor.run_pauses import RunPauses
-from swarm.supervisor.run_request import RunRequest
 from swarm.supervisor.run_shutdown import RunShutdown
 from swarm.supervisor.runs.paths import RunPaths
 from swarm.supervisor.task_workload import TaskWorkload
 from swarm.supervisor.team.team_service import TeamService, run_team_service
+from swarm.supervisor.views.run_state import RunState
 from swarm.worker.agent.agent_lifecycle import run_agent_lifecycle
-from swarm.worker.current_spec import CurrentSpec
+from swarm.worker.base.current_spec import CurrentSpec
 from swarm.worker.policy.command_decision import Refuse
 from swarm.worker.testing.agent_harness import END, FAKE_MODEL, FakeGateway, FakeToolHost, done
 from swarm.worker.testing.fake_tools import FakeTool, FakeToolBehavior

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from swarm.mailbox.proxy_environment import proxy_variables
+from swarm.mailbox.base.proxy_environment import proxy_variables
 
 
 @pytest.fixture

@@ -10,36 +10,36 @@ from typing import Protocol
 
 import trio
 
-from swarm.mailbox.entropy import SYSTEM_ENTROPY, EntropySources
-from swarm.mailbox.interfaces import Mailbox
-from swarm.mailbox.process_tree import resident_bytes
-from swarm.mailbox.protocol.base import PROTOCOL_VERSION
+from swarm.mailbox.base.entropy import SYSTEM_ENTROPY, EntropySources
+from swarm.mailbox.base.process_tree import resident_bytes
+from swarm.mailbox.delivery.interfaces import Mailbox
 from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello, encode_event
 from swarm.mailbox.protocol.hooks import Hook
 from swarm.mailbox.protocol.requests import EnvironmentReply, GetEnvironment
 from swarm.mailbox.protocol.spec import AgentSpec
-from swarm.roles.hooks.hook_output import HookEnd
+from swarm.mailbox.protocol.values.base import PROTOCOL_VERSION
+from swarm.roles.parts.hooks.hook_output import HookEnd
 
-from ..current_spec import CurrentSpec
+from ..base.current_spec import CurrentSpec
+from ..base.inbox import Inbox
+from ..base.reporter import Reporter
 from ..exec.exec_sessions import EnvironmentSource
-from ..hooks.background_hooks import BackgroundHooks
-from ..hooks.hook_dispatch import HookDispatcher
-from ..hooks.hook_questions import HookQuestions
-from ..hooks.hook_runner import HookRunner
-from ..hooks.session_hooks import SessionHooks
-from ..hooks.tool_hooks import ToolHooks
+from ..parts.hooks.background_hooks import BackgroundHooks
+from ..parts.hooks.hook_dispatch import HookDispatcher
+from ..parts.hooks.hook_questions import HookQuestions
+from ..parts.hooks.hook_runner import HookRunner
+from ..parts.hooks.session_hooks import SessionHooks
+from ..parts.hooks.tool_hooks import ToolHooks
 from ..sandbox.landlock import lock_gap
 from ..tools.approval_requester import ApprovalRequester
+from ..tools.interface.team_client import TeamClient
 from ..tools.orchestrator import Orchestrator, ToolRegistry
-from ..tools.team_client import TeamClient
 from .agent_session import AgentSession
-from .agent_state import AgentState
-from .hook_answers import answer_hook_questions
-from .permission_answers import answer_permission_questions
-from .reporter import Reporter
-from .sampler import OpenMailbox
-from .server_answers import answer_server_questions
-from .turn.inbox import Inbox
+from .state.agent_state import AgentState
+from .state.hook_answers import answer_hook_questions
+from .state.permission_answers import answer_permission_questions
+from .state.sampler import OpenMailbox
+from .state.server_answers import answer_server_questions
 
 HEARTBEAT_S = 2.0
 COMMANDS_ENDED = "The user ended the commands that ran in the background ({count})."

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import trio
 
-from swarm.mailbox.dealer import open_dealer
-from swarm.mailbox.interfaces import Mailbox
-from swarm.mailbox.path_rules import is_within
-from swarm.mailbox.protocol.limits import ProfilePolicy
+from swarm.mailbox.base.path_rules import is_within
+from swarm.mailbox.delivery.dealer import open_dealer
+from swarm.mailbox.delivery.interfaces import Mailbox
 from swarm.mailbox.protocol.spec import AgentSpec
+from swarm.mailbox.protocol.values.limits import ProfilePolicy
 
-from ..current_spec import CurrentSpec
+from ..base.current_spec import CurrentSpec
+from ..base.lifeline import watch_lifeline
 from ..exec.exec_sessions import open_exec_sessions
 from ..exec.launcher_client import LauncherLink, is_launcher_loss, open_launcher
-from ..process.lifeline import watch_lifeline
 from ..sandbox.landlock import LandlockRules, apply_landlock, forbid_new_privileges, landlock_abi
 from ..sandbox.landlock_rules import landlock_rules
 from ..sandbox.sandbox_plan import SandboxPlan

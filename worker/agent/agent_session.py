@@ -9,8 +9,8 @@ from typing import assert_never
 import msgspec
 import trio
 
-from swarm.mailbox.errors import MessageTooLarge
-from swarm.mailbox.interfaces import Mailbox, ReceivedMessage
+from swarm.mailbox.base.errors import MessageTooLarge
+from swarm.mailbox.delivery.interfaces import Mailbox, ReceivedMessage
 from swarm.mailbox.parts.part_messages import PartOp
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.items import decode_item
@@ -38,14 +38,14 @@ from swarm.mailbox.protocol.ops import (
     decode_op,
 )
 
-from .agent_state import AgentState
+from ..base.token_meter import measure_item
 from .context.history_repair import repair_history
 from .context.prompt_context import find_known_context
-from .context.token_meter import measure_item
-from .permission_answers import PermissionQuestions
-from .server_answers import QueuedQuestions
-from .turn.history_compaction import HistoryCompactor
-from .turn.turn_loop import run_turn
+from .loop.history_compaction import HistoryCompactor
+from .loop.turn_loop import run_turn
+from .state.agent_state import AgentState
+from .state.permission_answers import PermissionQuestions
+from .state.server_answers import QueuedQuestions
 from .turn.turn_state import AbortReason
 
 IDLE_AFTER_S = 60.0  # for Notification hooks

@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from swarm.mailbox.protocol.limits import ResourceLimits
+from swarm.mailbox.protocol.values.limits import ResourceLimits
 
 from .launcher_protocol import Overrun
 

@@ -13,23 +13,23 @@ from functools import lru_cache
 
 import msgspec
 
-from swarm.mailbox.path_rules import is_within, read_only_profile
+from swarm.mailbox.base.path_rules import is_within, read_only_profile
+from swarm.mailbox.base.secret_names import holds_secret
+from swarm.mailbox.base.short_quotes import quote_head
 from swarm.mailbox.protocol.approvals import ExtraPermissions
-from swarm.mailbox.protocol.limits import (
-    DangerFullAccess,
-    ProfilePolicy,
-    ReadOnly,
-    ResourceLimits,
-    SandboxPolicy,
-)
 from swarm.mailbox.protocol.spec import (
     AgentSpec,
     FolderIdentity,
     HubSpec,
     ShellEnvironmentPolicy,
 )
-from swarm.mailbox.secret_names import holds_secret
-from swarm.mailbox.short_quotes import quote_head
+from swarm.mailbox.protocol.values.limits import (
+    DangerFullAccess,
+    ProfilePolicy,
+    ReadOnly,
+    ResourceLimits,
+    SandboxPolicy,
+)
 
 from ..sandbox.sandbox_plan import (
     SandboxPlan,

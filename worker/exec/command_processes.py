@@ -11,7 +11,12 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-from swarm.mailbox.process_tree import children_of, descendants_of, is_zombie, live_descendants_of
+from swarm.mailbox.base.process_tree import (
+    children_of,
+    descendants_of,
+    is_zombie,
+    live_descendants_of,
+)
 
 _START_TICKS = 19  # field of /proc/PID/stat after the name
 COMMAND_VARIABLE = "SWARM_COMMAND"  # in every command's environment: LAUNCHER-TOKEN

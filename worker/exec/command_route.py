@@ -16,8 +16,8 @@ import socket
 import msgspec
 import trio
 
-from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.proxy import OpenRoute, RouteBlocked, decode_route, encode_route
+from swarm.mailbox.protocol.values.base import Value
 
 _ENTRYPOINT_LIMIT_S = 5.0
 _PROXY_LIMIT_S = 2.0  # long enough for the proxy to restart

@@ -19,7 +19,7 @@ from typing import NoReturn
 
 import msgspec
 
-from swarm.mailbox.after_fork import valid_signals
+from swarm.mailbox.base.after_fork import valid_signals
 
 from ..sandbox.bwrap import ROUTE_FD, SECCOMP_FD
 from ..sandbox.connect_broker import connect_handlers, is_own_by_mount

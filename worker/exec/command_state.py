@@ -8,9 +8,9 @@ import os
 import msgspec
 import trio
 
-from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.short_quotes import quote_head
+from swarm.mailbox.base.errors import SwarmError
+from swarm.mailbox.base.short_quotes import quote_head
+from swarm.mailbox.protocol.values.base import Value
 
 from .launcher_protocol import CommandLaunched, CommandUsage, NotLaunched, Overrun
 from .orphan_usage import add_usage

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.base.errors import SwarmError
+from swarm.mailbox.base.short_quotes import quote_head
+from swarm.mailbox.base.writable_places import WritablePlaces
 from swarm.mailbox.protocol.approvals import ExtraPermissions
-from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import ReadOnly, SandboxPolicy
-from swarm.mailbox.short_quotes import quote_head
-from swarm.mailbox.writable_places import WritablePlaces
+from swarm.mailbox.protocol.values.base import Value
+from swarm.mailbox.protocol.values.limits import ReadOnly, SandboxPolicy
 
 from .launcher_protocol import CommandLimits, Overrun
 

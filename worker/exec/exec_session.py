@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 import msgspec
 import trio
 
-from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.base.errors import SwarmError
 
 from .command_state import ExitStatus
 from .command_turn import CommandTurn

@@ -12,15 +12,15 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 import msgspec
 import trio
 
-from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.held_programs import Lookup, held_environment
+from swarm.mailbox.base.errors import SwarmError
+from swarm.mailbox.base.held_programs import Lookup, held_environment
 from swarm.mailbox.protocol.approvals import ExtraPermissions
 from swarm.mailbox.protocol.hooks import Hook
-from swarm.mailbox.protocol.limits import SandboxPolicy
-from swarm.roles.login_shell import find_shell
+from swarm.mailbox.protocol.values.limits import SandboxPolicy
+from swarm.roles.base.login_shell import find_shell
 
-from ..current_spec import CurrentSpec
-from ..proxy.blocked_texts import blocked_texts
+from ..base.current_spec import CurrentSpec
+from ..parts.network.blocked_texts import blocked_texts
 from ..sandbox.denial_detection import is_sandbox_denial
 from ..sandbox.sandbox_plan import SandboxPlan
 from .command_plan import plan_command

@@ -16,7 +16,7 @@ import socket
 import termios
 from typing import NamedTuple, NoReturn
 
-from swarm.mailbox.after_fork import DEFAULT_HANDLER, set_handler
+from swarm.mailbox.base.after_fork import DEFAULT_HANDLER, set_handler
 
 from ..sandbox.bwrap import ROUTE_FD, SECCOMP_FD
 from .command_spawn import confine_self, set_process_limits

@@ -14,14 +14,14 @@ from typing import NamedTuple
 import msgspec
 import trio
 
-from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.held_programs import Lookup, held_environment
+from swarm.mailbox.base.errors import SwarmError
+from swarm.mailbox.base.held_programs import Lookup, held_environment
 from swarm.mailbox.protocol.hooks import Hook
-from swarm.roles.hooks.hook_scripts import hook_variables
+from swarm.roles.parts.hooks.hook_scripts import hook_variables
 
-from ..current_spec import CurrentSpec
-from ..hooks.hook_argv import hook_argv
-from ..hooks.hook_places import hook_places
+from ..base.current_spec import CurrentSpec
+from ..parts.hooks.hook_argv import hook_argv
+from ..parts.hooks.hook_places import hook_places
 from ..sandbox.sandbox_plan import SandboxPlan
 from .command_plan import check_workdir, plan_hook
 from .command_route import RouteRequest

@@ -10,8 +10,8 @@ import os
 
 import msgspec
 
-from swarm.mailbox.protocol.limits import ProfilePolicy
 from swarm.mailbox.protocol.spec import AgentSpec, decode_spec
+from swarm.mailbox.protocol.values.limits import ProfilePolicy
 
 from ..sandbox.bwrap import entrypoint_argv
 from ..sandbox.prepared_command import Confinement, is_loader_variable, prepare_command

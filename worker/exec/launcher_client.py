@@ -20,9 +20,9 @@ import msgspec
 import trio
 from setproctitle import getproctitle
 
-from swarm.mailbox.after_fork import after_fork_in_parent, before_fork, fork_bare
+from swarm.mailbox.base.after_fork import after_fork_in_parent, before_fork, fork_bare
 
-from ..process.process_title import launcher_title
+from ..base.process_title import launcher_title
 from .command_state import (
     TREE_KILL_LIMIT_S,
     CommandNotStarted,

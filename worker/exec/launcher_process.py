@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from setproctitle import setproctitle
 
-from swarm.mailbox.after_fork import (
+from swarm.mailbox.base.after_fork import (
     DEFAULT_HANDLER,
     IGNORE_HANDLER,
     after_fork_in_child,
@@ -28,7 +28,7 @@ from swarm.mailbox.after_fork import (
     redirect_output,
     set_handler,
 )
-from swarm.mailbox.process_tree import children_of, descendants_of, kill_descendants_once
+from swarm.mailbox.base.process_tree import children_of, descendants_of, kill_descendants_once
 
 from ..sandbox.placeholders import remove_placeholder
 from . import command_spawn

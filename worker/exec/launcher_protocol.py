@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from swarm.mailbox.protocol.base import Tagged, Value
-from swarm.mailbox.protocol.limits import ResourceLimits
+from swarm.mailbox.protocol.values.base import Tagged, Value
+from swarm.mailbox.protocol.values.limits import ResourceLimits
 
 from ..sandbox.prepared_command import Confinement
 

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 import msgspec
 import trio
 
-from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.base.errors import SwarmError
 
 from ..sandbox.bwrap import bwrap_arguments
 from ..sandbox.mount_fingerprint import MountFingerprint

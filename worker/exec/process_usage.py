@@ -6,7 +6,7 @@ A file that is gone or not readable gives no figure, and never an error.
 import os
 from collections.abc import Iterable
 
-from swarm.mailbox.process_tree import resident_bytes
+from swarm.mailbox.base.process_tree import resident_bytes
 
 from .watchdog_schedule import MachineLoad
 

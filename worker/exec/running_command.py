@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import trio
 
-from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import ResourceLimits
 from swarm.mailbox.protocol.proxy import RouteBlocked
+from swarm.mailbox.protocol.values.base import Value
+from swarm.mailbox.protocol.values.limits import ResourceLimits
 
 from ..sandbox.prepared_command import PreparedCommand, prepare_command
 from ..sandbox.sandbox_plan import SandboxPlan

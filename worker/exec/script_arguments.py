@@ -11,7 +11,7 @@ positional parameters, as with the script in one argument. Only some messages of
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
-from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.base.errors import SwarmError
 
 MOST_IN_ONE = 128 << 10  # bytes of one argument, with the zero behind it (MAX_ARG_STRLEN)
 _PIECE_CHARS = 32_000  # of at most four bytes each

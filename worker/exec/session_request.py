@@ -3,8 +3,8 @@
 import shlex
 from collections.abc import Mapping
 
+from swarm.mailbox.base.proxy_environment import without_proxy_variables
 from swarm.mailbox.protocol.spec import AgentSpec
-from swarm.mailbox.proxy_environment import without_proxy_variables
 
 from ..sandbox.sandbox_plan import SandboxPlan
 from .command_plan import (

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 import msgspec
 
-from swarm.mailbox.protocol.limits import ResourceLimits
+from swarm.mailbox.protocol.values.limits import ResourceLimits
 
 from .cgroup import Cgroup, enter_cgroup
 from .launcher_protocol import Overrun

@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from swarm.mailbox.errors import UsageError
-from swarm.mailbox.private_files import make_own_folders
+from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.private_files import make_own_folders
 
 from .fetch import Progress
 from .gguf_header import GgufHeader, check_is_whole, read_gguf_header

@@ -14,9 +14,10 @@ from typing import assert_never
 import msgspec
 import trio
 
-from swarm.mailbox.credentials import is_proof
-from swarm.mailbox.errors import MalformedMessage, PeerGone
-from swarm.mailbox.interfaces import Mailbox, MailboxServer, ReceivedMessage
+from swarm.mailbox.base.errors import MalformedMessage, PeerGone
+from swarm.mailbox.base.redact import Redactor
+from swarm.mailbox.contents.credentials import is_proof
+from swarm.mailbox.delivery.interfaces import Mailbox, MailboxServer, ReceivedMessage
 from swarm.mailbox.protocol.gateway import ResponseBilled
 from swarm.mailbox.protocol.sampling import (
     AnySampleEvent,
@@ -33,7 +34,6 @@ from swarm.mailbox.protocol.sampling import (
     encode_sample_event,
 )
 from swarm.mailbox.protocol.spec import GatewaySpec
-from swarm.mailbox.redact import Redactor
 
 from .app import GatewayApp
 from .backend import (

@@ -14,10 +14,10 @@ import msgspec
 import trio
 import yaml
 
-from swarm.mailbox.bounded_yaml import compose_yaml_text
-from swarm.mailbox.errors import UsageError
+from swarm.mailbox.base.bounded_yaml import compose_yaml_text
+from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.safe_open import read_user_file
 from swarm.mailbox.protocol.items import TokenUsage
-from swarm.mailbox.safe_open import read_user_file
 
 _LONG_BYTES = 64 << 10  # takes longer to read than a loop should stand still
 _MOST_BYTES = 64 << 20  # long scripts are generated; the whole file is held in memory

@@ -15,16 +15,16 @@ from typing import assert_never
 import msgspec
 import trio
 
+from swarm.mailbox.base.redact import NOT_HIDDEN, Redactor, unhidden_keys
 from swarm.mailbox.protocol.gateway import Fetching, RateLimits, Throttled
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import GatewaySpec, ProviderSpec
-from swarm.mailbox.redact import NOT_HIDDEN, Redactor, unhidden_keys
 
 from . import chat_request, responses_request
 from .backend import Backend, ResponseSource
 from .constrained_calls import ConstrainedChatStore
 from .fit.dialect import Dialect
-from .http_client import open_http
+from .http.http_client import open_http
 from .http_source import HttpSource
 from .model_catalogue import Catalogue, load_catalogue
 from .open_providers import Allowances, FurtherProviders, OpenProvider, not_in_run_text

@@ -9,13 +9,13 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Literal, Protocol
 
-from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.protocol.base import Tagged, Value
+from swarm.mailbox.base.errors import SwarmError
+from swarm.mailbox.base.writable_places import WritablePlaces
 from swarm.mailbox.protocol.gateway import Fetching, LimitWindow
 from swarm.mailbox.protocol.items import AnyItem, TokenUsage
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleErrorKind, ToolSpec
 from swarm.mailbox.protocol.spec import ProviderSpec
-from swarm.mailbox.writable_places import WritablePlaces
+from swarm.mailbox.protocol.values.base import Tagged, Value
 
 NewId = Callable[[], str]  # makes short unique ids; an argument, so that a replay can repeat them
 

@@ -11,8 +11,7 @@ from collections.abc import Callable
 
 import trio
 
-from swarm.mailbox.interfaces import Mailbox
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.delivery.interfaces import Mailbox
 from swarm.mailbox.protocol.gateway import (
     Granted,
     NotGranted,
@@ -32,8 +31,9 @@ from swarm.mailbox.protocol.items import (
     decode_item,
 )
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleRequest
+from swarm.mailbox.protocol.values.base import Value
 
-from ..agent.context.token_meter import BYTES_PER_TOKEN, estimate_item, estimate_tokens
+from ..base.token_meter import BYTES_PER_TOKEN, estimate_item, estimate_tokens
 from .backend import (
     AnyResponseEvent,
     Failure,

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import msgspec
 
-from swarm.mailbox.bounded_formats import decode_json_as, depth_checked
+from swarm.mailbox.base.bounded_formats import decode_json_as, depth_checked
 from swarm.mailbox.protocol.items import FunctionCall, Message, OutputText, Reasoning, TokenUsage
 
 from .backend import NewId

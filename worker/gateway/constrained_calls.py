@@ -21,8 +21,9 @@ from typing import cast
 
 import msgspec
 
-from swarm.mailbox.bounded_formats import decode_json, decode_json_as, depth_checked
-from swarm.mailbox.context_markers import split_sentences, task_in
+from swarm.mailbox.base.bounded_formats import decode_json, decode_json_as, depth_checked
+from swarm.mailbox.contents.context_markers import split_sentences, task_in
+from swarm.mailbox.parts.tool_names import BEGIN_TASK
 from swarm.mailbox.protocol.items import (
     AnyItem,
     CustomToolCall,
@@ -36,7 +37,6 @@ from swarm.mailbox.protocol.items import (
     text_of,
 )
 from swarm.mailbox.protocol.sampling import ToolSpec
-from swarm.mailbox.tool_names import BEGIN_TASK
 
 from .chat_request import ChatStore
 from .chat_stream import ChatStream

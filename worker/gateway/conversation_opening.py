@@ -4,9 +4,9 @@ import logging
 import re
 from pathlib import Path
 
-from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.base.errors import SwarmError
+from swarm.mailbox.base.redact import Redactor
 from swarm.mailbox.protocol.sampling import ConversationRefused, OpenConversation
-from swarm.mailbox.redact import Redactor
 
 from .app import GatewayApp, UnknownModel
 from .conversations import Conversation, ConversationOwner

@@ -10,7 +10,7 @@ from functools import partial
 
 import msgspec
 
-from swarm.mailbox.errors import MalformedMessage
+from swarm.mailbox.base.errors import MalformedMessage
 from swarm.mailbox.protocol.items import AnyItem, CustomToolCall, FunctionCall, Message, decode_item
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleRequest, chain_digest
 

@@ -14,7 +14,7 @@ from typing import cast
 
 import msgspec
 
-from swarm.mailbox.bounded_formats import depth_checked
+from swarm.mailbox.base.bounded_formats import depth_checked
 
 from .backend import Failure, FailureScope
 from .failure_texts import TextReading, may_be_too_long, read_failure_text, texts_of_error

@@ -16,9 +16,9 @@ from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.private_files import make_own_folders
-from swarm.mailbox.writable_places import NO_PLACES, WritablePlaces
+from swarm.mailbox.base.errors import SwarmError
+from swarm.mailbox.base.private_files import make_own_folders
+from swarm.mailbox.base.writable_places import NO_PLACES, WritablePlaces
 
 from .parts_fetch import fetch_parts
 from .weights import Weights, verify_weights

@@ -12,12 +12,12 @@ from typing import NamedTuple, assert_never
 import msgspec
 import trio
 
-from swarm.mailbox.dealer import open_dealer
-from swarm.mailbox.entropy import SYSTEM_ENTROPY, EntropySources
-from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.interfaces import Mailbox, MailboxServer
-from swarm.mailbox.process_tree import resident_bytes
-from swarm.mailbox.protocol.base import PROTOCOL_VERSION
+from swarm.mailbox.base.entropy import SYSTEM_ENTROPY, EntropySources
+from swarm.mailbox.base.errors import SwarmError
+from swarm.mailbox.base.process_tree import resident_bytes
+from swarm.mailbox.delivery.dealer import open_dealer
+from swarm.mailbox.delivery.interfaces import Mailbox, MailboxServer
+from swarm.mailbox.delivery.router import Accept, open_router
 from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello, Warned
 from swarm.mailbox.protocol.gateway import (
     AgentGone,
@@ -33,9 +33,9 @@ from swarm.mailbox.protocol.gateway import (
 )
 from swarm.mailbox.protocol.ops import Shutdown
 from swarm.mailbox.protocol.spec import GatewaySpec
-from swarm.mailbox.router import Accept, open_router
+from swarm.mailbox.protocol.values.base import PROTOCOL_VERSION
 
-from ..process.lifeline import watch_lifeline
+from ..base.lifeline import watch_lifeline
 from .agent_sessions import AgentSessions
 from .app import GatewayApp, GatewayDependencies, open_gateway_app
 

@@ -11,8 +11,8 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
-from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.base.errors import SwarmError
+from swarm.mailbox.protocol.values.base import Value
 
 _MAGIC = b"GGUF"
 _HEAD_BYTES = 1 << 20  # how much of the file is read

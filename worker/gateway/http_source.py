@@ -11,10 +11,10 @@ from time import time
 import msgspec
 import trio
 
+from swarm.mailbox.base.trained_tool_names import TRAINED_TOOL_NAMES
 from swarm.mailbox.protocol.items import Origin
 from swarm.mailbox.protocol.sampling import ToolSpec
 from swarm.mailbox.protocol.spec import ProviderSpec
-from swarm.mailbox.trained_tool_names import TRAINED_TOOL_NAMES
 
 from .answering_models import AnsweringModels
 from .backend import (
@@ -39,7 +39,13 @@ from .failures import (
     refuses_schema,
     refuses_thinking,
 )
-from .http_client import KEEPALIVE_IDLE_FACTOR, HttpClient, HttpReply, HttpRequest, TransportFailed
+from .http.http_client import (
+    KEEPALIVE_IDLE_FACTOR,
+    HttpClient,
+    HttpReply,
+    HttpRequest,
+    TransportFailed,
+)
 from .provider_keys import KeyUnavailable, ProviderKeys
 from .providers import key_source
 from .rate_limit_headers import MAX_PREVENTIVE_S, read_rate_limits, spent_allowance_s

@@ -17,11 +17,11 @@ import httpcore
 import msgspec
 import trio
 
-from swarm.mailbox.own_distribution import line_for_extra
+from swarm.mailbox.base.own_distribution import line_for_extra
+from swarm.mailbox.base.writable_places import NO_PLACES, WritablePlaces
 from swarm.mailbox.protocol.gateway import Fetching
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import ProviderSpec
-from swarm.mailbox.writable_places import NO_PLACES, WritablePlaces
 
 from .backend import (
     Backend,
@@ -32,7 +32,7 @@ from .backend import (
     SampleError,
 )
 from .fetch import FetchFailed, fetch_weights
-from .http_client import HttpClient
+from .http.http_client import HttpClient
 from .http_source import HttpSource
 from .local_model import LocalModelServer, available_memory_bytes
 from .provider_keys import ProviderKeys

@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 import trio
 
-from swarm.mailbox.process_tree import resident_bytes
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.base.process_tree import resident_bytes
 from swarm.mailbox.protocol.sampling import ModelInfo
+from swarm.mailbox.protocol.values.base import Value
 
 from .backend import Failure, SampleError
 from .cache_shares import CacheShares

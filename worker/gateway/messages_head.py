@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from swarm.mailbox.bounded_formats import decode_json
+from swarm.mailbox.base.bounded_formats import decode_json
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 
 from .effort_choice import nearest_effort

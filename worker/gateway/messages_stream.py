@@ -12,7 +12,7 @@ with 0, or by several counts. Blocks are told apart by their starts and stops.
 
 import msgspec
 
-from swarm.mailbox.bounded_formats import depth_checked
+from swarm.mailbox.base.bounded_formats import depth_checked
 from swarm.mailbox.protocol.items import AnyItem, FunctionCall, Message, OutputText, Reasoning
 
 from .backend import Failure, NewId, SampleError

@@ -13,10 +13,10 @@ from typing import cast
 
 import msgspec
 
-from swarm.mailbox.bounded_formats import parse_toml_text
-from swarm.mailbox.errors import UsageError
+from swarm.mailbox.base.bounded_formats import parse_toml_text
+from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.safe_open import read_user_file
 from swarm.mailbox.protocol.sampling import MailRole, ModelInfo, ThinkingKind, Wire
-from swarm.mailbox.safe_open import read_user_file
 
 from .fit.dialect import Dialect
 from .weights import Weights, load_weights

@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol, cast
 import msgspec
 import trio
 
-from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.base.errors import SwarmError
+from swarm.mailbox.base.redact import Redactor
 from swarm.mailbox.protocol.items import (
     AnyItem,
     Reasoning,
@@ -22,7 +22,7 @@ from swarm.mailbox.protocol.items import (
 )
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleRequest, ToolSpec
 from swarm.mailbox.protocol.spec import GatewaySettings, GatewaySpec, ProbeOrder
-from swarm.mailbox.redact import Redactor
+from swarm.mailbox.protocol.values.base import Value
 
 from .app import GatewayApp, GatewayDependencies, open_gateway_app
 from .backend import (

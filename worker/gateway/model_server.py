@@ -18,7 +18,7 @@ from typing import Protocol, cast
 
 import msgspec
 
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.values.base import Value
 
 from ..sandbox import landlock
 

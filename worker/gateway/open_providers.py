@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 import msgspec
 import trio
 
-from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.base.errors import SwarmError
 from swarm.mailbox.protocol.gateway import Fetching, LimitWindow, RateLimits, Throttled
 from swarm.mailbox.protocol.sampling import ModelInfo
 

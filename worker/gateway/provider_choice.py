@@ -13,10 +13,10 @@ from typing import cast
 import msgspec
 import trio
 
-from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.gateway import Fetching
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import GatewaySpec, ProviderSpec
+from swarm.mailbox.protocol.values.base import Value
 
 from .backend import LocalModule
 from .model_catalogue import Catalogue

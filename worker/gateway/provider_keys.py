@@ -15,11 +15,11 @@ from pathlib import Path
 
 import trio
 
-from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.held_programs import Lookup, held_environment
+from swarm.mailbox.base.errors import SwarmError
+from swarm.mailbox.base.held_programs import Lookup, held_environment
+from swarm.mailbox.base.redact import MIN_SECRET_CHARS, Redactor
 from swarm.mailbox.protocol.spec import KeyCommand, ProviderSpec
-from swarm.mailbox.redact import MIN_SECRET_CHARS, Redactor
-from swarm.roles.started_programs import find_started, why_started_unheld
+from swarm.roles.base.started_programs import find_started, why_started_unheld
 
 from ..parts.key_parts import fetch_part_key
 from .providers import ProviderError, is_header

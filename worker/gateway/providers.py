@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from swarm.mailbox.errors import UsageError
+from swarm.mailbox.base.errors import UsageError
 from swarm.mailbox.protocol.sampling import Wire
 from swarm.mailbox.protocol.spec import ProviderSpec
 

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import msgspec
 
-from swarm.mailbox.bounded_formats import depth_checked
-from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.base import Tagged
+from swarm.mailbox.base.bounded_formats import depth_checked
+from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.redact import Redactor
+from swarm.mailbox.base.redact_structs import redact_encoded
+from swarm.mailbox.base.safe_open import read_user_file
 from swarm.mailbox.protocol.sampling import ModelInfo
-from swarm.mailbox.redact import Redactor
-from swarm.mailbox.redact_structs import redact_encoded
-from swarm.mailbox.safe_open import read_user_file
+from swarm.mailbox.protocol.values.base import Tagged
 
 from .backend import (
     AnyResponseEvent,

@@ -6,9 +6,9 @@ from typing import assert_never
 
 import trio
 
-from swarm.mailbox.envelope import MAX_MESSAGE_BYTES
-from swarm.mailbox.errors import PeerGone
-from swarm.mailbox.interfaces import MailboxServer
+from swarm.mailbox.base.errors import PeerGone
+from swarm.mailbox.delivery.envelope import MAX_MESSAGE_BYTES
+from swarm.mailbox.delivery.interfaces import MailboxServer
 from swarm.mailbox.protocol.sampling import (
     AnySampleEvent,
     ReasoningDelta,

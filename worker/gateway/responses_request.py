@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from swarm.mailbox.bounded_formats import depth_checked
+from swarm.mailbox.base.bounded_formats import depth_checked
 from swarm.mailbox.protocol.items import (
     AnyItem,
     Compaction,

@@ -8,7 +8,7 @@ are the answer, or else what the deltas said.
 
 import msgspec
 
-from swarm.mailbox.bounded_formats import depth_checked
+from swarm.mailbox.base.bounded_formats import depth_checked
 from swarm.mailbox.protocol.items import (
     AnyCall,
     AnyItem,

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import trio
 
-from swarm.mailbox.bounded_formats import depth_checked
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.base.bounded_formats import depth_checked
 from swarm.mailbox.protocol.spec import ProviderSpec
+from swarm.mailbox.protocol.values.base import Value
 
-from .http_client import HttpClient, open_http
+from .http.http_client import HttpClient, open_http
 from .http_source import auth_headers
 
 _MOST_SHOWN = 8

@@ -6,7 +6,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from swarm.mailbox.process_tree import resident_bytes
+from swarm.mailbox.base.process_tree import resident_bytes
 
 _PROC = Path("/proc")
 _LISTEN = "0A"

@@ -22,8 +22,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from swarm.mailbox.bounded_formats import depth_checked
-from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.base.bounded_formats import depth_checked
+from swarm.mailbox.base.errors import SwarmError
 
 Event_co = TypeVar("Event_co", covariant=True)
 Decode = Callable[[bytes], Event_co]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from swarm.mailbox.bounded_formats import decode_json, depth_checked
+from swarm.mailbox.base.bounded_formats import decode_json, depth_checked
 
 MAX_CALLS = 16  # more calls in one answer are a loop
 MAX_TEXT_CHARS = 200_000

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from swarm.mailbox.bounded_formats import depth_checked
+from swarm.mailbox.base.bounded_formats import depth_checked
 from swarm.mailbox.protocol.items import TokenUsage
 from swarm.mailbox.protocol.sampling import ModelInfo
 

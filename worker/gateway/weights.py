@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.protocol.values.base import Value
 
 _BLOCK = 1 << 20
 

@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from swarm.mailbox.after_fork import die_with_parent
-from swarm.mailbox.held_programs import (
+from swarm.mailbox.base.after_fork import die_with_parent
+from swarm.mailbox.base.held_programs import (
     HeldProgram,
     Lookup,
     find_own_program,
@@ -31,9 +31,9 @@ from swarm.mailbox.held_programs import (
     held_environment,
     why_unheld,
 )
-from swarm.mailbox.own_distribution import line_for_extra
-from swarm.mailbox.protocol.limits import WorkspaceWrite
-from swarm.mailbox.writable_places import NO_PLACES, WritablePlaces
+from swarm.mailbox.base.own_distribution import line_for_extra
+from swarm.mailbox.base.writable_places import NO_PLACES, WritablePlaces
+from swarm.mailbox.protocol.values.limits import WorkspaceWrite
 
 _BLOCK = 1 << 18
 _LOOK_S, _STALL_S = 0.5, 300.0

@@ -12,7 +12,7 @@ from typing import Generic
 
 import msgspec
 
-from swarm.mailbox.bounded_formats import depth_checked
+from swarm.mailbox.base.bounded_formats import depth_checked
 from swarm.mailbox.protocol.items import (
     AnyItem,
     CustomToolCall,

@@ -1,8 +1,8 @@
 """The tools of parts; the list of them. Each decides itself whether it is offered."""
 
-from ..tools.team_client import TeamClient
-from ..tools.tool_context import ToolContext
-from ..tools.tool_interface import Tool
+from ..tools.interface.team_client import TeamClient
+from ..tools.interface.tool_context import ToolContext
+from ..tools.interface.tool_interface import Tool
 from .findings.findings_tools import PublishFindingTool, RecallFindingsTool
 from .jobs.csv_job import ReportAgentJobResultTool, SpawnAgentsOnCsvTool
 from .memories.memory_tools import RecallMemoriesTool, ReportStaleMemoryTool

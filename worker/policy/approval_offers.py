@@ -14,11 +14,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from swarm.mailbox.path_rules import is_writable
+from swarm.mailbox.base.path_rules import is_writable
 from swarm.mailbox.protocol.approvals import Cause, CommandAction
-from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import DangerFullAccess, Limits
 from swarm.mailbox.protocol.mcp import McpTool
+from swarm.mailbox.protocol.values.base import Value
+from swarm.mailbox.protocol.values.limits import DangerFullAccess, Limits
 
 from .command_decision import Ask, Refuse, Run, must_stay_sandboxed
 from .command_facts import CommandFacts

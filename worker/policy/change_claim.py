@@ -8,8 +8,8 @@ show with words of the task, and a greeting or a mere question holds none.
 import re
 from typing import Literal
 
-from swarm.mailbox.context_markers import split_sentences
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.contents.context_markers import split_sentences
+from swarm.mailbox.protocol.values.base import Value
 
 TaskKind = Literal["question", "change", "greeting"]
 

@@ -11,12 +11,17 @@ known safe; and unreadable rules do not count as no rules.
 
 import msgspec
 
-from swarm.mailbox.path_rules import denies_reading, is_writable
+from swarm.mailbox.base.path_rules import denies_reading, is_writable
 from swarm.mailbox.protocol.approvals import Cause, ExtraPermissions, LossPreview
-from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import AskForApproval, DangerFullAccess, ProfilePolicy, ReadOnly
 from swarm.mailbox.protocol.requests import Decided
 from swarm.mailbox.protocol.rules import RuleDecision
+from swarm.mailbox.protocol.values.base import Value
+from swarm.mailbox.protocol.values.limits import (
+    AskForApproval,
+    DangerFullAccess,
+    ProfilePolicy,
+    ReadOnly,
+)
 
 from .command_facts import CommandFacts, PatchFacts, PolicyCommand, RuleMatch
 from .permission_sets import is_empty, union

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 
 from swarm.mailbox.protocol.approvals import ExtraPermissions, LossPreview, SandboxPermissions
-from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import (
+from swarm.mailbox.protocol.rules import RuleDecision
+from swarm.mailbox.protocol.values.base import Value
+from swarm.mailbox.protocol.values.limits import (
     AskForApproval,
     Granular,
     Limits,
@@ -12,7 +13,6 @@ from swarm.mailbox.protocol.limits import (
     Reviewer,
     SandboxPolicy,
 )
-from swarm.mailbox.protocol.rules import RuleDecision
 
 from .safe_commands import is_safe_command, is_system_program, might_be_dangerous
 from .script_commands import input_commands, named_commands

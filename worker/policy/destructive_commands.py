@@ -7,7 +7,7 @@ not found does not count as harmless: the sandbox holds in any case.
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.values.base import Value
 
 from .command_wrappers import PIPED_INPUT, indirect_commands, unwrap_layers
 from .git_call import GitCall, read_git_call

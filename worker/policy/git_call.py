@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.values.base import Value
 
 from .shell_parser import Words, program_name
 

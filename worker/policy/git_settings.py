@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from swarm.mailbox.held_programs import why_unheld
-from swarm.mailbox.safe_open import read_user_file
-from swarm.mailbox.writable_places import WritablePlaces
+from swarm.mailbox.base.held_programs import why_unheld
+from swarm.mailbox.base.safe_open import read_user_file
+from swarm.mailbox.base.writable_places import WritablePlaces
 
 _MOST_LEVELS = 64
 _MOST_FILES = 32

@@ -12,8 +12,8 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from swarm.mailbox.held_programs import why_unheld
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.base.held_programs import why_unheld
+from swarm.mailbox.protocol.values.base import Value
 
 from .git_call import read_git_call
 from .git_settings import why_git_unheld

@@ -7,8 +7,8 @@ while the server says the same of the tool.
 
 import msgspec
 
-from swarm.mailbox.protocol.limits import DangerFullAccess, Limits
 from swarm.mailbox.protocol.mcp import McpAnnotations, McpTool
+from swarm.mailbox.protocol.values.limits import DangerFullAccess, Limits
 
 from .command_decision import Ask, PolicyDecision, Refuse, Run
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 
-from swarm.mailbox.held_programs import (
+from swarm.mailbox.base.held_programs import (
     FoundProgram,
     Lookup,
     UnheldProgram,
     find_program,
     why_unheld,
 )
-from swarm.mailbox.writable_places import WritablePlaces
+from swarm.mailbox.base.writable_places import WritablePlaces
 
 from .command_facts import WhyUnheld
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from swarm.mailbox.held_programs import why_unheld
-from swarm.mailbox.writable_places import WritablePlaces
+from swarm.mailbox.base.held_programs import why_unheld
+from swarm.mailbox.base.writable_places import WritablePlaces
 from swarm.roles.rules.program_effects import (
     effects_of,
     find_more,

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.values.base import Value
 
 from .shell_quoting import join_words, split_words
 

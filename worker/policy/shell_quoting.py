@@ -7,7 +7,7 @@ display a command in the same way.
 import re
 from collections.abc import Iterable
 
-from swarm.mailbox.short_quotes import quote_head
+from swarm.mailbox.base.short_quotes import quote_head
 
 _BARE = re.compile(r"[A-Za-z0-9+\-./:@\]_]+")
 _NOT_IN_SINGLE = frozenset("'\\^")

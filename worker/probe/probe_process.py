@@ -8,7 +8,7 @@ import sys
 
 import msgspec
 
-from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.base.errors import SwarmError
 from swarm.mailbox.protocol.spec import ProbeOrder
 
 from ..gateway.model_probe import probe_lines

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from swarm.mailbox.call_arguments import decode_call_arguments
+from swarm.mailbox.base.call_arguments import decode_call_arguments
 from swarm.mailbox.protocol.items import (
     AnyItem,
     CustomToolCall,
@@ -21,11 +21,11 @@ from swarm.mailbox.protocol.sampling import ToolSpec
 
 from ..gateway.fit.hard_history import hard_history
 from ..gateway.model_probe import WAYS, ProbeTask
-from ..patch.patch_grammar import FUNCTION_DESCRIPTION
-from ..patch.verify import PatchRejected, verify_patch
+from ..parts.patch.patch_grammar import FUNCTION_DESCRIPTION
+from ..parts.patch.verify import PatchRejected, verify_patch
 from ..tools.apply_patch import ApplyPatchArguments
 from ..tools.exec_command import ExecCommandArguments
-from ..tools.function_tool import description_of, encode_schema
+from ..tools.interface.function_tool import description_of, encode_schema
 from ..tools.list_dir import ListDirArguments
 from ..tools.update_plan import UpdatePlanArguments
 

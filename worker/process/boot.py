@@ -19,7 +19,7 @@ from typing import NamedTuple, NoReturn, Protocol
 
 import msgspec
 
-from swarm.mailbox.after_fork import (
+from swarm.mailbox.base.after_fork import (
     after_fork_in_child,
     become_subreaper,
     disable_core_dumps,
@@ -30,6 +30,7 @@ from swarm.mailbox.after_fork import (
     redirect_output,
     reset_inherited_state,
 )
+from swarm.mailbox.base.proxy_environment import proxy_variables
 from swarm.mailbox.protocol.forking import StartProcess, decode_fork_order
 from swarm.mailbox.protocol.spec import (
     AgentSpec,
@@ -40,10 +41,9 @@ from swarm.mailbox.protocol.spec import (
     ProxySpec,
     decode_spec,
 )
-from swarm.mailbox.proxy_environment import proxy_variables
 
-from .lifeline import hold_lifeline
-from .process_title import launcher_title, set_title
+from ..base.lifeline import hold_lifeline
+from ..base.process_title import launcher_title, set_title
 
 _OWN_UMASK = 0o077  # of processes that make no file for a person
 RunFromSpec = Callable[[int, int | None, int | None], int]  # spec, keys, lifeline → exit code
@@ -81,7 +81,7 @@ def run_from_spec(spec_fd: int, keys_fd: int | None, lifeline_fd: int | None) ->
     """Read the spec, run the process that it describes and return the exit code.
 
     Each kind of process imports only its own program. An agent keeps the umask of `swarm run`,
-    which all inherit: what it makes for itself must not rely on one (`mailbox/private_files`).
+    which all inherit: what it makes for itself must not rely on one (`mailbox/base/private_files`).
 
     Args:
         spec_fd: A memfd, positioned at its beginning; closed here.
@@ -118,12 +118,12 @@ def run_from_spec(spec_fd: int, keys_fd: int | None, lifeline_fd: int | None) ->
         case HostsSpec():
             os.close(spec_fd)
             bind_to_run(lifeline_fd)
-            from ..hosts.hosts_process import run_hosts
+            from ..parts.hosts.hosts_process import run_hosts
 
             return run_hosts(spec, lifeline_fd, umask=umask)
         case ProxySpec():
             bind_to_run(lifeline_fd)
-            from ..proxy.proxy_process import run_proxy
+            from ..parts.network.proxy_process import run_proxy
 
             return run_proxy(spec, lifeline_fd)
 
@@ -136,14 +136,14 @@ def _run_hub(spec: HubSpec, keys_fd: int | None, lifeline_fd: int | None, *, uma
     os.umask(_OWN_UMASK)
     bind_to_run(lifeline_fd)
     keys = {} if keys_fd is None else _decode_keys(_read_all(keys_fd))
-    from ..hub.hub_process import run_hub
+    from ..parts.mcp.hub_process import run_hub
 
     return run_hub(spec, keys, launcher, lifeline_fd)
 
 
 def _enter_copies(spec: AgentSpec) -> bool:
     """Mount the agent's copy of the project; False: it cannot be had, and stderr says why."""
-    from ..isolation.copy_mounts import CopyUnavailable, enter_copies
+    from ..parts.copies.copy_mounts import CopyUnavailable, enter_copies
 
     try:
         enter_copies(spec.copy.mounts)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
-from swarm.mailbox.after_fork import (
+from swarm.mailbox.base.after_fork import (
     after_fork_in_parent,
     become_subreaper,
     before_fork,
@@ -31,8 +31,8 @@ from swarm.mailbox.after_fork import (
     limit_malloc_arenas,
     run_and_exit,
 )
-from swarm.mailbox.key_wiping import take_keys, wipe_secrets
-from swarm.mailbox.process_tree import children_of, kill_descendants, kill_descendants_once
+from swarm.mailbox.base.key_wiping import take_keys, wipe_secrets
+from swarm.mailbox.base.process_tree import children_of, kill_descendants, kill_descendants_once
 from swarm.mailbox.protocol.forking import (
     AnyForkOrder,
     AnyForkReport,
@@ -50,10 +50,11 @@ from swarm.mailbox.protocol.forking import (
     encode_fork,
 )
 
-from . import boot, lifeline
+from ..base import lifeline
+from ..base.process_title import set_title
+from . import boot
 from .boot import ChildSetup, ForkedChild
 from .loop_watch import LoopWatch
-from .process_title import set_title
 
 _PACKET_BYTES = 64 * 1024
 _MAX_FDS = 4
@@ -70,7 +71,7 @@ PRELOADED_MODULES = (
     "swarm.worker.exec.launcher_client",
     "swarm.worker.tools.orchestrator",
     "swarm.worker.policy.command_decision",
-    "swarm.worker.patch.apply",
+    "swarm.worker.parts.patch.apply",
     "swarm.worker.sandbox.sandbox_plan",
 )
 

@@ -14,11 +14,10 @@ from contextlib import asynccontextmanager
 import msgspec
 import trio
 
-from swarm.mailbox.interfaces import Mailbox
-from swarm.mailbox.pair import PairServer, open_pair_server
+from swarm.mailbox.delivery.interfaces import Mailbox
+from swarm.mailbox.delivery.pair import PairServer, open_pair_server
 from swarm.mailbox.protocol.events import Goodbye, TurnCompleted, decode_event
 from swarm.mailbox.protocol.items import text_message
-from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import Shutdown, TextInput, UserInput, encode_op
 from swarm.mailbox.protocol.sampling import (
     ConversationOpened,
@@ -40,10 +39,11 @@ from swarm.mailbox.protocol.spec import (
     decode_spec,
     encode_spec,
 )
+from swarm.mailbox.protocol.values.limits import Limits
 
 from ..agent.agent_lifecycle import run_agent_lifecycle
 from ..agent.agent_process import agent_lock_rules
-from ..current_spec import CurrentSpec
+from ..base.current_spec import CurrentSpec
 from ..exec.command_plan import command_environment
 from ..exec.exec_sessions import open_exec_sessions
 from ..exec.launcher_client import LauncherClient

@@ -14,7 +14,7 @@ and reads no variable but PATH (Python runs isolated), and passes none of its de
 import os
 from functools import cache
 
-from swarm.mailbox.path_rules import OWN_TREES, is_within
+from swarm.mailbox.base.path_rules import OWN_TREES, is_within
 
 from .proxy_variables import PROXY_PORT
 from .sandbox_plan import SandboxPlan, SandboxUnavailable

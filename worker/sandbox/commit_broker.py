@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
-from swarm.mailbox.path_rules import is_within
+from swarm.mailbox.base.path_rules import is_within
 
 from .file_policy import FilePolicy, path_access
 from .path_resolution import (

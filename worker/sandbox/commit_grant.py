@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from swarm.mailbox.path_rules import is_within
-from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.safe_open import read_user_file
+from swarm.mailbox.base.path_rules import is_within
+from swarm.mailbox.base.safe_open import read_user_file
+from swarm.mailbox.protocol.values.base import Value
 
 from .sandbox_plan import SandboxPlan, Stack
 from .sandbox_probe import probe_sandbox

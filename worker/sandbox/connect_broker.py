@@ -24,8 +24,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from swarm.mailbox.path_rules import is_within
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.base.path_rules import is_within
+from swarm.mailbox.protocol.values.base import Value
 
 from .datagram_pairs import pair_handlers
 from .landlock import drop_capabilities

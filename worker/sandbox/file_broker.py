@@ -17,7 +17,7 @@ import select
 import stat
 from collections.abc import Callable, Iterator, Mapping
 
-from swarm.mailbox.path_rules import is_within
+from swarm.mailbox.base.path_rules import is_within
 
 from .file_policy import FilePolicy, PathAccess, is_immovable, path_access
 from .path_resolution import (

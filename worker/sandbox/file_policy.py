@@ -13,14 +13,14 @@ lists of an unfinished rebase.
 import re
 from typing import Literal
 
-from swarm.mailbox.path_rules import (
+from swarm.mailbox.base.path_rules import (
     KERNEL_TREES,
     PROTECTED_NAMES,
     is_git_name,
     is_protected_name,
     is_within,
 )
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.values.base import Value
 
 from .sandbox_plan import SandboxPlan
 

@@ -9,9 +9,9 @@ import os
 import stat
 from functools import cache
 
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.base.safe_open import NOFOLLOW_FLAGS, open_canonical
 from swarm.mailbox.protocol.events import LockGap
-from swarm.mailbox.safe_open import NOFOLLOW_FLAGS, open_canonical
+from swarm.mailbox.protocol.values.base import Value
 
 _CREATE, _ADD_RULE, _RESTRICT = 444, 445, 446  # the same on every architecture
 _VERSION_FLAG = 1

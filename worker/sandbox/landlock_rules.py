@@ -11,7 +11,7 @@ files, and bubblewrap shows no more of it.
 import os
 import stat
 
-from swarm.mailbox.path_rules import KERNEL_TREES, PRIVATE_TREES, is_protected_name, is_within
+from swarm.mailbox.base.path_rules import KERNEL_TREES, PRIVATE_TREES, is_protected_name, is_within
 
 from .landlock import (
     DEVICE,

@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from swarm.mailbox.path_rules import CACHES_FOLDER, is_within
+from swarm.mailbox.base.path_rules import CACHES_FOLDER, is_within
 
 from .sandbox_plan import SandboxPlan
 

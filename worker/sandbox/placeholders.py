@@ -23,8 +23,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from swarm.mailbox.path_rules import PLACEHOLDER_MTIME_NS
-from swarm.mailbox.safe_open import FOLDER_FLAGS, PATH_FLAGS, open_canonical
+from swarm.mailbox.base.path_rules import PLACEHOLDER_MTIME_NS
+from swarm.mailbox.base.safe_open import FOLDER_FLAGS, PATH_FLAGS, open_canonical
 
 from .mount_fingerprint import is_same_file
 from .sandbox_plan import SandboxPlan

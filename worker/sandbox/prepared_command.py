@@ -11,7 +11,7 @@ from functools import cache
 
 import msgspec
 
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.values.base import Value
 
 from .bwrap import bwrap_arguments, entrypoint_argv
 from .connect_broker import ConnectRules

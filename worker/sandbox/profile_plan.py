@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from swarm.mailbox.path_rules import (
+from swarm.mailbox.base.path_rules import (
     PRIVATE_TREES,
     access_at,
     compile_glob,
@@ -19,8 +19,8 @@ from swarm.mailbox.path_rules import (
     is_within,
     may_read,
 )
-from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import NetworkPolicy, ProfilePolicy
+from swarm.mailbox.protocol.values.base import Value
+from swarm.mailbox.protocol.values.limits import NetworkPolicy, ProfilePolicy
 
 from .sandbox_plan import (
     SandboxPlan,

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from swarm.mailbox.path_rules import is_within
-from swarm.mailbox.protocol.limits import NetworkPolicy
+from swarm.mailbox.base.path_rules import is_within
+from swarm.mailbox.protocol.values.limits import NetworkPolicy
 
 from .sandbox_plan import SandboxPlan
 

@@ -14,17 +14,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.path_rules import (
+from swarm.mailbox.base.errors import SwarmError
+from swarm.mailbox.base.path_rules import (
     KERNEL_TREES,
     PLACEHOLDER_MTIME_NS,
     PRIVATE_TREES,
     PROTECTED_NAMES,
     is_within,
 )
-from swarm.mailbox.protected_paths import find_git_folders
-from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import (
+from swarm.mailbox.base.protected_paths import find_git_folders
+from swarm.mailbox.protocol.values.base import Value
+from swarm.mailbox.protocol.values.limits import (
     DangerFullAccess,
     NetworkPolicy,
     ProfilePolicy,

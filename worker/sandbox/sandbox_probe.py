@@ -12,7 +12,7 @@ from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.values.base import Value
 
 from .landlock import landlock_abi
 from .notify_filter import can_notify

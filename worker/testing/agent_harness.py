@@ -12,9 +12,9 @@ from typing import TypeVar
 import msgspec
 import trio
 
-from swarm.mailbox.entropy import EntropySources
-from swarm.mailbox.interfaces import Mailbox, MailboxServer, ReceivedMessage
-from swarm.mailbox.pair import PairServer, open_pair_server
+from swarm.mailbox.base.entropy import EntropySources
+from swarm.mailbox.delivery.interfaces import Mailbox, MailboxServer, ReceivedMessage
+from swarm.mailbox.delivery.pair import PairServer, open_pair_server
 from swarm.mailbox.protocol.events import (
     AnyEvent,
     CallBegan,
@@ -62,15 +62,15 @@ from swarm.mailbox.protocol.sampling import (
     encode_sample_event,
 )
 from swarm.mailbox.protocol.spec import AgentSpec
-from swarm.roles.hooks.hook_output import HookEnd
+from swarm.roles.parts.hooks.hook_output import HookEnd
 
 from ..agent.agent_lifecycle import run_agent_lifecycle
-from ..agent.reporter import Reporter
-from ..current_spec import CurrentSpec
+from ..base.current_spec import CurrentSpec
+from ..base.reporter import Reporter
 from ..exec.exec_sessions import EnvironmentSource
+from ..tools.interface.team_client import TeamClient
+from ..tools.interface.tool_interface import Tool
 from ..tools.orchestrator import ToolRegistry
-from ..tools.team_client import TeamClient
-from ..tools.tool_interface import Tool
 
 ReplyStep = AnySampleEvent | float  # an event (its request_id is filled in), or seconds of silence
 FakeReply = Sequence[ReplyStep]

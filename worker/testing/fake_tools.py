@@ -9,12 +9,18 @@ import trio
 from swarm.mailbox.protocol.approvals import CommandAction
 from swarm.mailbox.protocol.events import AnyCallDetail, OtherCall
 from swarm.mailbox.protocol.items import AnyCall, FunctionCall
-from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 from swarm.mailbox.protocol.spec import AgentSpec, GatewayAccess, RoleBrief, TeamView
+from swarm.mailbox.protocol.values.limits import Limits
 
 from ..policy.command_decision import Ask, PolicyDecision, Run
-from ..tools.tool_interface import ABORTED_CALL, OnOutput, Proposal, ToolFailed, ToolResult
+from ..tools.interface.tool_interface import (
+    ABORTED_CALL,
+    OnOutput,
+    Proposal,
+    ToolFailed,
+    ToolResult,
+)
 
 
 class FakeToolBehavior(msgspec.Struct, frozen=True, kw_only=True):

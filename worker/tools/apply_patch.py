@@ -17,16 +17,16 @@ from swarm.mailbox.protocol.events import AnyCallDetail, PatchCall
 from swarm.mailbox.protocol.items import AnyCall, CustomToolCall
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 
-from ..patch.apply import PatchResult, apply_verified
-from ..patch.file_replacement import read_file
-from ..patch.patch_grammar import FREEFORM_DESCRIPTION, FUNCTION_DESCRIPTION, GRAMMAR
-from ..patch.verify import PatchRejected, VerifiedPatch, verify_patch
+from ..parts.patch.apply import PatchResult, apply_verified
+from ..parts.patch.file_replacement import read_file
+from ..parts.patch.patch_grammar import FREEFORM_DESCRIPTION, FUNCTION_DESCRIPTION, GRAMMAR
+from ..parts.patch.verify import PatchRejected, VerifiedPatch, verify_patch
 from ..policy.approval_offers import patch_keys
 from ..policy.command_decision import Ask, PolicyDecision, Refuse, Run, decide_patch
 from ..policy.command_facts import PatchFacts
-from .function_tool import FunctionTool, decode_arguments, described, is_placeholder
-from .tool_context import ToolContext
-from .tool_interface import (
+from .interface.function_tool import FunctionTool, decode_arguments, described, is_placeholder
+from .interface.tool_context import ToolContext
+from .interface.tool_interface import (
     Invocation,
     OnOutput,
     Proposal,

@@ -13,13 +13,13 @@ import trio
 from swarm.mailbox.protocol.approvals import ApprovalRequest
 from swarm.mailbox.protocol.requests import Decided, RequestApproval, RequestRefused
 
-from ..agent.reporter import Reporter
-from ..current_spec import CurrentSpec
-from ..hooks.tool_hooks import HookedCall, ToolHooks
+from ..base.current_spec import CurrentSpec
+from ..base.reporter import Reporter
+from ..parts.hooks.tool_hooks import HookedCall, ToolHooks
 from ..policy.approval_offers import refusal_without_reviewer
 from ..policy.command_decision import Ask, Refuse, Run
 from ..policy.shell_parser import Words
-from .tool_interface import ApprovableInvocation, Invocation, Proposal, ToolResult
+from .interface.tool_interface import ApprovableInvocation, Invocation, Proposal, ToolResult
 
 SHOW_AFTER_S = 0.2  # an immediate answer is not shown as a wait
 NOTIFY_AFTER_S = 0.5

@@ -7,11 +7,11 @@ import re
 from collections.abc import Sequence
 
 from swarm.mailbox.protocol.approvals import LossPreview
-from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly
+from swarm.mailbox.protocol.values.base import Value
+from swarm.mailbox.protocol.values.limits import DangerFullAccess, ReadOnly
 
 from ..policy.command_facts import CommandFacts
-from .tool_context import ToolContext
+from .interface.tool_context import ToolContext
 
 _PROGRAMS = ("rm", "git", "find", "fd", "shred", "unlink", "rsync")
 _QUOTING = re.compile(r"[\\'\"]")

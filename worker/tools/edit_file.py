@@ -20,14 +20,14 @@ import trio
 from swarm.mailbox.protocol.items import AnyCall
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 
-from ..patch.file_replacement import read_file
-from ..patch.parse import BEGIN, END, END_OF_FILE, NO_NEWLINE, UPDATE, render_add
+from ..parts.patch.file_replacement import read_file
+from ..parts.patch.parse import BEGIN, END, END_OF_FILE, NO_NEWLINE, UPDATE, render_add
 from ..policy.command_decision import Run
 from .apply_patch import PatchInvocation
-from .function_tool import FunctionTool, decode_arguments, described, is_placeholder
+from .interface.function_tool import FunctionTool, decode_arguments, described, is_placeholder
+from .interface.tool_context import ToolContext
+from .interface.tool_interface import Invocation, OnOutput, ToolFailed, ToolResult
 from .list_dir import list_files
-from .tool_context import ToolContext
-from .tool_interface import Invocation, OnOutput, ToolFailed, ToolResult
 from .word_match import find_words, replace_words
 
 _SHOWN_CHARS = 2_000  # of the file, to a model that copied the text wrongly

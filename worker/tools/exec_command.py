@@ -15,10 +15,10 @@ from msgspec import Struct
 from swarm.mailbox.protocol.approvals import CommandAction, ExtraPermissions, SandboxPermissions
 from swarm.mailbox.protocol.events import AnyCallDetail, CommandCall
 from swarm.mailbox.protocol.items import AnyCall
-from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly
-from swarm.roles.login_shell import find_shell, shell_name
+from swarm.mailbox.protocol.values.limits import DangerFullAccess, ReadOnly
+from swarm.roles.base.login_shell import find_shell, shell_name
 
-from ..agent.context.truncate import CommandText
+from ..base.truncate import CommandText
 from ..exec.command_turn import CommandTurn
 from ..exec.exec_outcome import (
     DEFAULT_EXEC_YIELD_MS,
@@ -27,7 +27,7 @@ from ..exec.exec_outcome import (
     ExecOutcome,
     ExecRequest,
 )
-from ..patch.patch_interception import ImplicitPatch, PatchText, intercept_patch
+from ..parts.patch.patch_interception import ImplicitPatch, PatchText, intercept_patch
 from ..policy.approval_offers import command_key, commit_key, decide_retry, may_escalate
 from ..policy.command_decision import Ask, PolicyDecision, Run, asks_without_rules, decide_command
 from ..policy.command_facts import CommandFacts, EscalationRequest
@@ -37,14 +37,21 @@ from ..policy.permission_sets import covers
 from ..policy.shell_parser import Words
 from .apply_patch import PatchInvocation
 from .command_effects import CommandEffects, find_effects
-from .function_tool import HIDDEN, NUMBER, FunctionTool, decode_arguments, described, encode_schema
-from .permission_arguments import (
+from .interface.function_tool import (
+    HIDDEN,
+    NUMBER,
+    FunctionTool,
+    decode_arguments,
+    described,
+    encode_schema,
+)
+from .interface.permission_arguments import (
     PermissionsArgument,
     check_permissions_argument,
     resolve_permissions,
 )
-from .tool_context import ToolContext
-from .tool_interface import (
+from .interface.tool_context import ToolContext
+from .interface.tool_interface import (
     ABORTED_COMMAND,
     Invocation,
     OnOutput,

@@ -18,15 +18,15 @@ import msgspec
 import trio
 from msgspec import Meta, Struct
 
-from swarm.mailbox.path_rules import PROTECTED_NAMES
+from swarm.mailbox.base.path_rules import PROTECTED_NAMES
+from swarm.mailbox.base.safe_open import FOLDER_FLAGS, open_beneath, open_if_allowed
 from swarm.mailbox.protocol.events import OtherCall
 from swarm.mailbox.protocol.items import AnyCall
-from swarm.mailbox.safe_open import FOLDER_FLAGS, open_beneath, open_if_allowed
 
 from ..sandbox.sandbox_plan import is_placeholder
-from .function_tool import NUMBER, DirectInvocation, FunctionTool, decode_arguments
-from .tool_context import ToolContext
-from .tool_interface import Invocation, ToolFailed, ToolResult
+from .interface.function_tool import NUMBER, DirectInvocation, FunctionTool, decode_arguments
+from .interface.tool_context import ToolContext
+from .interface.tool_interface import Invocation, ToolFailed, ToolResult
 
 MAX_SCANNED = 200_000
 MAX_NAME_BYTES = 500

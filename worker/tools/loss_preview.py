@@ -17,11 +17,11 @@ import humanize
 import msgspec
 import trio
 
+from swarm.mailbox.base.safe_open import exists_no_follow, scan_folder, stat_no_follow
 from swarm.mailbox.protocol.approvals import LossPreview
-from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import ReadOnly
 from swarm.mailbox.protocol.requests import MAX_KEPT_BYTES, MAX_KEPT_FILES
-from swarm.mailbox.safe_open import exists_no_follow, scan_folder, stat_no_follow
+from swarm.mailbox.protocol.values.base import Value
+from swarm.mailbox.protocol.values.limits import ReadOnly
 
 from ..exec.exec_outcome import ExecFailed, ExecRequest
 from ..exec.exec_sessions import ExecSessions

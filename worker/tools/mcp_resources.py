@@ -19,9 +19,15 @@ from swarm.mailbox.protocol.mcp import (
     ReadMcpResult,
 )
 
-from .function_tool import NUMBER, DirectInvocation, FunctionTool, decode_arguments, described
+from .interface.function_tool import (
+    NUMBER,
+    DirectInvocation,
+    FunctionTool,
+    decode_arguments,
+    described,
+)
+from .interface.tool_interface import Invocation, Tool, ToolFailed, ToolResult
 from .mcp_results import McpResults
-from .tool_interface import Invocation, Tool, ToolFailed, ToolResult
 
 ALL_SERVERS = "all servers"
 STORED = "stored results"

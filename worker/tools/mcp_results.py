@@ -9,21 +9,21 @@ from typing import Literal
 import msgspec
 import trio
 
-from swarm.mailbox.bounded_formats import decode_json, decode_json_as
-from swarm.mailbox.protocol.items import ContentPart, InputImage, InputText
-from swarm.mailbox.protocol.mcp import McpImage, McpOutcome, McpText
-from swarm.mailbox.protocol.requests import RequestRefused, StoreBlob
-from swarm.mailbox.protocol.sampling import ModelInfo
-from swarm.mailbox.schema_check import (
+from swarm.mailbox.base.bounded_formats import decode_json, decode_json_as
+from swarm.mailbox.base.schema_check import (
     SchemaUnusable,
     SchemaValidator,
     find_violation,
     open_validator,
 )
+from swarm.mailbox.protocol.items import ContentPart, InputImage, InputText
+from swarm.mailbox.protocol.mcp import McpImage, McpOutcome, McpText
+from swarm.mailbox.protocol.requests import RequestRefused, StoreBlob
+from swarm.mailbox.protocol.sampling import ModelInfo
 
-from ..agent.context.token_meter import BYTES_PER_TOKEN
-from ..agent.reporter import Reporter
-from .tool_interface import ToolResult
+from ..base.reporter import Reporter
+from ..base.token_meter import BYTES_PER_TOKEN
+from .interface.tool_interface import ToolResult
 
 STORE_LIMIT_S = 30.0
 DEFAULT_LIMIT_TOKENS = 10_000  # of an output, until a model is known

@@ -7,10 +7,10 @@ from typing import cast
 import msgspec
 import trio
 
+from swarm.mailbox.base.schema_check import SchemaValidator, find_violation
 from swarm.mailbox.protocol.approvals import McpToolAction
 from swarm.mailbox.protocol.events import AnyCallDetail, McpCall, Warned
 from swarm.mailbox.protocol.items import AnyCall, FunctionCall
-from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.mcp import (
     CallMcpTool,
     ListMcpResources,
@@ -23,16 +23,14 @@ from swarm.mailbox.protocol.mcp import (
 )
 from swarm.mailbox.protocol.requests import RequestRefused
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
-from swarm.mailbox.schema_check import SchemaValidator, find_violation
+from swarm.mailbox.protocol.values.limits import Limits
 
-from ..agent.reporter import Reporter
-from ..current_spec import CurrentSpec
+from ..base.current_spec import CurrentSpec
+from ..base.reporter import Reporter
 from ..policy.approval_offers import ToolStanding, is_mcp_tool_usable
 from ..policy.command_decision import Ask, PolicyDecision, Run
 from ..policy.mcp_decision import decide_mcp_call, session_keys
-from .mcp_resources import ReadMcpResultTool, resource_tools
-from .mcp_results import McpResults, StructuredCheck, open_schema_check
-from .tool_interface import (
+from .interface.tool_interface import (
     ABORTED_CALL,
     Invocation,
     OnOutput,
@@ -41,6 +39,8 @@ from .tool_interface import (
     ToolFailed,
     ToolResult,
 )
+from .mcp_resources import ReadMcpResultTool, resource_tools
+from .mcp_results import McpResults, StructuredCheck, open_schema_check
 from .tool_search import CallMcpToolTool, ToolSearchTool, should_defer
 
 CHANGED_SINCE_ALWAYS = "approved for always, described differently since"

@@ -18,10 +18,10 @@ from swarm.mailbox.protocol.sampling import ModelInfo
 from ..policy.approval_offers import patch_keys
 from ..policy.command_decision import Ask, PolicyDecision, Run
 from .apply_patch import judge_changes
-from .function_tool import decode_arguments, described
-from .team_client import TeamClient, TeamInvocation, TeamTool
-from .tool_context import ToolContext
-from .tool_interface import Invocation, OnOutput, Proposal, ToolFailed, ToolResult
+from .interface.function_tool import decode_arguments, described
+from .interface.team_client import TeamClient, TeamInvocation, TeamTool
+from .interface.tool_context import ToolContext
+from .interface.tool_interface import Invocation, OnOutput, Proposal, ToolFailed, ToolResult
 
 _LIMIT_S = 660.0  # a plan may take five minutes, and the merge plans again
 _MAX_DIFF_CHARS = 40_000  # of list_changes, for the model

@@ -21,16 +21,15 @@ from swarm.mailbox.protocol.events import (
 from swarm.mailbox.protocol.items import AnyCall, CustomToolCall, FunctionCall
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 from swarm.mailbox.protocol.settings import ToolChoice
-from swarm.roles.hooks.hook_combination import HookVerdict
+from swarm.roles.parts.hooks.hook_combination import HookVerdict
 
-from ..agent.context.truncate import truncate_middle
-from ..agent.reporter import Reporter
-from ..hooks.tool_hooks import HookedCall, RewriteRefused, ToolHooks, rewritten_call
+from ..base.reporter import Reporter
+from ..base.truncate import truncate_middle
+from ..parts.hooks.tool_hooks import HookedCall, RewriteRefused, ToolHooks, rewritten_call
 from ..policy.command_decision import Ask, PolicyDecision, Run
 from .approval_requester import ApprovalRequester
-from .small_tools import ALL_TOOLS, fitting_tools, shorten
-from .tool_context import ToolContext
-from .tool_interface import (
+from .interface.tool_context import ToolContext
+from .interface.tool_interface import (
     FileChangingInvocation,
     Invocation,
     RetriableInvocation,
@@ -40,6 +39,7 @@ from .tool_interface import (
     ToolResult,
     TurnTakingInvocation,
 )
+from .small_tools import ALL_TOOLS, fitting_tools, shorten
 from .trained_calls import meant_call, tool_behind
 
 EndStatus = Literal["completed", "failed", "declined", "interrupted"]

@@ -14,14 +14,14 @@ from swarm.mailbox.protocol.sampling import ModelInfo
 
 from ..policy.command_decision import ROLE_LOCKED, Ask, PolicyDecision, Refuse, Run
 from ..policy.permission_sets import NO_PERMISSIONS, covers, intersection, is_empty
-from .function_tool import FunctionTool, decode_arguments
-from .permission_arguments import (
+from .interface.function_tool import FunctionTool, decode_arguments
+from .interface.permission_arguments import (
     PermissionsArgument,
     permissions_as_argument,
     resolve_permissions,
 )
-from .tool_context import ToolContext
-from .tool_interface import (
+from .interface.tool_context import ToolContext
+from .interface.tool_interface import (
     Invocation,
     OnOutput,
     Proposal,

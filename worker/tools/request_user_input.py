@@ -16,9 +16,9 @@ from swarm.mailbox.protocol.sampling import ModelInfo
 
 from ..policy.approval_offers import may_question_person
 from ..policy.command_decision import Ask, PolicyDecision, Run
-from .function_tool import REQUIRED, FunctionTool, decode_arguments, described
-from .tool_context import ToolContext
-from .tool_interface import (
+from .interface.function_tool import REQUIRED, FunctionTool, decode_arguments, described
+from .interface.tool_context import ToolContext
+from .interface.tool_interface import (
     Invocation,
     OnOutput,
     Proposal,

@@ -8,12 +8,12 @@ from typing import cast
 
 import msgspec
 
-from swarm.mailbox.bounded_formats import decode_json_as
+from swarm.mailbox.base.bounded_formats import decode_json_as
+from swarm.mailbox.parts.tool_names import BEGIN_TASK
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 from swarm.mailbox.protocol.settings import ToolChoice
-from swarm.mailbox.tool_names import BEGIN_TASK
 
-from .function_tool import placeholder
+from .interface.function_tool import placeholder
 
 ALL_TOOLS = ToolChoice()
 # The server's grammar adds `finish`.

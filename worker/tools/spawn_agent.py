@@ -6,15 +6,15 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from swarm.mailbox.ids import check_segment
+from swarm.mailbox.base.ids import check_segment
+from swarm.mailbox.contents.team_tool_results import spawn_result
 from swarm.mailbox.protocol.items import AnyCall
 from swarm.mailbox.protocol.requests import Spawn, Spawned
 from swarm.mailbox.protocol.spec import RoleCard
-from swarm.mailbox.team_tool_results import spawn_result
 
-from .function_tool import HIDDEN, decode_arguments, described, encode_schema
-from .team_client import TeamInvocation, TeamTool, as_json, require_text
-from .tool_interface import Invocation, ToolFailed, ToolResult
+from .interface.function_tool import HIDDEN, decode_arguments, described, encode_schema
+from .interface.team_client import TeamInvocation, TeamTool, as_json, require_text
+from .interface.tool_interface import Invocation, ToolFailed, ToolResult
 
 SPAWN_DEADLINE_S = 120.0
 ANSWER_MARGIN_S = 15.0  # the supervisor's own deadline comes first

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from swarm.mailbox.ids import AgentPath, is_within
+from swarm.mailbox.base.ids import AgentPath, is_within
 from swarm.mailbox.protocol.items import AnyCall
 from swarm.mailbox.protocol.requests import CloseAgent as CloseRequest
 from swarm.mailbox.protocol.requests import (
@@ -20,10 +20,10 @@ from swarm.mailbox.protocol.requests import (
 )
 from swarm.mailbox.protocol.requests import Team as TeamReply
 
-from .function_tool import decode_arguments, described
-from .team_client import TeamInvocation, TeamTool, as_json, require_text
+from .interface.function_tool import decode_arguments, described
+from .interface.team_client import TeamInvocation, TeamTool, as_json, require_text
+from .interface.tool_interface import Invocation, ToolResult
 from .team_status import agent_status
-from .tool_interface import Invocation, ToolResult
 
 FOLLOW_UP_LIMIT_S = 135.0  # a finished agent's process is restarted, and may wait for a slot
 _Target = Annotated[str, described("Its path.")]

@@ -15,7 +15,7 @@ from swarm.mailbox.protocol.events import OtherCall
 from swarm.mailbox.protocol.items import AnyCall, FunctionCall
 from swarm.mailbox.protocol.mcp import McpTool
 
-from .function_tool import (
+from .interface.function_tool import (
     NUMBER,
     DirectInvocation,
     FunctionTool,
@@ -23,7 +23,7 @@ from .function_tool import (
     described,
     description_of,
 )
-from .tool_interface import Invocation, Tool, ToolFailed, ToolResult
+from .interface.tool_interface import Invocation, Tool, ToolFailed, ToolResult
 
 MAX_DESCRIBED = 20  # tools of one agent that each request describes
 MAX_DESCRIBED_BYTES = 4 << 10  # of their descriptions and schemas

@@ -1,18 +1,21 @@
 """All tools of an agent, in the order in which they are described to models."""
 
 from swarm.mailbox.protocol.hooks import Hook
-from swarm.roles.hooks.hook_output import HookEnd
+from swarm.roles.parts.hooks.hook_output import HookEnd
 
-from ..agent.reporter import Reporter
-from ..current_spec import CurrentSpec
+from ..base.current_spec import CurrentSpec
+from ..base.reporter import Reporter
 from ..exec.exec_sessions import EnvironmentSource, ExecSessions
-from ..hooks.hook_process import is_before_calls, run_hook
+from ..exec.hook_process import is_before_calls, run_hook
 from ..parts.part_tools import part_tools
 from ..policy.shell_parser import plain_commands
 from .apply_patch import ApplyPatchTool
-from .begin_task import BeginTaskTool
 from .edit_file import EditFileTool
 from .exec_command import ExecCommandTool
+from .interface.begin_task import BeginTaskTool
+from .interface.team_client import TeamClient
+from .interface.tool_context import ToolContext
+from .interface.tool_interface import Tool
 from .list_dir import ListDirTool
 from .mcp_tool import McpClient
 from .merge_tools import DiscardChangesTool, ListChangesTool, MergeChangesTool
@@ -20,7 +23,6 @@ from .orchestrator import ToolRegistry
 from .request_permissions import RequestPermissionsTool
 from .request_user_input import RequestUserInputTool
 from .spawn_agent import SpawnAgentTool
-from .team_client import TeamClient
 from .team_tools import (
     CloseAgentTool,
     FollowupTaskTool,
@@ -28,8 +30,6 @@ from .team_tools import (
     ListAgentsTool,
     SendMessageTool,
 )
-from .tool_context import ToolContext
-from .tool_interface import Tool
 from .update_plan import UpdatePlanTool
 from .view_image import ViewImageTool
 from .wait_agent import WaitAgentTool

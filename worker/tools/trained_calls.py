@@ -10,9 +10,8 @@ from typing import cast
 
 import msgspec
 
-from swarm.mailbox.call_arguments import decode_call_arguments
-from swarm.mailbox.protocol.items import AnyCall, FunctionCall
-from swarm.mailbox.trained_tool_names import (
+from swarm.mailbox.base.call_arguments import decode_call_arguments
+from swarm.mailbox.base.trained_tool_names import (
     EDIT,
     EDITOR,
     LIST,
@@ -22,9 +21,10 @@ from swarm.mailbox.trained_tool_names import (
     TRAINED_TOOL_NAMES,
     WRITE,
 )
+from swarm.mailbox.protocol.items import AnyCall, FunctionCall
 
-from ..patch.parse import BEGIN, END, render_add
-from .tool_interface import ToolFailed
+from ..parts.patch.parse import BEGIN, END, render_add
+from .interface.tool_interface import ToolFailed
 
 _MAX_LINE = 10_000_000  # a range without an end
 

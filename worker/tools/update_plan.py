@@ -7,8 +7,8 @@ from msgspec import Struct
 from swarm.mailbox.protocol.events import PlanCall, PlanStep
 from swarm.mailbox.protocol.items import AnyCall
 
-from .function_tool import DirectInvocation, FunctionTool, decode_arguments
-from .tool_interface import Invocation, ToolResult
+from .interface.function_tool import DirectInvocation, FunctionTool, decode_arguments
+from .interface.tool_interface import Invocation, ToolResult
 
 
 class PlanStepArgument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

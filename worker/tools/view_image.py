@@ -16,18 +16,18 @@ from typing import Annotated, Literal, Protocol, cast
 import trio
 from msgspec import Struct
 
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.base.safe_open import open_if_allowed, read_start
 from swarm.mailbox.protocol.events import OtherCall
 from swarm.mailbox.protocol.items import AnyCall, InputImage
 from swarm.mailbox.protocol.requests import RequestRefused, StoreBlob
 from swarm.mailbox.protocol.sampling import ModelInfo
-from swarm.mailbox.safe_open import open_if_allowed, read_start
+from swarm.mailbox.protocol.values.base import Value
 
-from ..agent.reporter import Reporter
-from .function_tool import HIDDEN, DirectInvocation, FunctionTool, decode_arguments
+from ..base.reporter import Reporter
 from .image_size import ImageKind, sniff_image
-from .tool_context import ToolContext
-from .tool_interface import Invocation, ToolFailed, ToolResult
+from .interface.function_tool import HIDDEN, DirectInvocation, FunctionTool, decode_arguments
+from .interface.tool_context import ToolContext
+from .interface.tool_interface import Invocation, ToolFailed, ToolResult
 
 MAX_FILE_BYTES = 20 * 1000 * 1000
 MAX_SENT_BYTES = 15 * 1024 * 1024  # limit of a blob on its way to the supervisor

@@ -10,16 +10,16 @@ from typing import Annotated, Literal
 import msgspec
 import trio
 
-from swarm.mailbox.ids import is_within
+from swarm.mailbox.base.ids import is_within
+from swarm.mailbox.contents.team_tool_results import wait_result
 from swarm.mailbox.protocol.items import AnyCall
 from swarm.mailbox.protocol.requests import TeamMember, Waited, WaitFor
 from swarm.mailbox.protocol.sampling import ModelInfo
-from swarm.mailbox.team_tool_results import wait_result
 
-from .function_tool import decode_arguments, described
-from .team_client import SHORT_LIMIT_S, TeamInvocation, TeamTool, as_json
+from .interface.function_tool import decode_arguments, described
+from .interface.team_client import SHORT_LIMIT_S, TeamInvocation, TeamTool, as_json
+from .interface.tool_interface import Invocation, ToolFailed, ToolResult
 from .team_status import CUT, finished_agents
-from .tool_interface import Invocation, ToolFailed, ToolResult
 
 DEFAULT_TIMEOUT_MS = 30_000
 MIN_TIMEOUT_MS, MAX_TIMEOUT_MS = 10_000, 3_600_000

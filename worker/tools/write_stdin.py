@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Struct
 
 from swarm.mailbox.protocol.approvals import CommandAction
-from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.events import AnyCallDetail, StdinCall
 from swarm.mailbox.protocol.items import AnyCall
+from swarm.mailbox.protocol.values.base import Value
 
 from ..exec.exec_outcome import DEFAULT_WRITE_YIELD_MS, StdinFailed
 from ..policy.approval_offers import command_key
@@ -31,9 +31,9 @@ from ..policy.script_input import reads_script
 from ..policy.shell_quoting import quote_command
 from .command_effects import find_effects
 from .exec_command import exec_result
-from .function_tool import HIDDEN, NUMBER, FunctionTool, decode_arguments, described
-from .tool_context import StartedCommand, ToolContext
-from .tool_interface import (
+from .interface.function_tool import HIDDEN, NUMBER, FunctionTool, decode_arguments, described
+from .interface.tool_context import StartedCommand, ToolContext
+from .interface.tool_interface import (
     ABORTED_COMMAND,
     Invocation,
     OnOutput,

@@ -5,7 +5,7 @@ Neither holds a secret: a gateway reads what was stored under the account's name
 
 from typing import Literal
 
-from ...protocol.base import Value
+from ...protocol.values.base import Value
 
 
 class LoginTable(Value, forbid_unknown_fields=True):

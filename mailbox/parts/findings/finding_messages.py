@@ -1,8 +1,8 @@
 """Findings: how agents publish, search and are sent them."""
 
-from ...named_tool import NamedTool
-from ...protocol.base import Tagged
-from ...protocol.findings import Finding
+from ...base.named_tool import NamedTool
+from ...protocol.values.base import Tagged
+from ...protocol.values.findings import Finding
 
 PUBLISH_FINDING = NamedTool(name="publish_finding")
 RECALL_FINDINGS = NamedTool(name="recall_findings", reads=True)

@@ -4,8 +4,8 @@ from typing import Literal
 
 import msgspec
 
-from ...named_tool import NamedTool
-from ...protocol.base import Tagged
+from ...base.named_tool import NamedTool
+from ...protocol.values.base import Tagged
 
 START_JOB = NamedTool(name="spawn_agents_on_csv")
 # The item of a job ends by nothing but its report.

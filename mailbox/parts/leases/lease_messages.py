@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from ...protocol.base import Tagged, Value
-from ...quantities import parse_duration, parse_size
+from ...base.quantities import parse_duration, parse_size
+from ...protocol.values.base import Tagged, Value
 
 # Why a command counts as heavy; `learned`: an earlier one like it was.
 HeavyKind = Literal["build", "test", "install", "learned"]

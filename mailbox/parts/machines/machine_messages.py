@@ -1,6 +1,6 @@
 """A person's requests about the machines of a live run."""
 
-from ...protocol.base import Tagged
+from ...protocol.values.base import Tagged
 
 
 class DrainHost(Tagged):

@@ -4,8 +4,8 @@ from typing import Literal
 
 import msgspec
 
-from ...named_tool import NamedTool
-from ...protocol.base import Tagged, Value
+from ...base.named_tool import NamedTool
+from ...protocol.values.base import Tagged, Value
 
 RECALL_TOOL = NamedTool(name="recall_memories", reads=True)
 REPORT_STALE_TOOL = NamedTool(name="report_stale_memory")

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from swarm.mailbox.errors import UsageError
+from swarm.mailbox.base.errors import UsageError
 from swarm.mailbox.parts.accounts.account_messages import LoginTable
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")

@@ -10,9 +10,9 @@ from typing import Literal
 
 import msgspec
 
-from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.base.errors import SwarmError
 from swarm.mailbox.protocol.settings import KeepSecrets
+from swarm.mailbox.protocol.values.base import Value
 
 from ...config.secret_store import KeptIn, SecretStore
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from swarm.mailbox.errors import UsageError
+from swarm.mailbox.base.errors import UsageError
 from swarm.mailbox.parts.leases.lease_messages import MAX_LEASE_TEXT, LeaseSettings
 
 _Quantity = TypeVar("_Quantity")

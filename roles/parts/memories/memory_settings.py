@@ -6,7 +6,7 @@ runs that read untrusted content are left out unless asked, and there is a budge
 
 import msgspec
 
-from swarm.mailbox.errors import UsageError
+from swarm.mailbox.base.errors import UsageError
 from swarm.mailbox.parts.memories.memory_messages import MemorySettings
 
 _BOUNDS = {

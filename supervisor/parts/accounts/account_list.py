@@ -1,7 +1,7 @@
 """The stored accounts, for `swarm login --status` and `doctor`. Shows no part of a key."""
 
-from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.base.errors import SwarmError
+from swarm.mailbox.protocol.values.base import Value
 from swarm.roles.config.part_keys import PartKeys
 from swarm.roles.parts.accounts.stored_account import AccountStore, describe_account
 

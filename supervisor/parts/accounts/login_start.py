@@ -6,10 +6,10 @@ import sys
 
 import msgspec
 
-from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.parts.accounts.login_job import LoginJob, LoginResult
+from swarm.mailbox.base.errors import SwarmError
+from swarm.mailbox.parts.accounts.job.login_job import LoginJob, LoginResult
 
-_PROGRAM = ("-P", "-m", "swarm.worker.parts.accounts.login_process")
+_PROGRAM = ("-P", "-m", "swarm.worker.parts.accounts.login.login_process")
 
 
 def run_login_process(job: LoginJob) -> LoginResult:

@@ -1,8 +1,8 @@
 """Findings as text for people; all text is cleaned."""
 
-from swarm.mailbox.protocol.findings import FindingPublished
+from swarm.mailbox.protocol.values.findings import FindingPublished
 
-from ...console.safe_text import clean_line
+from ...base.safe_text import clean_line
 
 
 def describe_finding(published: FindingPublished) -> str:

@@ -10,7 +10,7 @@ from swarm.mailbox.parts.findings.finding_messages import (
     PublishFinding,
     RecallFindings,
 )
-from swarm.mailbox.protocol.findings import MAX_FACT_CHARS, MAX_PLACE_CHARS, Finding
+from swarm.mailbox.protocol.values.findings import MAX_FACT_CHARS, MAX_PLACE_CHARS, Finding
 
 from ...agents.child_plan import AgentRequestError
 from ...agents.claims import covers, words_of

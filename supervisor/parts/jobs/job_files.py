@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from swarm.mailbox.path_rules import (
+from swarm.mailbox.base.path_rules import (
     KERNEL_TREES,
     PRIVATE_TREES,
     PROTECTED_NAMES,
@@ -22,15 +22,7 @@ from swarm.mailbox.path_rules import (
     may_read,
     may_write,
 )
-from swarm.mailbox.protocol.approvals import ExtraPermissions
-from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import (
-    DangerFullAccess,
-    ProfilePolicy,
-    SandboxPolicy,
-    WorkspaceWrite,
-)
-from swarm.mailbox.safe_open import (
+from swarm.mailbox.base.safe_open import (
     READ_FLAGS,
     OpenFolder,
     check_file_name,
@@ -38,7 +30,15 @@ from swarm.mailbox.safe_open import (
     require_regular_file,
     resolve_links,
 )
-from swarm.mailbox.written_text import encoding_of
+from swarm.mailbox.base.written_text import encoding_of
+from swarm.mailbox.protocol.approvals import ExtraPermissions
+from swarm.mailbox.protocol.values.base import Value
+from swarm.mailbox.protocol.values.limits import (
+    DangerFullAccess,
+    ProfilePolicy,
+    SandboxPolicy,
+    WorkspaceWrite,
+)
 
 from ...agents.child_plan import AgentRequestError
 

@@ -2,7 +2,7 @@
 
 from swarm.mailbox.parts.jobs.job_messages import JobBegan, JobClosed, JobRowEnded
 
-from ...console.safe_text import clean_line
+from ...base.safe_text import clean_line
 
 
 def describe_job(body: JobBegan | JobRowEnded | JobClosed) -> str:

@@ -15,7 +15,7 @@ from typing import IO
 
 import msgspec
 
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.values.base import Value
 
 from ...agents.child_plan import AgentRequestError
 from .job_files import TableFile

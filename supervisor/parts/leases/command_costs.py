@@ -9,9 +9,9 @@ from pathlib import Path, PurePath
 
 import msgspec
 
+from swarm.mailbox.base.safe_open import read_user_file
 from swarm.mailbox.parts.leases.lease_messages import MAX_LEASE_TEXT, HeavyCommandEnded, HeavyKind
-from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.safe_open import read_user_file
+from swarm.mailbox.protocol.values.base import Value
 from swarm.roles.config.atomic_replace import locked_folder, replace_file
 
 COSTS_FILE = ".command-costs.json"  # in the folder of runs

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import msgspec
 
-from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.safe_open import read_whole
+from swarm.mailbox.base.errors import SwarmError
+from swarm.mailbox.base.safe_open import read_whole
+from swarm.mailbox.protocol.values.base import Value
 
 from ...runs.paths import make_private_folder
 from .lease_scheduler import Ticket

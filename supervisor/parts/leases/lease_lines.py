@@ -2,8 +2,8 @@
 
 from swarm.mailbox.parts.leases.lease_messages import HeavyCommandEnded
 
-from ...console.number_format import render_span
-from ...console.safe_text import clean_line
+from ...base.number_format import render_span
+from ...base.safe_text import clean_line
 
 _LIMIT = 200  # characters of the command
 

@@ -8,7 +8,7 @@ so some command always runs.
 from collections.abc import Iterable
 
 from swarm.mailbox.parts.leases.lease_messages import HeavyKind
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.values.base import Value
 
 from ...processes.machine_facts import MachineState
 

@@ -3,8 +3,8 @@
 from swarm.mailbox.protocol.control import Done, Refused
 from swarm.mailbox.protocol.host_records import HostDrained
 
-from ...hosts.known_nodes import Node
-from ..part_host import PartHost
+from ...part_access.part_host import PartHost
+from ..hosts.placement.known_nodes import Node
 
 _WHY = "a person asked for it"
 

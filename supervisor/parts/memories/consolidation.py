@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from swarm.mailbox.private_files import make_own_folders
-from swarm.mailbox.safe_open import read_user_file
-from swarm.mailbox.written_text import NotText, decode_written
+from swarm.mailbox.base.private_files import make_own_folders
+from swarm.mailbox.base.safe_open import read_user_file
+from swarm.mailbox.base.written_text import NotText, decode_written
 from swarm.roles.config.atomic_replace import replace_file
 
 from .memory_facts import Output

@@ -5,11 +5,11 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from swarm.mailbox.context_markers import MEMORIES_END, MEMORIES_START
+from swarm.mailbox.base.private_files import make_own_folders
+from swarm.mailbox.base.safe_open import read_user_file
+from swarm.mailbox.base.written_text import decode_leniently
+from swarm.mailbox.contents.context_markers import MEMORIES_END, MEMORIES_START
 from swarm.mailbox.parts.memories.memory_messages import MemorySettings
-from swarm.mailbox.private_files import make_own_folders
-from swarm.mailbox.safe_open import read_user_file
-from swarm.mailbox.written_text import decode_leniently
 from swarm.roles.config.atomic_replace import replace_file
 
 from .memory_facts import GLOBAL, PROJECT

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.foreign_failures import explain_database
-from swarm.mailbox.private_files import make_own_folders
+from swarm.mailbox.base.errors import SwarmError
+from swarm.mailbox.base.foreign_failures import explain_database
+from swarm.mailbox.base.private_files import make_own_folders
 
 from .memory_migration import to_version_2
 

@@ -4,7 +4,7 @@ import hashlib
 import re
 from typing import Literal, NamedTuple
 
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.values.base import Value
 
 MAX_FACT_CHARS = 400
 GLOBAL = "global"  # the set of all projects

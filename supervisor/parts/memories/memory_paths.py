@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.ids import short_id
+from swarm.mailbox.base.errors import SwarmError
+from swarm.mailbox.base.ids import short_id
 
 from ...runs.paths import UserPaths, make_private_folder
 from .memory_facts import GLOBAL

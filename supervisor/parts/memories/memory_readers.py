@@ -1,7 +1,7 @@
 """Which agents read memories."""
 
 from ...agents.agent_record import AgentPlan
-from ...run_request import RunRequest
+from ...request.run_request import RunRequest
 
 
 def reads_memories(request: RunRequest, plan: AgentPlan) -> bool:

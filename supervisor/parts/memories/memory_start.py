@@ -7,11 +7,11 @@ from contextlib import suppress
 
 import msgspec
 
-from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.base.errors import SwarmError
 from swarm.mailbox.parts.memories.memory_messages import MemorySettings
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.values.base import Value
 
-from ...run_request import RunRequest
+from ...request.run_request import RunRequest
 from ...runs.paths import UserPaths, make_private_folder
 from .memory_paths import memories_folder
 
@@ -23,7 +23,7 @@ class JobOrder(Value):
     keys: dict[str, str] = {}  # of providers, by variable
 
 
-_PROGRAM = (sys.executable, "-P", "-m", "swarm.supervisor.parts.memories.memory_job")
+_PROGRAM = (sys.executable, "-P", "-m", "swarm.supervisor.parts.memories.commands.memory_job")
 _MOST_LOG_BYTES = 1 << 20
 
 

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from swarm.mailbox.errors import UsageError
-from swarm.mailbox.ids import is_run_id
-from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.redact import Redactor
-from swarm.mailbox.written_text import read_written_json
+from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.ids import is_run_id
+from swarm.mailbox.base.redact import Redactor
+from swarm.mailbox.base.written_text import read_written_json
+from swarm.mailbox.protocol.values.base import Value
 
 from .memory_facts import (
     FACT_ID,

@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.base.errors import SwarmError
+from swarm.mailbox.base.path_rules import is_within
+from swarm.mailbox.base.redact import Redactor
 from swarm.mailbox.parts.memories.memory_messages import MemorySettings
-from swarm.mailbox.path_rules import is_within
-from swarm.mailbox.redact import Redactor
-from swarm.roles.config.trust import read_trust
+from swarm.roles.config.layers.trust import read_trust
 
 from ...journal.journal_reader import read_records
+from ...request.saved_request import load_request
 from ...runs.paths import UserPaths, paths_of_run
 from ...runs.run_list import RunFilter, list_runs
-from ...runs.saved_request import load_request
 from .consolidation import Consolidation
 from .extract_facts import extract_facts
 from .fact_gate import FactGate

@@ -10,8 +10,8 @@ from typing import Literal
 
 import msgspec
 
-from swarm.mailbox.bounded_formats import decode_json_as
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.base.bounded_formats import decode_json_as
+from swarm.mailbox.protocol.values.base import Value
 
 from .bare_command import bare_command
 from .fact_gate import FactGate, clean_place

@@ -6,10 +6,9 @@ A run that read what strangers may have written is polluted: its memories might 
 import re
 from collections.abc import Iterable
 
-from swarm.mailbox.context_markers import task_in
-from swarm.mailbox.ids import ROOT_PATH
+from swarm.mailbox.base.ids import ROOT_PATH
+from swarm.mailbox.contents.context_markers import task_in
 from swarm.mailbox.parts.memories.memory_messages import MemoryMarked
-from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.events import (
     CallBegan,
     CallEnded,
@@ -17,8 +16,6 @@ from swarm.mailbox.protocol.events import (
     PatchCall,
     TurnCompleted,
 )
-from swarm.mailbox.protocol.findings import Finding, FindingPublished
-from swarm.mailbox.protocol.limits import DangerFullAccess, Limits
 from swarm.mailbox.protocol.ops import TextInput
 from swarm.mailbox.protocol.records import (
     AgentSpawned,
@@ -29,6 +26,9 @@ from swarm.mailbox.protocol.records import (
     RunCompleted,
     RunStarted,
 )
+from swarm.mailbox.protocol.values.base import Value
+from swarm.mailbox.protocol.values.findings import Finding, FindingPublished
+from swarm.mailbox.protocol.values.limits import DangerFullAccess, Limits
 
 from .memory_facts import FACT_ID
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from swarm.mailbox.protocol.base import Tagged
 from swarm.mailbox.protocol.records import Record, decode_record, encode_record
+from swarm.mailbox.protocol.values.base import Tagged
 
 _spec = importlib.util.spec_from_file_location(
     "golden_regenerate", Path(__file__).parents[2] / "golden" / "regenerate.py"

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, McpAccess
+from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.protocol.values.limits import DangerFullAccess, Limits, McpAccess
 from swarm.roles.agent_files.agent_file import read_agent_file
-from swarm.roles.config.merge import Layer
+from swarm.roles.config.layers.merge import Layer
 from swarm.roles.markdown.markdown_discovery import FoundMarkdown
-from swarm.roles.narrow import narrow_limits
-from swarm.roles.plugins.plugin_manifest import PluginManifest
-from swarm.roles.plugins.plugin_parts import PluginParts
-from swarm.roles.role import Role
+from swarm.roles.parts.plugins.files.plugin_manifest import PluginManifest
+from swarm.roles.parts.plugins.files.plugin_parts import PluginParts
+from swarm.roles.rights.narrow import narrow_limits
+from swarm.roles.rights.role import Role
 from swarm.roles.role_loader import load_roles
 
 READ = ("exec_command", "write_stdin", "list_dir", "view_image")

@@ -13,7 +13,7 @@ from swarm.roles.config.key_positions import (
     find_key_positions,
     find_position,
 )
-from swarm.roles.config.merge import leaves
+from swarm.roles.config.layers.merge import leaves
 
 WORDS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12)
 SCALARS = st.integers(-9, 9) | st.booleans() | WORDS | st.floats(allow_nan=False, width=16)

@@ -5,7 +5,7 @@ import stat
 import msgspec
 import pytest
 
-from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.base.errors import SwarmError
 from swarm.roles.config.login_store import LoginStore, StoredLogin, describe_login
 
 LOGIN = StoredLogin(

@@ -4,8 +4,10 @@ import json
 
 import pytest
 
-from swarm.mailbox.errors import UsageError
-from swarm.roles.config.config_loader import load_config
+from swarm.mailbox.base.errors import UsageError
+from swarm.roles.config.layers.config_loader import load_config
+from swarm.roles.config.layers.merge import Layer
+from swarm.roles.config.layers.project_config import project_layers
 from swarm.roles.config.mcp_table import (
     McpServerTable,
     UnsetVariable,
@@ -14,8 +16,6 @@ from swarm.roles.config.mcp_table import (
     read_mcp_json,
     transport_problem,
 )
-from swarm.roles.config.merge import Layer
-from swarm.roles.config.project_config import project_layers
 
 
 def load(text):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.limits import ResourceLimits
-from swarm.mailbox.quantities import parse_size
+from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.quantities import parse_size
+from swarm.mailbox.protocol.values.limits import ResourceLimits
 from swarm.roles.config.resource_limits import resource_limits
 from swarm.roles.config.schema import LimitsTable
 from swarm.supervisor.processes.machine_state import memory_bytes

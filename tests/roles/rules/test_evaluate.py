@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.mailbox import host_patterns
+from swarm.mailbox.base import host_patterns
 from swarm.mailbox.protocol.rules import HostExecutable, NetworkRule, PrefixRule, RuleSet
 from swarm.roles.rules.evaluate import MAX_RULES, RuleFileBroken, evaluate, evaluate_files
 from swarm.roles.rules.evaluator_client import CollectedRules, EvaluationRequest

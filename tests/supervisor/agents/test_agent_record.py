@@ -6,13 +6,13 @@ The same rule holds for a process and for what its journal remembers.
 from types import SimpleNamespace
 
 from swarm.mailbox.protocol.events import TurnCompleted, TurnStarted
-from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import TextInput
 from swarm.mailbox.protocol.records import InputPosted, Record
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import RoleBrief
-from swarm.supervisor.agents.agent_manager import AgentManager
+from swarm.mailbox.protocol.values.limits import Limits
 from swarm.supervisor.agents.agent_record import Agent, AgentPlan, GatewayAddress
+from swarm.supervisor.agents.life.agent_manager import AgentManager
 from swarm.supervisor.journal.replay import AgentMemory, fold_agent
 
 MODEL = ModelInfo(slug="m", provider="p", wire="scripted", context_window=1_000)

@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.requests import Spawn
 from swarm.mailbox.protocol.settings import SamplingSettings, ToolChoice
 from swarm.mailbox.protocol.spec import RoleBrief
-from swarm.roles.role import Role
+from swarm.mailbox.protocol.values.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
+from swarm.roles.rights.role import Role
 from swarm.roles.role_loader import load_roles
 from swarm.supervisor.agents.agent_record import AgentPlan
 from swarm.supervisor.agents.child_plan import (

@@ -16,8 +16,8 @@ from swarm.supervisor.agents.finished_agents import (
     FinishedAgents,
     FinishedAgentsUnreadable,
 )
+from swarm.supervisor.agents.life.mail_delivery import make_mail
 from swarm.supervisor.agents.slots import AgentRegistry, PathTaken
-from swarm.supervisor.team.mail_delivery import make_mail
 from swarm.supervisor.team.wait_calls import decide_wait
 
 MANY = 300

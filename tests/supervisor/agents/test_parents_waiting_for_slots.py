@@ -6,7 +6,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from support.team_in_memory import WORK, calls, open_team, says, spawn, wait
-from swarm.mailbox.ids import new_uuid7
+from swarm.mailbox.base.ids import new_uuid7
 from swarm.mailbox.protocol.events import CallBegan, CallEnded
 from swarm.mailbox.protocol.items import Message, text_of
 from swarm.mailbox.protocol.ops import TextInput, UserInput

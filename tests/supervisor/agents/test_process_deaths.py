@@ -10,8 +10,8 @@ from support.team_in_memory import WORK, calls, open_team, says, spawn, wait
 from swarm.mailbox.protocol.events import CallBegan, TurnStarted
 from swarm.mailbox.protocol.ops import TextInput, UserInput
 from swarm.mailbox.protocol.records import AgentSpawned, ItemRecorded, MailPosted
+from swarm.supervisor.context.run_context import RunContext
 from swarm.supervisor.journal.journal import Journal
-from swarm.supervisor.run_context import RunContext
 
 
 async def test_who_died_and_stands_in_line_for_a_slot_keeps_nobody_from_giving_way(

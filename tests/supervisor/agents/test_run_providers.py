@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from swarm.mailbox.errors import UsageError
-from swarm.mailbox.model_reference import ModelReference
+from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.model_reference import ModelReference
 from swarm.mailbox.protocol.events import ProviderFallback
-from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.spec import RoleBrief
-from swarm.roles.role import Role
+from swarm.mailbox.protocol.values.limits import Limits
+from swarm.roles.rights.role import Role
 from swarm.supervisor.agents.agent_fallback import plan_after_fallback
 from swarm.supervisor.agents.agent_record import AgentPlan
 from swarm.supervisor.agents.run_providers import RunProviders, child_model

@@ -4,11 +4,11 @@ import msgspec
 import pytest
 import trio
 
-from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.requests import RequestRefused, Spawn, Spawned
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import RoleBrief
-from swarm.roles.role import Role
+from swarm.mailbox.protocol.values.limits import Limits
+from swarm.roles.rights.role import Role
 from swarm.roles.role_loader import load_roles
 from swarm.supervisor.agents.agent_record import AgentPlan
 from swarm.supervisor.agents.child_plan import AgentRequestError, SpawnLimits, check_model

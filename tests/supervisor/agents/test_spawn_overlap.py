@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from swarm.mailbox.ids import child_path
-from swarm.mailbox.protocol.limits import Limits
+from swarm.mailbox.base.ids import child_path
 from swarm.mailbox.protocol.requests import Spawn
 from swarm.mailbox.protocol.spec import RoleBrief
-from swarm.roles.role import Role
+from swarm.mailbox.protocol.values.limits import Limits
+from swarm.roles.rights.role import Role
 from swarm.supervisor.agents.agent_phases import Phase
 from swarm.supervisor.agents.agent_record import Agent, AgentPlan
 from swarm.supervisor.agents.child_plan import AgentRequestError, plan_child

@@ -9,7 +9,7 @@ from swarm.mailbox.protocol.approvals import (
     PermissionsAction,
     QuestionsAction,
 )
-from swarm.mailbox.protocol.limits import Granular, Limits
+from swarm.mailbox.protocol.values.limits import Granular, Limits
 from swarm.supervisor.approvals.approval_route import NoReviewer, choose_route
 
 COMMAND = ApprovalRequest(action=CommandAction(argv=("x",), cwd="/"), cause="escalation")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from swarm.mailbox.base.redact import Redactor
 from swarm.mailbox.protocol.events import (
     CallBegan,
     CallEnded,
@@ -30,7 +31,6 @@ from swarm.mailbox.protocol.records import (
     RunStarted,
 )
 from swarm.mailbox.protocol.sampling import ModelInfo
-from swarm.mailbox.redact import Redactor
 from swarm.supervisor.journal.journal import open_journal
 from swarm.supervisor.journal.journal_files import JournalFailed, repair_tail
 from swarm.supervisor.journal.journal_reader import read_records

@@ -10,7 +10,7 @@ import pytest
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.items import text_message
 from swarm.mailbox.protocol.records import ItemRecorded, Record, encode_record
-from swarm.supervisor.cli.commands.journal_commands import agent_records
+from swarm.supervisor.clients.cli.commands.journal_commands import agent_records
 from swarm.supervisor.journal import journal_reader
 from swarm.supervisor.journal.journal import open_journal
 from swarm.supervisor.journal.journal_files import repair_tail

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.mailbox.errors import UsageError
+from swarm.mailbox.base.errors import UsageError
 from swarm.mailbox.protocol.changes import CompactionInfo
 from swarm.mailbox.protocol.events import TurnAborted, TurnCompleted, TurnStarted
 from swarm.mailbox.protocol.items import FunctionCall, FunctionCallOutput, text_message

@@ -5,7 +5,7 @@ import signal
 import pytest
 import trio
 
-from swarm.mailbox.errors import PeerGone
+from swarm.mailbox.base.errors import PeerGone
 from swarm.supervisor.processes.child_loop import ChildLoop, RestartCounter, stop_child
 from swarm.supervisor.processes.child_spec import ChildSpec
 from swarm.supervisor.processes.process_types import ProcessEnd, SpawnError, describe_end

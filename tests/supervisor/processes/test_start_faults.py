@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from swarm.mailbox.errors import PeerGone, SwarmError
+from swarm.mailbox.base.errors import PeerGone, SwarmError
 from swarm.supervisor.machine_room import NoRoom, check_room
 from swarm.supervisor.processes.process_types import DiedBeforeHello, SpawnError
 from swarm.supervisor.processes.start_faults import start_faults

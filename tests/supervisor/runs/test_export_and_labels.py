@@ -6,12 +6,12 @@ import tarfile
 
 import pytest
 
-from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.base import SCHEMA_VERSION
+from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.redact import Redactor
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.records import Record, encode_record
-from swarm.mailbox.redact import Redactor
-from swarm.supervisor.cli.main import run_cli
+from swarm.mailbox.protocol.values.base import SCHEMA_VERSION
+from swarm.supervisor.clients.cli.main import run_cli
 from swarm.supervisor.runs.paths import find_run, find_user_paths, make_private_folder, paths_of_run
 from swarm.supervisor.runs.run_export import export_run, secret_values
 from swarm.supervisor.runs.run_list import choose_runs_to_prune, list_runs

@@ -6,19 +6,19 @@ import subprocess
 
 import pytest
 
-from swarm.mailbox.protocol.limits import (
+from swarm.mailbox.protocol.records import AgentSpawned
+from swarm.mailbox.protocol.settings import AgentSettings
+from swarm.mailbox.protocol.spec import FolderMove
+from swarm.mailbox.protocol.values.limits import (
     Limits,
     PathRule,
     ProfilePolicy,
     ReadOnly,
     WorkspaceWrite,
 )
-from swarm.mailbox.protocol.records import AgentSpawned
-from swarm.mailbox.protocol.settings import AgentSettings
-from swarm.mailbox.protocol.spec import FolderMove
 from swarm.supervisor.agents.moved_team import moved_past, moved_policy
-from swarm.supervisor.file_history.content_store import ContentStore
 from swarm.supervisor.journal.replay import AgentPast, RunPast
+from swarm.supervisor.parts.undo.content_store import ContentStore
 from swarm.supervisor.runs.folder_moves import find_move, moved
 from swarm.supervisor.runs.project_mark import ProjectMark, mark_project, why_doubtful
 

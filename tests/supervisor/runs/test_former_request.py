@@ -6,12 +6,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from swarm.mailbox.errors import UsageError
+from swarm.mailbox.base.errors import UsageError
 from swarm.mailbox.protocol.settings import ModelSettings
-from swarm.supervisor.run_request import FanOut, ItemAgents, RunRequest
+from swarm.supervisor.request.run_request import FanOut, ItemAgents, RunRequest
+from swarm.supervisor.request.saved_request import load_request, save_request
 from swarm.supervisor.runs.former_request import MOVED, from_former
 from swarm.supervisor.runs.paths import RunPaths
-from swarm.supervisor.runs.saved_request import load_request, save_request
 
 # Written by the last version with flat fields; none of its 95 fields has its default.
 FORMER = Path(__file__).parent / "former" / "request_of_flat_fields.json"

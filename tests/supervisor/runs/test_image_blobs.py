@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from swarm.mailbox.errors import UsageError
+from swarm.mailbox.base.errors import UsageError
 from swarm.supervisor.runs.image_blobs import check_image, store_image
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"x" * 100

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from swarm.mailbox.errors import SwarmError, UsageError
-from swarm.supervisor.run_request import RunRequest
+from swarm.mailbox.base.errors import SwarmError, UsageError
+from swarm.supervisor.request.run_request import RunRequest
+from swarm.supervisor.request.saved_request import load_request, save_request
 from swarm.supervisor.runs.paths import (
     RunPaths,
     close_state_folders,
@@ -23,7 +24,6 @@ from swarm.supervisor.runs.run_metadata import (
     read_metadata,
     write_metadata,
 )
-from swarm.supervisor.runs.saved_request import load_request, save_request
 
 RUN = "01a1fc24-7204-710f-b302-2343189d0946"
 OTHER = "01a1fc24-7205-710f-b302-2343189dffff"

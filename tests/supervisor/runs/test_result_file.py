@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from swarm.mailbox.errors import SwarmError, UsageError
+from swarm.mailbox.base.errors import SwarmError, UsageError
 from swarm.supervisor.runs.result_file import ResultFile
 
 

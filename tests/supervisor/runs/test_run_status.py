@@ -3,7 +3,7 @@
 import pytest
 
 from swarm.mailbox.protocol.records import AgentEnded
-from swarm.supervisor.cli.run_execution import EXIT_CODES
+from swarm.supervisor.clients.cli.commands.run_execution import EXIT_CODES
 from swarm.supervisor.runs.run_status import run_result
 
 CUT = AgentEnded(agent_id="a", state="truncated", message="The first half")

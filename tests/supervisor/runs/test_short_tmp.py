@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from swarm.mailbox.remove_tree import remove_tree
+from swarm.mailbox.base.remove_tree import remove_tree
 from swarm.supervisor.runs.short_tmp import ShortTmp, find_short_folder, open_short_tmp
 
 _HELD = """

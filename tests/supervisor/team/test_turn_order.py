@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from support.team_in_memory import open_team, says
-from swarm.mailbox.errors import PeerGone
-from swarm.mailbox.ids import new_uuid7
+from swarm.mailbox.base.errors import PeerGone
+from swarm.mailbox.base.ids import new_uuid7
 from swarm.mailbox.protocol.control import Recorded
 from swarm.mailbox.protocol.events import (
     CallBegan,
@@ -36,7 +36,6 @@ from swarm.mailbox.protocol.items import (
     OutputText,
     Reasoning,
 )
-from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import (
     ApplySettings,
     Continue,
@@ -47,6 +46,7 @@ from swarm.mailbox.protocol.ops import (
 )
 from swarm.mailbox.protocol.records import AgentSpawned, InputPosted, ItemRecorded, ProcessEnded
 from swarm.mailbox.protocol.settings import AgentSettings
+from swarm.mailbox.protocol.values.limits import Limits
 from swarm.supervisor.journal.journal_reader import read_records
 from swarm.worker.testing.agent_harness import END, done, failed
 

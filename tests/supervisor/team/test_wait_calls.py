@@ -6,8 +6,8 @@ import trio
 from support.agent_records import add_working, end_work
 from swarm.supervisor.agents.agent_directory import AgentDirectory
 from swarm.supervisor.agents.finished_agents import FinishedAgents
+from swarm.supervisor.agents.life.mail_delivery import make_mail
 from swarm.supervisor.agents.slots import AgentRegistry
-from swarm.supervisor.team.mail_delivery import make_mail
 from swarm.supervisor.team.wait_calls import decide_wait, result_at_timeout
 
 

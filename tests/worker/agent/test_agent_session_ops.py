@@ -39,7 +39,7 @@ from swarm.worker.agent.context.context_blocks import ABORTED_START, mail_messag
 from swarm.worker.agent.context.history_repair import INTERRUPTED
 from swarm.worker.testing.agent_harness import END, done, open_agent_harness
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC, FakeTool, FakeToolBehavior
-from swarm.worker.tools.tool_interface import ABORTED_COMMAND
+from swarm.worker.tools.interface.tool_interface import ABORTED_COMMAND
 
 ANSWER = text_message("assistant", "done")
 FINAL = (done(ANSWER), END)

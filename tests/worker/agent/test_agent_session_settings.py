@@ -11,10 +11,10 @@ from swarm.mailbox.protocol.events import (
     Waiting,
 )
 from swarm.mailbox.protocol.items import FunctionCall, text_message
-from swarm.mailbox.protocol.limits import Limits, ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.ops import ApplySettings, Continue, Interrupt, Pause
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.settings import AgentSettings
+from swarm.mailbox.protocol.values.limits import Limits, ReadOnly, WorkspaceWrite
 from swarm.worker.agent.turn.pause import PAUSED
 from swarm.worker.testing.agent_harness import END, done, open_agent_harness
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC, FakeTool, FakeToolBehavior

@@ -3,9 +3,9 @@
 import pytest
 
 from support.nested_fields import with_fields
-from swarm.mailbox.protocol.limits import Limits, PathRule, ProfilePolicy
+from swarm.mailbox.protocol.values.limits import Limits, PathRule, ProfilePolicy
 from swarm.worker.agent.turn.project_overview import ProjectOverview, find_named_files
-from swarm.worker.current_spec import CurrentSpec
+from swarm.worker.base.current_spec import CurrentSpec
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swarm.mailbox.base.proxy_environment import without_proxy_variables
 from swarm.mailbox.protocol.spec import ShellEnvironmentPolicy
-from swarm.mailbox.proxy_environment import without_proxy_variables
 from swarm.worker.exec.command_plan import FORCED_VARIABLES, command_environment
 from swarm.worker.exec.unattended_variables import (
     FOR_A_PERSON,

@@ -5,8 +5,8 @@ import pytest
 
 from support.nested_fields import with_fields
 from swarm.mailbox.protocol.approvals import ExtraPermissions
-from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
 from swarm.mailbox.protocol.spec import CopyMount
+from swarm.mailbox.protocol.values.limits import Limits, WorkspaceWrite
 from swarm.worker.exec import command_plan
 from swarm.worker.exec.command_plan import plan_command
 from swarm.worker.exec.exec_outcome import ExecRequest

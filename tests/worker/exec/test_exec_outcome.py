@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.roles.login_shell import find_shell, parse_snapshot
+from swarm.roles.base.login_shell import find_shell, parse_snapshot
 from swarm.worker.exec.exec_outcome import (
     ExecFailed,
     StdinFailed,

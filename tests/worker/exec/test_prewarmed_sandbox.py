@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.mailbox.protocol.limits import NetworkPolicy, ResourceLimits
+from swarm.mailbox.protocol.values.limits import NetworkPolicy, ResourceLimits
 from swarm.worker.exec.launcher_protocol import CommandLimits
 from swarm.worker.exec.prewarmed_sandbox import can_prewarm, render_exec_script
 from swarm.worker.exec.running_command import CommandRequest

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.mailbox.short_quotes import MOST_QUOTED
+from swarm.mailbox.base.short_quotes import MOST_QUOTED
 from swarm.worker.exec.exec_outcome import ExecFailed
 from swarm.worker.exec.script_arguments import (
     MOST_IN_ONE,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.mailbox.protocol.limits import ResourceLimits
+from swarm.mailbox.protocol.values.limits import ResourceLimits
 from swarm.worker.exec.cgroup import Cgroup, enter_cgroup, find_parent_cgroup
 from swarm.worker.exec.exec_outcome import overrun_text
 from swarm.worker.exec.launcher_protocol import Overrun

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from swarm.mailbox.errors import UsageError
+from swarm.mailbox.base.errors import UsageError
 from swarm.worker.gateway.added_model import add_model, link_known_model
 from swarm.worker.gateway.gguf_header import NotAModelFile
 from swarm.worker.gateway.model_catalogue import load_catalogue

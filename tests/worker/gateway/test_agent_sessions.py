@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from support.gateway_in_memory import KEY, MODEL, RUN_KEY, USAGE, Agent, open_gateway
-from swarm.mailbox.credentials import make_proof
+from swarm.mailbox.contents.credentials import make_proof
 from swarm.mailbox.protocol.gateway import ResponseBilled, decode_gateway_event
 from swarm.mailbox.protocol.items import encode_item, text_message
 from swarm.mailbox.protocol.sampling import (

@@ -9,7 +9,7 @@ from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import ProviderSpec
 from swarm.worker.gateway.answering_models import AnsweringModels, is_same_model
 from swarm.worker.gateway.backend import RenderedRequest, ResponseFinished
-from swarm.worker.gateway.http_client import open_http
+from swarm.worker.gateway.http.http_client import open_http
 from swarm.worker.gateway.http_source import HttpSource
 from swarm.worker.gateway.provider_keys import ProviderKeys
 

@@ -7,8 +7,9 @@ import pytest
 import trio
 import trio.testing
 
-from swarm.mailbox.credentials import make_proof
-from swarm.mailbox.pair import open_pair_server
+from swarm.mailbox.base.redact import Redactor
+from swarm.mailbox.contents.credentials import make_proof
+from swarm.mailbox.delivery.pair import open_pair_server
 from swarm.mailbox.protocol.gateway import (
     Granted,
     NotGranted,
@@ -31,7 +32,6 @@ from swarm.mailbox.protocol.sampling import (
     encode_sample_op,
 )
 from swarm.mailbox.protocol.spec import GatewaySettings, GatewaySpec, ProviderSpec
-from swarm.mailbox.redact import Redactor
 from swarm.worker.gateway.agent_sessions import AgentSessions
 from swarm.worker.gateway.app import GatewayApp
 from swarm.worker.gateway.backend import Failure, ResponseFinished, ResponseTextDelta, SampleError

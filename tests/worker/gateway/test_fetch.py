@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from swarm.mailbox.errors import UsageError
-from swarm.mailbox.own_distribution import line_for_extra
-from swarm.mailbox.writable_places import WritablePlaces
+from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.own_distribution import line_for_extra
+from swarm.mailbox.base.writable_places import WritablePlaces
 from swarm.worker.gateway import wheel_fetch
 from swarm.worker.gateway.fetch import FetchFailed, fetch_weights
 from swarm.worker.gateway.weights import FileParts, Weights, find_weights, is_verified, load_weights

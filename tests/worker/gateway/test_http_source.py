@@ -28,7 +28,7 @@ from swarm.worker.gateway.backend import (
     SampleError,
 )
 from swarm.worker.gateway.conversations import Conversation, ConversationOwner
-from swarm.worker.gateway.http_client import open_http
+from swarm.worker.gateway.http.http_client import open_http
 from swarm.worker.gateway.http_source import HttpSource
 from swarm.worker.gateway.provider_keys import ProviderKeys
 from swarm.worker.gateway.rate_limiter import RateLimiter

@@ -25,7 +25,7 @@ from swarm.worker.gateway.backend import (
     ResponseFinished,
     SampleError,
 )
-from swarm.worker.gateway.http_client import HttpClient
+from swarm.worker.gateway.http.http_client import HttpClient
 from swarm.worker.gateway.local_backend import LocalBackend, model_connections
 from swarm.worker.gateway.local_model import LocalModelPlan, LocalModelServer, ModelLoading
 from swarm.worker.gateway.weights import known_weights, verify_weights

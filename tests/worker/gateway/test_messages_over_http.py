@@ -13,7 +13,7 @@ from swarm.mailbox.protocol.sampling import ModelInfo, SampleRequest, ToolSpec, 
 from swarm.mailbox.protocol.spec import ProviderSpec
 from swarm.worker.gateway.backend import RequestWaiting, ResponseItemDone, SampleError
 from swarm.worker.gateway.conversations import Conversation, ConversationOwner
-from swarm.worker.gateway.http_client import open_http
+from swarm.worker.gateway.http.http_client import open_http
 from swarm.worker.gateway.http_source import HttpSource, auth_headers
 from swarm.worker.gateway.messages_head import encode_head
 from swarm.worker.gateway.messages_request import MessagesStore

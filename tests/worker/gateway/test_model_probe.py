@@ -7,7 +7,7 @@ import pytest
 
 from support.nested_fields import with_fields
 from support.servers.odd_server import OddServer, load_profiles
-from swarm.mailbox.errors import UsageError
+from swarm.mailbox.base.errors import UsageError
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import ProbeOrder, ProviderSpec
 from swarm.worker.gateway import model_probe

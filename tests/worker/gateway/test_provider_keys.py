@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import trio
 
+from swarm.mailbox.base.writable_places import WritablePlaces
 from swarm.mailbox.protocol.spec import KeyCommand, ProviderSpec
-from swarm.mailbox.writable_places import WritablePlaces
 from swarm.worker.gateway.provider_keys import (
     KeyUnavailable,
     ProviderKeys,

@@ -4,10 +4,10 @@ from contextlib import aclosing
 
 import pytest
 
+from swarm.mailbox.base.redact import Redactor
 from swarm.mailbox.protocol.items import TokenUsage, text_message
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import GatewaySettings, GatewaySpec, ProviderSpec
-from swarm.mailbox.redact import Redactor
 from swarm.worker.gateway.backend import (
     Failure,
     RenderedRequest,

@@ -18,7 +18,7 @@ from swarm.worker.gateway.backend import (
     ResponseItemDone,
     SampleError,
 )
-from swarm.worker.gateway.http_client import open_http
+from swarm.worker.gateway.http.http_client import open_http
 from swarm.worker.gateway.http_source import HttpSource
 from swarm.worker.gateway.provider_keys import ProviderKeys
 from swarm.worker.gateway.providers import built_in_providers

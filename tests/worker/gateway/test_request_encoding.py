@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from swarm.supervisor.guardian.assessment import SCHEMA
+from swarm.supervisor.parts.guardian.assessment import SCHEMA
 from swarm.worker.gateway.request_encoding import is_strict
 
 CLOSED = {

@@ -14,7 +14,7 @@ from swarm.mailbox.protocol.spec import ProviderSpec
 from swarm.worker.gateway import chat_request, messages_head, responses_request
 from swarm.worker.gateway.backend import RequestWaiting, SampleError
 from swarm.worker.gateway.conversations import Conversation, ConversationOwner
-from swarm.worker.gateway.http_client import open_http
+from swarm.worker.gateway.http.http_client import open_http
 from swarm.worker.gateway.http_source import HttpSource
 from swarm.worker.gateway.provider_keys import ProviderKeys
 from swarm.worker.gateway.request_encoding import EncodingContext, HeadKey, RequestHeadCache

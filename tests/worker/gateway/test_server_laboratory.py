@@ -34,7 +34,7 @@ from swarm.worker.gateway.backend import RequestWaiting, ResponseItemDone, Sampl
 from swarm.worker.gateway.conversations import Conversation, ConversationOwner
 from swarm.worker.gateway.failures import FailureOrigin, classify_status
 from swarm.worker.gateway.fit.dialect import LearnedDialects
-from swarm.worker.gateway.http_client import open_http
+from swarm.worker.gateway.http.http_client import open_http
 from swarm.worker.gateway.http_source import MOST_REFITS, HttpSource
 from swarm.worker.gateway.provider_keys import ProviderKeys
 from swarm.worker.gateway.request_encoding import EncodingContext, RequestHeadCache

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.mailbox.protocol.approvals import LossPreview
-from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
+from swarm.mailbox.protocol.values.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
 from swarm.worker.policy.approval_offers import refusal_without_reviewer
 from swarm.worker.policy.command_decision import Ask, Refuse, Run, decide_command, decide_patch
 from swarm.worker.policy.command_facts import (

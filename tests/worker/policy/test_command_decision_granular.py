@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.mailbox.protocol.approvals import CommandAction, ExtraPermissions
-from swarm.mailbox.protocol.limits import (
+from swarm.mailbox.protocol.requests import Decided
+from swarm.mailbox.protocol.values.limits import (
     DangerFullAccess,
     Granular,
     Limits,
     ReadOnly,
     WorkspaceWrite,
 )
-from swarm.mailbox.protocol.requests import Decided
 from swarm.worker.policy.approval_offers import (
     RETRY_REASON,
     canonical_command,

@@ -12,7 +12,7 @@ import pytest
 
 from support.paths import ROOT
 from swarm.mailbox.protocol.approvals import LossPreview
-from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, WorkspaceWrite
+from swarm.mailbox.protocol.values.limits import DangerFullAccess, Limits, WorkspaceWrite
 from swarm.roles.rules.evaluate import evaluate
 from swarm.roles.rules.evaluator_client import CollectedRules
 from swarm.worker.policy.command_decision import Ask, Refuse, Run, decide_command

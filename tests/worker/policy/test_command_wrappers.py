@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, WorkspaceWrite
 from swarm.mailbox.protocol.rules import PrefixRule, RuleSet
+from swarm.mailbox.protocol.values.limits import DangerFullAccess, Limits, WorkspaceWrite
 from swarm.worker.policy.command_decision import Ask, Refuse, Run, decide_command
 from swarm.worker.policy.command_facts import gather_facts
 from swarm.worker.policy.command_wrappers import MAX_LAYERS, unwrap_command, unwrap_layers

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
+from swarm.mailbox.protocol.values.limits import Limits, WorkspaceWrite
 from swarm.worker.policy.command_facts import AgentStanding, gather_facts
 from swarm.worker.policy.commit_commands import find_recording_folder
 from swarm.worker.policy.commit_notices import commit_notice

@@ -2,8 +2,8 @@
 
 import pytest
 
-from swarm.mailbox.protocol.limits import DangerFullAccess, Granular, Limits
 from swarm.mailbox.protocol.mcp import McpAnnotations, McpTool
+from swarm.mailbox.protocol.values.limits import DangerFullAccess, Granular, Limits
 from swarm.worker.policy.command_decision import Ask, Refuse, Run
 from swarm.worker.policy.mcp_decision import decide_mcp_call, needs_approval, session_keys
 

@@ -5,9 +5,9 @@ import subprocess
 import msgspec
 import pytest
 
-from swarm.mailbox.held_programs import find_writable_places
-from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
+from swarm.mailbox.base.held_programs import find_writable_places
 from swarm.mailbox.protocol.rules import PrefixRule, RuleSet
+from swarm.mailbox.protocol.values.limits import Limits, WorkspaceWrite
 from swarm.worker.policy.command_decision import Run, decide_command
 from swarm.worker.policy.command_facts import gather_facts
 from swarm.worker.policy.rule_coverage import Surroundings, why_beyond

@@ -5,9 +5,9 @@ import subprocess
 import msgspec
 import pytest
 
-from swarm.mailbox.held_programs import find_writable_places
-from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
+from swarm.mailbox.base.held_programs import find_writable_places
 from swarm.mailbox.protocol.rules import PrefixRule, RuleSet
+from swarm.mailbox.protocol.values.limits import Limits, WorkspaceWrite
 from swarm.worker.policy.command_decision import NOT_ALL_SAID, Ask, Run, decide_command
 from swarm.worker.policy.command_facts import EscalationRequest, gather_facts
 from swarm.worker.policy.lasting_yes import find_lasting

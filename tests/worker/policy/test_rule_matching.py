@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
 from swarm.mailbox.protocol.rules import HostExecutable, PrefixRule, RuleSet
+from swarm.mailbox.protocol.values.limits import Limits, WorkspaceWrite
 from swarm.roles.rules.matching import BANNED_PREFIXES, RuleIndex
 from swarm.worker.policy.command_decision import Refuse, Run, decide_command
 from swarm.worker.policy.command_facts import RuleMatch, gather_facts

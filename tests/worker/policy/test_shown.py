@@ -2,8 +2,8 @@
 
 import pytest
 
-from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.parsed_command import ListFiles, ReadFile, Search
+from swarm.mailbox.protocol.values.limits import Limits
 from swarm.worker.policy.command_facts import gather_facts
 from swarm.worker.policy.command_summary import parse_command, shown_meanings
 

@@ -7,7 +7,6 @@ import sys
 import msgspec
 import pytest
 
-from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.spec import (
     AgentSpec,
     GatewayAccess,
@@ -17,6 +16,7 @@ from swarm.mailbox.protocol.spec import (
     RoleBrief,
     encode_spec,
 )
+from swarm.mailbox.protocol.values.limits import Limits
 
 LIMIT_S = 30
 STAND_IN = """
@@ -54,7 +54,7 @@ def run_hub(spec, keys, launcher, lifeline_fd):
 module("swarm.worker.exec.launcher_client", fork_launcher=fork_launcher)
 module("swarm.worker.agent.agent_process", run_agent=run_agent)
 module("swarm.worker.gateway.gateway_process", run_gateway=run_gateway)
-module("swarm.worker.hub.hub_process", run_hub=run_hub)
+module("swarm.worker.parts.mcp.hub_process", run_hub=run_hub)
 numbers = [int(text) if text else None for text in sys.argv[1:]]
 code = boot.run_from_spec(*numbers, None)
 print("; ".join(said))

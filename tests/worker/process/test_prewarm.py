@@ -30,7 +30,7 @@ except ChildProcessError:
 """
 MODULES = """
 import trio
-from swarm.mailbox.dealer import open_dealer
+from swarm.mailbox.delivery.dealer import open_dealer
 
 prewarm.run_session_in_memory()
 known = set(sys.modules)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.mailbox.path_rules import PROTECTED_NAMES, is_protected_name
+from swarm.mailbox.base.path_rules import PROTECTED_NAMES, is_protected_name
 from swarm.worker.sandbox.file_policy import (
     FilePolicy,
     is_immovable,

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from swarm.mailbox.path_rules import PLACEHOLDER_MTIME_NS, PROTECTED_NAMES
-from swarm.mailbox.protocol.limits import WorkspaceWrite
+from swarm.mailbox.base.path_rules import PLACEHOLDER_MTIME_NS, PROTECTED_NAMES
+from swarm.mailbox.protocol.values.limits import WorkspaceWrite
 from swarm.worker.sandbox.landlock import WRITE
 from swarm.worker.sandbox.landlock_rules import landlock_rules
 from swarm.worker.sandbox.placeholders import PlaceholderGuard, remove_placeholder

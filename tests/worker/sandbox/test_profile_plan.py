@@ -9,12 +9,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from swarm.mailbox.path_rules import is_within, make_rules, matches_deny_glob, may_read, may_write
+from swarm.mailbox.base.path_rules import (
+    is_within,
+    make_rules,
+    matches_deny_glob,
+    may_read,
+    may_write,
+)
 from swarm.mailbox.protocol.approvals import ExtraPermissions
-from swarm.mailbox.protocol.limits import Limits, NetworkPolicy, ProfilePolicy
 from swarm.mailbox.protocol.spec import RoleBrief
+from swarm.mailbox.protocol.values.limits import Limits, NetworkPolicy, ProfilePolicy
 from swarm.worker.agent.context.context_blocks import permissions_text
-from swarm.worker.current_spec import CurrentSpec
+from swarm.worker.base.current_spec import CurrentSpec
 from swarm.worker.exec.command_plan import FolderHidden, check_workdir
 from swarm.worker.policy.approval_offers import decide_retry
 from swarm.worker.policy.command_decision import (
@@ -30,8 +36,8 @@ from swarm.worker.sandbox.landlock import READ_FILE, WRITE
 from swarm.worker.sandbox.landlock_rules import landlock_rules
 from swarm.worker.sandbox.sandbox_plan import SandboxPlan, SandboxUnavailable, plan_sandbox
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
+from swarm.worker.tools.interface.tool_context import ToolContext
 from swarm.worker.tools.list_dir import ListDirArguments, list_directory
-from swarm.worker.tools.tool_context import ToolContext
 
 FOLDERS = ("", "a", "a/b", "a/b/c", "a/d", "e", "e/f", "e/f/g")
 FILES = tuple(f"{folder}/{name}".strip("/") for folder in FOLDERS for name in ("x", "x.env"))

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.mailbox.path_rules import PROTECTED_NAMES, is_within
-from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly, WorkspaceWrite
+from swarm.mailbox.base.path_rules import PROTECTED_NAMES, is_within
+from swarm.mailbox.protocol.values.limits import DangerFullAccess, ReadOnly, WorkspaceWrite
 from swarm.worker.sandbox.bwrap import bwrap_arguments
 from swarm.worker.sandbox.landlock import WRITE
 from swarm.worker.sandbox.landlock_rules import landlock_rules

@@ -3,11 +3,17 @@
 import msgspec
 import pytest
 
-from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.limits import DangerFullAccess, NetworkPolicy, ReadOnly, WorkspaceWrite
+from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.protocol.values.limits import (
+    DangerFullAccess,
+    NetworkPolicy,
+    ReadOnly,
+    WorkspaceWrite,
+)
+from swarm.worker.programs.sandbox_command import read_arguments
+from swarm.worker.programs.sandbox_report import make_report
 from swarm.worker.sandbox.denial_detection import is_sandbox_denial
 from swarm.worker.sandbox.landlock import lock_gap
-from swarm.worker.sandbox.sandbox_command import read_arguments
 from swarm.worker.sandbox.sandbox_plan import SandboxUnavailable, plan_sandbox
 from swarm.worker.sandbox.sandbox_probe import (
     SandboxFacts,
@@ -15,7 +21,6 @@ from swarm.worker.sandbox.sandbox_probe import (
     find_system_program,
     require_sandbox,
 )
-from swarm.worker.sandbox.sandbox_report import make_report
 
 
 @pytest.mark.parametrize(

@@ -14,19 +14,19 @@ from swarm.mailbox.protocol.approvals import (
     QuestionsAction,
 )
 from swarm.mailbox.protocol.items import CustomToolCall, FunctionCall
-from swarm.mailbox.protocol.limits import Granular, Limits, ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.requests import Decided
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import CopyMount
-from swarm.worker.current_spec import CurrentSpec
+from swarm.mailbox.protocol.values.limits import Granular, Limits, ReadOnly, WorkspaceWrite
+from swarm.worker.base.current_spec import CurrentSpec
 from swarm.worker.policy.command_decision import ROLE_LOCKED, Ask, Refuse, Run
 from swarm.worker.sandbox.sandbox_plan import plan_sandbox
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
 from swarm.worker.tools.apply_patch import ApplyPatchTool
+from swarm.worker.tools.interface.tool_context import ToolContext
+from swarm.worker.tools.interface.tool_interface import ToolFailed
 from swarm.worker.tools.request_permissions import RequestPermissionsTool
 from swarm.worker.tools.request_user_input import RequestUserInputTool
-from swarm.worker.tools.tool_context import ToolContext
-from swarm.worker.tools.tool_interface import ToolFailed
 from swarm.worker.tools.toolset import Toolset
 
 MODEL = ModelInfo(slug="m", provider="p", wire="responses")

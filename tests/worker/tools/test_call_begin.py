@@ -6,10 +6,10 @@ import trio
 
 from swarm.mailbox.protocol.events import CallBegan, RequestSent
 from swarm.mailbox.protocol.items import FunctionCall, text_message
-from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import Answer
 from swarm.mailbox.protocol.requests import Decided, FilesWatched, RequestApproval, WatchFiles
-from swarm.worker.agent.reporter import WATCH_LIMIT_S
+from swarm.mailbox.protocol.values.limits import Limits
+from swarm.worker.base.reporter import WATCH_LIMIT_S
 from swarm.worker.policy.command_decision import Ask
 from swarm.worker.testing.agent_harness import END, done, open_agent_harness
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC, FakeTool, FakeToolBehavior

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from swarm.mailbox.protocol.events import PatchCall
 from swarm.mailbox.protocol.items import FunctionCall
-from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
 from swarm.mailbox.protocol.sampling import ModelInfo
-from swarm.worker.current_spec import CurrentSpec
-from swarm.worker.patch.chunk_matching import apply_edits, locate_edits
-from swarm.worker.patch.parse import AddFile, UpdateFile, parse_patch
+from swarm.mailbox.protocol.values.limits import Limits, WorkspaceWrite
+from swarm.worker.base.current_spec import CurrentSpec
+from swarm.worker.parts.patch.chunk_matching import apply_edits, locate_edits
+from swarm.worker.parts.patch.parse import AddFile, UpdateFile, parse_patch
 from swarm.worker.policy.command_decision import Run
 from swarm.worker.sandbox.sandbox_plan import plan_sandbox
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
@@ -25,8 +25,8 @@ from swarm.worker.tools.edit_file import (
     is_test,
     write_patch,
 )
-from swarm.worker.tools.tool_context import ToolContext
-from swarm.worker.tools.tool_interface import ToolFailed
+from swarm.worker.tools.interface.tool_context import ToolContext
+from swarm.worker.tools.interface.tool_interface import ToolFailed
 
 SMALL = ModelInfo(slug="m", provider="p", wire="local", constrained_calls=True)
 CODE = "def add(a, b):\n    return a - b\n\n\ndef sub(a, b):\n    return a - b\n"

@@ -8,19 +8,19 @@ import pytest
 from swarm.mailbox.protocol.approvals import ExtraPermissions
 from swarm.mailbox.protocol.events import CallBegan, CallEnded, RequestSent, TurnCompleted
 from swarm.mailbox.protocol.items import FunctionCall, text_message
-from swarm.mailbox.protocol.limits import DangerFullAccess, Granular, Limits, WorkspaceWrite
 from swarm.mailbox.protocol.ops import Answer
 from swarm.mailbox.protocol.requests import Decided
 from swarm.mailbox.protocol.rules import PrefixRule, RuleSet
 from swarm.mailbox.protocol.sampling import ModelInfo
-from swarm.worker.current_spec import CurrentSpec
+from swarm.mailbox.protocol.values.limits import DangerFullAccess, Granular, Limits, WorkspaceWrite
+from swarm.worker.base.current_spec import CurrentSpec
 from swarm.worker.exec.exec_outcome import ExecOutcome
 from swarm.worker.policy.approval_offers import RETRY_REASON
 from swarm.worker.sandbox.sandbox_plan import SandboxPlan, plan_sandbox
 from swarm.worker.testing.agent_harness import END, done, open_agent_harness
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
 from swarm.worker.tools.exec_command import MAY_BE_SANDBOX, ExecCommandTool
-from swarm.worker.tools.tool_context import ToolContext
+from swarm.worker.tools.interface.tool_context import ToolContext
 from swarm.worker.tools.toolset import Toolset
 
 FINAL = (done(text_message("assistant", "done")), END)

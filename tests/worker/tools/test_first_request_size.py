@@ -7,10 +7,10 @@ import msgspec
 
 from support.nested_fields import with_fields
 from swarm.mailbox.protocol.items import FunctionCall, encode_item
-from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
 from swarm.mailbox.protocol.mcp import McpTool, McpTools
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
+from swarm.mailbox.protocol.values.limits import Limits, WorkspaceWrite
 from swarm.roles.role_loader import built_in_role, load_roles
 from swarm.worker.agent.context.context_blocks import EnvironmentFacts
 from swarm.worker.agent.context.prompt_context import (
@@ -18,13 +18,13 @@ from swarm.worker.agent.context.prompt_context import (
     context_items,
     instructions_for,
 )
-from swarm.worker.agent.turn.inbox import Inbox
-from swarm.worker.current_spec import CurrentSpec
+from swarm.worker.base.current_spec import CurrentSpec
+from swarm.worker.base.inbox import Inbox
 from swarm.worker.gateway.request_encoding import HeadKey
 from swarm.worker.gateway.responses_request import encode_head
 from swarm.worker.policy.command_decision import Run
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
-from swarm.worker.tools.team_client import TeamClient
+from swarm.worker.tools.interface.team_client import TeamClient
 from swarm.worker.tools.toolset import Toolset
 
 LARGE = ModelInfo(slug="m", provider="p", wire="responses")

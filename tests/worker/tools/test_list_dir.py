@@ -6,12 +6,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from swarm.mailbox.protocol.limits import WorkspaceWrite
+from swarm.mailbox.protocol.values.limits import WorkspaceWrite
 from swarm.worker.sandbox.placeholders import PlaceholderGuard
 from swarm.worker.sandbox.sandbox_plan import plan_sandbox
 from swarm.worker.tools import list_dir
+from swarm.worker.tools.interface.tool_interface import ToolFailed
 from swarm.worker.tools.list_dir import ListDirArguments, list_directory, show_name
-from swarm.worker.tools.tool_interface import ToolFailed
 
 
 def listed(path: Path, **options) -> list[str]:

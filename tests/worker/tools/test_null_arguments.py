@@ -10,13 +10,13 @@ import pytest
 from swarm.mailbox.protocol.events import McpCall, OtherCall, PlanStep
 from swarm.mailbox.protocol.items import FunctionCall
 from swarm.mailbox.protocol.mcp import McpTool
-from swarm.supervisor.mcp_server.tool_arguments import RunToolArguments, read_arguments
+from swarm.supervisor.clients.mcp_server.tool_arguments import RunToolArguments, read_arguments
 from swarm.worker import tools
 from swarm.worker.agent.context.pinned_state import collect_state
-from swarm.worker.hooks.tool_hooks import HookedCall, rewritten_call
-from swarm.worker.tools.function_tool import FunctionTool, decode_arguments
+from swarm.worker.parts.hooks.tool_hooks import HookedCall, rewritten_call
+from swarm.worker.tools.interface.function_tool import FunctionTool, decode_arguments
+from swarm.worker.tools.interface.tool_interface import ToolFailed
 from swarm.worker.tools.mcp_tool import McpServerTool
-from swarm.worker.tools.tool_interface import ToolFailed
 from swarm.worker.tools.trained_calls import meant_call
 
 
@@ -26,7 +26,7 @@ def call(name: str, arguments: object) -> FunctionCall:
 
 
 def structs_of_all_tools():
-    for module in pkgutil.iter_modules(tools.__path__, f"{tools.__name__}."):
+    for module in pkgutil.walk_packages(tools.__path__, f"{tools.__name__}."):
         importlib.import_module(module.name)
     waiting, found = [FunctionTool], set()
     while waiting:

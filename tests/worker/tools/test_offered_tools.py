@@ -7,7 +7,10 @@ import pytest
 
 from support.nested_fields import with_fields
 from swarm.mailbox.protocol.items import CustomToolCall
-from swarm.mailbox.protocol.limits import (
+from swarm.mailbox.protocol.mcp import McpAnnotations, McpTool
+from swarm.mailbox.protocol.sampling import ModelInfo
+from swarm.mailbox.protocol.spec import RoleBrief
+from swarm.mailbox.protocol.values.limits import (
     DangerFullAccess,
     Granular,
     Limits,
@@ -16,16 +19,13 @@ from swarm.mailbox.protocol.limits import (
     ReadOnly,
     WorkspaceWrite,
 )
-from swarm.mailbox.protocol.mcp import McpAnnotations, McpTool
-from swarm.mailbox.protocol.sampling import ModelInfo
-from swarm.mailbox.protocol.spec import RoleBrief
-from swarm.worker.agent.turn.inbox import Inbox
-from swarm.worker.current_spec import CurrentSpec
+from swarm.worker.base.current_spec import CurrentSpec
+from swarm.worker.base.inbox import Inbox
 from swarm.worker.policy.approval_offers import ToolStanding, is_mcp_tool_usable, may_change_files
 from swarm.worker.policy.command_decision import Ask, Refuse, Run, decide_command, decide_patch
 from swarm.worker.policy.command_facts import AgentStanding, PatchFacts, gather_facts
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
-from swarm.worker.tools.team_client import TeamClient
+from swarm.worker.tools.interface.team_client import TeamClient
 from swarm.worker.tools.toolset import Toolset
 
 LARGE = ModelInfo(slug="m", provider="p", wire="chat")

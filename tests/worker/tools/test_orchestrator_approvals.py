@@ -14,13 +14,13 @@ from swarm.mailbox.protocol.events import (
     Waiting,
 )
 from swarm.mailbox.protocol.items import FunctionCall, text_message
-from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import Answer, Interrupt
 from swarm.mailbox.protocol.requests import Decided, RequestRefused, Sent
+from swarm.mailbox.protocol.values.limits import Limits
 from swarm.worker.policy.command_decision import Ask, Run
 from swarm.worker.testing.agent_harness import END, done, open_agent_harness
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC, FakeTool, FakeToolBehavior
-from swarm.worker.tools.tool_interface import ABORTED_COMMAND
+from swarm.worker.tools.interface.tool_interface import ABORTED_COMMAND
 
 ASKABLE = msgspec.structs.replace(FAKE_AGENT_SPEC, limits=Limits(reviewer="person"))
 FINAL = (done(text_message("assistant", "done")), END)

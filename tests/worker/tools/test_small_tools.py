@@ -6,25 +6,25 @@ import msgspec
 import pytest
 
 from support.nested_fields import with_fields
+from swarm.mailbox.parts.tool_names import TOOL_NAMES
 from swarm.mailbox.protocol.items import FunctionCall
-from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.settings import ToolChoice
 from swarm.mailbox.protocol.spec import RoleBrief
-from swarm.mailbox.tool_names import TOOL_NAMES
+from swarm.mailbox.protocol.values.limits import Limits, WorkspaceWrite
 from swarm.worker.agent.context.context_blocks import EnvironmentFacts
 from swarm.worker.agent.context.prompt_context import (
     KnownContext,
     context_items,
     instructions_for,
 )
-from swarm.worker.agent.turn.inbox import Inbox
-from swarm.worker.current_spec import CurrentSpec
+from swarm.worker.base.current_spec import CurrentSpec
+from swarm.worker.base.inbox import Inbox
 from swarm.worker.exec.exec_outcome import ExecOutcome
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
 from swarm.worker.tools.exec_command import exec_result
-from swarm.worker.tools.team_client import TeamClient
-from swarm.worker.tools.tool_interface import ToolFailed
+from swarm.worker.tools.interface.team_client import TeamClient
+from swarm.worker.tools.interface.tool_interface import ToolFailed
 from swarm.worker.tools.toolset import Toolset
 
 LARGE = ModelInfo(slug="m", provider="p", wire="chat")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from swarm.worker.patch.file_replacement import read_file, replace_file
-from swarm.worker.patch.verify import PatchFailed
+from swarm.worker.parts.patch.file_replacement import read_file, replace_file
+from swarm.worker.parts.patch.verify import PatchFailed
+from swarm.worker.tools.interface.tool_interface import ToolFailed
 from swarm.worker.tools.list_dir import ListDirArguments, list_directory
-from swarm.worker.tools.tool_interface import ToolFailed
 from swarm.worker.tools.view_image import ViewImageArguments, view_image
 
 PNG = base64.b64decode(

@@ -8,6 +8,7 @@ import trio
 import trio.testing
 
 from support.nested_fields import with_fields
+from swarm.mailbox.parts.tool_names import TOOLS_WITHOUT_COMMANDS
 from swarm.mailbox.protocol.events import CallBegan, CallEnded, RequestSent, Waiting
 from swarm.mailbox.protocol.items import FunctionCall, text_message
 from swarm.mailbox.protocol.ops import Answer, Deliver, Interrupt, Mail
@@ -28,7 +29,6 @@ from swarm.mailbox.protocol.requests import (
     WaitFor,
 )
 from swarm.mailbox.protocol.requests import Team as TeamReply
-from swarm.mailbox.tool_names import TOOLS_WITHOUT_COMMANDS
 from swarm.worker.testing.agent_harness import END, done, open_agent_harness
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
 from swarm.worker.tools.toolset import team_tools

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.mailbox.ids import resolve_path
+from swarm.mailbox.base.ids import resolve_path
 from swarm.mailbox.parts.jobs.job_messages import SpawnOnCsv
 from swarm.mailbox.protocol.requests import TeamMember, Waited
 from swarm.worker.parts.jobs.csv_job import CsvArguments, csv_request
+from swarm.worker.tools.interface.tool_interface import ToolFailed
 from swarm.worker.tools.spawn_agent import fork_turns_of
 from swarm.worker.tools.team_status import CUT, agent_status, finished_agents
-from swarm.worker.tools.tool_interface import ToolFailed
 from swarm.worker.tools.wait_agent import merge_replies, timeout_s
 
 

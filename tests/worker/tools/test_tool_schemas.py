@@ -7,13 +7,13 @@ import pytest
 from msgspec.structs import replace
 
 from support.nested_fields import with_fields
-from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import RoleCard
-from swarm.worker.agent.turn.inbox import Inbox
-from swarm.worker.current_spec import CurrentSpec
+from swarm.mailbox.protocol.values.limits import Limits, WorkspaceWrite
+from swarm.worker.base.current_spec import CurrentSpec
+from swarm.worker.base.inbox import Inbox
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
-from swarm.worker.tools.team_client import TeamClient
+from swarm.worker.tools.interface.team_client import TeamClient
 from swarm.worker.tools.toolset import Toolset
 
 GOLDEN = json.loads((Path(__file__).parent / "data" / "tool_schemas.json").read_text("utf-8"))

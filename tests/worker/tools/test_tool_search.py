@@ -6,7 +6,7 @@ import pytest
 from swarm.mailbox.protocol.items import FunctionCall
 from swarm.mailbox.protocol.mcp import McpTool
 from swarm.worker.policy.command_decision import Run
-from swarm.worker.tools.tool_interface import ToolFailed
+from swarm.worker.tools.interface.tool_interface import ToolFailed
 from swarm.worker.tools.tool_search import (
     MAX_DESCRIBED,
     CallMcpToolTool,

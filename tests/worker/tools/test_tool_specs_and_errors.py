@@ -7,21 +7,21 @@ import pytest
 
 from swarm.mailbox.protocol.events import PatchCall
 from swarm.mailbox.protocol.items import CustomToolCall, FunctionCall
-from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleRequest, encode_sample_op
+from swarm.mailbox.protocol.values.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
 from swarm.worker.agent.context.context_blocks import base_instructions
-from swarm.worker.agent.context.truncate import truncate_output
-from swarm.worker.current_spec import CurrentSpec
+from swarm.worker.base.current_spec import CurrentSpec
+from swarm.worker.base.truncate import truncate_output
 from swarm.worker.exec.exec_outcome import ExecOutcome
 from swarm.worker.policy.command_decision import Refuse, Run
 from swarm.worker.sandbox.sandbox_plan import SandboxPlan, SandboxUnavailable, plan_sandbox
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC, FakeTool
 from swarm.worker.tools.apply_patch import ApplyPatchTool
 from swarm.worker.tools.exec_command import MAY_BE_SANDBOX, ExecCommandTool, exec_result
-from swarm.worker.tools.function_tool import decode_arguments
+from swarm.worker.tools.interface.function_tool import decode_arguments
+from swarm.worker.tools.interface.tool_context import ToolContext
+from swarm.worker.tools.interface.tool_interface import ToolFailed
 from swarm.worker.tools.orchestrator import ToolRegistry
-from swarm.worker.tools.tool_context import ToolContext
-from swarm.worker.tools.tool_interface import ToolFailed
 from swarm.worker.tools.toolset import Toolset
 from swarm.worker.tools.write_stdin import WriteStdinArguments
 

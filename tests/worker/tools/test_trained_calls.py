@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swarm.mailbox.base.trained_tool_names import TRAINED_TOOL_NAMES
 from swarm.mailbox.protocol.items import CustomToolCall, FunctionCall
-from swarm.mailbox.trained_tool_names import TRAINED_TOOL_NAMES
-from swarm.worker.tools.tool_interface import ToolFailed
+from swarm.worker.tools.interface.tool_interface import ToolFailed
 from swarm.worker.tools.trained_calls import meant_call, tool_behind
 
 

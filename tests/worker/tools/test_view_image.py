@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.mailbox.own_distribution import line_for_extra
+from swarm.mailbox.base.own_distribution import line_for_extra
 from swarm.mailbox.protocol.events import PlanCall, PlanStep
 from swarm.mailbox.protocol.items import FunctionCall
 from swarm.worker.tools.image_size import ImageKind, sniff_image
-from swarm.worker.tools.tool_interface import ToolFailed
+from swarm.worker.tools.interface.tool_interface import ToolFailed
 from swarm.worker.tools.update_plan import UpdatePlanArguments, UpdatePlanTool
 from swarm.worker.tools.view_image import (
     MAX_FILE_BYTES,

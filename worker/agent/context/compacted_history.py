@@ -12,13 +12,12 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from swarm.mailbox.context_markers import (
+from swarm.mailbox.contents.context_markers import (
     GUIDANCE_START,
     SUMMARY_END,
     SUMMARY_START,
     is_person_message,
 )
-from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.items import (
     AnyItem,
     Compaction,
@@ -28,10 +27,11 @@ from swarm.mailbox.protocol.items import (
     Message,
     text_of,
 )
+from swarm.mailbox.protocol.values.base import Value
 
+from ...base.token_meter import BYTES_PER_TOKEN
+from ...base.truncate import truncate_middle
 from .pinned_state import PinnedState, state_text
-from .token_meter import BYTES_PER_TOKEN
-from .truncate import truncate_middle
 
 MAX_KEPT_TEXT_TOKENS = 20_000  # of input and mail, in addition to the pinned messages
 NO_SUMMARY = "(no summary available)"

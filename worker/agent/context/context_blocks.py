@@ -10,7 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from swarm.mailbox.context_markers import (
+from swarm.mailbox.base.ids import ROOT_PATH, AgentPath, parent_path
+from swarm.mailbox.base.path_rules import denies_reading, without_writing
+from swarm.mailbox.contents.context_markers import (
     ABORTED_END,
     ABORTED_START,
     ENVIRONMENT_END,
@@ -29,9 +31,7 @@ from swarm.mailbox.context_markers import (
     skill_block,
     unlisted_count,
 )
-from swarm.mailbox.ids import ROOT_PATH, AgentPath, parent_path
-from swarm.mailbox.path_rules import denies_reading, without_writing
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.parts.tool_names import TOOL_NAMES
 from swarm.mailbox.protocol.items import (
     ContentPart,
     InputImage,
@@ -39,14 +39,6 @@ from swarm.mailbox.protocol.items import (
     Message,
     OutputText,
     text_message,
-)
-from swarm.mailbox.protocol.limits import (
-    Access,
-    DangerFullAccess,
-    Limits,
-    ProfilePolicy,
-    ReadOnly,
-    WorkspaceWrite,
 )
 from swarm.mailbox.protocol.ops import (
     CommandInput,
@@ -59,7 +51,15 @@ from swarm.mailbox.protocol.ops import (
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.settings import PromptSize, ToolChoice
 from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
-from swarm.mailbox.tool_names import TOOL_NAMES
+from swarm.mailbox.protocol.values.base import Value
+from swarm.mailbox.protocol.values.limits import (
+    Access,
+    DangerFullAccess,
+    Limits,
+    ProfilePolicy,
+    ReadOnly,
+    WorkspaceWrite,
+)
 
 from ...policy.approval_offers import may_ask, may_escalate
 

@@ -11,7 +11,7 @@ import msgspec
 from swarm.mailbox.protocol.items import AnyCall, AnyItem, encode_item
 from swarm.mailbox.protocol.sampling import chain_digest
 
-from ..event_limits import MOST_ITEM_BYTES, fit_item
+from ...base.event_limits import MOST_ITEM_BYTES, fit_item
 
 
 class UnsentItems(NamedTuple):

@@ -10,7 +10,6 @@ from types import MappingProxyType
 
 import msgspec
 
-from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.items import (
     AnyCall,
     AnyItem,
@@ -27,6 +26,7 @@ from swarm.mailbox.protocol.items import (
     Reasoning,
 )
 from swarm.mailbox.protocol.spec import EndedCall
+from swarm.mailbox.protocol.values.base import Value
 
 ABORTED = "aborted"
 INTERRUPTED = (

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from swarm.mailbox.context_markers import STATE_START, is_person_message
+from swarm.mailbox.contents.context_markers import STATE_START, is_person_message
 from swarm.mailbox.protocol.items import (
     AnyCall,
     AnyItem,

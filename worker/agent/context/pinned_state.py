@@ -11,10 +11,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from swarm.mailbox.bounded_formats import depth_checked
-from swarm.mailbox.call_arguments import decode_call_arguments
-from swarm.mailbox.context_markers import STATE_END, STATE_START
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.base.bounded_formats import depth_checked
+from swarm.mailbox.base.call_arguments import decode_call_arguments
+from swarm.mailbox.contents.context_markers import STATE_END, STATE_START
 from swarm.mailbox.protocol.events import PlanStep
 from swarm.mailbox.protocol.items import (
     AnyItem,
@@ -25,6 +24,7 @@ from swarm.mailbox.protocol.items import (
     text_of,
 )
 from swarm.mailbox.protocol.requests import ChangesReply
+from swarm.mailbox.protocol.values.base import Value
 
 from ...tools.update_plan import UpdatePlanArguments
 

@@ -7,7 +7,7 @@ permissions, date or working directory is appended before the next user message.
 from collections.abc import Iterable
 from typing import Literal
 
-from swarm.mailbox.context_markers import (
+from swarm.mailbox.contents.context_markers import (
     ENVIRONMENT_START,
     GUIDANCE_START,
     MOVED_START,
@@ -17,11 +17,12 @@ from swarm.mailbox.context_markers import (
     unlisted_count,
     unlisted_line,
 )
-from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.items import AnyItem, InputText, Message, text_message
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import AgentSpec
+from swarm.mailbox.protocol.values.base import Value
 
+from ...base.token_meter import estimate_tokens
 from .context_blocks import (
     EnvironmentFacts,
     base_instructions,
@@ -36,7 +37,6 @@ from .context_blocks import (
     spawned_text,
     team_text,
 )
-from .token_meter import estimate_tokens
 
 
 class KnownContext(Value):

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import msgspec
 
-from swarm.mailbox.context_markers import GUIDANCE_START
+from swarm.mailbox.contents.context_markers import GUIDANCE_START
 from swarm.mailbox.protocol.events import AnyCallDetail, CommandCall, OtherCall, PatchCall
 from swarm.mailbox.protocol.items import AnyItem, InputText, Message
-from swarm.roles.guidance import Guidance, GuidanceRules, load_folder_guidance, load_guidance
+from swarm.roles.base.guidance import Guidance, GuidanceRules, load_folder_guidance, load_guidance
 
-from ...current_spec import CurrentSpec
+from ...base.current_spec import CurrentSpec
 from ...policy.shell_parser import plain_commands
 
 FOREIGN_FOLDERS = frozenset({"node_modules", "site-packages", "vendor", "venv", "__pycache__"})

@@ -4,7 +4,7 @@ A response with only reasoning or commentary does not end a turn, because users 
 stopped half-way; the model is asked to go on at most `MAX_NUDGES` times in a row. Pure.
 """
 
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.values.base import Value
 
 MAX_NUDGES = 3
 

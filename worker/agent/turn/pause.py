@@ -6,7 +6,7 @@ and an interrupt ends the turn as usual; only the next request waits.
 
 import trio
 
-from ..reporter import Reporter
+from ...base.reporter import Reporter
 
 PAUSED = "paused by a person"
 

@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from swarm.mailbox.context_markers import OVERVIEW_START, task_in
-from swarm.mailbox.path_rules import may_read
+from swarm.mailbox.base.path_rules import may_read
+from swarm.mailbox.contents.context_markers import OVERVIEW_START, task_in
 from swarm.mailbox.protocol.items import AnyItem, Message, text_of
-from swarm.mailbox.protocol.limits import ProfilePolicy
+from swarm.mailbox.protocol.values.limits import ProfilePolicy
 
-from ...current_spec import CurrentSpec
-from ...patch.file_replacement import read_file
+from ...base.current_spec import CurrentSpec
+from ...parts.patch.file_replacement import read_file
 from ...tools.edit_file import find_tested_files, is_test
 from ...tools.list_dir import list_files, show_name
 from .guidance_watch import FOREIGN_FOLDERS

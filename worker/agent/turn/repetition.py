@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.values.base import Value
 
 WARN_WEIGHT, STOP_WEIGHT = 30, 60  # weights of one streak
 # Of a response whose calls and results all came before.

@@ -16,8 +16,8 @@ from swarm.mailbox.protocol.items import (
 from swarm.mailbox.protocol.ops import CommandInput, UserInput
 from swarm.mailbox.protocol.sampling import ModelInfo
 
-from ...tools.tool_interface import ToolResult
-from ..context.truncate import truncate_output
+from ...base.truncate import truncate_output
+from ...tools.interface.tool_interface import ToolResult
 from .repetition import CallRecord, RepetitionDetector, RepetitionVerdict
 from .unreadable_calls import UnreadableCall
 

@@ -9,10 +9,10 @@ from typing import cast
 
 import msgspec
 
-from swarm.mailbox.bounded_formats import decode_json, decode_json_as
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.base.bounded_formats import decode_json, decode_json_as
+from swarm.mailbox.base.trained_tool_names import TRAINED_TOOL_NAMES
 from swarm.mailbox.protocol.sampling import ToolSpec
-from swarm.mailbox.trained_tool_names import TRAINED_TOOL_NAMES
+from swarm.mailbox.protocol.values.base import Value
 
 MAX_CORRECTIONS = 2  # in a row
 _MAX_CHARS = 100_000  # of an answer that is looked at

@@ -2,7 +2,7 @@
 
 import re
 
-from swarm.mailbox.trained_tool_names import TRAINED_TOOL_NAMES
+from swarm.mailbox.base.trained_tool_names import TRAINED_TOOL_NAMES
 
 MAX_NAME_CHARS = 64
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")

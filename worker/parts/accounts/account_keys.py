@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 import trio
 
-from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.base.errors import SwarmError
 from swarm.mailbox.parts.accounts.account_messages import AccountSource
 from swarm.roles.parts.accounts.login_settings import origin_of
 from swarm.roles.parts.accounts.stored_account import AccountStore, StoredAccount

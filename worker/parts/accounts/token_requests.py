@@ -13,13 +13,13 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from swarm.mailbox.bounded_formats import decode_json_as
-from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.base.bounded_formats import decode_json_as
+from swarm.mailbox.base.errors import SwarmError
 from swarm.mailbox.parts.accounts.account_messages import LoginTable
 from swarm.roles.parts.accounts.login_settings import is_private_address
 from swarm.roles.parts.accounts.stored_account import StoredAccount
 
-from ...gateway.http_client import HttpRequest, TransportFailed, open_http
+from ...gateway.http.http_client import HttpRequest, TransportFailed, open_http
 
 REQUEST_S = 20.0
 _CODE = re.compile(r"[A-Za-z0-9_.-]{1,60}\Z")

@@ -8,9 +8,9 @@ import re
 from collections import deque
 from collections.abc import Iterable
 
-from swarm.mailbox.context_markers import FINDINGS_END, FINDINGS_START
-from swarm.mailbox.protocol.findings import Finding
+from swarm.mailbox.contents.context_markers import FINDINGS_END, FINDINGS_START
 from swarm.mailbox.protocol.items import AnyItem, InputText, Message, text_message
+from swarm.mailbox.protocol.values.findings import Finding
 
 DIGEST_CHARS = 4_000  # of the findings in one digest
 TURN_CHARS = 16_000  # of all digests of one turn

@@ -18,13 +18,13 @@ from swarm.mailbox.parts.findings.finding_messages import (
     PublishFinding,
     RecallFindings,
 )
-from swarm.mailbox.protocol.findings import Finding
 from swarm.mailbox.protocol.items import AnyCall
 from swarm.mailbox.protocol.sampling import ModelInfo
+from swarm.mailbox.protocol.values.findings import Finding
 
-from ...tools.function_tool import decode_arguments, described, read_descriptions
-from ...tools.team_client import TeamInvocation, TeamTool, list_found
-from ...tools.tool_interface import Invocation, ToolResult
+from ...tools.interface.function_tool import decode_arguments, described, read_descriptions
+from ...tools.interface.team_client import TeamInvocation, TeamTool, list_found
+from ...tools.interface.tool_interface import Invocation, ToolResult
 
 _TEXTS = read_descriptions(Path(__file__).parent)
 _WHOSE = "words of other agents: check them before you rely on them"

@@ -21,10 +21,10 @@ from swarm.mailbox.parts.jobs.job_messages import (
 from swarm.mailbox.protocol.items import AnyCall
 from swarm.mailbox.protocol.sampling import ModelInfo
 
-from ...tools.function_tool import HIDDEN, decode_arguments, described, read_descriptions
-from ...tools.team_client import TeamClient, TeamInvocation, TeamTool, as_json
-from ...tools.tool_context import ToolContext
-from ...tools.tool_interface import Invocation, ToolFailed, ToolResult
+from ...tools.interface.function_tool import HIDDEN, decode_arguments, described, read_descriptions
+from ...tools.interface.team_client import TeamClient, TeamInvocation, TeamTool, as_json
+from ...tools.interface.tool_context import ToolContext
+from ...tools.interface.tool_interface import Invocation, ToolFailed, ToolResult
 
 _TEXTS = read_descriptions(Path(__file__).parent)
 JOB_LIMIT_S = 24 * 3600.0  # each item has its own limit; the run's deadline comes before this

@@ -14,7 +14,7 @@ from swarm.mailbox.parts.leases.lease_messages import (
     HeavyKind,
     LeaseRules,
 )
-from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.values.base import Value
 
 from ...policy.script_commands import find_commands
 from ...policy.shell_parser import Words, program_name

@@ -15,8 +15,8 @@ from swarm.mailbox.parts.leases.lease_messages import (
     TakeLease,
 )
 
-from ...agent.reporter import Queued, Reporter
-from ...current_spec import CurrentSpec
+from ...base.current_spec import CurrentSpec
+from ...base.reporter import Queued, Reporter
 from ...exec.command_state import ExitStatus
 from ...exec.command_turn import CommandTurn
 from .heavy_commands import HeavyCommand, HeavyCommands, describe_unknown

@@ -2,7 +2,7 @@
 
 import pytest
 
-from swarm.mailbox.errors import UsageError
+from swarm.mailbox.base.errors import UsageError
 from swarm.mailbox.parts.leases.lease_messages import LeaseSettings
 from swarm.roles.parts.leases.lease_settings import check_lease_settings
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from swarm.mailbox.errors import UsageError
+from swarm.mailbox.base.errors import UsageError
 from swarm.mailbox.parts.memories.memory_messages import MemorySettings
 from swarm.roles.parts.memories.memory_settings import check_memory_settings
 

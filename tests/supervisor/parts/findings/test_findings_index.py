@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.mailbox.parts.findings.finding_messages import PublishFinding, RecallFindings
-from swarm.mailbox.protocol.findings import Finding
+from swarm.mailbox.protocol.values.findings import Finding
 from swarm.supervisor.agents.child_plan import AgentRequestError
 from swarm.supervisor.parts.findings.findings_index import (
     MAX_FINDINGS,

@@ -6,14 +6,14 @@ import msgspec
 import pytest
 
 from swarm.mailbox.parts.jobs.job_messages import SpawnOnCsv
-from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
 from swarm.mailbox.protocol.spec import RoleBrief
+from swarm.mailbox.protocol.values.limits import Limits, WorkspaceWrite
 from swarm.roles.role_loader import load_roles
 from swarm.supervisor.agents.agent_record import AgentPlan
 from swarm.supervisor.agents.child_plan import IN_COPY, AgentRequestError
-from swarm.supervisor.agents.spawning import AgentSpawner
-from swarm.supervisor.parts.jobs.job_runner import JobRunner
-from swarm.supervisor.run_request import CopySettings
+from swarm.supervisor.agents.life.spawning import AgentSpawner
+from swarm.supervisor.parts.jobs.service.job_runner import JobRunner
+from swarm.supervisor.request.run_request import CopySettings
 
 PLAN = AgentPlan(
     path="/root", agent_id="r", role=RoleBrief(), limits=Limits(sandbox=WorkspaceWrite()), cwd="/w"

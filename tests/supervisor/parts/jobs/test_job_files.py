@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from swarm.mailbox.path_rules import make_rules
-from swarm.mailbox.protocol.limits import DangerFullAccess, ProfilePolicy, WorkspaceWrite
+from swarm.mailbox.base.path_rules import make_rules
+from swarm.mailbox.protocol.values.limits import DangerFullAccess, ProfilePolicy, WorkspaceWrite
 from swarm.supervisor.agents.child_plan import AgentRequestError
 from swarm.supervisor.parts.jobs.job_files import MAX_BYTES, FileAccess, ResultsFile, TableFile
 from swarm.supervisor.parts.jobs.job_table import check_table, read_rows
@@ -149,7 +149,7 @@ def test_the_door_opens_no_link_where_the_kernel_has_no_openat2(work):
     (work / "out" / "f").write_text("x")
     script = (
         "import os, sys\n"
-        "from swarm.mailbox import safe_open\n"
+        "from swarm.mailbox.base import safe_open\n"
         "safe_open._has_openat2 = lambda: False\n"
         "top = sys.argv[1]\n"
         "os.close(safe_open.open_canonical(f'{top}/out/f', safe_open.READ_FLAGS))\n"

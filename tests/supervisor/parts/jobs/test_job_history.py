@@ -4,12 +4,12 @@ import io
 
 from swarm.mailbox.parts.jobs.job_messages import JobBegan, JobClosed, JobRowEnded, SpawnOnCsv
 from swarm.mailbox.protocol.records import Record
-from swarm.supervisor.agents.resume_team import JOB_WORKER
-from swarm.supervisor.parts.jobs.batch_job import BatchJob
 from swarm.supervisor.parts.jobs.job_files import TableFile
 from swarm.supervisor.parts.jobs.job_history import UnfinishedJob, finished_rows
 from swarm.supervisor.parts.jobs.job_table import JobResultSpool, JobTable
+from swarm.supervisor.parts.jobs.service.batch_job import BatchJob
 from swarm.supervisor.parts.run_parts import PartFolds
+from swarm.supervisor.team.resume_team import JOB_WORKER
 
 REQUEST = SpawnOnCsv(csv_path="t.csv", instruction="x")
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly, WorkspaceWrite
+from swarm.mailbox.protocol.values.limits import DangerFullAccess, ReadOnly, WorkspaceWrite
 from swarm.supervisor.agents.child_plan import AgentRequestError
 from swarm.supervisor.parts.jobs.job_files import FileAccess, ResultsFile, TableFile
 from swarm.supervisor.parts.jobs.job_table import (

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from swarm.supervisor.parts.jobs.job_runner import JobRunner
-from swarm.supervisor.run_pauses import RunPauses
+from swarm.supervisor.base.run_pauses import RunPauses
+from swarm.supervisor.parts.jobs.service.job_runner import JobRunner
 
 
 @pytest.mark.parametrize(("works_s", "in_time"), [(55, True), (90, False)])

@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from swarm.mailbox.process_tree import descendants_of
+from swarm.mailbox.base.process_tree import descendants_of
 from swarm.supervisor.parts.leases.holder_usage import (
     HolderUsage,
     measure_trees,
@@ -95,6 +95,6 @@ def test_no_more_descendants_are_listed_than_asked_for(monkeypatch):
         asked.append(pid)
         return [50 * pid + n for n in range(50)]
 
-    monkeypatch.setattr("swarm.mailbox.process_tree.children_of", children_of)
+    monkeypatch.setattr("swarm.mailbox.base.process_tree.children_of", children_of)
     assert len(descendants_of(1, most=513)) == 513
     assert len(asked) < 2 * 513

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.base.errors import SwarmError
 from swarm.supervisor.parts.leases.lease_folder import (
     FRESH_S,
     LeaseFolder,

@@ -8,7 +8,7 @@ from support.node_facts import facts
 from swarm.mailbox.protocol.control import Done, Refused
 from swarm.mailbox.protocol.host_records import HostDrained
 from swarm.mailbox.protocol.nodes import HostTable
-from swarm.supervisor.hosts.remote_hosts import RemoteHosts
+from swarm.supervisor.parts.hosts.placement.remote_hosts import RemoteHosts
 from swarm.supervisor.parts.machines.host_drain import drain_host
 
 

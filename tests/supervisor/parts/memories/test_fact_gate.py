@@ -5,7 +5,7 @@ import json
 import pytest
 
 from support.remembered_runs import commands, run_records
-from swarm.mailbox.protocol.findings import Finding, FindingPublished
+from swarm.mailbox.protocol.values.findings import Finding, FindingPublished
 from swarm.supervisor.parts.memories.extract_facts import extract_facts, purpose_of
 from swarm.supervisor.parts.memories.fact_gate import FactGate
 from swarm.supervisor.parts.memories.model_extraction import read_extraction

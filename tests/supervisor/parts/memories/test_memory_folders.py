@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from support.remembered_runs import NOW, ON, RememberedRuns, commands
 from swarm.mailbox.parts.memories.memory_messages import MemoryMarked
-from swarm.roles.config.trust import FolderTrust, TrustStore
+from swarm.roles.config.layers.trust import FolderTrust, TrustStore
 from swarm.supervisor.parts.memories.memory_context import known_project, read_memory_text
 from swarm.supervisor.parts.memories.memory_database import _SCHEMA, open_database
 from swarm.supervisor.parts.memories.memory_paths import find_project

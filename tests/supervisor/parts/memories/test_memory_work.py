@@ -9,13 +9,13 @@ import pytest
 from msgspec.structs import replace
 
 from support.remembered_runs import DAY_S, NOW, ON, RememberedRuns, commands
-from swarm.mailbox.errors import UsageError
+from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.redact import Redactor
 from swarm.mailbox.parts.memories.memory_messages import MemoryMarked, MemorySettings
-from swarm.mailbox.protocol.findings import Finding, FindingPublished
-from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, WorkspaceWrite
-from swarm.mailbox.redact import Redactor
+from swarm.mailbox.protocol.values.findings import Finding, FindingPublished
+from swarm.mailbox.protocol.values.limits import DangerFullAccess, Limits, WorkspaceWrite
+from swarm.supervisor.parts.memories.commands.memory_job import describe
 from swarm.supervisor.parts.memories.memory_database import open_database
-from swarm.supervisor.parts.memories.memory_job import describe
 from swarm.supervisor.parts.memories.memory_store import MemoryStore
 from swarm.supervisor.parts.memories.memory_transfer import export_memories, import_memories
 from swarm.supervisor.parts.memories.model_extraction import Asked

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.mailbox.context_markers import is_person_message
+from swarm.mailbox.contents.context_markers import is_person_message
 from swarm.mailbox.protocol.events import PlanStep
 from swarm.mailbox.protocol.items import (
     AnyCall,
@@ -36,7 +36,7 @@ from swarm.worker.agent.context.pinned_state import (
     state_in_item,
     state_text,
 )
-from swarm.worker.agent.context.token_meter import measure_item
+from swarm.worker.base.token_meter import measure_item
 
 CONTEXT = (
     text_message("developer", "<permissions instructions>\nx\n</permissions instructions>"),

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from support.nested_fields import with_fields
-from swarm.mailbox.context_markers import unlisted_count, unlisted_line
+from swarm.mailbox.contents.context_markers import unlisted_count, unlisted_line
 from swarm.mailbox.protocol.items import (
     InputImage,
     InputText,
@@ -13,16 +13,16 @@ from swarm.mailbox.protocol.items import (
     text_message,
     text_of,
 )
-from swarm.mailbox.protocol.limits import (
+from swarm.mailbox.protocol.ops import ImageInput, Mail, TextInput
+from swarm.mailbox.protocol.sampling import ModelInfo
+from swarm.mailbox.protocol.spec import ContextRules, RoleBrief
+from swarm.mailbox.protocol.values.limits import (
     DangerFullAccess,
     Granular,
     Limits,
     ReadOnly,
     WorkspaceWrite,
 )
-from swarm.mailbox.protocol.ops import ImageInput, Mail, TextInput
-from swarm.mailbox.protocol.sampling import ModelInfo
-from swarm.mailbox.protocol.spec import ContextRules, RoleBrief
 from swarm.worker.agent.context.context_blocks import (
     EnvironmentFacts,
     base_instructions,

@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from support.nested_fields import with_fields
-from swarm.mailbox.context_markers import is_harness_message
+from swarm.mailbox.contents.context_markers import is_harness_message
 from swarm.mailbox.protocol.items import Message, OutputText, text_message, text_of
-from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import RoleBrief
+from swarm.mailbox.protocol.values.limits import Limits
 from swarm.worker.agent.context.context_blocks import (
     MAX_SUBAGENTS,
     EnvironmentFacts,
@@ -25,11 +25,11 @@ from swarm.worker.agent.context.prompt_context import (
     context_items,
     find_known_context,
 )
-from swarm.worker.current_spec import CurrentSpec
+from swarm.worker.base.current_spec import CurrentSpec
 from swarm.worker.gateway import chat_request
 from swarm.worker.gateway.request_encoding import EncodingContext, HeadKey, RequestHeadCache
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
-from swarm.worker.tools.team_client import TeamClient
+from swarm.worker.tools.interface.team_client import TeamClient
 
 PLACE = EnvironmentFacts(cwd="/w", date="2026-04-22")
 MODEL = ModelInfo(slug="m", provider="p", wire="responses")

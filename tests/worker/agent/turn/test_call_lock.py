@@ -3,7 +3,7 @@
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from swarm.worker.agent.turn.sample_attempt import CallLock
+from swarm.worker.agent.loop.sample_attempt import CallLock
 
 
 async def stand(place, log, name, leave):

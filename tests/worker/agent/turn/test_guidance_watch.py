@@ -12,7 +12,7 @@ from swarm.mailbox.protocol.items import FunctionCall, Message, text_message, te
 from swarm.mailbox.protocol.spec import ContextRules
 from swarm.worker.agent.context.context_blocks import guidance_text
 from swarm.worker.agent.turn.guidance_watch import FolderGuidance, GuidanceWatch
-from swarm.worker.current_spec import CurrentSpec
+from swarm.worker.base.current_spec import CurrentSpec
 from swarm.worker.testing.agent_harness import END, done, open_agent_harness
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC, FakeTool
 

@@ -3,7 +3,7 @@
 import pytest
 
 from swarm.mailbox.protocol.sampling import SampleFailed
-from swarm.worker.agent.sampler import plan_retry
+from swarm.worker.agent.state.sampler import plan_retry
 from swarm.worker.agent.turn.next_step import (
     MAX_NUDGES,
     FinishTurn,

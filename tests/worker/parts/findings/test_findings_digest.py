@@ -6,11 +6,11 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.mailbox.context_markers import FINDINGS_END, FINDINGS_START, is_harness_message
+from swarm.mailbox.contents.context_markers import FINDINGS_END, FINDINGS_START, is_harness_message
 from swarm.mailbox.parts.findings.finding_messages import ShareFindings
-from swarm.mailbox.protocol.findings import MAX_FACT_CHARS, MAX_PLACE_CHARS, Finding
 from swarm.mailbox.protocol.items import text_message, text_of
 from swarm.mailbox.protocol.ops import Notice
+from swarm.mailbox.protocol.values.findings import MAX_FACT_CHARS, MAX_PLACE_CHARS, Finding
 from swarm.worker.parts.findings.findings_digest import (
     DIGEST_CHARS,
     MAX_PENDING,

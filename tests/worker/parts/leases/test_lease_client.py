@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from swarm.mailbox.pair import open_pair_server
+from swarm.mailbox.delivery.pair import open_pair_server
 from swarm.mailbox.parts.leases.lease_messages import (
     HeavyCommandEnded,
     LeaseGiven,
@@ -20,16 +20,16 @@ from swarm.mailbox.parts.leases.lease_messages import (
 from swarm.mailbox.parts.part_messages import PartRules
 from swarm.mailbox.protocol.events import RequestSent, Waiting, decode_event
 from swarm.mailbox.protocol.items import FunctionCall
-from swarm.worker.agent.reporter import Reporter
-from swarm.worker.current_spec import CurrentSpec
+from swarm.worker.base.current_spec import CurrentSpec
+from swarm.worker.base.reporter import Reporter
 from swarm.worker.exec.command_state import ExitStatus
 from swarm.worker.exec.launcher_protocol import CommandUsage
 from swarm.worker.parts.leases.lease_client import LeaseClient, wait_notice
 from swarm.worker.sandbox.sandbox_plan import SandboxPlan
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
 from swarm.worker.tools.exec_command import ExecCommandTool
-from swarm.worker.tools.tool_context import ToolContext
-from swarm.worker.tools.tool_interface import TurnTakingInvocation
+from swarm.worker.tools.interface.tool_context import ToolContext
+from swarm.worker.tools.interface.tool_interface import TurnTakingInvocation
 
 RULES = LeaseRules(enabled=True, command_memory_bytes=1 << 30)
 PYTEST = ("sh", "-c", "pytest -q")

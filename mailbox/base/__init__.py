@@ -1,0 +1,1 @@
+"""What every process shares: ids, errors, redaction, paths, safe opening, processes."""

@@ -1,0 +1,1 @@
+"""Delivery of messages: numbered, acknowledged, over ZeroMQ sockets or in memory."""

@@ -1,0 +1,1 @@
+"""What the program that signs in is told, and what it answers."""

@@ -1,0 +1,1 @@
+"""The small values that messages are made of."""

@@ -1,0 +1,1 @@
+"""The layers of a configuration: found, checked, merged, limited by requirements."""

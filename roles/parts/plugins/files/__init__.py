@@ -1,0 +1,1 @@
+"""The files of a plugin and of a marketplace, as values."""

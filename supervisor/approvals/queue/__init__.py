@@ -1,0 +1,1 @@
+"""The approvals of a run: asked, waited for, answered."""

@@ -1,0 +1,1 @@
+"""What the supervisor's folders share, and which knows none of them."""

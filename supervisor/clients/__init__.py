@@ -1,0 +1,1 @@
+"""What stands outside of a run and speaks to it: the command line, the chat, editors, programs."""

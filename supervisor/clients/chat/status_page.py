@@ -1,0 +1,101 @@
+"""`/status` and `/mcp`: what is known of the run and of the selected agent, as lines. No I/O."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from swarm.mailbox.base.ids import short_id
+from swarm.mailbox.protocol.control import AgentView, RunView
+from swarm.mailbox.protocol.events import CallBegan, CallEnded, McpCall
+from swarm.mailbox.protocol.records import AgentSpawned, Record, SettingsChanged
+from swarm.mailbox.protocol.values.limits import McpAccess
+
+from ...base.number_format import render_count, render_span, render_usd
+from ...base.safe_text import clean_line
+
+_LABEL = 10
+
+
+def status_lines(view: RunView, agent: AgentView | None, *, now: float) -> list[str]:
+    """The run, then the selected agent; one fact a line."""
+    spent = f"{render_count(view.usage.total_tokens)} tokens"
+    spent += "" if view.usd is None else f", {render_usd(view.usd)}"
+    age = f"{render_span(max(now - view.started, 0.0))} old, " if view.started else ""
+    name = f" ({view.title})" if view.title else ""
+    lines = [
+        _line("run", f"{short_id(view.run_id)}{name}, {age}{view.status}"),
+        _line("folder", view.cwd),
+        _line("model", f"{view.model} ({view.why})" if view.why else view.model),
+        _line("spent", spent + _bound(view)),
+        _line("agents", f"{view.slots_used} of {view.slots_max} slots in use"),
+    ]
+    if view.deadline_unix_s is not None:
+        left = max(view.deadline_unix_s - now, 0.0)
+        lines.append(_line("deadline", f"in {render_span(left)}"))
+    if view.widened:
+        lines.append(_line("widened", ", ".join(view.widened)))
+    return lines if agent is None else [*lines, "", *_agent_lines(agent, view)]
+
+
+def _agent_lines(agent: AgentView, view: RunView) -> list[str]:
+    model = agent.model or view.model
+    effort = f", effort {agent.effort}" if agent.effort else ""
+    plan = ", plan mode: it only reads until /accept" if agent.planning else ""
+    lines = [
+        _line("agent", f"{agent.path} [{agent.role}], {agent.state}"),
+        _line("model", model + effort),
+        _line("sandbox", (agent.sandbox or "unknown") + plan),
+    ]
+    if agent.context_window:
+        share = 100 * agent.context_tokens // agent.context_window
+        window = render_count(agent.context_window)
+        lines.append(_line("context", f"{share} % of {window} tokens"))
+    return lines
+
+
+def _bound(view: RunView) -> str:
+    budget, bounds = view.budget, list[str]()
+    if budget.tokens is not None:
+        bounds.append(f"{render_count(budget.tokens)} tokens")
+    if budget.usd is not None:
+        bounds.append(render_usd(budget.usd))
+    if budget.requests is not None:
+        bounds.append(f"{budget.requests} requests")
+    return f" of at most {', '.join(bounds)}" if bounds else ""
+
+
+def _line(label: str, text: str) -> str:
+    return f"  {label:<{_LABEL}}{clean_line(text, limit=400)}"
+
+
+def mcp_lines(records: Iterable[Record], agent: str) -> list[str]:
+    """The servers that an agent may use, as its limits say, and the calls of the whole run."""
+    access: tuple[McpAccess, ...] = ()
+    calls, failed = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    open_calls: dict[str, tuple[str, str]] = {}
+    for record in records:
+        match record.body:
+            case AgentSpawned(path=path, limits=limits) if path == agent:
+                access = limits.mcp
+            case SettingsChanged(settings=settings) if record.agent == agent:
+                access = settings.limits.mcp
+            case CallBegan(call_id=call_id, detail=McpCall(server=server, tool=tool)):
+                open_calls[call_id] = (server, tool)
+                calls[server, tool] += 1
+            case CallEnded(call_id=call_id, status=status) if call_id in open_calls:
+                failed[open_calls.pop(call_id)] += status != "completed"
+            case _:
+                pass
+    if not access and not calls:
+        return [f"  {clean_line(agent)} may use no MCP server"]
+    lines = [_line(one.server, _tools(one)) for one in access]
+    for (server, tool), count in sorted(calls.items()):
+        bad = f", {failed[server, tool]} failed" if failed[server, tool] else ""
+        times = "1 call" if count == 1 else f"{count} calls"
+        lines.append(f"  {clean_line(f'{server}.{tool}')}: {times}{bad}")
+    return lines
+
+
+def _tools(access: McpAccess) -> str:
+    return (
+        "all its tools" if access.tools is None else ", ".join(access.tools) or "none of its tools"
+    )

@@ -1,0 +1,1 @@
+"""What commands share: printing, questions, the run that is meant."""

@@ -1,0 +1,171 @@
+"""Checks which providers could answer now: keys by name only, local servers by a request.
+
+The only request is a plain GET of the model list, and only to loopback; a key is never sent or
+shown.
+"""
+
+import http.client
+import shutil
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from swarm.mailbox.base.bounded_formats import decode_json_as
+from swarm.mailbox.base.own_distribution import line_for_extra
+from swarm.mailbox.protocol.values.base import Value
+from swarm.roles.config.schema import Config, ProviderTable
+
+from ....parts.part_setup import part_accounts
+from ..run_setup.provider_specs import provider_problem
+
+_LIMIT_S = 1.0
+_MAX_BYTES = 1 << 20
+
+
+class Check(Value):
+    """One line of `doctor`. `state`: ok, warn, fail; `fix` is what a person types or changes."""
+
+    name: str
+    state: str
+    detail: str = ""
+    fix: str = ""
+
+    @classmethod
+    def ok(cls, name: str, detail: str) -> "Check":
+        return cls(name=name, state="ok", detail=detail)
+
+    @classmethod
+    def warn(cls, name: str, detail: str, *, fix: str = "") -> "Check":
+        return cls(name=name, state="warn", detail=detail, fix=fix)
+
+    @classmethod
+    def fail(cls, name: str, detail: str, *, fix: str = "") -> "Check":
+        return cls(name=name, state="fail", detail=detail, fix=fix)
+
+    @property
+    def summary(self) -> str:
+        return f"{self.detail}; {self.fix}" if self.detail and self.fix else self.detail or self.fix
+
+    def as_dict(self) -> dict[str, str]:
+        """All fields, including empty ones."""
+        return {name: getattr(self, name) for name in self.__struct_fields__}
+
+
+def local_servers(environment: Mapping[str, str]) -> dict[str, str]:
+    """Addresses of the local servers that need no configuration."""
+    host = environment.get("OLLAMA_HOST", "").strip()
+    parts = urlsplit(host if "://" in host else f"http://{host}")
+    name = parts.hostname if parts.hostname not in {None, "", "0.0.0.0"} else "127.0.0.1"
+    try:
+        port = parts.port or 11434
+    except ValueError:
+        port = 11434
+    return {
+        "ollama": f"http://{name}:{port}/v1",
+        "lmstudio": "http://127.0.0.1:1234/v1",
+        "llamacpp": "http://127.0.0.1:8080/v1",
+    }
+
+
+def check_providers(config: Config, environment: Mapping[str, str]) -> list[Check]:
+    """One check per provider, configured ones first."""
+    checks = [
+        _configured(name, table, environment) for name, table in config.model_providers.items()
+    ]
+    checks.append(_key("provider openai", "OPENAI_API_KEY", environment))
+    checks.append(_key("provider anthropic", "ANTHROPIC_API_KEY", environment))
+    checks = _with_accounts(checks, config)
+    servers = local_servers(environment)
+    with ThreadPoolExecutor(len(servers)) as pool:
+        answers = list(pool.map(probe_server, servers.values()))
+    for (name, address), offer in zip(servers.items(), answers, strict=True):
+        state = "ok" if offer is not None else "warn"
+        detail = f"{address}: {offer}" if offer is not None else f"nobody answers at {address}"
+        checks.append(Check(name=f"provider {name}", state=state, detail=detail))
+    return checks
+
+
+def _with_accounts(checks: list[Check], config: Config) -> list[Check]:
+    """The checks with the stored accounts: one of a provider stands in for a missing variable."""
+    for line in part_accounts(config):
+        title, detail = f"provider {line.account}", f"account {line.account}: {line.state}"
+        fix = f"swarm login {line.account.partition('@')[2] or line.account}"
+        own = Check.ok(title, detail) if line.usable else Check.fail(title, detail, fix=fix)
+        places = [index for index, one in enumerate(checks) if one.name == title]
+        if not places:
+            checks.append(own)
+        elif checks[places[0]].state == "ok":
+            checks[places[0]] = Check.ok(title, f"{checks[places[0]].detail}; before the {detail}")
+        else:
+            checks[places[0]] = own
+    return checks
+
+
+def _configured(name: str, table: ProviderTable, environment: Mapping[str, str]) -> Check:
+    title = f"provider {name}"
+    if (lack := provider_problem(name, table)) is not None:
+        return Check.fail(title, lack)
+    if table.key_file:
+        return _key_file(title, Path(table.key_file))
+    if table.auth is not None:
+        return _program(title, table.auth.command)
+    if table.keyring is not None:
+        if find_spec("keyring") is None:
+            fix = line_for_extra("keyring")
+            return Check.fail(title, "keyring is not installed", fix=fix)
+        return Check.ok(title, f"keyring entry {table.keyring.service}")
+    if table.env_key is None:
+        return Check.ok(title, "needs no variable")
+    return _key(title, table.env_key, environment)
+
+
+def _key_file(title: str, path: Path) -> Check:
+    """Check the key file by its mode; it is not opened."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        return Check.fail(title, f"key_file {path}: {error.strerror}")
+    if mode & 0o077:
+        fix = f"chmod 600 {path}"
+        return Check.fail(title, f"others may read {path}", fix=fix)
+    return Check.ok(title, f"key_file {path}")
+
+
+def _program(title: str, program: str) -> Check:
+    """Check whether the program can be started; it is not run."""
+    if shutil.which(program) is None:
+        return Check.fail(title, f"auth.command {program}: not found")
+    return Check.ok(title, f"the key comes from {program}")
+
+
+def _key(name: str, variable: str, environment: Mapping[str, str]) -> Check:
+    if environment.get(variable, "").strip():
+        return Check.ok(name, f"{variable} is set")
+    return Check.warn(name, f"{variable} is not set", fix=f"export {variable}=…")
+
+
+def probe_server(address: str) -> str | None:
+    """What a local server offers, in a few words; None if it does not answer."""
+    parts = urlsplit(address)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=_LIMIT_S)
+    try:
+        connection.request("GET", f"{parts.path}/models")
+        answer = connection.getresponse()
+        body = answer.read(_MAX_BYTES)
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
+    try:
+        listed = decode_json_as(body, _ModelList).data or ()
+    except msgspec.DecodeError:
+        return f"answers with status {answer.status}, but not with a model list"
+    return f"{len(listed)} models"
+
+
+class _ModelList(msgspec.Struct):
+    data: tuple[object, ...] | None = None

@@ -1,0 +1,1 @@
+"""The merges of a running run."""

@@ -1,0 +1,1 @@
+"""Which machine an agent runs on, and what is there."""

@@ -1,0 +1,1 @@
+"""The service of jobs while a run lives."""

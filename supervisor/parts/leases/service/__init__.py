@@ -1,0 +1,1 @@
+"""The service of leases while a run lives."""

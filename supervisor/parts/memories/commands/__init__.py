@@ -1,0 +1,1 @@
+"""The commands of memories, and the program that asks a model."""

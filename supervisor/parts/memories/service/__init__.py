@@ -1,0 +1,1 @@
+"""The service of memories while a run lives."""

@@ -1,0 +1,1 @@
+"""The changes of a running run's files, as they happen."""

@@ -1,0 +1,1 @@
+"""What a person asked for, as one value, and what follows from it alone."""

@@ -1,0 +1,1 @@
+"""The loop of a turn: requests, calls, and the shortening of the history."""

@@ -1,0 +1,1 @@
+"""Requests over HTTP, and the way to a host."""

@@ -1,0 +1,1 @@
+"""The program that signs in at a provider."""

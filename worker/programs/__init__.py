@@ -1,0 +1,1 @@
+"""Programs that the command line starts: each explains or runs one thing, and ends."""

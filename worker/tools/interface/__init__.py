@@ -1,0 +1,1 @@
+"""What a tool is, to the model and to the code that calls it."""
