@@ -28,6 +28,7 @@ _signal = vars(import_module("_signal"))  # without the enums that `signal` wrap
 set_handler: Callable[[int, object], object] = _signal["signal"]
 # signal.valid_signals would delay the first agent by 2 ms.
 valid_signals: Callable[[], set[int]] = _signal["valid_signals"]
+_set_mask: Callable[[int, Collection[int]], Collection[int]] = _signal["pthread_sigmask"]
 _RESET = tuple(
     map(int, (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGQUIT, signal.SIGCONT))
 )
@@ -77,6 +78,20 @@ def after_fork_in_parent() -> None:
 def after_fork_in_child() -> None:
     """Run Python's hooks after a fork in the child; from then on it is an ordinary process."""
     _after_fork_child()
+
+
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C back while this process forks: it arrives when the block ends.
+
+    os.fork runs hooks written in Python (logging has one) and drops what is raised in them: an
+    interrupt that came there would end nothing.
+    """
+    before = _set_mask(int(signal.SIG_BLOCK), (int(signal.SIGINT),))
+    try:
+        yield
+    finally:
+        _set_mask(int(signal.SIG_SETMASK), before)
 
 
 def become_subreaper() -> None:
@@ -142,8 +157,10 @@ def ignore_interrupts() -> None:
     """Ignore SIGINT: the supervisor decides what Ctrl-C means.
 
     Uses a handler that does nothing, because the agent's commands would inherit SIG_IGN.
+    One that was held back (`interrupts_held`) is ignored now, too.
     """
     set_handler(signal.SIGINT, _do_nothing)
+    _set_mask(int(signal.SIG_UNBLOCK), (int(signal.SIGINT),))
 
 
 def _do_nothing(number: int, frame: object) -> None:

@@ -22,6 +22,7 @@ import msgspec
 from swarm.mailbox.base.after_fork import (
     become_subreaper,
     disable_core_dumps,
+    interrupts_held,
     reset_inherited_state,
     run_and_exit,
 )
@@ -210,9 +211,10 @@ def _fork_program(program: str, lifeline_fd: int, *, secrets: Collection[str]) -
             stream.flush()  # else the child prints it again
 
     def fork(fd: int, stderr_fd: int) -> int:
-        pid = os.fork()
-        if pid == 0:
-            run_and_exit(lambda: _run_program(program, fd, stderr_fd, lifeline_fd, secrets))
+        with interrupts_held():
+            pid = os.fork()
+            if pid == 0:  # it never leaves the block, and ignores interrupts once it is set up
+                run_and_exit(lambda: _run_program(program, fd, stderr_fd, lifeline_fd, secrets))
         with suppress(OSError):
             os.setpgid(pid, pid)
         return pid

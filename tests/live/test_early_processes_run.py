@@ -42,6 +42,36 @@ async def test_a_command_that_ends_while_it_reads_its_task_leaves_nothing(rig, n
     os.close(writer)
 
 
+# A hook of os.fork, as logging has one, into which Ctrl-C comes: Python drops what a hook raises.
+INTERRUPTED_FORK = """
+import os, signal, sys
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+    return None
+os.register_at_fork(after_in_parent=interrupt)
+from swarm.supervisor.clients.cli.entry import main
+main()
+"""
+
+
+@pytest.mark.parametrize("words", [("run", "-"), ("run", "-p", "x", "--detach")])
+async def test_an_interrupt_in_the_moment_of_a_fork_is_not_lost(rig, words):
+    reader, writer = os.pipe()
+    provider = rig.script({"text": "done"})
+    with trio.fail_after(LIMIT_S):
+        process = rig.adopt(
+            await trio.lowlevel.open_process(
+                [sys.executable, "-P", "-c", INTERRUPTED_FORK, *words, "--provider", provider],
+                stdin=reader, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                env=rig.environment, cwd=rig.work,
+            )
+        )  # fmt: skip
+        assert await process.wait() == 130
+        await rig.wait_gone()
+    os.close(reader)
+    os.close(writer)
+
+
 @pytest.mark.parametrize("words", [("--role", "nobody"), ("--no-such-option",), ("--help",)])
 async def test_a_command_line_that_starts_no_run_leaves_nothing(rig, words):
     with trio.fail_after(LIMIT_S):

@@ -12,6 +12,7 @@ from typing import NoReturn, Protocol
 
 import click
 
+from swarm.mailbox.base.after_fork import interrupts_held
 from swarm.mailbox.base.errors import SwarmError
 from swarm.mailbox.base.ids import short_id
 
@@ -53,7 +54,8 @@ def detach(request: RunRequest, places: UserPaths, start: StartRun) -> int:
     reader, writer = os.pipe2(os.O_CLOEXEC)
     sys.stdout.flush()
     sys.stderr.flush()
-    child = os.fork()
+    with interrupts_held():
+        child = os.fork()
     if child == 0:
         os.close(reader)
         _daemonize(log)
