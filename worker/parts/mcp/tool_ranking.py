@@ -1,12 +1,10 @@
-"""Which tools fit a query best: BM25 over names, descriptions and parameters.
+"""Which tools fit a query best: BM25 over names, descriptions and parameters. No I/O."""
 
-The library needs numpy, so both are imported with the first search, in the hub's process alone.
-"""
-
-import importlib
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, cast
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from math import log
+from typing import cast
 
 import msgspec
 
@@ -15,24 +13,9 @@ from swarm.mailbox.protocol.mcp import McpTool
 
 MAX_QUERY = 1_000  # characters
 _MAX_WORDS = 400  # of one tool
+_SATURATION, _BY_LENGTH = 1.5, 0.75  # BM25's k1 and b
 _WORD = re.compile(r"[a-z]+|[0-9]+|[^\W\d_a-z]+")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-
-
-class _Index(Protocol):
-    @property
-    def index(self) -> Callable[[list[list[str]], bool, bool], None]:
-        """Of texts; whether it may be empty, and whether it shows its progress."""
-        ...
-
-    @property
-    def get_scores(self) -> Callable[[list[str]], Iterable[float]]: ...
-
-
-class _Library(Protocol):
-    """What is used of `bm25s`, which has no types."""
-
-    def BM25(self, *, method: str) -> _Index: ...
 
 
 def rank_tools(query: str, tools: Sequence[McpTool], *, limit: int) -> tuple[McpTool, ...]:
@@ -51,11 +34,19 @@ def rank_tools(query: str, tools: Sequence[McpTool], *, limit: int) -> tuple[Mcp
     return tuple(tools[index] for index in best)
 
 
-def _scores(texts: list[list[str]], asked: list[str]) -> list[float]:
-    library = cast("_Library", importlib.import_module("bm25s"))  # takes half a second
-    index = library.BM25(method="lucene")
-    index.index(texts, True, False)  # without a picture of its progress
-    return [float(score) for score in index.get_scores(asked)]
+def _scores(texts: list[list[str]], asked: Iterable[str]) -> list[float]:
+    """Okapi BM25 of each text, with Lucene's document frequencies: none counts below 0."""
+    counts = [Counter(words) for words in texts]
+    mean = sum(map(len, texts)) / len(texts)
+    damping = [_SATURATION * (1 - _BY_LENGTH + _BY_LENGTH * len(words) / mean) for words in texts]
+    scores = [0.0] * len(texts)
+    for word in asked:
+        holding = [index for index, count in enumerate(counts) if word in count]
+        rarity = log(1 + (len(texts) - len(holding) + 0.5) / (len(holding) + 0.5))
+        for index in holding:
+            times = counts[index][word]
+            scores[index] += rarity * times / (times + damping[index])
+    return scores
 
 
 def words_of(text: str) -> list[str]:

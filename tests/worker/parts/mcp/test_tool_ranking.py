@@ -73,3 +73,23 @@ def test_a_search_is_bounded_and_the_same_each_time(query, limit):
 def test_a_schema_that_is_none_is_searched_by_name_alone():
     broken = msgspec.structs.replace(TOOLS[0], parameters=b"[1]")
     assert rank_tools("issue", [broken], limit=3) == (broken,)
+
+
+@pytest.mark.parametrize(
+    ("query", "better", "worse"),
+    [
+        ("issue zebra", "keeps a zebra", "keeps an issue"),  # the rarer word
+        ("issue", "issue issue of it", "issue one of it"),  # the word twice
+        ("issue", "an issue", "an issue among many other words that say little"),  # in less text
+    ],
+)
+def test_rare_words_repeated_words_and_short_texts_count_more(query, better, worse):
+    tools = [tool("a", "an issue"), tool("b", worse), tool("c", better)]
+    if "zebra" not in query:
+        tools = tools[1:]
+    order = [one.tool for one in rank_tools(query, tools, limit=3)]
+    assert order.index("c") < order.index("b")
+
+
+def test_a_word_that_every_tool_has_still_finds_them_all():
+    assert len(rank_tools("postgres", [TOOLS[4]] * 3, limit=3)) == 3
