@@ -12,7 +12,7 @@ from swarm.mailbox.base.installation import (
     installation_paths,
 )
 from swarm.mailbox.base.writable_places import WritablePlaces, writable_roots
-from swarm.mailbox.protocol.spec import ProviderSpec
+from swarm.mailbox.protocol.spec import KeyCommand, ProviderSpec
 from swarm.mailbox.protocol.values.limits import SandboxPolicy, WorkspaceWrite
 
 from .run_request import RunRequest
@@ -50,13 +50,14 @@ def program_lookup(request: RunRequest, *, cwd: str = "") -> Lookup:
 
 def with_places(providers: Iterable[ProviderSpec], lookup: Lookup) -> tuple[ProviderSpec, ...]:
     """The providers, whose key commands are told where agents may write."""
-    found = {"path": lookup.path, "places": lookup.places}
+
+    def told(command: KeyCommand) -> KeyCommand:
+        return msgspec.structs.replace(command, path=lookup.path, places=lookup.places)
+
     return tuple(
         one
         if one.key_command is None
-        else msgspec.structs.replace(
-            one, key_command=msgspec.structs.replace(one.key_command, **found)
-        )
+        else msgspec.structs.replace(one, key_command=told(one.key_command))
         for one in providers
     )
 

@@ -1,5 +1,6 @@
 """What a person asked for, as one value: the command line makes it, the supervisor executes it."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -241,10 +242,9 @@ class RunRequest(Value):
         return self.network is not None and self.network.upstream
 
 
-def with_items(request: RunRequest, **changes: object) -> RunRequest:
+def with_items(request: RunRequest, change: Callable[[ItemAgents], ItemAgents]) -> RunRequest:
     """The request with other agents for the items of its fan-out, if it has one."""
     if request.fan_out is None:
         return request
-    agents = msgspec.structs.replace(request.fan_out.agents, **changes)
-    fan_out = msgspec.structs.replace(request.fan_out, agents=agents)
+    fan_out = msgspec.structs.replace(request.fan_out, agents=change(request.fan_out.agents))
     return msgspec.structs.replace(request, fan_out=fan_out)

@@ -85,9 +85,14 @@ def reduce_run(run: RunView, body: AnyRecordBody, at: float) -> RunView:
 
 
 def _with_provider(run: RunView, body: ProviderChosen) -> RunView:
-    cleaned = {"provider": clean_line(body.provider), "model": clean_line(body.model)}
-    cleaned |= {"why": clean_line(body.why), "caution": clean_line(body.caution)}
-    return replace(run, **cleaned, fetching="")
+    return replace(
+        run,
+        provider=clean_line(body.provider),
+        model=clean_line(body.model),
+        why=clean_line(body.why),
+        caution=clean_line(body.caution),
+        fetching="",
+    )
 
 
 def _billed(run: RunView, bill: ResponseBilled | ReservationReleased) -> RunView:

@@ -298,11 +298,12 @@ def _pins(pins: Toml | None, layer: Layer) -> Toml:
 def fill_unset(first: Requirements, second: Requirements) -> Requirements:
     """Each key from the first source that sets it."""
     places: Mapping[str, str] = {**second.places, **first.places}
-    changes: dict[str, object] = {}
+    changes: dict[str, object] = {"places": dict(places)}
     for key, field in _FIELDS.items():
         if key not in first.places and key in second.places:
             changes[field] = getattr(second, field)
-    return msgspec.structs.replace(first, places=dict(places), **changes)
+    # by name, which a test compares with the struct's
+    return msgspec.structs.replace(first, **changes)  # type: ignore[arg-type]
 
 
 _FIELDS = {

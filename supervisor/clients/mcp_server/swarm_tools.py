@@ -172,7 +172,9 @@ class SwarmTools:
             raise UsageError(f"no approval {asked.approval_id!r} waits for an answer ({known})")
         answer = decided(pending, asked.decision, asked.reason)
         if asked.answers:
-            answers = {name: (text,) for name, text in asked.answers.items()}
+            answers: dict[str, tuple[str, ...]] = {
+                name: (text,) for name, text in asked.answers.items()
+            }
             answer = msgspec.structs.replace(answer, answers=answers)
         await run.request(answer)
         report = await self._report(run, client)

@@ -12,7 +12,7 @@ import msgspec
 
 from swarm.mailbox.protocol.sampling import ToolSpec
 
-from .dialect import Dialect
+from .dialect import Dialect, EmptyContent
 
 JsonObject = dict[str, object]
 _decode = msgspec.json.Decoder(JsonObject).decode
@@ -158,7 +158,7 @@ def _content(refusal: Refusal, dialect: Dialect) -> Lesson | None:
         return None
     is_null = dialect.empty_content == "null"
     wants_text = _says(refusal.said, r"non.?empty|not be (?:empty|blank)|at least|whitespace")
-    form = "text" if is_null and not wants_text else "absent"
+    form: EmptyContent = "text" if is_null and not wants_text else "absent"
     learned = msgspec.structs.replace(dialect, empty_content=form)
     said = '""' if form == "text" else "left out"
     return Lesson(learned, f"takes no empty `content` beside calls as it was sent: it is {said}")

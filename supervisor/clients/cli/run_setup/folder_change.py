@@ -53,7 +53,7 @@ def move_request(here: RunPaths, request: RunRequest, folder: Path) -> RunReques
     inherited = replace(request.inherited, moves=(*request.inherited.moves, move))
     if request.fan_out is not None and request.fan_out.agents.sandbox is not None:
         items = moved_policy(request.fan_out.agents.sandbox, moves)
-        request = with_items(request, sandbox=items)
+        request = with_items(request, lambda one: replace(one, sandbox=items))
     return replace(
         request,
         cwd=str(folder),

@@ -72,7 +72,7 @@ def with_isolation(
         warnings += servers_beside(request.mcp.servers, request.cwd)
     copies = msgspec.structs.replace(copies, isolation=own, root_isolation=root, copy_kind=kind)
     request = msgspec.structs.replace(request, copies=copies)
-    return with_items(request, isolation=items)
+    return with_items(request, lambda one: msgspec.structs.replace(one, isolation=items))
 
 
 def most_isolated(*said: RunIsolation | None) -> RunIsolation:

@@ -63,7 +63,12 @@ def _bounded(name: str, table: ProviderTable, warnings: list[str]) -> ProviderTa
         "which is used"
         for key, most in over.items()
     ]
-    return msgspec.structs.replace(table, **over)
+    return msgspec.structs.replace(
+        table,
+        request_max_retries=min(table.request_max_retries, _MOST_RETRIES),
+        stream_max_retries=min(table.stream_max_retries, _MOST_RETRIES),
+        stream_idle_timeout_ms=min(table.stream_idle_timeout_ms, _MOST_IDLE_MS),
+    )
 
 
 def provider_problem(name: str, table: ProviderTable) -> str | None:

@@ -77,7 +77,9 @@ def with_hosts(request: RunRequest, settings: RunSettings, wanted: Sequence[str]
         return request
     find_hosts(hosts, [host])
     resources = resources_of(role, fan.resources)
-    return with_items(request, host=host, resources=resources, isolation="copy")
+    return with_items(
+        request, lambda one: replace(one, host=host, resources=resources, isolation="copy")
+    )
 
 
 def _check_resources(fan: FanOutTable | None) -> None:

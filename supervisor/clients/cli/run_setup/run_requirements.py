@@ -33,7 +33,7 @@ from swarm.roles.rights.unix_sockets import apply_socket_requirements
 from swarm.roles.role_loader import apply_role_requirements
 
 from ....processes.machine_state import memory_bytes
-from ....request.run_request import RequiredChoices, RunRequest, with_items
+from ....request.run_request import ItemAgents, RequiredChoices, RunRequest, with_items
 from ....runs.paths import find_user_paths
 from .provider_use import provider_violations
 
@@ -127,17 +127,20 @@ def _restrict_network(request: RunRequest, required: Requirements) -> RunRequest
         return request
     if required.network.enabled:  # the proxy is the only way out, also for a run without one
         request = msgspec.structs.replace(request, sandbox=without_direct_network(request.sandbox))
-    if request.fan_out is not None:
-        items = request.fan_out.agents
-        request = with_items(
-            request,
-            network=apply_network_requirements(items.network, required.network),
-            unix_sockets=apply_socket_requirements(items.unix_sockets, required.network),
+    listed = required.network
+
+    def restrict(items: ItemAgents) -> ItemAgents:
+        return msgspec.structs.replace(
+            items,
+            network=apply_network_requirements(items.network, listed),
+            unix_sockets=apply_socket_requirements(items.unix_sockets, listed),
         )
+
+    request = with_items(request, restrict)
     return msgspec.structs.replace(
         request,
-        network=apply_network_requirements(request.network, required.network),
-        unix_sockets=apply_socket_requirements(request.unix_sockets, required.network),
+        network=apply_network_requirements(request.network, listed),
+        unix_sockets=apply_socket_requirements(request.unix_sockets, listed),
     )
 
 
