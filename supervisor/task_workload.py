@@ -196,11 +196,7 @@ class TaskWorkload:
             role=request.role,
             limits=run_limits(self._run),
             cwd=request.cwd,
-            model=request.model_settings.model,
-            effort=request.model_settings.effort,
-            fallback=request.model_settings.fallback,
-            summary=request.model_settings.summary,
-            verbosity=request.model_settings.verbosity,
+            model_settings=msgspec.structs.replace(request.model_settings, provider=None),
         )
         settings = agent_past.settings if agent_past else None
         plan = self._with_settings(fresh_plan, settings)

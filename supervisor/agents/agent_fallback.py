@@ -14,14 +14,14 @@ def plan_after_fallback(plan: AgentPlan, taken: ProviderFallback) -> AgentPlan |
     None: the plan stays. The event names no entry of the agent's list, or a person has chosen
     another model meanwhile, which counts from the agent's next turn on.
     """
-    if not plan.fallbacks_taken < taken.taken <= len(plan.fallback):
+    asked = plan.model_settings
+    if not plan.fallbacks_taken < taken.taken <= len(asked.fallback):
         return None
-    entry = split_reference(plan.fallback[taken.taken - 1])
+    entry = split_reference(asked.fallback[taken.taken - 1])
     if entry != ModelReference(provider=taken.provider, model=taken.model):
         return None
-    is_other = plan.model not in {None, taken.failed_model}
-    if is_other or plan.provider not in {None, taken.failed_provider}:
+    is_other = asked.model not in {None, taken.failed_model}
+    if is_other or asked.provider not in {None, taken.failed_provider}:
         return None
-    return msgspec.structs.replace(
-        plan, provider=entry.provider, model=entry.model, fallbacks_taken=taken.taken
-    )
+    asked = msgspec.structs.replace(asked, provider=entry.provider, model=entry.model)
+    return msgspec.structs.replace(plan, model_settings=asked, fallbacks_taken=taken.taken)

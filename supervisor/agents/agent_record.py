@@ -9,11 +9,12 @@ from collections.abc import Callable
 import msgspec
 import trio
 
+from swarm.mailbox.base.model_reference import ModelReference
 from swarm.mailbox.protocol.events import TurnEnd
 from swarm.mailbox.protocol.ops import Mail
 from swarm.mailbox.protocol.records import AgentEnded, EndState, InputPosted
 from swarm.mailbox.protocol.requests import TeamMember
-from swarm.mailbox.protocol.settings import Summary, Verbosity
+from swarm.mailbox.protocol.settings import ModelSettings
 from swarm.mailbox.protocol.spec import RoleBrief
 from swarm.mailbox.protocol.values.base import Value
 from swarm.mailbox.protocol.values.limits import Limits, ReadOnly
@@ -33,10 +34,7 @@ class AgentPlan(Value):
     cwd: str
     parent: str | None = None
     depth: int = 0
-    model: str | None = None
-    effort: str | None = None
-    provider: str | None = None  # None: the run's own
-    fallback: tuple[str, ...] = ()  # `provider:model`, after a provider's final failures
+    model_settings: ModelSettings = ModelSettings()
     fallbacks_taken: int = 0
     nickname: str = ""
     add_dirs: tuple[str, ...] = ()
@@ -44,8 +42,6 @@ class AgentPlan(Value):
     reports: bool = True  # to its parent, by mail; False: to its starter, for example the fan-out
     # A reviewer: no slot, no team, no restart, no guidance of the project.
     slotless: bool = False
-    summary: Summary = "auto"
-    verbosity: Verbosity | None = None
     paused: bool = False  # a person paused this agent
     allowed: Limits | None = None  # in plan mode: its limits outside of it
     widened: bool = False  # a person gave it more than the run began with
@@ -53,6 +49,12 @@ class AgentPlan(Value):
     task_key: str = ""  # of its first task: `claims.task_key`
     host: str = ""  # the table of machines on which its processes run; "" = this one
     resources: dict[str, float] = {}  # what it takes of such a machine
+
+    @property
+    def model_reference(self) -> ModelReference:
+        """Its provider and model."""
+        asked = self.model_settings
+        return ModelReference(provider=asked.provider, model=asked.model)
 
     @property
     def only_looks(self) -> bool:

@@ -22,7 +22,7 @@ from swarm.mailbox.protocol.items import AnyItem, Compaction, Message, text_of
 from swarm.mailbox.protocol.records import ContextRecorded, ItemRecorded, MailPosted, Record
 from swarm.mailbox.protocol.requests import AnyReply, RequestRefused, Spawn
 from swarm.mailbox.protocol.sampling import ModelInfo
-from swarm.mailbox.protocol.settings import EFFORTS
+from swarm.mailbox.protocol.settings import EFFORTS, ModelSettings
 from swarm.mailbox.protocol.spec import RoleBrief
 from swarm.mailbox.protocol.values.limits import DangerFullAccess, Isolation, Limits, ReadOnly
 from swarm.roles.rights.narrow import narrow_isolation, narrow_limits
@@ -140,13 +140,13 @@ def plan_child(
         claims = claimed_paths(request.claims, cwd=asker.cwd)
     except ValueError as error:
         raise AgentRequestError(str(error)) from error
-    parent = ModelReference(provider=asker.provider, model=asker.model)
+    parent, asked = asker.model_reference, asker.model_settings
     if model is None:
-        named = role.model or request.model or asker.model
+        named = role.model or request.model or parent.model
         model = msgspec.structs.replace(parent, model=named)
     effort = role.effort or request.reasoning_effort
     if effort is None and model == parent:
-        effort = asker.effort
+        effort = asked.effort
     return AgentPlan(
         path=path,
         agent_id=agent_id,
@@ -155,14 +155,16 @@ def plan_child(
         cwd=asker.cwd,
         parent=asker.path,
         depth=asker.depth + 1,
-        model=model.model,
-        effort=effort,
-        provider=model.provider,
-        fallback=asker.fallback if role.fallback is None else role.fallback,
+        model_settings=ModelSettings(
+            model=model.model,
+            effort=effort,
+            provider=model.provider,
+            fallback=asked.fallback if role.fallback is None else role.fallback,
+            summary=role.summary or asked.summary,
+            verbosity=role.verbosity or asked.verbosity,
+        ),
         fallbacks_taken=asker.fallbacks_taken if role.fallback is None and model == parent else 0,
         add_dirs=asker.add_dirs,
-        summary=role.summary or asker.summary,
-        verbosity=role.verbosity or asker.verbosity,
         claims=claims,
         task_key=task_key(request.message),
     )
@@ -248,7 +250,8 @@ class SpawnLimits:
             named = providers.read(request.model or "")
         except UsageError as error:
             raise AgentRequestError(str(error)) from error
-        if role.model_provider is None and named.provider is None and asker.provider is None:
+        own = asker.model_settings.provider
+        if role.model_provider is None and named.provider is None and own is None:
             check_model(role.model or named.model, asker, self.find_model())
 
     async def count_spawn(self, path: str, grant: Callable[[], Awaitable[AnyReply]]) -> AnyReply:
@@ -271,7 +274,8 @@ def check_model(wanted: str | None, asker: AgentPlan, own: ModelInfo | None) -> 
 
     Other providers refuse unknown models themselves. Raises AgentRequestError with the known names.
     """
-    if wanted is None or own is None or own.wire != "local" or wanted == asker.model:
+    present = asker.model_settings.model
+    if wanted is None or own is None or own.wire != "local" or wanted == present:
         return
     if wanted != own.slug:
         raise AgentRequestError(

@@ -65,12 +65,14 @@ def changed_plan(
     plan = _with_rights(plan, request, bound)
     if request.plan:
         plan = begin_planning(plan)
-    return msgspec.structs.replace(
-        plan,
-        effort=plan.effort if request.effort is None else request.effort or None,
-        summary=request.summary or plan.summary,
-        verbosity=request.verbosity or plan.verbosity,
+    asked = plan.model_settings
+    asked = msgspec.structs.replace(
+        asked,
+        effort=asked.effort if request.effort is None else request.effort or None,
+        summary=request.summary or asked.summary,
+        verbosity=request.verbosity or asked.verbosity,
     )
+    return msgspec.structs.replace(plan, model_settings=asked)
 
 
 def _with_rights(plan: AgentPlan, request: ChangeSettings, bound: RightsBound | None) -> AgentPlan:
@@ -99,16 +101,17 @@ def _with_rights(plan: AgentPlan, request: ChangeSettings, bound: RightsBound | 
 
 def settings_of(plan: AgentPlan) -> AgentSettings:
     """All settings of a plan that can change."""
+    asked = plan.model_settings
     return AgentSettings(
-        model=plan.model,
-        effort=plan.effort,
-        summary=plan.summary,
-        verbosity=plan.verbosity,
+        model=asked.model,
+        effort=asked.effort,
+        summary=asked.summary,
+        verbosity=asked.verbosity,
         limits=plan.limits,
         cwd=plan.cwd,
         allowed=plan.allowed,
         widened=plan.widened,
-        provider=plan.provider,
+        provider=asked.provider,
         fallbacks_taken=plan.fallbacks_taken,
     )
 
@@ -140,13 +143,16 @@ def with_settings(
         plan,
         allowed=allowed,
         widened=settings.widened,
-        model=settings.model,
-        effort=settings.effort,
-        summary=settings.summary,
-        verbosity=settings.verbosity,
+        model_settings=msgspec.structs.replace(
+            plan.model_settings,
+            model=settings.model,
+            effort=settings.effort,
+            summary=settings.summary,
+            verbosity=settings.verbosity,
+            provider=settings.provider,
+        ),
         limits=suspended_limits(limits) if settings.limits.planning else limits,
         cwd=settings.cwd or plan.cwd,
-        provider=settings.provider,
         fallbacks_taken=settings.fallbacks_taken,
     )
 
@@ -159,8 +165,10 @@ def check_requirements(before: AgentPlan, after: AgentPlan, choices: RequiredCho
     if after.limits.planning:
         choices = RequiredChoices(model=choices.model)
     old_mode, new_mode = sandbox_mode(before.limits.sandbox), sandbox_mode(after.limits.sandbox)
+    old_model, new_model = before.model_settings.model, after.model_settings.model
+    models = None if choices.model is None else (choices.model,)
     for name, value, old, allowed in (
-        ("model", after.model, before.model, None if choices.model is None else (choices.model,)),
+        ("model", new_model, old_model, models),
         ("approval", after.limits.approval, before.limits.approval, choices.approvals),
         ("sandbox", new_mode, old_mode, choices.sandbox_modes),
     ):
@@ -173,14 +181,15 @@ def check_requirements(before: AgentPlan, after: AgentPlan, choices: RequiredCho
 
 def describe_change(before: AgentPlan, after: AgentPlan) -> str:
     """The changes in words, for a person; "" if there are none."""
+    old_model, new_model = before.model_settings, after.model_settings
     changes = [
         f"{name} {value or 'default'}"
         for name, value, old in (
-            ("provider", after.provider, before.provider),
-            ("model", after.model, before.model),
-            ("effort", after.effort, before.effort),
-            ("summary", after.summary, before.summary),
-            ("verbosity", after.verbosity, before.verbosity),
+            ("provider", new_model.provider, old_model.provider),
+            ("model", new_model.model, old_model.model),
+            ("effort", new_model.effort, old_model.effort),
+            ("summary", new_model.summary, old_model.summary),
+            ("verbosity", new_model.verbosity, old_model.verbosity),
             ("sandbox", sandbox_mode(after.limits.sandbox), sandbox_mode(before.limits.sandbox)),
             ("approval", after.limits.approval, before.limits.approval),
             ("folder", after.cwd, before.cwd),
@@ -197,18 +206,17 @@ def _with_model(plan: AgentPlan, request: ChangeSettings, providers: RunProvider
     if request.model is None and request.provider is None:
         return plan
     wanted = providers.read(request.model or "")
-    provider = plan.provider if request.provider is None else providers.check(request.provider)
+    before = plan.model_reference
+    provider = before.provider if request.provider is None else providers.check(request.provider)
     if wanted.provider is not None:
         if request.provider not in {None, wanted.provider}:
             raise UsageError(f"{request.model!r} is not a model of provider {request.provider}")
         provider = providers.check(wanted.provider)
-    changed = (provider, wanted.model) != (plan.provider, plan.model)
-    return msgspec.structs.replace(
-        plan,
-        model=wanted.model,
-        provider=provider,
-        fallbacks_taken=0 if changed else plan.fallbacks_taken,
-    )
+    asked = msgspec.structs.replace(plan.model_settings, model=wanted.model, provider=provider)
+    plan = msgspec.structs.replace(plan, model_settings=asked)
+    if plan.model_reference == before:
+        return plan
+    return msgspec.structs.replace(plan, fallbacks_taken=0)
 
 
 def _narrowed(plan: AgentPlan, wanted: SandboxMode) -> SandboxPolicy:

@@ -68,7 +68,8 @@ def is_same_task(mine: AgentPlan, other: AgentPlan) -> bool:
 
 
 def _kind_of(plan: AgentPlan) -> tuple[str, str, str]:
-    return plan.role.name, plan.provider or "", plan.model or ""
+    asked = plan.model_settings
+    return plan.role.name, asked.provider or "", asked.model or ""
 
 
 def _same_task_text(plan: AgentPlan, other: Agent) -> str:

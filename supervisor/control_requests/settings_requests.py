@@ -58,8 +58,9 @@ class SettingsRequests:
             plan = changed_plan(before, request, self._bound(agent), providers=providers)
             check_requirements(before, plan, self._run.request.approvals.held)
             self._check_copy(before, plan)
-            if plan.model != before.model and plan.provider is None:
-                check_model(plan.model, before, self._team_service.spawner.limits.find_model())
+            asked, former = plan.model_reference, before.model_reference
+            if asked.model != former.model and asked.provider is None:
+                check_model(asked.model, before, self._team_service.spawner.limits.find_model())
         except (UsageError, AgentRequestError, OSError, ValueError) as error:
             return Refused(message=str(error), exit_code=2)
         text = describe_change(before, plan)

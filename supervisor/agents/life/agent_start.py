@@ -24,7 +24,6 @@ from swarm.mailbox.protocol.items import (
 from swarm.mailbox.protocol.ops import GatewayMoved
 from swarm.mailbox.protocol.records import AgentSpawned
 from swarm.mailbox.protocol.rules import RuleSet
-from swarm.mailbox.protocol.settings import ModelSettings
 from swarm.mailbox.protocol.spec import (
     AgentSpec,
     ChildCard,
@@ -130,10 +129,10 @@ async def start_agent(
         nickname=plan.nickname,
         parent=plan.parent,
         depth=plan.depth,
-        model=plan.model,
-        effort=plan.effort,
-        provider=plan.provider,
-        fallback=plan.fallback,
+        model=plan.model_settings.model,
+        effort=plan.model_settings.effort,
+        provider=plan.model_settings.provider,
+        fallback=plan.model_settings.fallback,
         limits=plan.limits,
         cwd=plan.cwd,
         warm=child.warm,
@@ -247,7 +246,7 @@ def build_agent_spec(
         tmp_dir=str(tmp),
         short_tmp_dir=made_or_none(running.short_tmp.of_agent(plan.agent_id)),
         environment=_environment(request),
-        model_settings=_model_settings(plan),
+        model_settings=plan.model_settings,
         fallbacks_taken=plan.fallbacks_taken,
         inherited=inherited_by(plan, request.inherited),
         team=_team_view(running, plan),
@@ -289,17 +288,6 @@ def guarded_places(running: RunContext) -> GuardedPlaces:
         hidden_folders=hidden_folders(running),
         run_places=running.places,
         protected=running.protected,
-    )
-
-
-def _model_settings(plan: AgentPlan) -> ModelSettings:
-    return ModelSettings(
-        model=plan.model,
-        effort=plan.effort,
-        provider=plan.provider,
-        fallback=plan.fallback,
-        summary=plan.summary,
-        verbosity=plan.verbosity,
     )
 
 

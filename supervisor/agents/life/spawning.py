@@ -12,7 +12,6 @@ import trio
 
 from swarm.mailbox.base.errors import UsageError
 from swarm.mailbox.base.ids import AgentPath, is_within
-from swarm.mailbox.base.model_reference import ModelReference
 from swarm.mailbox.protocol.items import AnyItem
 from swarm.mailbox.protocol.records import ContextRecorded
 from swarm.mailbox.protocol.requests import AnyReply, RequestRefused, Spawn, Spawned
@@ -131,16 +130,15 @@ class AgentSpawner:
         return Spawned(
             path=plan.path,
             nickname=plan.nickname,
-            model=plan.model or "",
-            effort=plan.effort or "",
+            model=plan.model_settings.model or "",
+            effort=plan.model_settings.effort or "",
             waited_s=round(trio.current_time() - began, 3),
         )
 
     def _plan(self, asker: AgentPlan, request: Spawn, role: Role) -> AgentPlan:
         """Raises AgentRequestError."""
-        parent = ModelReference(provider=asker.provider, model=asker.model)
         try:
-            model = child_model(self.providers, parent, role, request.model)
+            model = child_model(self.providers, asker.model_reference, role, request.model)
         except UsageError as error:
             raise AgentRequestError(str(error)) from error
         plan = plan_child(

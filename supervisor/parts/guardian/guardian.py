@@ -12,7 +12,6 @@ import trio
 
 from swarm.mailbox.base.errors import SwarmError
 from swarm.mailbox.base.ids import ROOT_PATH
-from swarm.mailbox.base.model_reference import ModelReference
 from swarm.mailbox.protocol.approvals import PendingApproval
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.records import Reviewed
@@ -185,8 +184,8 @@ class Guardian:
             entries=tuple(history.entries),
             version=history.version,
             handed=handed,
-            model=ModelReference(provider=plan.provider, model=plan.model),
-            fallback=plan.fallback[plan.fallbacks_taken :],
+            model=plan.model_reference,
+            fallback=plan.model_settings.fallback[plan.fallbacks_taken :],
         )
 
     # --- judging ------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from swarm.mailbox.protocol.items import AnyItem, TokenUsage
 from swarm.mailbox.protocol.ops import Notice, TextInput, UserInput
 from swarm.mailbox.protocol.records import ContextRecorded, Record
 from swarm.mailbox.protocol.sampling import ModelInfo
+from swarm.mailbox.protocol.settings import ModelSettings
 from swarm.mailbox.protocol.spec import RoleBrief
 from swarm.mailbox.protocol.values.limits import Limits, ReadOnly
 from swarm.roles.role_loader import built_in_role
@@ -61,12 +62,9 @@ class NoReviewAnswer(Exception):
 class ReviewerProfile(msgspec.Struct, frozen=True, kw_only=True):
     """What two reviews must have in common to share a process."""
 
-    model: str | None
-    effort: str | None
+    model_settings: ModelSettings
     cwd: str
     policy: str = ""
-    provider: str | None = None
-    fallback: tuple[str, ...] = ()
 
 
 class ReviewUsage(NamedTuple):
@@ -115,10 +113,7 @@ class ReviewerSession:
             role=brief_for(profile),
             limits=LIMITS,
             cwd=profile.cwd,
-            model=profile.model,
-            effort=profile.effort,
-            provider=profile.provider,
-            fallback=profile.fallback,
+            model_settings=profile.model_settings,
             slotless=True,
         )
         self._agent = Agent(plan)
@@ -273,10 +268,12 @@ def profile_for(
     the requesting agent.
     """
     return ReviewerProfile(
-        model=settings.model or model.model,
-        provider=None if settings.model else model.provider,
-        fallback=fallback,
-        effort=settings.effort,
+        model_settings=ModelSettings(
+            model=settings.model or model.model,
+            provider=None if settings.model else model.provider,
+            fallback=fallback,
+            effort=settings.effort,
+        ),
         cwd=cwd,
         policy=settings.policy.strip(),
     )

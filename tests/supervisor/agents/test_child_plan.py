@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from swarm.mailbox.protocol.requests import Spawn
-from swarm.mailbox.protocol.settings import SamplingSettings, ToolChoice
+from swarm.mailbox.protocol.settings import ModelSettings, SamplingSettings, ToolChoice
 from swarm.mailbox.protocol.spec import RoleBrief
 from swarm.mailbox.protocol.values.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
 from swarm.roles.rights.role import Role
@@ -26,8 +26,7 @@ ASKER = AgentPlan(
     cwd="/work",
     parent="/root",
     depth=1,
-    model="big",
-    effort="high",
+    model_settings=ModelSettings(model="big", effort="high"),
 )
 REQUEST = Spawn(task_name="b", message="do it")
 ROLES = load_roles(())
@@ -40,16 +39,16 @@ def child(request=REQUEST, role=None, asker=ASKER):
 def test_a_child_has_its_parents_model_effort_place_limits_and_base_words():
     plan = child()
     assert (plan.path, plan.parent, plan.depth) == ("/root/a/b", "/root/a", 2)
-    assert (plan.model, plan.effort, plan.cwd) == ("big", "high", "/work")
+    assert (plan.model_settings, plan.cwd) == (ASKER.model_settings, "/work")
     assert plan.limits == ASKER.limits
     assert plan.role.base_instructions == "base"
 
 
 def test_what_is_asked_for_beats_what_is_inherited_and_what_the_role_sets_beats_both():
     request = msgspec.structs.replace(REQUEST, model="small", reasoning_effort="low")
-    assert (child(request).model, child(request).effort) == ("small", "low")
+    assert child(request).model_settings == ModelSettings(model="small", effort="low")
     plan = child(request, Role(name="r", model="pinned", effort="minimal"))
-    assert (plan.model, plan.effort) == ("pinned", "minimal")
+    assert plan.model_settings == ModelSettings(model="pinned", effort="minimal")
 
 
 def test_a_role_takes_tools_away_and_gives_none_back():
@@ -72,14 +71,15 @@ def test_an_agent_whose_role_starts_none_cannot_spawn():
 def test_prompt_sampling_and_summary_are_the_roles_own():
     asker = msgspec.structs.replace(
         ASKER, role=RoleBrief(prompt="short", sampling=SamplingSettings(temperature=1.5)),
-        summary="concise",
+        model_settings=ModelSettings(summary="concise"),
     )  # fmt: skip
     plan = child(role=Role(name="r", summary="none"), asker=asker)
-    assert (plan.role.prompt, plan.role.sampling, plan.summary) == ("", SamplingSettings(), "none")
+    assert (plan.role.prompt, plan.role.sampling) == ("", SamplingSettings())
+    assert plan.model_settings.summary == "none"
 
 
 def test_another_model_without_an_effort_has_its_own_default():
-    assert child(msgspec.structs.replace(REQUEST, model="small")).effort is None
+    assert child(msgspec.structs.replace(REQUEST, model="small")).model_settings.effort is None
 
 
 @pytest.mark.parametrize("sandbox", [ReadOnly(), WorkspaceWrite(), DangerFullAccess()])

@@ -6,6 +6,7 @@ import pytest
 from swarm.mailbox.base.errors import UsageError
 from swarm.mailbox.base.model_reference import ModelReference
 from swarm.mailbox.protocol.events import ProviderFallback
+from swarm.mailbox.protocol.settings import ModelSettings
 from swarm.mailbox.protocol.spec import RoleBrief
 from swarm.mailbox.protocol.values.limits import Limits
 from swarm.roles.rights.role import Role
@@ -21,7 +22,7 @@ PLAN = AgentPlan(
     role=RoleBrief(),
     limits=Limits(),
     cwd="/",
-    fallback=("ollama:qwen:7b", "mine"),
+    model_settings=ModelSettings(fallback=("ollama:qwen:7b", "mine")),
 )
 
 
@@ -87,15 +88,24 @@ def taken(**change):
     return ProviderFallback(**fields)
 
 
+def reference(plan):
+    return plan.model_reference.provider, plan.model_reference.model
+
+
+def asking(**changes):
+    settings = msgspec.structs.replace(PLAN.model_settings, **changes)
+    return msgspec.structs.replace(PLAN, model_settings=settings)
+
+
 def test_a_fallback_is_in_the_plan_of_the_agents_next_process():
     first = plan_after_fallback(PLAN, taken())
     assert first is not None
-    assert (first.provider, first.model, first.fallbacks_taken) == ("ollama", "qwen:7b", 1)
+    assert (*reference(first), first.fallbacks_taken) == ("ollama", "qwen:7b", 1)
     event = taken(failed_provider="ollama", failed_model="qwen:7b", provider="mine", model=None,
                   taken=2)  # fmt: skip
     second = plan_after_fallback(first, event)
     assert second is not None
-    assert (second.provider, second.model, second.fallbacks_taken) == ("mine", None, 2)
+    assert (*reference(second), second.fallbacks_taken) == ("mine", None, 2)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +117,7 @@ def test_an_agent_cannot_take_what_its_list_does_not_say(change):
 
 
 def test_a_persons_choice_in_the_meantime_stands():
-    chosen = msgspec.structs.replace(PLAN, model="other")
+    chosen = asking(model="other")
     assert plan_after_fallback(chosen, taken()) is None
-    chosen = msgspec.structs.replace(PLAN, provider="mine")
+    chosen = asking(provider="mine")
     assert plan_after_fallback(chosen, taken()) is None

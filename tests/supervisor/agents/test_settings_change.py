@@ -4,8 +4,10 @@ import msgspec
 import pytest
 
 from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.model_reference import ModelReference
 from swarm.mailbox.base.path_rules import make_rules, may_read
 from swarm.mailbox.protocol.control import ChangeSettings
+from swarm.mailbox.protocol.settings import ModelSettings
 from swarm.mailbox.protocol.spec import RoleBrief
 from swarm.mailbox.protocol.values.limits import (
     DangerFullAccess,
@@ -39,7 +41,7 @@ def plan(tmp_path):
         role=RoleBrief(),
         limits=Limits(sandbox=WorkspaceWrite(writable_roots=(str(tmp_path / "extra"),))),
         cwd=str(tmp_path / "work"),
-        model="old",
+        model_settings=ModelSettings(model="old"),
     )
 
 
@@ -58,17 +60,18 @@ def test_what_is_not_named_stays(plan):
 
 def test_a_provider_is_named_before_the_model_or_by_itself(plan):
     after = change(plan, model="ollama:qwen:7b")
-    assert (after.provider, after.model) == ("ollama", "qwen:7b")
+    assert after.model_reference == ModelReference(provider="ollama", model="qwen:7b")
     assert describe_change(plan, after) == "provider ollama, model qwen:7b"
-    assert (change(after, model="other").provider, change(after, provider="").provider) == (
-        "ollama", None,
-    )  # fmt: skip
+    assert change(after, model="other").model_reference.provider == "ollama"
+    assert change(after, provider="").model_reference.provider is None
     alone = change(plan, provider="ollama")
-    assert (alone.provider, alone.model) == ("ollama", None)
+    assert alone.model_reference == ModelReference(provider="ollama")
 
 
 def test_a_chosen_model_has_the_whole_fallback_list_before_it_again(plan):
-    used = msgspec.structs.replace(plan, fallback=("ollama:q",), fallbacks_taken=1)
+    used = msgspec.structs.replace(
+        plan, model_settings=ModelSettings(model="old", fallback=("ollama:q",)), fallbacks_taken=1
+    )
     assert change(used, model="new").fallbacks_taken == 0
     assert change(used, effort="low").fallbacks_taken == 1
 
@@ -90,13 +93,13 @@ def test_a_provider_that_has_no_key_in_this_run_is_refused(plan, asked, words):
 
 def test_model_effort_summary_and_verbosity_change_freely(plan):
     after = change(plan, model="new", effort="high", summary="none", verbosity="low")
-    assert (after.model, after.effort, after.summary, after.verbosity) == (
-        "new", "high", "none", "low",
-    )  # fmt: skip
+    assert after.model_settings == ModelSettings(
+        model="new", effort="high", summary="none", verbosity="low"
+    )
     words = describe_change(plan, after)
     assert words == "model new, effort high, summary none, verbosity low"
     back = change(after, model="", effort="")
-    assert (back.model, back.effort) == (None, None)
+    assert back.model_settings == ModelSettings(summary="none", verbosity="low")
 
 
 SANDBOXES = {
@@ -191,7 +194,7 @@ def test_nonsense_is_refused(plan, changes):
 def test_a_resumed_run_keeps_what_was_changed_and_gives_nothing_back(plan):
     settings = settings_of(change(plan, model="new", sandbox="read-only", approval="untrusted"))
     again = with_settings(plan, settings)
-    assert (again.model, again.limits.approval) == ("new", "untrusted")
+    assert (again.model_settings.model, again.limits.approval) == ("new", "untrusted")
     assert isinstance(again.limits.sandbox, ReadOnly)
     tighter = with_limits(plan, sandbox=ReadOnly(), approval="never")  # the run itself was narrowed
     wide = settings_of(change(plan, effort="low"))

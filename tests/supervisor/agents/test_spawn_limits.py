@@ -6,6 +6,7 @@ import trio
 
 from swarm.mailbox.protocol.requests import RequestRefused, Spawn, Spawned
 from swarm.mailbox.protocol.sampling import ModelInfo
+from swarm.mailbox.protocol.settings import ModelSettings
 from swarm.mailbox.protocol.spec import RoleBrief
 from swarm.mailbox.protocol.values.limits import Limits
 from swarm.roles.rights.role import Role
@@ -14,7 +15,14 @@ from swarm.supervisor.agents.agent_record import AgentPlan
 from swarm.supervisor.agents.child_plan import AgentRequestError, SpawnLimits, check_model
 from swarm.supervisor.agents.run_providers import RunProviders
 
-ASKER = AgentPlan(path="/root", agent_id="1", role=RoleBrief(), limits=Limits(), cwd="/", model="m")
+ASKER = AgentPlan(
+    path="/root",
+    agent_id="1",
+    role=RoleBrief(),
+    limits=Limits(),
+    cwd="/",
+    model_settings=ModelSettings(model="m"),
+)
 REQUEST = Spawn(task_name="a", message="do it")
 ROLES = load_roles(())
 LOCAL = ModelInfo(slug="small", provider="local", wire="local")

@@ -5,6 +5,7 @@ import pytest
 
 from swarm.mailbox.base.ids import child_path
 from swarm.mailbox.protocol.requests import Spawn
+from swarm.mailbox.protocol.settings import ModelSettings
 from swarm.mailbox.protocol.spec import RoleBrief
 from swarm.mailbox.protocol.values.limits import Limits
 from swarm.roles.rights.role import Role
@@ -52,8 +53,8 @@ def test_a_task_in_the_same_words_names_who_has_it():
     [
         plan("a", "Read the lexer and find the leak."),
         plan("a", role="explorer"),
-        msgspec.structs.replace(plan("a"), model="another"),
-        msgspec.structs.replace(plan("a"), provider="another"),
+        msgspec.structs.replace(plan("a"), model_settings=ModelSettings(model="another")),
+        msgspec.structs.replace(plan("a"), model_settings=ModelSettings(provider="another")),
     ],
 )
 def test_other_words_another_role_or_model_are_another_task(other):

@@ -11,6 +11,7 @@ from support.project_copy import CopiedProject
 from swarm.mailbox.base.errors import UsageError
 from swarm.mailbox.base.moved_path import moved_path
 from swarm.mailbox.base.path_rules import make_rules
+from swarm.mailbox.protocol.settings import ModelSettings
 from swarm.mailbox.protocol.spec import RoleBrief
 from swarm.mailbox.protocol.values.limits import Limits, ProfilePolicy, ReadOnly, WorkspaceWrite
 from swarm.supervisor.agents.agent_record import AgentPlan
@@ -112,7 +113,9 @@ def test_an_agent_that_got_no_copy_since_it_could_only_read_does_not_come_to_wri
     with pytest.raises(UsageError, match="start another agent"):
         check(project, reader, writer, wanted="copy")
     check(project, reader, writer)
-    check(project, writer, replace(writer, effort="low"), wanted="copy")
+    check(
+        project, writer, replace(writer, model_settings=ModelSettings(effort="low")), wanted="copy"
+    )
 
 
 async def test_a_copy_in_another_folder_is_never_led_back_to_the_project(project, tmp_path):

@@ -17,6 +17,7 @@ from swarm.mailbox.protocol.approvals import (
     QuestionsAction,
 )
 from swarm.mailbox.protocol.changes import FileChange
+from swarm.mailbox.protocol.settings import ModelSettings
 from swarm.supervisor.parts.guardian.review_prompt import (
     NotReviewable,
     ReadCursor,
@@ -221,10 +222,10 @@ def test_a_policy_of_ones_own_takes_the_place_of_the_built_in_one_alone():
 
 def test_a_reviewer_is_locked_and_uses_the_model_of_the_one_who_asks_unless_told_another():
     profile = profile_for(ReviewSettings(), model=ModelReference(model="m"), cwd="/w")
-    assert (profile.model, profile.effort) == ("m", "low")
+    assert profile.model_settings == ModelSettings(model="m", effort="low")
     other = ModelReference(provider="p", model="m")
     own = profile_for(ReviewSettings(model="r"), model=other, cwd="/w")
-    assert (own.provider, own.model) == (None, "r")
+    assert own.model_settings == ModelSettings(model="r", effort="low")
     brief = brief_for(profile)
     assert brief.locked
     assert brief.developer_instructions == ""
