@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import AsyncExitStack, closing, suppress
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -286,10 +287,17 @@ def _open_registry(
     return registry, archive, RunState(slots_max=max_agents)
 
 
+def run_title(task: str, prompt: str) -> str:
+    """What lists show: the task file's name, if there is one, and the prompt's first line."""
+    first = next((line.strip("# ") for line in prompt.splitlines() if line.strip()), "")
+    file = Path(task).name if Path(task).suffix else ""
+    return f"{file}: {first}" if file else first
+
+
 def _record_start(running: RunContext, past: RunPast) -> RunMetadata:
     """Write the first record and `run.json`."""
     request = running.request
-    title = next((line.strip("# ") for line in request.prompt.splitlines() if line.strip()), "")
+    title = run_title(request.task, request.prompt)
     title = running.journal.redactor.redact(title)[:80]  # before the cut: half a key is secret, too
     running.broadcast.load_past(run_records(running.paths) if past.started else ())
     record = running.note(
@@ -329,7 +337,9 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
     gateway_address = GatewayAddress(epoch=past.starts * _GATEWAY_EPOCHS_PER_START)
     budget = _open_budget(running, past)
     places = locked.user_paths
-    gateway = GatewayManager(running, gateway_address, budget, models_dir=str(places.models))
+    gateway = GatewayManager(
+        running, gateway_address, budget, models_dir=str(places.models), former=past.provider
+    )
     async with trio.open_nursery() as nursery:
 
         def forget(agent: Agent) -> None:

@@ -5,9 +5,10 @@ from pathlib import Path
 import msgspec
 
 from swarm.mailbox.base.held_programs import Lookup, why_unheld
-from swarm.mailbox.base.installation import describe_exposure
+from swarm.mailbox.base.installation import InstallationExposure, describe_exposure
 from swarm.mailbox.base.writable_places import WritablePlaces
 from swarm.mailbox.protocol.values.base import Value
+from swarm.mailbox.protocol.values.limits import ReadOnly
 from swarm.roles.base.login_shell import why_start_unheld
 
 from .parts.mcp.held_servers import WantedServers, hold_servers
@@ -54,7 +55,7 @@ def hold_programs(request: RunRequest, server_programs: Path) -> HeldRun:
             filter(
                 None,
                 (
-                    describe_exposure(exposure),
+                    _exposure_warning(request, exposure),
                     _module_warning(request, places),
                     shell,
                     *servers.warnings,
@@ -62,6 +63,13 @@ def hold_programs(request: RunRequest, server_programs: Path) -> HeldRun:
             )
         ),
     )
+
+
+def _exposure_warning(request: RunRequest, exposure: InstallationExposure) -> str:
+    """Nothing of closed folders to whom lets agents write nowhere."""
+    if exposure.closed and isinstance(request.sandbox, ReadOnly):
+        exposure = msgspec.structs.replace(exposure, closed=())
+    return describe_exposure(exposure)
 
 
 def _shell_warning(request: RunRequest, places: WritablePlaces) -> str:

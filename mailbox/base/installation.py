@@ -72,8 +72,9 @@ def describe_exposure(found: InstallationExposure) -> str:
         )
     if found.closed:
         return (
-            f"swarm itself lies where agents write: {_list(found.closed)}; no command of this run "
-            "may change that. Install swarm elsewhere, or name a folder with --add-dir to open it"
+            "the swarm that runs here is part of this project, so agents can read it and not "
+            f"change it: {_list(found.closed)}. If they are to work on it: --add-dir FOLDER opens "
+            "one, and a swarm that is installed elsewhere closes none"
         )
     return ""
 

@@ -55,9 +55,11 @@ class GatewayManager:
         budget: BudgetService,
         *,
         models_dir: str,
+        former: ProviderChosen | None = None,
     ) -> None:
+        """`former`: who answered before this start of the run."""
         self._run, self._address, self._models_dir = running, address, models_dir
-        self._budget = budget
+        self._budget, self._former = budget, former
         child = ChildSpec(
             start=self._start,
             after_start=self._send_address,
@@ -170,7 +172,7 @@ class GatewayManager:
                 self._known_socket = socket if Path(socket).exists() else ""
                 if not self.ready.is_set():
                     self.model = event.model
-                    self._run.note(
+                    self._note_chosen(
                         ProviderChosen(
                             provider=event.provider,
                             model=event.model.slug,
@@ -202,6 +204,12 @@ class GatewayManager:
             case Hello() | Heartbeat() | Goodbye():
                 return
 
+    def _note_chosen(self, chosen: ProviderChosen) -> None:
+        """Journal who answers, and say so if it is not who answered before."""
+        self._run.note(chosen)
+        if text := describe_new_model(self._former, chosen):
+            self._run.note(Warned(message=text))
+
     def _journal(
         self,
         event: ResponseBilled | ReservationReleased | Warned,
@@ -218,3 +226,15 @@ class GatewayManager:
         self.process.loop.expect_end()
         self.failure = message
         self.failed.set()
+
+
+def describe_new_model(former: ProviderChosen | None, chosen: ProviderChosen) -> str:
+    """What is said where a run goes on with another model than before; "" if it does not. Pure."""
+    if former is None or (former.provider, former.model) == (chosen.provider, chosen.model):
+        return ""
+    why = f" ({chosen.why})" if chosen.why else ""
+    return (
+        f"until now {former.provider}:{former.model} answered in this run, and from here on "
+        f"{chosen.provider}:{chosen.model}{why}; "
+        f"`swarm resume -m {former.provider}:{former.model}` goes back to it"
+    )

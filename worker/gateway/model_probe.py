@@ -68,6 +68,7 @@ class ProbeResult(Value):
     test: str
     works: bool = False
     answered: bool = False
+    slow: bool = False  # no answer within the limit of time
     detail: str = ""
     seconds: float = 0.0
     first_byte_s: float | None = None
@@ -101,8 +102,10 @@ class ProbeSummary(Value):
 async def run_probe(
     order: ProbeOrder, tasks: Sequence[ProbeTask]
 ) -> AsyncGenerator[ProbedModel | ProbeResult | ProbeSummary, None]:
-    """Yield the chosen model, one result per request, and what they say together; stop after an
-    unanswered one.
+    """Yield the chosen model, one result per request, and what they say together.
+
+    It ends without the latter where the server gives no answer: to the first request, to two in a
+    row within the limit of time, or at all. A single slow answer is a result like any other.
 
     Raises SwarmError if no provider can be used.
     """
@@ -125,7 +128,7 @@ async def run_probe(
             outcome = await _ask(probe, task, limit_s=order.limit_s, redactor=dependencies.redactor)
             results.append(outcome)
             yield outcome
-            if not outcome.answered:
+            if not outcome.answered and not is_single_slow(results):
                 return
         is_own = choice.model.wire == "local"
         url = choice.provider.base_url
@@ -134,6 +137,11 @@ async def run_probe(
         learned = probe.dialects.of(choice.model)
         ways = {} if learned == known else told_apart(learned)
         yield msgspec.structs.replace(summary, dialect=ways)
+
+
+def is_single_slow(results: Sequence[ProbeResult]) -> bool:
+    """True if the last request alone took too long: the server has answered the one before."""
+    return len(results) > 1 and results[-1].slow and results[-2].answered
 
 
 class _Probe(NamedTuple):
@@ -182,7 +190,7 @@ async def _ask(
     finished: ResponseFinished | None = None
     waits, is_refused = "", False
     detail = f"no answer within {limit_s:g} s"
-    with trio.move_on_after(limit_s):
+    with trio.move_on_after(limit_s) as limit:
         try:
             async with aclosing(probe.app.backend.sample(_request(probe, task))) as events:
                 async for event in events:
@@ -202,7 +210,13 @@ async def _ask(
     if finished is None:
         words = f"{detail} ({waits})" if waits and waits not in detail else detail
         clean = redactor.redact_error(words)
-        return ProbeResult(test=task.test, answered=is_refused, detail=clean, seconds=seconds)
+        return ProbeResult(
+            test=task.test,
+            answered=is_refused,
+            slow=limit.cancelled_caught,
+            detail=clean,
+            seconds=seconds,
+        )
     fault = task.fault(items)
     result = _result_of(task.test, items, finished, seconds)
     clean = redactor.redact_error(fault or "")
@@ -326,7 +340,7 @@ class PrintFields(Protocol):
 
 
 def probe_lines(order: ProbeOrder, tasks: Sequence[ProbeTask], say: PrintFields) -> int:
-    """Run the probe, one line at a time through `say`. Exit code: 0, or 5 if one had no answer."""
+    """Run the probe, one line at a time through `say`. Exit code: 0, or 5 if it came to no end."""
     outcomes: dict[str, ProbeResult] = {}
     summaries: list[ProbeSummary] = []
 
@@ -353,13 +367,13 @@ def probe_lines(order: ProbeOrder, tasks: Sequence[ProbeTask], say: PrintFields)
         if (known := group.subgroup(SwarmError)) is None or group.split(SwarmError)[1] is not None:
             raise
         raise _first(known) from None
+    if chosen is not None and summaries:
+        entry = learned_entry(chosen, outcomes, summaries[0])
+        say(type="advice", models_toml=advise(chosen, entry, summaries[0]), entry=entry)
+        return 0
     lost = [outcome.test for outcome in outcomes.values() if not outcome.answered]
-    if chosen is not None and not lost:
-        summary = summaries[0] if summaries else None
-        entry = learned_entry(chosen, outcomes, summary)
-        say(type="advice", models_toml=advise(chosen, entry, summary), entry=entry)
-    elif lost:
-        say(type="error", message=f"the test `{lost[0]}` got no answer; the others were not tried")
+    if lost:
+        say(type="error", message=f"the test `{lost[-1]}` got no answer; the others were not tried")
     return 5 if lost else 0
 
 

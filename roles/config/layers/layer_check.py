@@ -5,13 +5,13 @@ A message names file, line and key; if there is no file, it names the layer.
 
 import re
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from itertools import islice
 from typing import TypeVar
 
 import msgspec
 
 from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.near_names import near_or_all
 from swarm.mailbox.parts.tool_names import unknown_tool
 
 from ..dotted_key import format_key
@@ -229,9 +229,7 @@ def _unknown_in(
 
 def unknown_key(layer: Layer, path: KeyPath, known: Sequence[str]) -> str:
     """The error text of a key that nothing has, with the nearest one."""
-    near = get_close_matches(path[-1], known, n=1)
-    hint = f"; did you mean `{near[0]}`?" if near else ""
-    return f"{describe_place(layer, path)}: unknown key{hint}"
+    return f"{describe_place(layer, path)}: unknown key{near_or_all(path[-1], known)}"
 
 
 _MAX_CHARS = 256

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeGuard
 
 from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.model_reference import SCRIPTED
 
 from ..schema import Toml
 from .merge import as_table, is_table
@@ -21,6 +22,8 @@ def absolute_paths(values: Toml, folder: Path) -> Toml:
     for key in _PATH_KEYS:
         if isinstance(path := fixed.get(key), str):
             fixed[key] = _absolute(path, folder)
+    if isinstance(provider := fixed.get("model_provider"), str):
+        fixed["model_provider"] = scripted_path(provider, folder)
     workspace = as_table(fixed.get("sandbox_workspace_write"))
     if is_list(roots := workspace.get("writable_roots")):
         resolved = [_absolute(r, folder) if isinstance(r, str) else r for r in roots]
@@ -45,6 +48,13 @@ def absolute_paths(values: Toml, folder: Path) -> Toml:
             for name, table in providers.items()
         }
     return fixed
+
+
+def scripted_path(provider: str, folder: Path) -> str:
+    """`scripted:FILE` with the file's absolute path; any other provider as it is."""
+    if not provider.startswith(SCRIPTED):
+        return provider
+    return SCRIPTED + _absolute(provider.removeprefix(SCRIPTED), folder)
 
 
 def is_list(value: object) -> TypeGuard[list[object]]:

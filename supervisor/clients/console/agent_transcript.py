@@ -40,7 +40,7 @@ from swarm.mailbox.protocol.records import (
     Record,
 )
 
-from ...base.number_format import context_left, render_count, render_span
+from ...base.number_format import render_count, render_span
 from ...base.safe_text import clean_block, clean_line
 from ...views.record_description import (
     describe_call,
@@ -143,8 +143,9 @@ class AgentTranscript:
         spent = f"{render_span(body.duration_s)}, {render_count(body.usage.total_tokens)} tokens"
         if (count := self._count) is not None:
             spent += f", {render_count(count.total.total_tokens)} in all"
-            left = context_left(count.context_tokens, count.context_window)
-            spent += "" if left is None else f", {left}% of the window left"
+            if count.context_window:
+                share = 100 * count.context_tokens // count.context_window
+                spent += f", {share}% of the window in use"
         match body:
             case TurnCompleted():
                 yield Text(f"— turn completed: {spent} —", style=DIM)

@@ -24,9 +24,9 @@ _NAMES: dict[PartGroup, str] = {
     "skills": "list of skills",
     "agents_md": "AGENTS.md",
     "environment": "environment",
-    "memories": "memories",
+    "memories": "from earlier runs",
     "summary": "summary",
-    "person": "the person's words",
+    "person": "your messages",
     "skill_texts": "skills that were named",
     "agents": "mail of agents",
     "answers": "answers",
@@ -56,7 +56,7 @@ def context_lines(report: ContextReport, *, width: int, glyphs: Glyphs) -> list[
     lines = [_heading(report, width), *_bar_lines(report, width), Text()]
     for group, name in _NAMES.items():
         parts = [part for part in report.parts if part.group == group]
-        if parts or group == "memories":
+        if parts:
             lines.append(_row(name, parts, report, width))
         if group in _NAMED_SOURCES:
             lines += _source_rows(parts, width, glyphs)

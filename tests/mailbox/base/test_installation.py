@@ -43,7 +43,7 @@ def test_a_run_without_a_sandbox_has_a_warning_of_its_own() -> None:
 
 def test_the_start_says_what_is_closed_and_what_is_not() -> None:
     closed = describe_exposure(find_exposure(WorkspaceWrite(), ("/p",), PATHS))
-    assert "/p/.venv, /p/worker; no command of this run may change that" in closed
+    assert "agents can read it and not change it: /p/.venv, /p/worker" in closed
     named = describe_exposure(find_exposure(WorkspaceWrite(), ("/p/worker",), PATHS))
     assert "agents may rewrite swarm itself (/p/worker)" in named
     assert describe_exposure(find_exposure(ReadOnly(), (), PATHS)) == ""

@@ -197,6 +197,27 @@ async def test_what_an_unknown_server_refuses_is_learned_and_never_refused_again
     assert again.dialect == {}
 
 
+async def test_one_slow_answer_is_a_result_and_the_other_tests_go_on(model_server):
+    model_server.add_chat({"content": "ready"})
+    model_server.add("hang")
+    for call in RIGHT_CALLS[1:]:
+        model_server.add_chat(call, finish="tool_calls")
+    model_server.add_chat({"content": "ready"})
+    model_server.add_chat({"content": "ready"})
+    _, *results, told = await probe(model_server)
+    slow = [one.test for one in results if one.slow]
+    assert slow == ["tool"]
+    assert (told.calls_worked, told.calls) == (4, 5)
+
+
+async def test_a_server_that_has_become_silent_is_not_asked_to_the_end(model_server):
+    model_server.add_chat({"content": "ready"})
+    model_server.add("hang")
+    model_server.add("hang")
+    _, *results = await probe(model_server)
+    assert [one.slow for one in results] == [False, True, True]
+
+
 @pytest.mark.parametrize("fault", ["401", "hang", "garbage"])
 async def test_a_server_that_does_not_answer_is_asked_once_only(model_server, fault):
     match fault:

@@ -26,6 +26,7 @@ _OWN_PROVIDERS = frozenset(
     f"provider {name}" for name in ("openai", "anthropic", "ollama", "lmstudio", "llamacpp")
 )
 _DEADLINE = "10m"
+_EMBEDDED = "local"  # the provider of the models that run in the gateway
 _MAX_LINE = 4 << 20
 _SHOWN_BYTES = 32 << 10
 
@@ -50,12 +51,15 @@ class _RunEvent(Value):
 
 
 def is_model_configured(wanted: DraftModel, config: Config, environment: Mapping[str, str]) -> bool:
-    """True if a model other than the embedded one would answer. Asks servers on this machine."""
+    """True if a model that was named, or another one than the small embedded one, would answer.
+
+    Asks servers on this machine.
+    """
+    if wanted.model is not None or wanted.provider not in (None, _EMBEDDED):
+        return True
     provider = wanted.provider or config.model_provider
     if provider is not None:
-        return provider != "local"
-    if wanted.model is not None:
-        return True
+        return provider != _EMBEDDED or config.model is not None
     checks = check_providers(config, environment)
     return any(one.state == "ok" for one in checks if one.name in _OWN_PROVIDERS)
 

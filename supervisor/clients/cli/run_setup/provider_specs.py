@@ -7,11 +7,11 @@ a variable.
 import re
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 import msgspec
 
 from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.near_names import nearest
 from swarm.mailbox.protocol.spec import KeyCommand, ProviderSpec
 from swarm.roles.config.layers.layer_check import key_source_problem
 from swarm.roles.config.schema import RESERVED_PROVIDERS, Config, ProviderTable
@@ -142,10 +142,9 @@ def check_provider_exists(
     known = (*RESERVED_PROVIDERS, *(provider.id for provider in built))
     if wanted is None or wanted in known or wanted.startswith("scripted:"):
         return
-    near = get_close_matches(wanted, known, n=1)
-    hint = f"; did you mean `{near[0]}`?" if near else ""
-    raise UsageError(
-        f"Model provider `{wanted}` not found{hint} Known: {', '.join(known)}, scripted:FILE"
-        if near
-        else f"Model provider `{wanted}` not found; known: {', '.join(known)}, scripted:FILE"
-    )
+    names = f"{', '.join(known)}, scripted:FILE"
+    if near := nearest(wanted, known):
+        names = f"did you mean `{near}`? Known: {names}"
+    else:
+        names = f"known: {names}"
+    raise UsageError(f"Model provider `{wanted}` not found; {names}")

@@ -11,12 +11,13 @@ from pathlib import Path
 import msgspec
 
 from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.model_reference import SCRIPTED
 from swarm.mailbox.base.safe_open import read_user_file
 from swarm.mailbox.protocol.values.base import Value
 from swarm.roles.config.file_reading import FILE_BYTES
 from swarm.roles.config.layers.config_loader import LoadedConfig, load_config
 from swarm.roles.config.layers.features import feature_overrides
-from swarm.roles.config.layers.layer_paths import absolute_paths
+from swarm.roles.config.layers.layer_paths import absolute_paths, scripted_path
 from swarm.roles.config.layers.merge import Layer, merge_layers, merge_tables, parse_override
 from swarm.roles.config.layers.project_servers import without_known_servers
 from swarm.roles.config.layers.requirements import Requirements
@@ -246,13 +247,12 @@ def _without_unset(values: Mapping[str, object]) -> Toml:
 
 def _scripted(provider: str | None, folder: Path) -> str | None:
     """`scripted:FILE` with an absolute path, independent of the working folder."""
-    head, colon, path = (provider or "").partition(":")
-    if head != "scripted" or not colon:
-        return provider
-    absolute = (folder / path).absolute()
-    if not absolute.is_file():
-        raise UsageError(f"provider {provider}: there is no file {absolute}")
-    return f"scripted:{absolute}"
+    found = None if provider is None else scripted_path(provider, folder.absolute())
+    if found is not None and found.startswith(SCRIPTED):
+        path = Path(found.removeprefix(SCRIPTED))
+        if not path.is_file():
+            raise UsageError(f"provider {provider}: there is no file {path}")
+    return found
 
 
 def key_variables(config: Config) -> tuple[str, ...]:

@@ -6,13 +6,13 @@ names file, line and key. Stdin is read only for `-`.
 
 import re
 from collections.abc import Callable
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 
 from swarm.mailbox.base.errors import UsageError
+from swarm.mailbox.base.near_names import near_or_all, nearest_file
 from swarm.mailbox.base.quantities import parse_duration
 from swarm.mailbox.base.safe_open import open_user_file, read_start
 from swarm.mailbox.base.written_text import NotText, decode_written
@@ -169,8 +169,8 @@ def _suggest_file(path: Path) -> str:
         names = [entry.name for entry in path.absolute().parent.glob("*.md")]
     except OSError:
         return ""
-    near = get_close_matches(path.name, names, n=1)
-    return f"; did you mean {path.with_name(near[0])}?" if near else ""
+    near = nearest_file(path.name, names)
+    return f"; did you mean {path.with_name(near)}?" if near else ""
 
 
 def decode_task(data: bytes, *, name: str) -> str:
@@ -226,8 +226,7 @@ def _describe_error(error: msgspec.ValidationError, key_lines: dict[str, int], n
     field = _FIELD.search(text)
     if field is not None:
         inner = f"{key}.{field[1]}" if key else field[1]
-        near = get_close_matches(field[1], _fields_at(key), n=1)
-        hint = f"; did you mean `{near[0]}`?" if near else ""
+        hint = near_or_all(field[1], _fields_at(key))
         return f"{name}, line {_line_of(inner, key_lines)}, key {inner}: unknown key{hint}"
     sentence = explain_mismatch(sentence, [step for step in key.split(".") if step], FrontMatter)
     return f"{name}, line {_line_of(key, key_lines)}, key {key or '(all)'}: {sentence}"
