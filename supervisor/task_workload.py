@@ -119,7 +119,10 @@ class TaskWorkload:
             return RunCompleted(status="failed", message=str(error))
         while True:
             outcome = await self._team_service.wait_done(waits_for_all=self._idle_wait.applies_to)
-            completed = self._completed(outcome)
+            end = await self._team_service.parts.at_end(self._completed(outcome))
+            if end.goes_on:
+                continue
+            completed = end.completed
             if not self._idle_wait.applies_to(outcome):
                 break
             if not await self._idle_wait.wait(outcome, completed):

@@ -3,6 +3,8 @@
 The kernel names this list, never what a part consists of. A new part adds itself to each of these.
 """
 
+from typing import Literal
+
 import msgspec
 
 from ..protocol.values.base import Value
@@ -75,6 +77,7 @@ PartKeySource = AccountSource  # what gives a provider its key, in the gateway
 PartRecord = (  # all that a part journals
     PartEvent | MemoryMarked | FindingPublished | JobBegan | JobRowEnded | JobClosed
 )
+PartEndState = Literal["unmet"]  # how a run ends by the word of a part
 # Questions whose answer needs other agents: who waits for it can do without a process.
 PART_WAITS: dict[type[object], str] = {SpawnOnCsv: START_JOB.name}
 PART_TOOLS = (*JOB_TOOLS, *FINDING_TOOLS, *MEMORY_TOOLS)  # of agents

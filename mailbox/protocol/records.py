@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from ..parts.part_messages import PartRecord
+from ..parts.part_messages import PartEndState, PartRecord
 from .approvals import ApprovalGrant, ApprovalOutcome, ApprovalRequest, DecidedBy, Scope
 from .changes import CompactionInfo, TurnDiff
 from .events import (
@@ -310,19 +310,25 @@ class RunIdle(Tagged):
     `status` and `result` are those that the run would have if it ended now.
     """
 
-    status: Literal[
-        "completed", "partial", "truncated", "failed", "refused", "budget", "deadline",
-        "provider", "sandbox", "interrupted", "terminated",
-    ] = "completed"  # fmt: skip
+    status: (
+        Literal[
+            "completed", "partial", "truncated", "failed", "refused", "budget", "deadline",
+            "provider", "sandbox", "interrupted", "terminated",
+        ]
+        | PartEndState
+    ) = "completed"  # fmt: skip
     result: str | None = None
     message: str = ""
 
 
 class RunCompleted(Tagged):
-    status: Literal[
-        "completed", "partial", "truncated", "failed", "refused", "budget", "deadline",
-        "provider", "sandbox", "interrupted", "terminated",
-    ]  # fmt: skip
+    status: (
+        Literal[
+            "completed", "partial", "truncated", "failed", "refused", "budget", "deadline",
+            "provider", "sandbox", "interrupted", "terminated",
+        ]
+        | PartEndState
+    )  # fmt: skip
     result: str | None = None
     message: str = ""
     usage: TokenUsage = TokenUsage()

@@ -37,6 +37,8 @@ PART_GROUPS: dict[str, tuple[str, ...]] = {  # of the short help
     "watch": ("leases",),
     "configure": ("login", "logout", "memory", "hosts"),
 }
+# How a run may end by the word of a part, and what its command then exits with.
+PART_EXIT_CODES = {"unmet": 7}
 # Options of `swarm log` that print the records of one part alone.
 LOG_OPTIONS = {"findings": "Only what agents published for each other."}
 # In the folder of state: no command of an agent ever sees them.

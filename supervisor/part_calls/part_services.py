@@ -21,10 +21,12 @@ from swarm.mailbox.parts.part_messages import (
     PartRequest,
 )
 from swarm.mailbox.protocol.control import Done, Refused
+from swarm.mailbox.protocol.records import RunCompleted
 
 from ..agents.agent_phases import AgentEvent
 from ..agents.agent_record import Agent
 from ..part_access.part_host import Fate, PartHost, PartTeam
+from ..part_access.work_end import WorkEnd
 from ..parts.findings.service.shared_findings import SharedFindings
 from ..parts.jobs.service.detached_jobs import DetachedJobs
 from ..parts.leases.service.node_leases import NodeLeases
@@ -89,6 +91,15 @@ class PartServices:
                 return drain_host(self._host, name)
             case _:
                 assert_never(request)
+
+    # --- the end of the run --------------------------------------------------------------------
+
+    async def at_end(self, completed: RunCompleted) -> WorkEnd:
+        """The work has ended, and this is how the run would end: what becomes of it.
+
+        Asked again whenever the work has ended, of a run that stays, too.
+        """
+        return WorkEnd(completed)
 
     # --- what happens to agents and to the run -------------------------------------------------
 

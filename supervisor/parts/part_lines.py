@@ -10,6 +10,7 @@ from swarm.mailbox.parts.memories.memory_messages import MemoryMarked
 from swarm.mailbox.parts.part_messages import PartFigures, PartRecord
 from swarm.mailbox.protocol.values.findings import FindingPublished
 
+from ..base.json_line import JsonLine
 from ..base.safe_text import clean_line
 from .findings.finding_lines import count_findings, describe_finding
 from .jobs.job_lines import describe_job
@@ -45,6 +46,18 @@ def fold_figures(figures: PartFigures, record: PartRecord) -> PartFigures:
 def describe_figures(figures: PartFigures) -> list[str]:
     """What stands below the tree of agents; nothing for a part without anything to tell."""
     return [count_findings(figures.findings)] if figures.findings else []
+
+
+def part_json_lines(record: PartRecord) -> list[JsonLine]:
+    """What `--json` prints of it, without `ts` and `seq`."""
+    match record:
+        case (
+            HeavyCommandEnded() | MemoryMarked() | FindingPublished()
+            | JobBegan() | JobRowEnded() | JobClosed()
+        ):  # fmt: skip
+            return []
+        case _:
+            assert_never(record)
 
 
 def is_shown_by(record: PartRecord, wanted: str) -> bool:

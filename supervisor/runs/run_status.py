@@ -9,13 +9,17 @@ from typing import Literal
 import msgspec
 
 from swarm.mailbox.base.schema_check import find_schema_violation
+from swarm.mailbox.parts.part_messages import PartEndState
 from swarm.mailbox.protocol.events import TurnAborted, TurnCompleted, TurnFailed
 from swarm.mailbox.protocol.records import AgentEnded, RunCompleted
 
-RunStatus = Literal[
-    "completed", "partial", "truncated", "failed", "refused", "budget", "deadline", "provider",
-    "sandbox", "interrupted", "terminated",
-]  # fmt: skip
+RunStatus = (
+    Literal[
+        "completed", "partial", "truncated", "failed", "refused", "budget", "deadline", "provider",
+        "sandbox", "interrupted", "terminated",
+    ]
+    | PartEndState
+)  # fmt: skip
 
 ANSWERED: frozenset[RunStatus] = frozenset({"completed", "partial"})  # the root completed
 

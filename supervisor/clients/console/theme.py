@@ -10,6 +10,7 @@ import msgspec
 from rich.console import Console
 from rich.style import Style
 
+from ...base.part_names import PART_EXIT_CODES
 from .terminal import ColorChoice, decide_color, is_terminal, page_width
 
 PLAIN = Style()
@@ -45,6 +46,7 @@ STATE_STYLES = {
     "partial": WARN,
     "truncated": WARN,
     "interrupted": WARN,
+    **dict.fromkeys(PART_EXIT_CODES, BAD),
     "budget": BAD,
     "deadline": BAD,
     "refused": BAD,

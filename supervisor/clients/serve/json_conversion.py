@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET
 
 from swarm.mailbox.base.ids import ROOT_PATH, is_reviewer
+from swarm.mailbox.parts.part_messages import PartRecord
 from swarm.mailbox.protocol.changes import TurnDiff
 from swarm.mailbox.protocol.control import TransientEvent
 from swarm.mailbox.protocol.events import TurnFailed, Waiting, Warned
@@ -41,6 +42,7 @@ from swarm.mailbox.protocol.records import (
     RunStarted,
 )
 
+from ...parts.part_lines import part_json_lines
 from ...views.record_description import describe_fetching
 from .json_agent import JsonAgent, turn_diff_line
 from .json_lines import (
@@ -139,6 +141,8 @@ class JsonConversion:
 
     def _run_lines(self, record: Record) -> list[JsonLine] | None:
         """Lines about the run; None if the record is about an agent."""
+        if isinstance(record.body, PartRecord):
+            return part_json_lines(record.body) or None
         match record.body:
             case RunStarted(run_id=run_id):
                 self._run_id = run_id

@@ -1,10 +1,9 @@
 """The structs of `--json` lines: Codex's `exec --json` forms and our additions.
 
-A field is never left out because of its value (zero and null are valid values); only fields marked
-UNSET are. New fields may be added; existing ones keep name, type and meaning (`docs/json.md`).
+Those of parts are in their own folders. `supervisor/base/json_line.py` says what holds for all.
 """
 
-from typing import Literal, dataclass_transform
+from typing import Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -14,10 +13,8 @@ from swarm.mailbox.protocol.items import TokenUsage
 from swarm.mailbox.protocol.parsed_command import ParsedCommand
 from swarm.mailbox.protocol.values.base import SCHEMA_VERSION
 
-
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
-class JsonPart(msgspec.Struct, frozen=True, kw_only=True):
-    """An object inside a line."""
+from ...base.json_line import JsonLine as JsonLine
+from ...base.json_line import JsonPart
 
 
 class JsonUsage(JsonPart):
@@ -127,15 +124,6 @@ AnyJsonItem = (
 )
 
 # --- lines -----------------------------------------------------------------------------------
-
-
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
-class JsonLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """Base of all lines."""
-
-    agent: str | UnsetType = UNSET  # the path; absent for most of the root's own lines
-    ts: str = ""  # RFC 3339, UTC, milliseconds; set when the line is written
-    seq: int = 0  # ascending in this stream; likewise
 
 
 class ThreadStartedLine(JsonLine, tag="thread.started"):

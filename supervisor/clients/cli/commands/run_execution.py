@@ -20,6 +20,7 @@ from swarm.mailbox.protocol.control import AnyFeed, RunView
 from swarm.mailbox.protocol.records import RunCompleted
 
 from ....base.exception_groups import first_error
+from ....base.part_names import PART_EXIT_CODES
 from ....base.run_display import RunDisplay
 from ....parts.part_setup import after_run
 from ....processes.early_start import EarlyProcesses, start_early
@@ -44,6 +45,7 @@ EXIT_CODES = {
     "deadline": 4,
     "provider": 5,
     "sandbox": 6,
+    **PART_EXIT_CODES,
     "partial": 8,
     "interrupted": 130,
     "terminated": 143,

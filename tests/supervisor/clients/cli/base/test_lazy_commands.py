@@ -247,7 +247,7 @@ def test_the_exit_codes_are_those_of_the_contract():
     assert EXIT_CODES == {
         "completed": 0, "partial": 8, "truncated": 1, "failed": 1, "refused": 3, "budget": 4,
         "deadline": 4,
-        "provider": 5, "sandbox": 6, "interrupted": 130, "terminated": 143,
+        "provider": 5, "sandbox": 6, "unmet": 7, "interrupted": 130, "terminated": 143,
     }  # fmt: skip
 
 
