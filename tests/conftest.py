@@ -19,8 +19,10 @@ import trio
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-# A shell that starts a job in the background has it ignore Ctrl-C, and all that it starts.
+# A shell that starts a job in the background has it ignore Ctrl-C, `nohup` has it ignore SIGHUP,
+# and so does all that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # No test measures time: a busy machine is no counterexample.
 settings.register_profile("swarm", deadline=None)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 import pytest
 import trio
 
-from support.forked_programs import Files, ForkedCommand, Setting
+from support.forked_programs import Files, ForkedCommand, Setting, forked_python
 from swarm.mailbox.base.ids import new_uuid7, short_id
 from swarm.mailbox.base.process_tree import children_of, descendants_of, is_zombie
 from swarm.mailbox.protocol.events import CallBegan
@@ -29,6 +29,7 @@ from swarm.supervisor.journal.journal_reader import read_records
 from swarm.supervisor.runs.paths import RunPaths
 
 _PROGRAM = str(Path(sys.executable).parent / "swarm")
+_STARTS_PYTHON = {"doctor", "login", "logout", "mcp"}  # commands that leave their work to it
 _LOOK_S = 0.02
 _Body = TypeVar("_Body")
 _Process = TypeVar("_Process", bound=trio.Process | ForkedCommand)
@@ -102,7 +103,8 @@ class Rig:
         with out.open("wb") as stdout, err.open("wb") as stderr:
             if is_forked:
                 files = Files(stdout.fileno(), stderr.fileno())
-                setting = Setting(self.environment, self.work)
+                python = forked_python() if words[0] in _STARTS_PYTHON else None
+                setting = Setting(self.environment, self.work, python=python)
                 process = ForkedCommand([*(program or ()), _PROGRAM, *words], files, setting)
             else:
                 process = await trio.lowlevel.open_process(

@@ -2,12 +2,13 @@
 
 import json
 import signal
-import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import trio
 
-from support.paths import ROOT
+from support.forked_programs import PipedCommand, Setting
 
 pytestmark = pytest.mark.live
 LIMIT_S = 40
@@ -21,17 +22,9 @@ HELLO = {
 }
 
 
-async def open_client(rig, *words):
-    return rig.adopt(
-        await trio.lowlevel.open_process(
-            [str(ROOT / ".venv" / "bin" / "swarm"), *words],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=rig.environment,
-            cwd=rig.work,
-        )
-    )
+def open_client(rig, *words):
+    program = str(Path(sys.executable).with_name("swarm"))
+    return rig.adopt(PipedCommand([program, *words], Setting(rig.environment, rig.work)))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -39,7 +32,7 @@ async def open_client(rig, *words):
 async def test_a_server_on_stdio_ends_on_a_signal_while_its_input_stays_open(rig, name, number):
     request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO[name]}
     with trio.fail_after(LIMIT_S):
-        client = await open_client(rig, name)
+        client = open_client(rig, name)
         await client.stdin.send_all(json.dumps(request).encode() + b"\n")
         assert b'"id":1' in (await client.stdout.receive_some(65536)).replace(b" ", b"")
         client.send_signal(number)
@@ -50,12 +43,12 @@ async def test_a_server_on_stdio_ends_on_a_signal_while_its_input_stays_open(rig
 @pytest.mark.parametrize("words", [("exec", "-"), ("run", "--prompt-file=-"), ("send", "-")])
 async def test_a_command_that_waits_for_its_input_ends_on_a_signal(rig, words, number):
     with trio.fail_after(LIMIT_S):
-        client = await open_client(rig, *words)
-        await rig.wait(lambda: b"swarm" in _command_of(client.pid))
+        client = open_client(rig, *words)
+        await rig.wait(lambda: client.returncode is not None or has_begun(client.pid, words))
         client.send_signal(number)
         await client.wait()
 
 
-def _command_of(pid):
-    with open(f"/proc/{pid}/cmdline", "rb") as file:
-        return file.read()
+def has_begun(pid, words):
+    """Before that it is not yet a command, and ignores Ctrl-C."""
+    return words[-1].encode() in Path(f"/proc/{pid}/cmdline").read_bytes()

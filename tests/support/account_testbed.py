@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from support.forked_programs import forked_python
 from support.oauth_testbed import BROWSER
 from swarm.roles.parts.accounts.stored_account import AccountStore, StoredAccount
 
@@ -51,7 +52,7 @@ def running_issuer(folder: Path, *options: str) -> Iterator[RunningIssuer]:
     """The program within the block."""
     record = folder / "issuer.jsonl"
     with subprocess.Popen(
-        [sys.executable, str(HERE / "issuer_program.py"), str(record), *options],
+        [forked_python(), str(HERE / "issuer_program.py"), str(record), *options],
         stdout=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         try:
@@ -80,7 +81,8 @@ class Home:
     def start(self, *words: str, **environment: str) -> "subprocess.Popen[str]":
         """Start a command; whoever starts it waits for it."""
         return subprocess.Popen(
-            [SWARM, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            [forked_python(), SWARM, *words],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True, cwd=self.work, env=self.environment | environment,
         )  # fmt: skip
 

@@ -21,7 +21,7 @@ from acp.schema import (
     RequestPermissionResponse,
 )
 
-from .forked_programs import PipedCommand, Setting
+from .forked_programs import PipedCommand, Setting, forked_python
 
 LIMIT_S = 240  # much less without a load; only a hang takes longer
 PROGRAM = str(Path(sys.executable).parent / "swarm")
@@ -98,7 +98,7 @@ def said(text: str, agent: str = "/root") -> dict[str, Any]:
 async def connected(rig, editor: Editor) -> AsyncIterator[Any]:
     """A connection of the SDK to `swarm acp`; the process ends with the block."""
     async with acp.spawn_agent_process(
-        editor, PROGRAM, "acp", env=rig.environment, cwd=str(rig.work)
+        editor, forked_python(), PROGRAM, "acp", env=rig.environment, cwd=str(rig.work)
     ) as (connection, _):
         capabilities = ClientCapabilities(
             fs=FileSystemCapabilities(read_text_file=True), terminal=True

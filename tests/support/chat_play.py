@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from support.forked_programs import Setting, run_program
+from support.forked_programs import Setting, forked_python, run_program
 from support.scripted_team_run import SWARM
 from support.tmux_terminal import TmuxTerminal, gentle, open_tmux
 from swarm.supervisor.runs.paths import find_user_paths, paths_of_run
@@ -58,7 +58,7 @@ class Play:
     def terminal(self, *words: str, name: str = "one", command: str = "chat"):
         inside = self.home / name
         inside.mkdir(exist_ok=True)
-        argv = [SWARM, command, *(words or self.options)]
+        argv = [forked_python(), SWARM, command, *(words or self.options)]
         with open_tmux(inside, ["sh", "-c", 'cd "$0" && exec "$@"', str(self.folder), *argv],
                        self.environment, self.size) as terminal:  # fmt: skip
             # The hint stands there until a run is known: if one is joined, only shortly.

@@ -8,7 +8,7 @@ program that the kernel started: `/proc/PID/environ` says nothing, and all modul
 """
 
 import atexit
-import json
+import marshal
 import os
 import select
 import signal
@@ -21,34 +21,59 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
+from shutil import rmtree
 from typing import NamedTuple, Self
 
 import trio
 
 _ANSWER = struct.Struct("=q")
 _RUNNING = 1 << 32  # no exit code
+_PLACEHOLDER = Path(__file__).parent / "placeholder_program.py"
 _LOOP = """
-import json, os, signal, socket, struct, sys
+import os, select, signal, socket, struct, sys
 ANSWER, RUNNING = struct.Struct("=q"), 1 << 32
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests, which end this process
 
-def serve(asked):
+def serve(asked, door):
     # Returns in each child, with what it is to be.
+    askers, waits = {asked.fileno(): asked}, select.poll()
+    for one in (asked, door):
+        waits.register(one, select.POLLIN)
+    forked = {}  # descriptor of an asker at the door -> what it is answerable for
     while True:
-        datagram, fds, _, _ = socket.recv_fds(asked, 64, 8, socket.MSG_CMSG_CLOEXEC)
-        if not datagram:
-            os._exit(0)
-        if not fds:
-            pid, options = struct.unpack("=qq", datagram)
-            found, status = os.waitpid(pid, options)
-            asked.send(ANSWER.pack(os.waitstatus_to_exitcode(status) if found else RUNNING))
-            continue
-        if (pid := FORK()) == 0:
-            return fds
-        AFTER()
-        for fd in fds:
-            os.close(fd)
-        asked.send(ANSWER.pack(pid))
+        for number, _ in waits.poll():
+            if number == door.fileno():
+                one, _ = door.accept()
+                askers[one.fileno()] = one
+                waits.register(one, select.POLLIN)
+                continue
+            one = askers[number]
+            datagram, fds, _, _ = socket.recv_fds(one, 64, 250, socket.MSG_CMSG_CLOEXEC)
+            if not datagram:
+                if one is asked:
+                    os._exit(0)
+                waits.unregister(one)
+                del askers[number]
+                one.close()
+                if (pid := forked.pop(number, None)) is not None:  # it was killed
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+                continue
+            if not fds:
+                pid, options = struct.unpack("=qq", datagram)
+                found, status = os.waitpid(pid, options)
+                if found:
+                    forked.pop(number, None)
+                one.send(ANSWER.pack(os.waitstatus_to_exitcode(status) if found else RUNNING))
+                continue
+            if (pid := FORK()) == 0:
+                return fds
+            AFTER()
+            for fd in fds:
+                os.close(fd)
+            if one is not asked:
+                forked[number] = pid
+            one.send(ANSWER.pack(pid))
 """
 _LAUNCHERS = """
 from swarm.mailbox.base.after_fork import after_fork_in_parent, before_fork, fork_bare
@@ -60,11 +85,11 @@ def FORK():
     before_fork()
     return fork_bare()
 
-[fd] = serve(socket.socket(fileno=int(sys.argv[1])))
+[fd] = serve(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]))
 become_launcher(socket.socket(fileno=fd), None)
 """
 _COMMANDS = """
-import atexit, ctypes, fcntl, gc, runpy, threading, traceback
+import atexit, ctypes, fcntl, gc, marshal, runpy, termios, threading, traceback
 from importlib import import_module
 from setproctitle import setproctitle
 from swarm.mailbox.base.after_fork import close_all_but
@@ -72,10 +97,14 @@ from swarm.worker.process.fork_server import PRELOADED_MODULES
 
 for name in (
     *PRELOADED_MODULES, "encodings.ascii", "encodings.idna",
-    "humanize", "jsonschema_rs", "jwt", "tree_sitter_bash", "uvicorn", "yaml",
-    "swarm.worker.gateway.gateway_process", "swarm.worker.gateway.scripted_source",
+    "anyio._backends._asyncio", "humanize", "jsonschema_rs", "jwt", "tree_sitter_bash", "uvicorn",
+    "yaml", "swarm.roles.config.layers.toml_edit", "swarm.supervisor.clients.chat.chat_app",
+    "swarm.supervisor.clients.cli.commands.chat_command",
+    "swarm.supervisor.parts.copies.sandboxed_git",
+    "swarm.worker.gateway.gateway_process", "swarm.worker.gateway.models_cli",
+    "swarm.worker.gateway.scripted_source",
     "swarm.worker.parts.mcp.hub_cli", "swarm.worker.parts.mcp.hub_process",
-    "swarm.worker.parts.mcp.login_flow",
+    "swarm.worker.parts.mcp.login_flow", "swarm.worker.parts.accounts.login.login_process",
     "swarm.worker.process.prewarm", "swarm.worker.parts.network.proxy_process",
     "swarm.worker.programs.sandbox_command",
     "swarm.supervisor.clients.acp.acp_server", "swarm.supervisor.clients.cli.entry",
@@ -99,13 +128,19 @@ gc.freeze()
 
 FORK, AFTER = os.fork, int
 
-order, *files = serve(socket.socket(fileno=int(sys.argv[1])))
-with open(order) as file:
-    order = json.load(file)
+order, *files = serve(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]))
+with open(order, "rb") as file:
+    order = marshal.load(file)
 numbers = [0, 1, 2, *order["inherited"]]
 for number, fd in zip(numbers, [fcntl.fcntl(fd, fcntl.F_DUPFD, 512) for fd in files]):
     os.dup2(fd, number)
 close_all_but(set(numbers))
+if order["leads"] == "session":
+    os.setsid()
+elif order["leads"] == "group":
+    os.setpgid(0, 0)
+if order["terminal"] is not None:
+    fcntl.ioctl(order["terminal"], termios.TIOCSCTTY, 0)
 os.chdir(order["cwd"])
 if (umask := order["umask"]) is not None:
     os.umask(umask)
@@ -117,11 +152,16 @@ if (user := order["user"]) is not None:
 os.environ.clear()
 os.environ.update(order["environment"])
 sys.argv = order["argv"]
-setproctitle(" ".join([sys.executable, *sys.argv]))
 signal.signal(signal.SIGINT, signal.default_int_handler)
 code = 0
 try:
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    setproctitle(" ".join([sys.executable, *sys.argv]))  # from now on it can be told from others
+    sys.executable = order["python"] or sys.executable
+    if order["module"]:
+        sys.modules.pop(order["module"], None)
+        runpy.run_module(order["module"], run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(sys.argv[0], run_name="__main__")
 except SystemExit as leaving:
     code = leaving.code
     if not isinstance(code, int | None):
@@ -143,16 +183,25 @@ class ForkingProcess:
 
     def __init__(self, program: str) -> None:
         self._asked, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        argv = [sys.executable, "-P", "-c", _LOOP + program, str(theirs.fileno())]
-        with theirs:
+        self.folder = Path(tempfile.mkdtemp(prefix="forking"))
+        with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
+            door.bind(str(self.door))
+            door.listen()
+            numbers = [theirs.fileno(), door.fileno()]
+            argv = [sys.executable, "-P", "-c", _LOOP + program, *map(str, numbers)]
             self._process = subprocess.Popen(
                 argv,
-                pass_fds=[theirs.fileno()],
+                pass_fds=numbers,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env={"PATH": os.environ["PATH"]},
             )
         atexit.register(self._end)
+
+    @property
+    def door(self) -> Path:
+        """The socket through which programs that are no tests ask as they do."""
+        return self.folder / "door"
 
     def fork(self, *files: int) -> int:
         """The pid of a fresh process that has these descriptors. `wait` for it is due."""
@@ -171,6 +220,7 @@ class ForkingProcess:
     def _end(self) -> None:
         self._asked.close()
         self._process.wait()
+        rmtree(self.folder, ignore_errors=True)
 
 
 @cache
@@ -182,6 +232,21 @@ def forked_launchers() -> ForkingProcess:
 @cache
 def _forked_commands() -> ForkingProcess:
     return ForkingProcess(_COMMANDS)
+
+
+@cache
+def forked_python() -> str:
+    """A Python for whoever starts one: SDKs, terminals, and swarm itself.
+
+    `FILE ARGUMENT …` runs in a forked process; swarm, if that is what it runs, starts itself in the
+    same way. The program that was started waits for it, passes signals on, takes it along when
+    it is killed, and ends as it does. Anything else is Python as it is.
+    """
+    forking = _forked_commands()
+    program = forking.folder / "python"
+    program.write_text(f"#!{sys.executable} -IS\n{_PLACEHOLDER.read_text()}")
+    program.chmod(0o755)
+    return str(program)
 
 
 class Files(NamedTuple):
@@ -203,6 +268,7 @@ class Setting(NamedTuple):
     cwd: Path
     user: int | None = None
     umask: int | None = None
+    python: str | None = None  # what the program starts when it starts Python; None: Python
 
 
 class ForkedCommand:
@@ -218,10 +284,13 @@ class ForkedCommand:
             "inherited": list(files.inherited),
             "environment": dict(setting.environment),
             "cwd": str(setting.cwd),
+            "leads": None,
+            "module": None,
+            "terminal": None,
         }
         with ExitStack() as opened:
             order = opened.enter_context(open(os.memfd_create("order"), "wb+"))
-            order.write(json.dumps(told).encode())
+            order.write(marshal.dumps(told))
             order.seek(0)
             if (stdin := files.stdin) is None:
                 stdin = opened.enter_context(Path(os.devnull).open("rb")).fileno()
@@ -283,6 +352,7 @@ class PipedCommand(ForkedCommand):
     def __init__(self, argv: Sequence[str], setting: Setting) -> None:
         theirs_in, ours_in = os.pipe()
         ours_out, theirs_out = os.pipe()
+        setting = setting._replace(python=forked_python())
         super().__init__(argv, Files(theirs_out, 2, theirs_in), setting)
         os.close(theirs_in)
         os.close(theirs_out)

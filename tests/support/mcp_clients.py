@@ -13,7 +13,7 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.types import CallToolResult
 
-from .forked_programs import PipedCommand, Setting
+from .forked_programs import PipedCommand, Setting, forked_python
 
 LIMIT_S = 90
 READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
@@ -38,8 +38,8 @@ async def under_asyncio(body: Callable[[], Awaitable[None]]) -> None:
 @asynccontextmanager
 async def stdio_client_of(rig: Any, *words: str, **options: Any) -> AsyncIterator[ClientSession]:
     """A session with a server that works in the rig's workspace; its stderr is kept in a file."""
-    arguments = ["mcp-server", "-C", str(rig.work), *words]
-    server = StdioServerParameters(command=SWARM, args=arguments, env=rig.environment)
+    arguments = [SWARM, "mcp-server", "-C", str(rig.work), *words]
+    server = StdioServerParameters(command=forked_python(), args=arguments, env=rig.environment)
     with (rig.folder / "stderr").open("a") as errors:
         async with (
             stdio_client(server, errlog=errors) as streams,
@@ -65,7 +65,8 @@ async def http_server_of(
     rig: Any, *words: str, lines: int = 2
 ) -> AsyncIterator[tuple[str, str, anyio.abc.Process]]:
     """A server on a free port: its address, its token, its process."""
-    arguments = [SWARM, "mcp-server", "--http", "127.0.0.1:0", "-C", str(rig.work), *words]
+    where = ["--http", "127.0.0.1:0", "-C", str(rig.work)]
+    arguments = [forked_python(), SWARM, "mcp-server", *where, *words]
     async with await anyio.open_process(arguments, env=rig.environment, stdout=None) as process:
         assert process.stderr is not None
         said = b""

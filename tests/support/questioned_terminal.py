@@ -7,6 +7,8 @@ from pathlib import Path
 
 import trio
 
+from support.forked_programs import forked_python
+
 SWARM = str(Path(sys.executable).parent / "swarm")
 
 
@@ -15,8 +17,9 @@ async def answer_on_terminal(
 ) -> bytes:
     """All that is seen there. `key` b"": no question is waited for. The exit code must be 0."""
     parent, child = pty.openpty()
+    python = (forked_python(),) if program == SWARM else ()
     process = rig.adopt(await trio.lowlevel.open_process(
-        ["setsid", "-c", "-w", program, *words], stdin=child, stdout=child, stderr=child,
+        ["setsid", "-c", "-w", *python, program, *words], stdin=child, stdout=child, stderr=child,
         env={**rig.environment, "TERM": "xterm"}, cwd=rig.work,
     ))  # fmt: skip
     os.close(child)
