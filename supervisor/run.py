@@ -51,12 +51,12 @@ from .file_requests import FileRequests
 from .gateway.gateway_manager import GatewayManager
 from .journal.journal import open_journal
 from .journal.journal_files import repair_tail
-from .journal.journal_reader import BadLine, last_seq, run_records
-from .journal.replay import RunPast, fold_run
+from .journal.journal_reader import last_seq_of_others, other_files
+from .journal.replay import RunPast
 from .machine_room import check_room
+from .part_calls.run_folds import RunFolds
 from .parts.budget.budget_service import BudgetService
 from .parts.budget.deadlines import DeadlineMonitor
-from .parts.budget.ledger import fold_ledger
 from .parts.copies.live.end_merges import finish_files
 from .parts.copies.live.live_merges import finish_cut_off_merges
 from .parts.copies.project_copies import ProjectCopies
@@ -66,7 +66,7 @@ from .parts.mcp.hub_manager import HubManager
 from .parts.mcp.mcp_requests import McpEndpoint
 from .parts.mcp.run_hubs import RunHubs
 from .parts.network.proxy_manager import ProxyManager
-from .parts.run_parts import PartFolds, RunParts
+from .parts.run_parts import RunParts
 from .parts.skills.skill_watcher import watch_skills
 from .parts.undo.content_store import ContentStore
 from .parts.undo.live.file_history import FileHistory
@@ -138,7 +138,7 @@ async def run_to_end(  # noqa: PLR0917 - the two last ones are the simulation's
                 try:
                     locked = _LockedRun(
                         run_paths, user_paths, early, make_workload, dependencies, signals,
-                        lock_fd, short_tmp, PartFolds(),
+                        lock_fd, short_tmp, RunFolds(_empty_view(request)),
                     )  # fmt: skip
                     completed = await _run_locked(request, view, locked)
                 finally:
@@ -170,7 +170,7 @@ class _LockedRun(NamedTuple):
     signals: SignalBuffer  # received before any file is made, so that all is cleaned up
     lock_fd: int
     short_tmp: ShortTmp
-    folds: PartFolds  # what parts find in the journal of a resumed run
+    folds: RunFolds  # what is found in the journal of a resumed run
 
 
 async def _run_locked(request: RunRequest, view: RunDisplay, locked: _LockedRun) -> RunCompleted:
@@ -203,7 +203,7 @@ async def _run_locked(request: RunRequest, view: RunDisplay, locked: _LockedRun)
     return completed
 
 
-def _prepare(request: RunRequest, run_paths: RunPaths, folds: PartFolds) -> RunPast:
+def _prepare(request: RunRequest, run_paths: RunPaths, folds: RunFolds) -> RunPast:
     """Make the folders; read the past of a resumed run from its journal."""
     if len(run_paths.gateway_endpoint(_GATEWAY_EPOCHS_PER_START)) > _SOCKET_PATH_BYTES:
         raise UsageError(
@@ -225,13 +225,14 @@ def _prepare(request: RunRequest, run_paths: RunPaths, folds: PartFolds) -> RunP
         return RunPast()
     if request.inherited.moves:
         ContentStore(run_paths.file_copies).record_moves(request.inherited.moves)
-    for file in run_paths.journal.glob("*.jsonl"):
+    for file in other_files(run_paths):
         repair_tail(file)  # a line torn by a power loss would end up in the middle
-    bad: list[BadLine] = []
-    read = fold_run(run_records(run_paths, bad.append), feed_parts=folds.take)
-    past = moved_past(read, request.inherited.moves)
+    read = folds.read(run_paths)
     return msgspec.structs.replace(
-        past, bad_lines=tuple(map(str, bad)), last_seq=last_seq(run_paths)
+        moved_past(folds.run, request.inherited.moves),
+        bad_lines=tuple(map(str, read.bad_lines)),
+        last_seq=max(read.last_seq, last_seq_of_others(run_paths)),
+        own_bytes=read.size_bytes,
     )
 
 
@@ -250,7 +251,7 @@ async def _open_context(
     opened = open_journal(run_paths, last_seq=past.last_seq, redactor=redactor, unix_s=unix_s)
     journal = await stack.enter_async_context(opened)
     processes = await stack.enter_async_context(dependencies.open_processes(locked.early))
-    registry, archive, state = _open_registry(stack, request, run_paths)
+    registry, archive = _open_registry(stack, request, run_paths)
     return RunContext(
         run_id=RunId(run_paths.folder.name),
         run_key=dependencies.entropy.random_bytes(32),
@@ -258,13 +259,13 @@ async def _open_context(
         paths=run_paths,
         mailbox=mailbox,
         journal=journal,
-        broadcast=EventBroadcast(state, view, feed, redactor=redactor),
+        broadcast=EventBroadcast(locked.folds.shown, view, feed, redactor=redactor),
         processes=processes,
         registry=registry,
         agents=AgentDirectory(registry, archive),
         grants=ApprovalGrants(),
         skills=CurrentSkills(request),
-        parts=RunParts(request, run_paths, locked.folds),
+        parts=RunParts(request, run_paths, locked.folds.parts),
         pauses=RunPauses(),
         copies=ProjectCopies(run_paths, request.copies.copy_kind),
         hosts=RemoteHosts(request.copies.hosts),
@@ -279,12 +280,17 @@ async def _open_context(
 
 def _open_registry(
     stack: AsyncExitStack, request: RunRequest, run_paths: RunPaths
-) -> tuple[AgentRegistry, FinishedAgents, RunState]:
+) -> tuple[AgentRegistry, FinishedAgents]:
     """Who may live and who has lived; the archive is closed with the stack."""
     archive = stack.enter_context(closing(FinishedAgents(run_paths.folder)))
     max_agents, limit_reason = limit_by_descriptors(request.team.max_agents)
     registry = AgentRegistry(max_agents, bound=limit_reason, archive=archive)
-    return registry, archive, RunState(slots_max=max_agents)
+    return registry, archive
+
+
+def _empty_view(request: RunRequest) -> RunState:
+    max_agents, _ = limit_by_descriptors(request.team.max_agents)
+    return RunState(slots_max=max_agents)
 
 
 def run_title(task: str, prompt: str) -> str:
@@ -299,7 +305,6 @@ def _record_start(running: RunContext, past: RunPast) -> RunMetadata:
     request = running.request
     title = run_title(request.task, request.prompt)
     title = running.journal.redactor.redact(title)[:80]  # before the cut: half a key is secret, too
-    running.broadcast.load_past(run_records(running.paths) if past.started else ())
     record = running.note(
         RunStarted(
             run_id=running.run_id,
@@ -335,7 +340,7 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
 ) -> RunCompleted:
     """Run the workload, and beside it every other part of the run."""
     gateway_address = GatewayAddress(epoch=past.starts * _GATEWAY_EPOCHS_PER_START)
-    budget = _open_budget(running, past)
+    budget = _open_budget(running, locked.folds)
     places = locked.user_paths
     gateway = GatewayManager(
         running, gateway_address, budget, models_dir=str(places.models), former=past.provider
@@ -361,7 +366,7 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
         shutdown = RunShutdown(
             agents, team_service, nursery, keep_open=running.request.lifetime.keep_open
         )
-        queue = _open_approvals(running, agents, team_service, nursery, places)
+        queue = _open_approvals(running, agents, nursery, locked)
         proxy = ProxyManager(running, nursery, queue.hooked, first_epoch=gateway_address.epoch)
         hosts = HostManager(running, gateway_address, first_epoch=gateway_address.epoch)
         hubs = RunHubs(running, queue.broker, first_epoch=gateway_address.epoch)
@@ -390,8 +395,8 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
             await proxy.wait_ready()
             nursery.start_soon(running.copies.make_ahead, running.request)
             if past.started is not None:
-                await history.clear_cut_off_undos()
-            await finish_cut_off_merges(running, history)
+                await history.clear_cut_off_undos(locked.folds.pop_files())
+            await finish_cut_off_merges(running, history, locked.folds.merges)
             workload = locked.make_workload(running, agents, team_service, gateway, shutdown, past)
             completed = await _run_workload(hubs.home, workload)
             agents.run_end.begin()  # agents that still work continue after a resume
@@ -420,9 +425,8 @@ async def _run_workload(hub: HubManager, workload: Workload) -> RunCompleted:
 def _open_approvals(
     running: RunContext,
     agents: AgentManager,
-    team_service: TeamService,
     nursery: trio.Nursery,
-    user_paths: UserPaths,
+    locked: _LockedRun,
 ) -> ApprovalQueue:
     """Open the queue of approval requests."""
 
@@ -438,15 +442,15 @@ def _open_approvals(
         nursery,
         agents,
         running.agents.plan_of,
-        config=user_paths.config,
+        past=locked.folds.approvals.past(),
+        config=locked.user_paths.config,
         reviewer=LazyReviewer(make_reviewer),
     )
 
 
-def _open_budget(running: RunContext, past: RunPast) -> BudgetService:
+def _open_budget(running: RunContext, folds: RunFolds) -> BudgetService:
     """Open the run's budget, including what earlier parts of the run spent."""
-    records = run_records(running.paths) if past.starts else ()
-    budget = BudgetService(running, fold_ledger(records))
+    budget = BudgetService(running, folds.budget.ledger)
     budget.open_budget(running.request.budget, deadline_unix_s=running.deadline_unix_s)
     return budget
 

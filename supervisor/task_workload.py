@@ -170,7 +170,7 @@ class TaskWorkload:
         below = tuple(one.spawned.agent_id for one in cut_off if one.spawned.parent == ROOT_PATH)
         await self._fan_out.run(self._past.fan_ended, below)
         was_told = self._root_has_input()  # it has read the earlier answers
-        answers = await self._fan_out.answers(only_fresh=was_told)
+        answers = await self._fan_out.answers(only_fresh=was_told, past=self._past)
         if was_told:
             body = request.next_input.prompt or request.prompt
             if not answers:
@@ -218,6 +218,8 @@ class TaskWorkload:
             return
         enter_review(self._run)
         root = Agent(plan)
+        if agent_past is not None:
+            root.note_last_epoch(agent_past.spawned.epoch)
         await self._agents.spawn(root, memory=AgentMemory() if agent_past else None)
         if self._agents.run_end.has_begun:  # during its start
             self._agents.end_work(root, "interrupted", "the run ended before its work began")
@@ -244,7 +246,9 @@ class TaskWorkload:
         memory = read_agent_memory(self._run, plan)
         verdict = self._prepare_continuation(plan, memory) if text is None else None
         root, past = self._run.agents.members[ROOT_PATH], self._past.agents.get(ROOT_PATH)
-        root.pay(past.usd if past is not None else None)
+        if past is not None:
+            root.note_last_epoch(past.spawned.epoch)
+            root.pay(past.usd)
         await self._agents.spawn(root, memory=memory)
         if text is not None:
             images = await self._store_images(self._run.request.next_input.images)

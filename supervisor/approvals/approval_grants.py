@@ -245,35 +245,48 @@ def make_exact_grant(grant_id: str, agent: str, request: ApprovalRequest) -> App
     return ApprovalGrant(grant_id=grant_id, path=agent, keys=keys, uses=1)
 
 
-def fold_approvals(records: Iterable[Record]) -> ApprovalsPast:
-    """Fold the supervisor's records: the grants that hold, the open requests, the last number."""
-    held: dict[str, ApprovalGrant] = {}
-    unanswered: dict[str, str] = {}
-    last = 0
-    asked_tools: dict[str, McpToolAction] = {}
-    approved: list[McpToolAction] = []
-    for record in records:
+class ApprovalsFold:
+    """Folds the supervisor's records: the grants that hold, the open requests, the last number."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, ApprovalGrant] = {}
+        self._unanswered: dict[str, str] = {}
+        self._last = 0
+        self._asked_tools: dict[str, McpToolAction] = {}
+        self._approved: list[McpToolAction] = []
+
+    def take(self, record: Record) -> None:
         match record.body:
             case ApprovalRequested(approval_id=asked, request=request):
-                unanswered[asked] = record.agent
+                self._unanswered[asked] = record.agent
                 if isinstance(request.action, McpToolAction):
-                    asked_tools[asked] = request.action
+                    self._asked_tools[asked] = request.action
                 if numbered := _ID.fullmatch(asked):
-                    last = max(last, int(numbered[1]))
+                    self._last = max(self._last, int(numbered[1]))
             case ApprovalResolved(approval_id=answered, outcome=outcome):
-                unanswered.pop(answered, None)
-                tool = asked_tools.pop(answered, None)
+                self._unanswered.pop(answered, None)
+                tool = self._asked_tools.pop(answered, None)
                 if tool is not None and outcome == "approved":
-                    approved.append(tool)
+                    self._approved.append(tool)
             case GrantGiven(grant=grant, used_up=used_up):
-                held.pop(grant.grant_id, None)
+                self._held.pop(grant.grant_id, None)
                 if not used_up:
-                    held[grant.grant_id] = grant
+                    self._held[grant.grant_id] = grant
             case _:
                 pass
-    return ApprovalsPast(
-        grants=tuple(held.values()),
-        unanswered=tuple(unanswered.items()),
-        last_number=last,
-        mcp_tools=tuple(approved),
-    )
+
+    def past(self) -> ApprovalsPast:
+        return ApprovalsPast(
+            grants=tuple(self._held.values()),
+            unanswered=tuple(self._unanswered.items()),
+            last_number=self._last,
+            mcp_tools=tuple(self._approved),
+        )
+
+
+def fold_approvals(records: Iterable[Record]) -> ApprovalsPast:
+    """Fold the supervisor's records."""
+    fold = ApprovalsFold()
+    for record in records:
+        fold.take(record)
+    return fold.past()

@@ -4,8 +4,6 @@ Records come here only after the journal has written them; transient events come
 the journal did not redact is redacted here, before anybody sees it.
 """
 
-from collections.abc import Iterable
-
 import msgspec
 
 from swarm.mailbox.base.redact import Redactor
@@ -34,11 +32,6 @@ class EventBroadcast:
         for rest in self._redactor.end_streams(record):
             self._publish(rest)
         self._publish(Recorded(record=record))
-
-    def load_past(self, records: Iterable[Record]) -> None:
-        """Fold the records from before a resume into the state, without showing them again."""
-        for record in records:
-            self.state.apply_past(record)
 
     def publish_transient(self, passed: TransientEvent) -> None:
         """Show one transient event; it is not journaled."""

@@ -8,6 +8,7 @@ import resource
 from collections import OrderedDict
 from collections.abc import Iterable
 from pathlib import Path
+from typing import BinaryIO
 
 from swarm.mailbox.base.errors import SwarmError
 
@@ -95,16 +96,21 @@ class JournalFiles:
 def repair_tail(path: Path) -> int:
     """Cut a torn last line (after a power loss); return how many bytes were cut, usually 0."""
     with path.open("rb+") as file:
-        size = file.seek(0, os.SEEK_END)
-        end = size
-        while end > 0:
-            start = max(0, end - 65_536)
-            file.seek(start)
-            chunk = file.read(end - start)
-            if (newline := chunk.rfind(b"\n")) >= 0:
-                end = start + newline + 1
-                break
-            end = start
-        if end < size:
-            file.truncate(end)
-        return size - end
+        return cut_torn_line(file)
+
+
+def cut_torn_line(file: BinaryIO) -> int:
+    """As `repair_tail`, of a file that is open for reading and writing; moves its position."""
+    size = file.seek(0, os.SEEK_END)
+    end = size
+    while end > 0:
+        start = max(0, end - 65_536)
+        file.seek(start)
+        chunk = file.read(end - start)
+        if (newline := chunk.rfind(b"\n")) >= 0:
+            end = start + newline + 1
+            break
+        end = start
+    if end < size:
+        file.truncate(end)
+    return size - end

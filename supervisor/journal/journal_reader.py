@@ -22,7 +22,7 @@ from swarm.mailbox.protocol.records import AnyRecordBody, Record, decode_record
 from swarm.mailbox.protocol.values.base import SCHEMA_VERSION, Value
 
 from ..runs.paths import RunPaths
-from .journal_files import RUN_FILE
+from .journal_files import RUN_FILE, cut_torn_line
 
 _log = logging.getLogger("swarm.journal")
 MAX_LINE_BYTES = 64 * 1024 * 1024  # far more than any line that is written
@@ -70,16 +70,50 @@ class _Head(Value):
 _decode_head = depth_checked(msgspec.json.Decoder(_Head).decode)
 
 
-def read_file(path: Path, on_bad_line: BadLineHandler = log_bad_line) -> Iterator[Record]:
+class RunFileRead(Value):
+    """What the one pass of a resume over the run's own file found beside its records."""
+
+    last_seq: int = 0  # the highest number in use there; damaged lines at its end may have had more
+    size_bytes: int = 0  # where this part of the run begins in it
+    bad_lines: tuple[BadLine, ...] = ()
+
+
+def take_run_file(run_paths: RunPaths, take: Callable[[Record], None]) -> RunFileRead:
+    """Cut a torn last line of the run's own file and give each record to `take`, in order.
+
+    The file is opened once and read once, however many folds `take` feeds. The caller holds the
+    run's lock. Raises JournalUnreadable for a record of a newer version.
+    """
+    path = run_paths.journal / f"{RUN_FILE}.jsonl"
+    if not path.exists():
+        return RunFileRead()
+    bad: list[BadLine] = []
+    last, bad_before_it = 0, 0
+    with path.open("rb+") as file:
+        cut_torn_line(file)
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        for record in _records(path, _lines(file.readline), bad.append):
+            take(record)
+            last, bad_before_it = max(last, record.seq), len(bad)
+    after = len(bad) - bad_before_it
+    return RunFileRead(last_seq=last + after if last else 0, size_bytes=size, bad_lines=tuple(bad))
+
+
+def read_file(
+    path: Path, on_bad_line: BadLineHandler = log_bad_line, *, start: int = 0
+) -> Iterator[Record]:
     """The records of one file. A last line without its newline is a torn write: left out.
 
     Args:
         path: The file.
         on_bad_line: Called with every other line that is no record; the rest is read all the same.
+        start: Where in the file to begin: at the first byte of a line.
 
     Raises JournalUnreadable for a record of a newer version.
     """
     with path.open("rb") as file:
+        file.seek(start)
         yield from _records(path, _lines(file.readline), on_bad_line)
 
 
@@ -125,9 +159,26 @@ def agent_records(here: RunPaths, agent_id: str, path: str) -> Iterator[Record]:
     return heapq.merge(own, about, key=lambda record: record.seq)
 
 
+def run_records_from(run_paths: RunPaths, start: int) -> Iterator[Record]:
+    """The supervisor's own records from this byte on (`RunFileRead.size_bytes`)."""
+    path = run_paths.journal / f"{RUN_FILE}.jsonl"
+    if path.exists():
+        yield from read_file(path, start=start)
+
+
 def last_seq(run_paths: RunPaths) -> int:
     """The highest number in use, from the ends of the files: quick also for a long journal."""
     return max((_last_seq_of(path) for path in run_paths.journal.glob("*.jsonl")), default=0)
+
+
+def last_seq_of_others(run_paths: RunPaths) -> int:
+    """The same of all files but the run's own."""
+    return max(map(_last_seq_of, other_files(run_paths)), default=0)
+
+
+def other_files(run_paths: RunPaths) -> Iterator[Path]:
+    """The journal's files but the run's own: those of agents and of parts."""
+    return (path for path in run_paths.journal.glob("*.jsonl") if path.stem != RUN_FILE)
 
 
 def records_after(run_paths: RunPaths, file: str, seq: int) -> list[Record]:

@@ -78,51 +78,49 @@ class RunPast(msgspec.Struct):
     starts: int = 0  # how often the run was started or resumed
     started_ts: float = 0.0
     last_seq: int = 0
+    own_bytes: int = 0  # of the run's own file, before this part of the run
     bad_lines: tuple[str, ...] = ()  # its unreadable lines, in words
 
-
-def fold_run(
-    records: Iterable[Record], *, feed_parts: Callable[[Record], None] | None = None
-) -> RunPast:
-    """Fold the supervisor's own records. A completion before a resume is forgotten.
-
-    What parts journaled goes to their own folds in the same pass.
-    """
-    past = RunPast()
-    for record in records:
-        if feed_parts is not None:
-            feed_parts(record)
-        past.last_seq = max(past.last_seq, record.seq)
+    def take(self, record: Record) -> None:
+        """The next record of the run's own file. A completion before a resume is forgotten."""
+        self.last_seq = max(self.last_seq, record.seq)
         match record.body:
             case RunStarted() as body:
-                past.started, past.completed = past.started or body, None
-                past.started_ts = past.started_ts or record.ts
-                past.starts += 1
+                self.started, self.completed = self.started or body, None
+                self.started_ts = self.started_ts or record.ts
+                self.starts += 1
             case ProviderChosen() as body:
-                past.provider = body
+                self.provider = body
             case AgentSpawned() as body:
-                before = past.agents.get(body.path)
+                before = self.agents.get(body.path)
                 settings, usd = (None, None) if before is None else (before.settings, before.usd)
-                past.agents[body.path] = AgentPast(spawned=body, settings=settings, usd=usd)
-            case SettingsChanged() as body if record.agent in past.agents:
-                past.agents[record.agent].settings = body.settings
-            case AgentEnded() as body if record.agent in past.agents:
-                past.agents[record.agent].ended = body
-                past.agents[record.agent].ended_seq = record.seq
+                self.agents[body.path] = AgentPast(spawned=body, settings=settings, usd=usd)
+            case SettingsChanged() as body if record.agent in self.agents:
+                self.agents[record.agent].settings = body.settings
+            case AgentEnded() as body if record.agent in self.agents:
+                self.agents[record.agent].ended = body
+                self.agents[record.agent].ended_seq = record.seq
             case FanOutPlanned() as body:
-                past.plan = body
+                self.plan = body
             case FanOutItemEnded() as body:
-                past.fan_ended[body.index] = body
+                self.fan_ended[body.index] = body
             case ResponseBilled(usd=float() as usd):
-                past.usd = (past.usd or 0.0) + usd
-                if (payer := past.agents.get(record.agent)) is not None:
+                self.usd = (self.usd or 0.0) + usd
+                if (payer := self.agents.get(record.agent)) is not None:
                     payer.usd = (payer.usd or 0.0) + usd
             case RunIdle():
-                past.idle_seq = record.seq
+                self.idle_seq = record.seq
             case RunCompleted() as body:
-                past.completed = body
+                self.completed = body
             case _:
                 pass  # agents' own records are folded by fold_agent
+
+
+def fold_run(records: Iterable[Record]) -> RunPast:
+    """Fold the supervisor's own records."""
+    past = RunPast()
+    for record in records:
+        past.take(record)
     return past
 
 

@@ -49,11 +49,12 @@ from swarm.supervisor.file_requests import FileRequests
 from swarm.supervisor.journal.journal import Journal, open_journal
 from swarm.supervisor.journal.journal_reader import read_records, run_records
 from swarm.supervisor.journal.replay import RunPast, fold_run
+from swarm.supervisor.part_calls.run_folds import RunFolds
 from swarm.supervisor.parts.copies.project_copies import ProjectCopies
 from swarm.supervisor.parts.hosts.placement.remote_hosts import RemoteHosts
 from swarm.supervisor.parts.mcp.mcp_requests import McpEndpoint
 from swarm.supervisor.parts.mcp.run_hubs import RunHubs
-from swarm.supervisor.parts.run_parts import PartFolds, RunParts
+from swarm.supervisor.parts.run_parts import RunParts
 from swarm.supervisor.parts.undo.live.file_history import FileHistory
 from swarm.supervisor.processes.process_types import ProcessEnd
 from swarm.supervisor.request.run_request import RunRequest
@@ -280,8 +281,8 @@ async def _set_up(
     server, nursery = team.server, team.nursery
     registry = AgentRegistry(run_request.team.max_agents, archive=archive)
     view = SimpleNamespace(on_feed=lambda feed: None)
-    folds = PartFolds()
-    fold_run(run_records(run_paths), feed_parts=folds.take)
+    folds = RunFolds(RunState())
+    folds.read(run_paths)
     team.running = RunContext(
         run_id=new_uuid7(),
         run_key=b"k" * 32,
@@ -297,7 +298,7 @@ async def _set_up(
         agents=AgentDirectory(registry, archive),
         grants=ApprovalGrants(),
         skills=CurrentSkills(run_request),
-        parts=RunParts(run_request, run_paths, folds),
+        parts=RunParts(run_request, run_paths, folds.parts),
         pauses=RunPauses(),
         copies=ProjectCopies(run_paths),
         hosts=RemoteHosts(),
@@ -309,7 +310,12 @@ async def _set_up(
     )
     plan_of = team.running.agents.plan_of
     queue = open_approval_queue(
-        team.running, nursery, team.control, plan_of, config=run_paths.folder
+        team.running,
+        nursery,
+        team.control,
+        plan_of,
+        past=folds.approvals.past(),
+        config=run_paths.folder,
     )
     hubs = RunHubs(team.running, queue.broker, first_epoch=0)
     mcp = McpEndpoint(team.running, hubs, nursery)

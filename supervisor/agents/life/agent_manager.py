@@ -36,7 +36,6 @@ from ..slots import SlotsClosed
 from .agent_start import (
     WITHOUT_TIMEOUT,
     SlotWait,
-    last_epoch,
     read_agent_memory,
     send_changes_since_spec,
     start_agent,
@@ -88,11 +87,9 @@ class AgentManager:
         """Start an agent, new or resumed; return once it has sent its Hello.
 
         If its process dies before its Hello, the restart policy decides about another try. `memory`
-        is for a resumed agent. Raises SpawnError: nothing was started and no slot is held.
+        is for a resumed agent, whose last epoch was noted. Raises SpawnError: nothing was started
+        and no slot is held.
         """
-        if memory is not None:
-            with start_faults(agent.path):
-                agent.note_last_epoch(last_epoch(self._run, agent.plan.agent_id))
 
         async def start() -> None:
             agent.renew_process()

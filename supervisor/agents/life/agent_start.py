@@ -154,13 +154,6 @@ async def read_agent_memory(running: RunContext, file: str) -> AgentMemory:
     return await trio.to_thread.run_sync(lambda: fold_agent(read_records(running.paths, file=file)))
 
 
-def last_epoch(running: RunContext, agent_id: str) -> int:
-    """The epoch of the agent's last process in the journal; 0 if there was none."""
-    records = read_records(running.paths, file="run")
-    spawned = (one.body for one in records if isinstance(one.body, AgentSpawned))
-    return max((one.epoch for one in spawned if one.agent_id == agent_id), default=0)
-
-
 async def send_gateway_address(running: RunContext, agent: Agent, gateway: GatewayAddress) -> None:
     """Send the gateway's address unless this process knows it; it may move during the start."""
     if not agent.process.know_gateway(gateway.endpoint):

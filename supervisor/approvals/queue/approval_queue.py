@@ -21,8 +21,7 @@ from ...agents.agent_record import Agent, AgentPlan
 from ...agents.life.agent_manager import AgentManager
 from ...context.run_context import RunContext
 from ...context.saved_rules import save_rule, send_rules_to_all
-from ...journal.journal_reader import run_records
-from ..approval_grants import ANY_REPOSITORY, ApprovalsPast, fold_approvals
+from ..approval_grants import ANY_REPOSITORY, ApprovalsPast
 from ..approval_types import AutoReviewer
 from ..broker import AskSettings, Broker
 from ..refusal_texts import granted_notice
@@ -49,21 +48,22 @@ def open_approval_queue(
     agents: AgentManager,
     plan_of: Callable[[str], AgentPlan | None],
     *,
+    past: ApprovalsPast,
     config: Path,
     reviewer: AutoReviewer | None = None,
 ) -> ApprovalQueue:
-    """Make the queue. A resumed run takes its grants and open requests from the journal.
+    """Make the queue. A resumed run takes its grants and open requests from its past.
 
     Args:
         running: Its `grants` are filled here.
         nursery: Runs the tasks that serve agents' requests.
         agents: The live agents.
         plan_of: The plan of an agent by its path, whether it has a process now or not.
+        past: What the journal of a resumed run says of approvals.
         config: The user's configuration folder; rules are saved in its `rules/`.
         reviewer: Decides where an agent's limits name the guardian.
     """
     request = running.request
-    past = fold_approvals(run_records(running.paths)) if request.resumes else ApprovalsPast()
     approving = frozenset(
         hook.hook_id
         for hook in request.inherited.hooks

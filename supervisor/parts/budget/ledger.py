@@ -265,32 +265,42 @@ def _first_exceeded(nodes: list[_Account], more: Amount, *, with_held: bool) -> 
     return None
 
 
-def fold_ledger(records: Iterable[Record]) -> Ledger:
-    """Fold the supervisor's own records, in order of seq."""
-    ledger = Ledger()
-    paths: dict[str, str] = {}
-    for record in records:
+class LedgerFold:
+    """Folds the supervisor's own records, in order of seq, into `ledger`."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self._paths: dict[str, str] = {}
+
+    def take(self, record: Record) -> None:
         match record.body:
             case BudgetSet(budget=budget):
-                ledger.set_limits(record.agent or ROOT_PATH, budget)
+                self.ledger.set_limits(record.agent or ROOT_PATH, budget)
             case AgentSpawned(agent_id=agent_id, path=path, limits=limits):
-                paths[agent_id] = path
+                self._paths[agent_id] = path
                 if path != ROOT_PATH:
-                    ledger.set_limits(path, limits.budget)
+                    self.ledger.set_limits(path, limits.budget)
             case Reserved() as body:
                 granted = BudgetReservation(
                     agent_id=body.agent_id,
-                    path=paths.get(body.agent_id, record.agent) or ROOT_PATH,
+                    path=self._paths.get(body.agent_id, record.agent) or ROOT_PATH,
                     amount=amount_of(body.tokens, body.usd),
                     last=body.last,
                 )
-                ledger.hold(granted, body.reservation)
+                self.ledger.hold(granted, body.reservation)
             case ResponseBilled() | ReservationReleased() as body:
-                path = paths.get(body.agent_id, record.agent) or ROOT_PATH
-                ledger.settle(body.reservation, path, cost_of(body))
+                path = self._paths.get(body.agent_id, record.agent) or ROOT_PATH
+                self.ledger.settle(body.reservation, path, cost_of(body))
             case _:
                 pass
-    return ledger
+
+
+def fold_ledger(records: Iterable[Record]) -> Ledger:
+    """Fold the supervisor's own records, in order of seq."""
+    fold = LedgerFold()
+    for record in records:
+        fold.take(record)
+    return fold.ledger
 
 
 def cost_of(bill: ResponseBilled | ReservationReleased) -> Amount:

@@ -24,6 +24,22 @@ class MergePast(msgspec.Struct):
 
     merges: dict[str, PastMerge] = {}
     discarded: dict[str, set[str]] = {}
+    applied: int = 0  # merges so far
+
+    def take(self, record: Record) -> None:
+        """The next of the run's own records."""
+        match record.body:
+            case MergeBegan(merge_id=name) as began:
+                self.merges[name] = PastMerge(began=began, ts=record.ts)
+            case MergeEnded(merge_id=name, applied=applied) as ended if name in self.merges:
+                self.merges[name].ended = ended
+                if applied:
+                    self.applied += 1
+                    self.merges[name].number = self.applied
+            case ChangeDiscarded(agent_id=agent_id, fingerprint=fingerprint):
+                self.discarded.setdefault(agent_id, set()).add(fingerprint)
+            case _:
+                pass
 
     @property
     def cut_off(self) -> tuple[PastMerge, ...]:
@@ -60,18 +76,6 @@ def is_undone(merge_id: str, past: FilesPast) -> bool:
 
 def fold_merges(records: Iterable[Record]) -> MergePast:
     past = MergePast()
-    count = 0
     for record in records:
-        match record.body:
-            case MergeBegan(merge_id=name) as began:
-                past.merges[name] = PastMerge(began=began, ts=record.ts)
-            case MergeEnded(merge_id=name, applied=applied) as ended if name in past.merges:
-                past.merges[name].ended = ended
-                if applied:
-                    count += 1
-                    past.merges[name].number = count
-            case ChangeDiscarded(agent_id=agent_id, fingerprint=fingerprint):
-                past.discarded.setdefault(agent_id, set()).add(fingerprint)
-            case _:
-                pass
+        past.take(record)
     return past

@@ -8,7 +8,6 @@ call it in a thread.
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from functools import partial
 
 import msgspec
 
@@ -21,7 +20,7 @@ from ...runs.paths import RunPaths
 from ...runs.unfinished_merge import clear_mark, mark_merge
 from ..undo.content_store import ContentStore
 from ..undo.project_lock import hold_project
-from ..undo.snapshots import FilesPast, fold_files
+from ..undo.snapshots import FilesPast
 from .copy_folder import AgentCopy, CopyFolder
 from .layer_change import ChangeTooLarge, LayerChange, read_change
 from .merge_apply import (
@@ -110,12 +109,13 @@ class CopiedWork:
         return tuple(found)
 
     def _past(self) -> tuple[MergePast, FilesPast, dict[str, float]]:
-        ends: dict[str, float] = {}
+        merges, files, ends = MergePast(), FilesPast(), dict[str, float]()
         for record in run_records(self._paths):
+            merges.take(record)
+            files.take(record)
             if isinstance(record.body, AgentEnded):
                 ends[record.agent] = record.ts
-        records = partial(run_records, self._paths)
-        return fold_merges(records()), fold_files(records()), ends
+        return merges, files, ends
 
     def check(self, agents: Iterable[str] = (), *, resolved: Mapping[str, str] = {}) -> MergeReport:
         """Plan the merge of these agents' changes, in this order; () is all. Raises SwarmError.
@@ -245,12 +245,19 @@ class CopiedWork:
         number = self._past()[0].merges[done.merge_id].number
         return msgspec.structs.replace(report, done=done, number=number)
 
-    def finish_cut_off(self, write: WriteRecord) -> tuple[MergeDone, ...]:
-        """Carry out merges that began and did not end. Raises SwarmError."""
+    def finish_cut_off(
+        self, write: WriteRecord, past: MergePast | None = None
+    ) -> tuple[MergeDone, ...]:
+        """Carry out merges that began and did not end. `past`: from a journal that was just read.
+
+        Raises SwarmError.
+        """
         if not self._paths.copies.is_dir():
             return ()
         try:
-            cut_off = fold_merges(run_records(self._paths)).cut_off
+            if past is None:
+                past = fold_merges(run_records(self._paths))
+            cut_off = past.cut_off
             if not cut_off:
                 clear_mark(self._paths)
                 return ()

@@ -7,6 +7,7 @@ item's agent is forgotten when its process has ended, and only the journal has i
 import re
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import chain
 
 import msgspec
 import trio
@@ -29,7 +30,8 @@ from ...agents.agent_record import Agent, AgentPlan
 from ...agents.life.agent_manager import AgentManager
 from ...base.file_excerpts import split_evenly
 from ...context.run_context import RunContext
-from ...journal.journal_reader import read_records, run_records
+from ...journal.journal_reader import read_records, run_records_from
+from ...journal.replay import RunPast
 from ...processes.process_types import SpawnError
 from ...request.run_request import FanOut
 from ...runs.paths import RunPaths
@@ -141,20 +143,22 @@ class FanOutRunner:
         """True: no other item begins; a resume runs the rest."""
         return self._budget_spent or self._agents.run_end.has_begun
 
-    async def answers(self, *, only_fresh: bool) -> list[ItemAnswer]:
+    async def answers(self, *, only_fresh: bool, past: RunPast) -> list[ItemAnswer]:
         """The items' answers, in item order, read from the journal once, at the end.
 
         Args:
             only_fresh: Leave out what was completed in an earlier part of the run.
+            past: That earlier part; only what was written since is read.
         """
         await self._run.journal.flush()
-        return await trio.to_thread.run_sync(partial(self._read_answers, only_fresh=only_fresh))
+        read = partial(self._read_answers, only_fresh=only_fresh, past=past)
+        return await trio.to_thread.run_sync(read)
 
-    def _read_answers(self, *, only_fresh: bool) -> list[ItemAnswer]:
+    def _read_answers(self, *, only_fresh: bool, past: RunPast) -> list[ItemAnswer]:
         wanted = {_ANSWERED_NOW} if only_fresh else {_ANSWERED_NOW, _ANSWERED_BEFORE}
         found: dict[int, ItemAnswer] = {}
-        for record in run_records(self._run.paths):
-            end = record.body
+        since = (one.body for one in run_records_from(self._run.paths, past.own_bytes))
+        for end in chain(past.fan_ended.values(), since):
             if not isinstance(end, FanOutItemEnded) or end.index >= len(self._answered):
                 continue
             if self._answered[end.index] in wanted:  # the newest answer of an item comes last

@@ -35,6 +35,29 @@ class FilesPast(msgspec.Struct):
     # Of undos that began, and did not end, or ended with failures: they may have left files.
     open_undos: dict[str, FileSnapshot] = {}
 
+    def take(self, record: Record) -> None:
+        """The next of the run's own records."""
+        found = self.snapshots
+        match record.body:
+            case SnapshotTaken(snapshot_id=name) as taken:
+                found[name] = FileSnapshot(taken=taken, agent=record.agent, ts=record.ts)
+                if not taken.call_id:
+                    self.open_undos[name] = found[name]
+            case SnapshotSettled(snapshot_id=name, manifest=manifest) if name in found:
+                found[name].planned = found[name].planned or manifest
+                found[name].after = manifest
+            case FilesChanged(change_id=name) as changed:
+                found[name] = _snapshot_of_change(changed, record)
+            case WatchBegan() as watched:
+                self.watched = watched
+            case Undone(snapshot_id=name, left=left, failed=failed, kept_as=kept):
+                if not failed:
+                    self.open_undos.pop(kept, None)
+                if name in found:  # what was left alone, or failed, can still be undone
+                    found[name].undone = not left and not failed
+            case _:
+                pass
+
 
 def fold_snapshots(records: Iterable[Record]) -> dict[str, FileSnapshot]:
     """By id, oldest first, including the snapshots that undos took of what they replaced."""
@@ -44,27 +67,8 @@ def fold_snapshots(records: Iterable[Record]) -> dict[str, FileSnapshot]:
 def fold_files(records: Iterable[Record]) -> FilesPast:
     """Everything that the run's own records say about files."""
     past = FilesPast()
-    found = past.snapshots
     for record in records:
-        match record.body:
-            case SnapshotTaken(snapshot_id=name) as taken:
-                found[name] = FileSnapshot(taken=taken, agent=record.agent, ts=record.ts)
-                if not taken.call_id:
-                    past.open_undos[name] = found[name]
-            case SnapshotSettled(snapshot_id=name, manifest=manifest) if name in found:
-                found[name].planned = found[name].planned or manifest
-                found[name].after = manifest
-            case FilesChanged(change_id=name) as changed:
-                found[name] = _snapshot_of_change(changed, record)
-            case WatchBegan() as watched:
-                past.watched = watched
-            case Undone(snapshot_id=name, left=left, failed=failed, kept_as=kept):
-                if not failed:
-                    past.open_undos.pop(kept, None)
-                if name in found:  # what was left alone, or failed, can still be undone
-                    found[name].undone = not left and not failed
-            case _:
-                pass
+        past.take(record)
     return past
 
 

@@ -17,9 +17,13 @@ from swarm.supervisor.journal.journal_files import repair_tail
 from swarm.supervisor.journal.journal_reader import (
     BadLine,
     JournalUnreadable,
+    RunFileRead,
     last_seq,
+    last_seq_of_others,
     read_file,
     read_records,
+    run_records_from,
+    take_run_file,
 )
 from swarm.supervisor.journal.replay import fold_agent
 from swarm.supervisor.runs.paths import RunPaths
@@ -107,6 +111,28 @@ def test_bad_lines_at_the_end_do_not_make_a_number_come_twice(run_paths):
     (run_paths.journal / "b.jsonl").write_bytes(line(2) + line(6))
     (run_paths.journal / "c.jsonl").write_bytes(b"")
     assert last_seq(run_paths) == 7
+
+
+def test_the_run_file_is_repaired_read_and_measured_in_one_pass(run_paths):
+    (run_paths.journal / "a.jsonl").write_bytes(line(3))
+    whole = line(1) + b"bad\n" + line(5) + b"bad\nbad\n"
+    path = run_paths.journal / "run.jsonl"
+    path.write_bytes(whole + line(6)[:9])
+    seen: list[int] = []
+    read = take_run_file(run_paths, lambda record: seen.append(record.seq))
+    assert seen == [1, 5]
+    assert path.read_bytes() == whole
+    assert (read.last_seq, read.size_bytes) == (last_seq(run_paths), len(whole)) == (7, len(whole))
+    assert [one.number for one in read.bad_lines] == [2, 4, 5]
+    assert last_seq_of_others(run_paths) == 3
+    path.write_bytes(whole + line(8))
+    assert [one.seq for one in run_records_from(run_paths, read.size_bytes)] == [8]
+
+
+def test_a_run_killed_before_its_first_record_has_an_empty_past(run_paths):
+    assert take_run_file(run_paths, lambda record: None) == RunFileRead()
+    (run_paths.journal / "run.jsonl").write_bytes(line(1)[:5])
+    assert take_run_file(run_paths, lambda record: None) == RunFileRead()
 
 
 def test_the_last_number_is_found_behind_a_line_longer_than_a_look_back(run_paths):

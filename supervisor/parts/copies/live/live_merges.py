@@ -20,6 +20,7 @@ from swarm.mailbox.protocol.records import FilesChanged
 from ....context.run_context import RunContext
 from ...undo.live.file_history import FileHistory
 from ..merge_apply import MergeStale
+from ..merge_history import MergePast
 from ..merge_service import AcceptPlan, CopiedWork, MergeReport
 from ..merge_summary import describe_left, describe_report
 
@@ -95,13 +96,13 @@ def _discard(running: RunContext, work: CopiedWork, chosen: tuple[str, ...]) -> 
     return tuple(f"given up: {change.agent}" for change in given_up)
 
 
-async def finish_cut_off_merges(running: RunContext, history: FileHistory) -> None:
+async def finish_cut_off_merges(running: RunContext, history: FileHistory, past: MergePast) -> None:
     """Carry out merges that the end of an earlier part of the run cut off."""
     if not running.paths.copies.is_dir():
         return
 
     def act() -> tuple[str, ...]:
-        found = CopiedWork(running.paths).finish_cut_off(partial(_write, running))
+        found = CopiedWork(running.paths).finish_cut_off(partial(_write, running), past)
         return tuple(
             f"the merge {one.merge_id} was cut off before; it is done now{describe_left(one.left)}"
             for one in found

@@ -30,7 +30,7 @@ from ..file_undo import (
     undo_locked,
 )
 from ..patch_locks import PatchLocks
-from ..snapshots import choose_snapshots, fold_files, fold_snapshots
+from ..snapshots import FilesPast, choose_snapshots, fold_snapshots
 from .change_watcher import MAX_PATHS, ChangeWatcher
 
 _EXCLUDED_FOLDERS = ("/proc", "/sys", "/dev")
@@ -135,11 +135,10 @@ class FileHistory:
         text = describe_report(report, self._run.run_id)
         return Refused(message=text) if report.failed else Done(message=text)
 
-    async def clear_cut_off_undos(self) -> None:
+    async def clear_cut_off_undos(self, past: FilesPast) -> None:
         """Remove what undos of an earlier part of the run left beside files."""
 
         def work() -> list[str]:
-            past = fold_files(read_records(self._run.paths, file="run"))
             return clear_cut_off_undos(past, self._run.paths)
 
         try:

@@ -10,10 +10,12 @@ from support.project_copy import CopiedProject, fill
 from swarm.mailbox.protocol.control import Done, MergeChanges, Refused
 from swarm.mailbox.protocol.records import RunCompleted
 from swarm.supervisor.journal.journal import open_journal
+from swarm.supervisor.journal.journal_reader import run_records
 from swarm.supervisor.parts.copies import layer_change
 from swarm.supervisor.parts.copies.live import end_merges, live_merges
 from swarm.supervisor.parts.copies.live.end_merges import finish_files
 from swarm.supervisor.parts.copies.live.live_merges import merge_in_live_run
+from swarm.supervisor.parts.copies.merge_history import fold_merges
 from swarm.supervisor.parts.copies.merge_plan import MergeImpossible
 from swarm.supervisor.parts.copies.merge_service import CopiedWork
 from swarm.supervisor.request.run_request import CopySettings
@@ -194,6 +196,7 @@ async def test_a_merge_that_is_finished_after_a_crash_names_what_was_left_alone(
 
         await trio.to_thread.run_sync(begin)
         project.write({"a.txt": "mine\n"})
-        await live_merges.finish_cut_off_merges(running, running.history)
+        past = fold_merges(run_records(project.paths))
+        await live_merges.finish_cut_off_merges(running, running.history, past)
     assert running.notes[0].endswith(f"left alone, changed since: {project.root}/a.txt")
     assert (project.root / "a.txt").read_text() == "mine\n"
