@@ -232,7 +232,7 @@ class ControlService:
         if self._run.request.fan_out is not None:
             return
         with trio.move_on_after(_ROOT_LIMIT_S):
-            while ROOT_PATH not in team.members and not self._agents.run_end.has_begun:
+            while ROOT_PATH not in team.members and not self._agents.run_life.is_ending:
                 await team.wait_change()
 
     def _find_agent(self, path: str) -> Agent | Refused:

@@ -16,8 +16,11 @@ from swarm.roles.parts.hooks.hook_input import IDLE_NOTIFICATION
 
 from .agents.life.agent_manager import AgentManager
 from .context.run_context import RunContext
-from .run_shutdown import RunShutdown
+from .context.run_phases import RunEvent, RunPhase
 from .team.team_service import TeamService
+
+# A person interrupted the root by itself, or the run already waits.
+_PAUSED = (RunPhase.PAUSING, RunPhase.IDLE)
 
 
 def keeps_root(hooks: tuple[Hook, ...]) -> bool:
@@ -34,17 +37,18 @@ class IdleWait:
         running: RunContext,
         agents: AgentManager,
         team_service: TeamService,
-        shutdown: RunShutdown,
     ) -> None:
-        self._run, self._agents = running, agents
-        self._team_service, self._shutdown = team_service, shutdown
+        self._run = running
+        self._team_service = team_service
+        self._life = agents.run_life
         self._answered: RunCompleted | None = None  # the last good end of a turn
 
     def applies_to(self, ended: AgentEnded) -> bool:
         """True if the run waits for input after this end of its root."""
-        if self._agents.run_end.has_begun or self._shutdown.is_finishing or ended.state == "killed":
+        phase = self._life.phase
+        if phase.is_ending or phase is RunPhase.FINISHING or ended.state == "killed":
             return False
-        alone = ended.state == "interrupted" and self._shutdown.is_root_interrupted
+        alone = ended.state == "interrupted" and phase in _PAUSED
         return self._run.request.lifetime.keep_open or alone
 
     async def wait(self, ended: AgentEnded, completed: RunCompleted) -> bool:
@@ -58,7 +62,7 @@ class IdleWait:
             self._answered = completed
         idle = RunIdle(status=completed.status, result=completed.result, message=completed.message)
         self._run.note(idle)
-        self._shutdown.begin_idle()
+        self._life.apply(RunEvent.IDLE_BEGAN)
         team, service = self._run.agents, self._team_service
         if not keeps_root(self._run.request.inherited.hooks):
             service.rest(team.members[ROOT_PATH])
@@ -66,12 +70,11 @@ class IdleWait:
         with trio.move_on_after(float("inf") if limit_s is None else limit_s):
             while self.applies_to(ended) and service.is_idle:
                 await team.wait_change()
-        self._shutdown.end_idle()
+        self._life.apply(RunEvent.IDLE_ENDED)
         return not service.is_idle
 
     def result(self, completed: RunCompleted) -> RunCompleted:
         """The run's result: after an interrupted turn, the last answer before it counts."""
-        ended_by_word = self._shutdown.is_finishing or not self._agents.run_end.has_begun
-        if completed.status == "interrupted" and ended_by_word and self._answered is not None:
-            return self._answered
+        if completed.status == "interrupted" and not self._life.is_ending:
+            return self._answered or completed
         return completed

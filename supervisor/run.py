@@ -43,6 +43,7 @@ from .base.version import VERSION
 from .context.current_skills import CurrentSkills
 from .context.event_broadcast import EventBroadcast
 from .context.run_context import RunContext
+from .context.run_phases import RunEvent
 from .context.service_process import Services
 from .control_server import ControlledParts, ControlService
 from .dependencies import REAL_DEPENDENCIES, RunDependencies
@@ -399,7 +400,9 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
             await finish_cut_off_merges(running, history, locked.folds.merges)
             workload = locked.make_workload(running, agents, team_service, gateway, shutdown, past)
             completed = await _run_workload(hubs.home, workload)
-            agents.run_end.begin()  # agents that still work continue after a resume
+            agents.run_life.apply(
+                RunEvent.END_BEGAN
+            )  # agents that still work continue after a resume
             team_service.close()
             proxy.process.loop.expect_end()
             hubs.expect_end()

@@ -1,14 +1,14 @@
 """How a run is stopped: signals, the deadline, `swarm kill`, in escalating steps.
 
 The first Ctrl-C interrupts every turn; the second ends the run in order; the third kills. SIGTERM
-and SIGHUP end it in order. The requests themselves never wait: they set events to which the other
-tasks react.
+and SIGHUP end it in order. What a request means is in the tables of `context/run_phases.py`. The
+requests themselves never wait: they set events of `RunLife`, to which the other tasks react.
 """
 
 import signal
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Literal
+from typing import assert_never
 
 import trio
 
@@ -16,9 +16,10 @@ from swarm.mailbox.base.ids import ROOT_PATH
 
 from .agents.agent_record import Agent
 from .agents.life.agent_manager import AgentManager
+from .context.run_life import StopStatus
+from .context.run_phases import CtrlC, RunEvent, RunPhase, StopRequest, decide_ctrl_c
 from .team.team_service import TeamService
 
-StopStatus = Literal["interrupted", "terminated", "deadline"]
 Step = Callable[[], Awaitable[None]]
 _TURN_END_S = 5.0
 _DEADLINE_LOOK_S = 0.2  # while the deadline stops
@@ -58,7 +59,7 @@ async def receive_signals(
 
 
 class RunShutdown:
-    """Stop requests so far. `stop`: end in order, now. `skip_grace`: kill without grace.
+    """Carries out what is asked of the run's end.
 
     In a kept-open run an interrupt of all turns lets the run wait for input instead of ending it.
     """
@@ -73,28 +74,43 @@ class RunShutdown:
     ) -> None:
         self._agents, self._team, self._nursery = agents, team, nursery
         self._keep_open = keep_open
-        self.is_idle = False  # the run waits for input
-        self.is_finishing = False  # it ends as soon as its work is done
-        self.is_root_interrupted = False  # a person interrupted the root by itself
-        self.status: StopStatus | None = None
-        self._interrupted = False  # by a first Ctrl-C
+        self._life = agents.run_life
         self._turns_ending = 0  # interrupts of all turns that are in progress
-        self.stop = trio.Event()
-        self.skip_grace = trio.Event()
+
+    @property
+    def stop(self) -> trio.Event:
+        """Set when the run is to end in order, now."""
+        return self._life.stop
+
+    @property
+    def status(self) -> StopStatus | None:
+        return self._life.status
+
+    @property
+    def is_idle(self) -> bool:
+        """True while the run waits for input."""
+        return self._life.phase is RunPhase.IDLE
 
     def interrupt(self) -> None:
-        """Handle one Ctrl-C. While the run waits for input, there is no turn to interrupt."""
-        if self.is_idle and not self.stop.is_set():
-            self.end("interrupted")
-        elif self._keeps_agents and not self._turns_ending:
-            self._nursery.start_soon(partial(self._interrupt_turns, "Ctrl-C"))
-        elif not self._interrupted and not self._turns_ending:
-            self._interrupted = True
-            self._nursery.start_soon(self._interrupt_and_end, self._begin_interrupt())
-        elif not self.stop.is_set():
-            self.end("interrupted")
-        else:
-            self.skip_grace.set()
+        """Handle one Ctrl-C."""
+        life = self._life
+        match decide_ctrl_c(
+            life.phase,
+            life.urgency,
+            stays=self._keeps_agents,
+            turns_are_ending=bool(self._turns_ending),
+        ):
+            case CtrlC.INTERRUPT_TURNS:
+                self._nursery.start_soon(partial(self._interrupt_turns, "Ctrl-C"))
+            case CtrlC.INTERRUPT_RUN:
+                life.ask(StopRequest.INTERRUPT)
+                self._nursery.start_soon(self._interrupt_and_end, self._begin_interrupt())
+            case CtrlC.STOP:
+                self.end("interrupted")
+            case CtrlC.KILL:
+                life.ask(StopRequest.KILL)
+            case never:
+                assert_never(never)
 
     async def interrupt_all(self, why: str, *, keep_commands: bool) -> int:
         """Abort every turn, for `swarm interrupt RUN`; the run ends once no agent works.
@@ -109,7 +125,7 @@ class RunShutdown:
 
     def _begin_interrupt(self) -> list[Agent]:
         """Let nothing begin that waits (items, agents, jobs); return the agents to interrupt."""
-        self._agents.run_end.begin()
+        self._life.apply(RunEvent.END_BEGAN)
         self._team.interrupt_waiting()
         return list(self._agents.agents.values())
 
@@ -117,7 +133,7 @@ class RunShutdown:
     def _keeps_agents(self) -> bool:
         """True if the run goes on after an interrupt of all turns."""
         root = self._team.team.members.get(ROOT_PATH) if self._keep_open else None
-        return root is not None and root.has_started and not self._agents.run_end.has_begun
+        return root is not None and root.has_started and not self._life.is_ending
 
     async def _interrupt_turns(self, why: str, *, keep_commands: bool = False) -> int:
         """Abort every turn of a run that stays."""
@@ -136,20 +152,12 @@ class RunShutdown:
 
     def finish(self) -> None:
         """End the run as soon as its work is done, with its last answer."""
-        self.is_finishing = True
+        self._life.apply(RunEvent.FINISH_WANTED)
         self._team.team.notify_change()
-
-    def begin_idle(self) -> None:
-        """The run waits for input from now on."""
-        self.is_idle = True
-
-    def end_idle(self) -> None:
-        """It works again, or ends."""
-        self.is_idle = self.is_root_interrupted = False
 
     def note_root_interrupt(self) -> None:
         """A person interrupts the root by itself: the run stays until they say how it goes on."""
-        self.is_root_interrupted = True
+        self._life.apply(RunEvent.ROOT_INTERRUPTED)
 
     async def _interrupt_and_end(self, agents: list[Agent]) -> None:
         """Abort each turn; then end the run, also if a message has started another turn.
@@ -166,13 +174,10 @@ class RunShutdown:
 
     def end(self, status: StopStatus) -> None:
         """End the run in order; the first status stays."""
-        if self.status is None:
-            self.status = status
-        self._agents.run_end.begin()
-        self.stop.set()
+        self._life.ask(StopRequest.STOP, status)
 
     async def carry_out(self, end_gateway: Step, kill_all: Step) -> None:
-        """End every agent, then the gateway: in order, unless `skip_grace` is set.
+        """End every agent, then the gateway: in order, until it is to be done without grace.
 
         Args:
             end_gateway: Ends the gateway in order.
@@ -186,7 +191,7 @@ class RunShutdown:
                 nursery.cancel_scope.cancel()
 
             async def hurry() -> None:
-                await self.skip_grace.wait()
+                await self._life.skip_grace.wait()
                 await kill_all()
                 nursery.cancel_scope.cancel()
 
@@ -202,7 +207,7 @@ class RunShutdown:
         if number == signal.SIGINT:
             self.interrupt()
         elif self.stop.is_set():
-            self.skip_grace.set()
+            self._life.ask(StopRequest.KILL)
         else:
             self.end("terminated")
 

@@ -27,6 +27,7 @@ from .agents.settings_change import (
     with_settings,
 )
 from .context.run_context import RunContext
+from .context.run_life import StopStatus
 from .context.typed_input import first_parts
 from .control_requests.run_limits import item_limits, run_limits
 from .gateway.gateway_manager import GatewayManager
@@ -36,7 +37,7 @@ from .journal.replay import AgentMemory, RunPast, fold_agent, interrupted_end
 from .parts.fan_out.fan_out_runner import FanOutRunner, ItemAnswer, prompt_with_answers
 from .parts.review.review_mode import enter_review, exit_review
 from .processes.process_types import SpawnError
-from .run_shutdown import RunShutdown, StopStatus
+from .run_shutdown import RunShutdown
 from .runs.image_blobs import store_image
 from .runs.run_status import as_interrupted, run_result, with_failed_items
 from .team.team_service import TeamService
@@ -62,7 +63,7 @@ class TaskWorkload:
         self._run, self._agents, self._gateway = running, agents, gateway
         self._team_service = team_service
         self._shutdown, self._past = shutdown, past
-        self._idle_wait = IdleWait(running, agents, team_service, shutdown)
+        self._idle_wait = IdleWait(running, agents, team_service)
         self._fan_out: FanOutRunner | None = None
         agent_past, plan = past.agents.get(ROOT_PATH), past.plan
         known = agent_past.spawned.agent_id if agent_past else plan.root_id if plan else ""
@@ -112,25 +113,32 @@ class TaskWorkload:
     async def _work(self) -> RunCompleted:
         try:
             body = await self._root_prompt()
-            if self._agents.run_end.has_begun:  # the whole run was stopped or interrupted before
+            if self._agents.run_life.is_ending:  # the whole run was stopped or interrupted before
                 return self._stopped(self._shutdown.status or "interrupted")
             await self._start_root(body)
         except SpawnError as error:
             return RunCompleted(status="failed", message=str(error))
+        completed = await self._wait_end()
+        request = self._run.request
+        if request.resumes and not self._agents.turns_started and not request.lifetime.keep_open:
+            self._run.note(Warned(message=NOTHING_TO_DO), agent=ROOT_PATH)
+        return self._idle_wait.result(completed)
+
+    async def _wait_end(self) -> RunCompleted:
+        """Here it is decided that a run's work is over, and nowhere else.
+
+        That is when no agent works, no part has more to do, and the run waits for no input. What
+        stops it before (`RunLife.stop`, a lost gateway) cancels this.
+        """
         while True:
             outcome = await self._team_service.wait_done(waits_for_all=self._idle_wait.applies_to)
             end = await self._team_service.parts.at_end(self._completed(outcome))
             if end.goes_on:
                 continue
-            completed = end.completed
             if not self._idle_wait.applies_to(outcome):
-                break
-            if not await self._idle_wait.wait(outcome, completed):
-                break
-        request = self._run.request
-        if request.resumes and not self._agents.turns_started and not request.lifetime.keep_open:
-            self._run.note(Warned(message=NOTHING_TO_DO), agent=ROOT_PATH)
-        return self._idle_wait.result(completed)
+                return end.completed
+            if not await self._idle_wait.wait(outcome, end.completed):
+                return end.completed
 
     def _completed(self, outcome: AgentEnded) -> RunCompleted:
         """How the run ends if it ends now."""
@@ -140,7 +148,7 @@ class TaskWorkload:
         completed = run_result(
             outcome, end, schema=schema, accept_truncated=self._run.request.accept_truncated
         )
-        if self._agents.run_end.cut_off_work:
+        if self._agents.run_life.cut_off_work:
             return as_interrupted(completed)
         if (fan_out := self._fan_out) is None:
             return completed
@@ -221,7 +229,7 @@ class TaskWorkload:
         if agent_past is not None:
             root.note_last_epoch(agent_past.spawned.epoch)
         await self._agents.spawn(root, memory=AgentMemory() if agent_past else None)
-        if self._agents.run_end.has_begun:  # during its start
+        if self._agents.run_life.is_ending:  # during its start
             self._agents.end_work(root, "interrupted", "the run ended before its work began")
         else:
             await self._agents.send_input(root, await self._first_input(body))

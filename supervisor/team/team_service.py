@@ -41,6 +41,7 @@ from ..agents.life.resume_unstarted import close_unstarted
 from ..agents.life.slot_deadlock import DeadlockDetector, LiveSlotUsers
 from ..agents.life.spawning import AgentSpawner
 from ..context.run_context import RunContext
+from ..context.run_phases import RunEvent
 from ..journal.replay import RunPast
 from ..part_access.part_host import Fate, PartTeam
 from ..part_calls.part_services import PartServices
@@ -342,7 +343,7 @@ class TeamService:
             and state == "crashed"
             and not self._run.request.lifetime.keep_open
         ):
-            self.agents.run_end.begin()
+            self.agents.run_life.apply(RunEvent.END_BEGAN)
             return
         self.parts.on_agent_lost(member.path)
         self.mail.bounce_all(member, reason=f"{member.path} is {state}")

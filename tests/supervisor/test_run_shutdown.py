@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from swarm.supervisor.base.run_pauses import WaitMeter
-from swarm.supervisor.context.run_end import RunEnd
+from swarm.supervisor.context.run_life import RunLife
 from swarm.supervisor.run_shutdown import RunShutdown
 
 LIMIT_S = 3600  # of the virtual clock: whoever waits so long waits for ever
@@ -20,7 +20,7 @@ class Run:
     def __init__(self, *, obeys: bool) -> None:
         self.obeys, self.steps = obeys, list[str]()
         self.agents: dict[str, object] = {}
-        self.run_end = RunEnd()
+        self.run_life = RunLife()
 
     def interrupt_waiting(self) -> None:
         self.steps.append("interrupt waiting")

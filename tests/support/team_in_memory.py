@@ -43,6 +43,7 @@ from swarm.supervisor.base.run_pauses import RunPauses
 from swarm.supervisor.context.current_skills import CurrentSkills
 from swarm.supervisor.context.event_broadcast import EventBroadcast
 from swarm.supervisor.context.run_context import RunContext
+from swarm.supervisor.context.run_phases import RunEvent
 from swarm.supervisor.control_server import ControlledParts
 from swarm.supervisor.event_router import EventRouter, open_tables
 from swarm.supervisor.file_requests import FileRequests
@@ -206,7 +207,7 @@ class TeamInMemory:
         parts = (self.running, self.control, self.service, gateway_manager, self.ending)
         work = TaskWorkload(*parts, past or RunPast())
         completed = await work.run()
-        self.control.run_end.begin()
+        self.control.run_life.apply(RunEvent.END_BEGAN)
         self.service.close()
         await self.control.end_all()
         work.close()

@@ -21,7 +21,8 @@ from swarm.mailbox.protocol.records import (
 )
 
 from ...context.run_context import RunContext
-from ...context.run_end import RunEnd
+from ...context.run_life import RunLife
+from ...context.run_phases import RunEvent
 from ...journal.replay import AgentMemory, interrupted_end
 from ...processes.child_loop import stop_child
 from ...processes.child_spec import GiveUp
@@ -65,7 +66,7 @@ class AgentManager:
         self._directory, self.agents = running.agents, running.agents.live
         self._hooks, self._listener = hooks, listener
         self._by_peer: dict[bytes, Agent] = {}
-        self.run_end = RunEnd(running.deadline_unix_s)
+        self.run_life = RunLife(running.deadline_unix_s)
         self.turns_started = self._starts = 0  # turns begun; process starts in progress
 
     def find_by_peer(self, identity: bytes) -> Agent | None:
@@ -108,7 +109,7 @@ class AgentManager:
 
         Raises SpawnError: nothing was started and no slot is held.
         """
-        if self.run_end.is_closing:
+        if self.run_life.is_closing:
             raise SlotsClosed("the run is ending; nothing new starts")
         self._starts += 1
         try:
@@ -211,7 +212,7 @@ class AgentManager:
         agent.turn_ends_pending -= 1
         state, message = end_state_of(end)
         if agent.pending_inputs and not isinstance(end, TurnFailed):
-            if not self.run_end.has_begun:
+            if not self.run_life.is_ending:
                 return
             state, message = "interrupted", "the run ended before it had read all that it was told"
         agent.note_turn_end(end)
@@ -233,7 +234,7 @@ class AgentManager:
             state, message = "killed", "it was ended for good"  # the turn saw it as an interrupt
         outcome = AgentEnded(
             agent_id=agent.plan.agent_id, state=state, message=message,
-            usage=usage or TokenUsage(), cut_off=self.run_end.cuts_off(agent, state),
+            usage=usage or TokenUsage(), cut_off=self.run_life.cuts_off(agent, state),
         )  # fmt: skip
         agent.end_work(outcome)
         if not agent.plan.slotless:  # a reviewer's outcome is in its `Reviewed` record
@@ -256,7 +257,7 @@ class AgentManager:
 
     async def end_all(self) -> None:
         """End all agents in parallel, also those that are starting; no agent starts any more."""
-        self.run_end.close()
+        self.run_life.apply(RunEvent.CLOSED)
         while True:
             async with trio.open_nursery() as nursery:
                 for agent in list(self.agents.values()):
@@ -295,7 +296,7 @@ class AgentManager:
     async def _ask_to_stop(self, agent: Agent, grace_s: float) -> None:
         try:
             await self._run.send(
-                agent, Shutdown(grace_s=grace_s, run_ended=self.run_end.is_closing)
+                agent, Shutdown(grace_s=grace_s, run_ended=self.run_life.is_closing)
             )
         except PeerGone:
             return
@@ -342,7 +343,7 @@ class AgentManager:
         if agent.wanted_end is None and not agent.process.said_goodbye:
             return False
         state = agent.wanted_end or "completed"
-        is_cut_off = self.run_end.is_closing and state == "interrupted"
+        is_cut_off = self.run_life.is_closing and state == "interrupted"
         self._remove_agent(agent, state, "the run ended first" if is_cut_off else "")
         return True
 

@@ -192,7 +192,7 @@ class AgentLifecycle:
             return False
         agent.take_suspended()
         self._write_output(agent, suspended, ABORTED, success=False)
-        closing = self._agents.run_end.is_closing
+        closing = self._agents.run_life.is_closing
         reason: Literal["run_ended", "interrupted"] = "run_ended" if closing else "interrupted"
         aborted = TurnAborted(turn_id=suspended.turn_id, reason=reason)
         self._run.note(aborted, agent=agent.path, file=agent.plan.agent_id)

@@ -21,6 +21,7 @@ from ...agents.agent_record import Agent, AgentPlan
 from ...agents.life.agent_manager import AgentManager
 from ...context.run_context import RunContext
 from ...context.saved_rules import save_rule, send_rules_to_all
+from ...request.run_request import RunRequest
 from ..approval_grants import ANY_REPOSITORY, ApprovalsPast
 from ..approval_types import AutoReviewer
 from ..broker import AskSettings, Broker
@@ -64,24 +65,13 @@ def open_approval_queue(
         reviewer: Decides where an agent's limits name the guardian.
     """
     request = running.request
-    approving = frozenset(
-        hook.hook_id
-        for hook in request.inherited.hooks
-        if hook.may_allow and hook.event in _APPROVING_EVENTS
-    )
-
-    def hooks_for(path: str) -> frozenset[str]:
-        """None for a locked role: that a hook allowed something is the agent's own word."""
-        plan = plan_of(path)
-        return frozenset() if plan is None or plan.role.locked else approving
-
     tools = _tool_questions(running, config, past)
     settings = AskSettings(
         tools=tools,
         timeout_s=request.approvals.approval_timeout_s,
         reviewer=reviewer,
         unix_s=running.entropy.unix_s,
-        hooks_for=hooks_for,
+        hooks_for=partial(_hooks_for, _approving_hooks(request), plan_of),
     )
 
     def limits_of(path: str) -> Limits | None:
@@ -98,6 +88,22 @@ def open_approval_queue(
         answers=ApprovalAnswers(broker, effects),
         endpoint=ApprovalEndpoint(running, broker, hooked, nursery),
     )
+
+
+def _approving_hooks(request: RunRequest) -> frozenset[str]:
+    return frozenset(
+        hook.hook_id
+        for hook in request.inherited.hooks
+        if hook.may_allow and hook.event in _APPROVING_EVENTS
+    )
+
+
+def _hooks_for(
+    approving: frozenset[str], plan_of: Callable[[str], AgentPlan | None], path: str
+) -> frozenset[str]:
+    """None for a locked role: that a hook allowed something is the agent's own word."""
+    plan = plan_of(path)
+    return frozenset() if plan is None or plan.role.locked else approving
 
 
 def _tool_questions(running: RunContext, config: Path, past: ApprovalsPast) -> McpToolQuestions:

@@ -141,7 +141,7 @@ class FanOutRunner:
     @property
     def _is_stopping(self) -> bool:
         """True: no other item begins; a resume runs the rest."""
-        return self._budget_spent or self._agents.run_end.has_begun
+        return self._budget_spent or self._agents.run_life.is_ending
 
     async def answers(self, *, only_fresh: bool, past: RunPast) -> list[ItemAnswer]:
         """The items' answers, in item order, read from the journal once, at the end.

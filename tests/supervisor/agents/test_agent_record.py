@@ -13,6 +13,7 @@ from swarm.mailbox.protocol.spec import RoleBrief
 from swarm.mailbox.protocol.values.limits import Limits
 from swarm.supervisor.agents.agent_record import Agent, AgentPlan, GatewayAddress
 from swarm.supervisor.agents.life.agent_manager import AgentManager
+from swarm.supervisor.context.run_phases import RunEvent
 from swarm.supervisor.journal.replay import AgentMemory, fold_agent
 
 MODEL = ModelInfo(slug="m", provider="p", wire="scripted", context_window=1_000)
@@ -59,7 +60,7 @@ def manager_of(*, is_ending: bool) -> AgentManager:
         GatewayAddress(),
     )
     if is_ending:
-        manager.run_end.begin()
+        manager.run_life.apply(RunEvent.END_BEGAN)
     return manager
 
 
