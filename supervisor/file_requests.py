@@ -110,9 +110,7 @@ class FileRequests:
 
 def _withheld_from(request: RunRequest) -> set[str]:
     """Variables that no command may see: keys, and a proxy with its password."""
-    withheld = set(request.keys).union(
-        *({one.env_key or "", *one.env_http_headers.values()} for one in request.gateway.providers)
-    )
+    withheld = set(request.keys).union(*(one.secret_variables for one in request.gateway.providers))
     if request.goes_upstream:
         withheld.update(*((name, name.lower()) for name in PROXY_VARIABLES))
     return withheld

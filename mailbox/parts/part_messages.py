@@ -10,6 +10,7 @@ import msgspec
 from ..protocol.values.base import Value
 from ..protocol.values.findings import FindingPublished
 from .accounts.account_messages import AccountSource
+from .clouds.cloud_messages import CloudCredentials
 from .findings.finding_messages import (
     FINDING_TOOLS,
     FindingAccepted,
@@ -74,6 +75,7 @@ PartOp = ShareFindings  # sent to agents; the part in the agent's process takes 
 PartControl = DrainHost  # of a person, to a live run; one answer each
 PartEvent = HeavyCommandEnded  # of agents; journaled as it is
 PartKeySource = AccountSource  # what gives a provider its key, in the gateway
+PartCredentials = CloudCredentials  # the same by a provider's table; it may sign requests
 PartRecord = (  # all that a part journals
     PartEvent | MemoryMarked | FindingPublished | JobBegan | JobRowEnded | JobClosed
 )

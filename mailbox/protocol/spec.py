@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from ..base.writable_places import WritablePlaces
-from ..parts.part_messages import PartKeySource, PartRules
+from ..parts.part_messages import PartCredentials, PartKeySource, PartRules
 from .approvals import ExtraPermissions
 from .context_sizes import TextSize
 from .hooks import Hook
@@ -266,6 +266,7 @@ class KeyCommand(Value):
     refresh_s: float = 300.0  # 0 = only when a key is refused
     path: str = ""  # the person's PATH; "" = that of the gateway
     places: WritablePlaces = WritablePlaces()  # its program must not lie there
+    variables: tuple[str, ...] = ()  # of the keys: it gets them in its environment
 
 
 class ProviderSpec(Value):
@@ -294,11 +295,25 @@ class ProviderSpec(Value):
     # What a part gives the key from, where `env_key` has none. The rest is then as of the built-in
     # provider that it names, if it names one.
     account: PartKeySource | None = None
+    credentials: PartCredentials | None = None  # a part's, which makes the headers of requests too
 
     @property
     def fetches_key(self) -> bool:
         """True if the gateway fetches the key itself."""
-        return self.key_command is not None or bool(self.key_file) or self.account is not None
+        parts = (self.key_command, self.account, self.credentials)
+        return bool(self.key_file) or any(one is not None for one in parts)
+
+    @property
+    def secret_variables(self) -> set[str]:
+        """The names of the keys that its requests need."""
+        further = () if self.credentials is None else self.credentials.variables
+        return {self.env_key or "", *self.env_http_headers.values(), *further} - {""}
+
+    @property
+    def secret_files(self) -> tuple[str, ...]:
+        """What holds its key, for commands to not see."""
+        further = () if self.credentials is None else self.credentials.files
+        return (*filter(None, (self.key_file,)), *further)
 
 
 class GatewaySettings(Value):

@@ -6,6 +6,7 @@ Values only. A new part adds itself to what it has of these.
 from typing import Literal, NamedTuple
 
 from swarm.mailbox.parts.accounts.account_messages import LoginTable
+from swarm.mailbox.parts.clouds.cloud_messages import AwsTable, GoogleTable
 from swarm.mailbox.parts.leases.lease_messages import LeaseSettings
 from swarm.mailbox.parts.memories.memory_messages import MemorySettings
 from swarm.mailbox.protocol.settings import KeepSecrets
@@ -23,6 +24,16 @@ class PartKeys(ModelKeys):
     mcp_oauth_credentials_store: KeepSecrets = "auto"  # of accounts too
     forced_login_method: Literal["chatgpt", "api"] | None = None
     forced_chatgpt_workspace_id: str | tuple[str, ...] = ()
+
+
+class ProviderPartKeys(Value):
+    """Tables of a `[model_providers.ID]`: sources of its key, each of which excludes all others."""
+
+    aws: AwsTable | None = None
+    google: GoogleTable | None = None  # swarm's own
+
+
+PROVIDER_PART_TABLES: dict[str, type[Value]] = {"aws": AwsTable, "google": GoogleTable}
 
 
 class RolePartKeys(ModelKeys):

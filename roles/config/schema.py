@@ -15,7 +15,7 @@ from .host_settings import HostToml
 from .mcp_table import McpServerTable
 from .model_keys import ModelKeys
 from .model_keys import Toml as Toml
-from .part_keys import PartKeys
+from .part_keys import PartKeys, ProviderPartKeys
 
 SandboxMode = Literal["read-only", "workspace-write", "danger-full-access"]
 
@@ -37,7 +37,7 @@ class KeyringTable(Value):
     user: str = ""  # "" = the provider's id
 
 
-class ProviderTable(Value):
+class ProviderTable(ProviderPartKeys):
     """`[model_providers.ID]`. The `chat` wire is supported; Codex has dropped it."""
 
     name: str = ""
@@ -61,7 +61,6 @@ class ProviderTable(Value):
     auth: AuthTable | None = None
     key_file: str | None = None  # swarm's own: a file of mode 0600
     keyring: KeyringTable | None = None  # swarm's own
-    aws: Toml | None = None  # no effect
     websocket_connect_timeout_ms: int | None = None  # no effect: swarm uses no websockets
     supports_websockets: bool = False
 

@@ -20,5 +20,5 @@ def gateway_keys(request: RunRequest) -> dict[str, str]:
     names = {name for provider, names in _BUILT_IN.items() if provider in used for name in names}
     for provider in request.gateway.providers:
         if provider.id in used:
-            names.update((provider.env_key or "", *provider.env_http_headers.values()))
+            names |= provider.secret_variables
     return {name: value for name, value in request.keys.items() if name in names}

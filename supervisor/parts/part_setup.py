@@ -1,12 +1,12 @@
 """What parts do before a run and after it, in the process of the command line; the list of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from swarm.mailbox.parts.part_messages import PartSettings
+from swarm.mailbox.parts.part_messages import PartCredentials, PartSettings
 from swarm.mailbox.protocol.spec import ProviderSpec
-from swarm.roles.config.part_keys import PartKeys
+from swarm.roles.config.part_keys import PartKeys, ProviderPartKeys
 from swarm.roles.parts.leases.lease_settings import check_lease_settings
 from swarm.roles.parts.memories.memory_settings import check_memory_settings
 
@@ -15,6 +15,7 @@ from ..request.run_request import RunRequest
 from ..runs.paths import UserPaths
 from .accounts.account_list import AccountLine, list_accounts
 from .accounts.account_providers import with_accounts
+from .clouds import cloud_providers
 from .memories.memory_choice import run_memories
 
 
@@ -39,6 +40,28 @@ def with_part_providers(
 ) -> tuple[ProviderSpec, ...]:
     """The configured providers, and what parts make of them. Raises UsageError."""
     return with_accounts(config, configured)
+
+
+def part_credentials(
+    place: str, base_url: str, table: ProviderPartKeys, environment: Mapping[str, str]
+) -> PartCredentials | None:
+    """What gives the provider at `place` its key, if a part does; its table was checked."""
+    return cloud_providers.credentials_of(place, base_url, table, environment)
+
+
+def part_credentials_problem(base_url: str, table: ProviderPartKeys) -> tuple[str, str] | None:
+    """(key, reason) of the first error in a part's table of a provider."""
+    return cloud_providers.credentials_problem(base_url, table)
+
+
+def part_key_variables(table: ProviderPartKeys) -> tuple[str, ...]:
+    """Variables with secrets of a part's table of a provider."""
+    return cloud_providers.credential_variables(table)
+
+
+def lacking_part_library(table: ProviderPartKeys) -> tuple[str, str] | None:
+    """(a library that is not there, how one gets it)."""
+    return cloud_providers.lacking_library(table)
 
 
 def part_accounts(config: PartKeys) -> list[AccountLine]:

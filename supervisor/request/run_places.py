@@ -12,7 +12,7 @@ from swarm.mailbox.base.installation import (
     installation_paths,
 )
 from swarm.mailbox.base.writable_places import WritablePlaces, writable_roots
-from swarm.mailbox.protocol.spec import KeyCommand, ProviderSpec
+from swarm.mailbox.protocol.spec import ProviderSpec
 from swarm.mailbox.protocol.values.limits import SandboxPolicy, WorkspaceWrite
 
 from .run_request import RunRequest
@@ -49,17 +49,18 @@ def program_lookup(request: RunRequest, *, cwd: str = "") -> Lookup:
 
 
 def with_places(providers: Iterable[ProviderSpec], lookup: Lookup) -> tuple[ProviderSpec, ...]:
-    """The providers, whose key commands are told where agents may write."""
+    """The providers; what gets their keys is told where agents may write."""
+    return tuple(_with_place(one, lookup) for one in providers)
 
-    def told(command: KeyCommand) -> KeyCommand:
-        return msgspec.structs.replace(command, path=lookup.path, places=lookup.places)
 
-    return tuple(
-        one
-        if one.key_command is None
-        else msgspec.structs.replace(one, key_command=told(one.key_command))
-        for one in providers
-    )
+def _with_place(provider: ProviderSpec, lookup: Lookup) -> ProviderSpec:
+    told = msgspec.structs.replace
+    command, credentials = provider.key_command, provider.credentials
+    if command is not None:
+        command = told(command, path=lookup.path, places=lookup.places)
+    if credentials is not None:
+        credentials = told(credentials, path=lookup.path, places=lookup.places)
+    return told(provider, key_command=command, credentials=credentials)
 
 
 def project_lookup(environment: Mapping[str, str], *folders: str) -> Lookup:

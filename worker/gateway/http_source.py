@@ -49,6 +49,7 @@ from .http.http_client import (
 from .provider_keys import KeyUnavailable, ProviderKeys
 from .providers import key_source
 from .rate_limit_headers import MAX_PREVENTIVE_S, read_rate_limits, spent_allowance_s
+from .request_headers import Unsigned, own_headers
 from .responses_stream import ResponsesStream, read_compaction
 from .sse import EventTooLarge, SseSplitter, UnreadableEvent
 from .whole_answers import MAX_WHOLE_BYTES, events_of_answer, is_whole_answer
@@ -59,8 +60,6 @@ MOST_REFITS = 4  # of one request: what is refused then fails it
 _REFITTED = frozenset({"bad_request", "invalid_image"})
 _MOST_COMPACTED_BYTES = 32 << 20
 _PATHS = {"responses": "/responses", "chat": "/chat/completions", "messages": "/messages"}
-_OWN_HEADERS = {"messages": {"anthropic-version": "2023-06-01"}}
-_KEY_HEADERS = {"messages": "x-api-key"}
 USER_AGENT = "swarm-supervisor"
 _HEADERS = {
     "accept": "text/event-stream",
@@ -90,24 +89,6 @@ def provider_urls(provider: ProviderSpec) -> ProviderUrls:
     )
 
 
-def auth_headers(provider: ProviderSpec, keys: Mapping[str, str]) -> dict[str, str]:
-    """The key and the configured headers; lower-case names, so that a later one replaces an earlier
-    one.
-
-    A header whose variable is unset or blank is left out.
-    """
-    headers: dict[str, str] = dict(_OWN_HEADERS.get(provider.wire_api, {}))
-    if provider.env_key and (key := keys.get(provider.env_key, "").strip()):
-        name = provider.key_header.lower() or _KEY_HEADERS.get(provider.wire_api, "authorization")
-        headers[name] = f"Bearer {key}" if name == "authorization" else key
-    for name, value in provider.http_headers.items():
-        headers[name.lower()] = value
-    for name, variable in provider.env_http_headers.items():
-        if value := keys.get(variable, "").strip():
-            headers[name.lower()] = value
-    return headers
-
-
 def _warn_nobody(text: str) -> None:
     """For a server that is the run's own."""
 
@@ -126,6 +107,8 @@ class HttpSource:
         self._client, self._provider, self._new_id = client, provider, new_id
         self._urls, self._keys = provider_urls(provider), keys
         self._answering = AnsweringModels(provider, warn)
+        # A cloud says of credentials that have ended what others say of a missing right.
+        self._renewed_after = {401} if provider.credentials is None else {401, 403}
         self._origin = FailureOrigin(
             provider=provider.name or provider.id,
             url=self._urls.shown,
@@ -163,7 +146,7 @@ class HttpSource:
                 refused = error.failure
                 if is_answered or refused.kind != "bad_request" or refused.http_status is None:
                     raise  # else it is a refusal, though the status said that all is well
-            if refused.http_status == 401 and not is_renewed:
+            if refused.http_status in self._renewed_after and not is_renewed:
                 is_renewed = True
                 if await self._has_other_key(key):
                     continue
@@ -175,9 +158,9 @@ class HttpSource:
                 raise SampleError(refused)
 
     def _post(self, request: RenderedRequest, body: bytes) -> HttpRequest:
-        headers = _HEADERS | auth_headers(self._provider, self._keys.values)
         url = self._urls.compact_url if request.compacts else self._urls.url
-        return HttpRequest(url, headers, body, self._urls.idle_s)
+        own = own_headers(self._provider, self._keys.values, Unsigned("POST", url, body))
+        return HttpRequest(url, _HEADERS | own, body, self._urls.idle_s)
 
     def _without_refused(
         self, request: RenderedRequest, refused: Failure, sent: bytes

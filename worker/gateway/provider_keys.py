@@ -28,6 +28,7 @@ OnNewSecret = Callable[[str], Awaitable[None]]
 MOST_OUTPUT_BYTES = 64 * 1024
 _MAX_ERROR_CHARS = 300
 _SIGN = re.compile(r"[^\x20-\x7e]+")
+_RETRY_S = 10.0
 RENEW_PAUSE_S = 5.0  # many refusals of a key within this time cause one fetch
 
 
@@ -114,7 +115,7 @@ class ProviderKeys:
         return provider.env_key in self._given
 
     async def _fetch(self, provider: ProviderSpec, name: str, refused: str = "") -> None:
-        if provider.account is not None:
+        if provider.account is not None or provider.credentials is not None:
             await self._fetch_of_part(provider, name, refused)
             return
         if provider.key_command is not None:
@@ -128,17 +129,25 @@ class ProviderKeys:
 
     async def _fetch_of_part(self, provider: ProviderSpec, name: str, refused: str) -> None:
         try:
-            given = await fetch_part_key(provider, refused)
+            given = await fetch_part_key(provider, refused, self._run_command)
         except SwarmError as error:
             raise KeyUnavailable(str(error)) from error
-        if given.key != self.values.get(name):
-            await self._on_new_secret(given.key)
-            self.values[name] = given.key
-        self.values |= given.values
+        for secret in given.secrets:
+            if secret not in self.values.values():
+                await self._on_new_secret(secret)
+        self.values |= {**given.values, name: given.key}
         lasts_s = float("inf") if given.lasts_s is None else given.lasts_s
         self._due[name] = trio.current_time() + lasts_s
 
+    async def _run_command(self, command: KeyCommand) -> str:
+        """With the variables that it may have; they came through the pipe."""
+        given = {one: self.values[one] for one in command.variables if one in self.values}
+        return await run_key_command(command, given)
+
     def _set_due(self, provider: ProviderSpec, name: str) -> None:
+        if provider.credentials is not None:  # one that failed; what was there may end at any time
+            self._due[name] = trio.current_time() + _RETRY_S
+            return
         refresh_s = 0.0 if provider.key_command is None else provider.key_command.refresh_s
         self._due[name] = trio.current_time() + refresh_s if refresh_s else float("inf")
 
@@ -173,12 +182,15 @@ def file_problem(found: os.stat_result) -> str | None:
     return None
 
 
-async def run_key_command(command: KeyCommand) -> str:
-    """The command's output as one line. Raises KeyUnavailable."""
+async def run_key_command(command: KeyCommand, variables: Mapping[str, str] | None = None) -> str:
+    """The command's output as one line. Raises KeyUnavailable.
+
+    `variables` are added to its environment.
+    """
     name = command.what
     try:
         with trio.fail_after(command.timeout_s):
-            output, complaint, code = await _run(command)
+            output, complaint, code = await _run(command, variables or {})
     except trio.TooSlowError as error:
         text = f"{name}: no answer within {command.timeout_s:g} s; it was ended"
         raise KeyUnavailable(text) from error
@@ -220,11 +232,11 @@ def _held_command(command: KeyCommand) -> tuple[tuple[str, ...], dict[str, str],
     return (found.path, *command.argv[1:]), held_environment(os.environ, lookup), cwd
 
 
-async def _run(command: KeyCommand) -> tuple[bytes, bytes, int]:
+async def _run(command: KeyCommand, variables: Mapping[str, str]) -> tuple[bytes, bytes, int]:
     argv, environment, cwd = _held_command(command)
     process = await trio.lowlevel.open_process(
         list(argv),
-        env=environment,
+        env=environment | dict(variables),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

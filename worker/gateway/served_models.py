@@ -17,7 +17,7 @@ from swarm.mailbox.protocol.spec import ProviderSpec
 from swarm.mailbox.protocol.values.base import Value
 
 from .http.http_client import HttpClient, open_http
-from .http_source import auth_headers
+from .request_headers import Unsigned, own_headers
 
 _MOST_SHOWN = 8
 _NUM_CTX = re.compile(r"(?m)^num_ctx\s+([0-9]{1,9})\s*$")
@@ -104,7 +104,7 @@ class ModelListClient:
 
     def __init__(self, provider: ProviderSpec, keys: Mapping[str, str], *, limit_s: float) -> None:
         self._provider, self._limit_s = provider, limit_s
-        self._headers = auth_headers(provider, keys)
+        self._keys = keys
         self._root = provider.base_url.rstrip("/").removesuffix("/v1")
 
     async def list_models(self) -> list[ServedModel]:
@@ -117,7 +117,7 @@ class ModelListClient:
         if self._provider.id == "ollama":  # its own list has the models on disk
             url = f"{self._root}/api/tags"
         async with open_http(self._provider.base_url) as client:
-            found = _read_list(await client.get_text(url, self._headers, limit_s=self._limit_s))
+            found = _read_list(await self._ask(client, url))
         names = {model.name: model for model in found}
         return [model for name, model in names.items() if name and "embed" not in name.lower()]
 
@@ -148,9 +148,7 @@ class ModelListClient:
             if loaded.name == model.name and loaded.window_tokens is not None:
                 return loaded
         body = msgspec.json.encode({"model": model.name})
-        text = await client.get_text(
-            f"{self._root}/api/show", self._headers, limit_s=self._limit_s, body=body
-        )
+        text = await self._ask(client, f"{self._root}/api/show", body)
         try:
             shown = _decode_shown(text or "{}")
         except msgspec.DecodeError:
@@ -161,7 +159,15 @@ class ModelListClient:
         return msgspec.structs.replace(model, most_tokens=_number(next(lengths, _NONE)))
 
     async def _get(self, client: HttpClient, path: str) -> str | None:
-        return await client.get_text(self._root + path, self._headers, limit_s=self._limit_s)
+        return await self._ask(client, self._root + path)
+
+    async def _ask(self, client: HttpClient, url: str, body: bytes = b"") -> str | None:
+        try:
+            unsigned = Unsigned("POST" if body else "GET", url, body)
+            headers = own_headers(self._provider, self._keys, unsigned)
+        except ValueError:
+            return None  # no address
+        return await client.get_text(url, headers, limit_s=self._limit_s, body=body)
 
 
 def _read_list(text: str | None) -> list[ServedModel]:

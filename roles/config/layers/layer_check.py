@@ -18,6 +18,7 @@ from ..dotted_key import format_key
 from ..key_positions import ANY_KEY, KeyPath, TextPosition, find_key_positions, find_position
 from ..mcp_table import McpServerTable, McpToolTable, table_problems
 from ..model_keys import ModelKeys, ToolsTable
+from ..part_keys import PROVIDER_PART_TABLES
 from ..schema import (
     CODEX_INNER_KEYS,
     CODEX_KEYS,
@@ -151,6 +152,11 @@ def find_key_position(layer: Layer, path: KeyPath) -> TextPosition | None:
     return find_position(find_key_positions(layer.text), path) if layer.text else None
 
 
+_PROVIDER_TABLES: dict[str, type[msgspec.Struct]] = {
+    "auth": AuthTable,
+    "keyring": KeyringTable,
+    **PROVIDER_PART_TABLES,
+}
 _UnknownKey = tuple[KeyPath, Sequence[str]]  # and what is known in its place
 
 
@@ -171,7 +177,7 @@ def _unknown_paths(layer: Layer) -> Iterator[_UnknownKey]:
         elif key == "model_providers":
             for name, table in as_table(value).items():
                 yield from _unknown_in((key, name), table, ProviderTable)
-                for inner, kind in (("auth", AuthTable), ("keyring", KeyringTable)):
+                for inner, kind in _PROVIDER_TABLES.items():
                     within = as_table(table).get(inner)
                     yield from _unknown_in((key, name, inner), within, kind)
         elif key == "mcp_servers":
@@ -277,6 +283,7 @@ def key_sources(table: ProviderTable) -> Iterator[str]:
         "requires_openai_auth": table.requires_openai_auth,
         "key_file": table.key_file,
         "keyring": table.keyring,
+        **{name: getattr(table, name) for name in PROVIDER_PART_TABLES},
     }
     return (key for key, value in given.items() if value)
 
@@ -291,7 +298,7 @@ def key_source_problem(table: ProviderTable) -> tuple[str, str] | None:
         if others:
             return "auth", f"provider auth cannot be combined with {', '.join(others)}"
         return _auth_problem(table.auth)
-    for ours in ("key_file", "keyring"):
+    for ours in ("key_file", "keyring", *PROVIDER_PART_TABLES):
         rest = [other for other in others if other != ours]
         if ours in others and rest:
             return ours, f"cannot be combined with {', '.join(rest)}"

@@ -78,6 +78,11 @@ def _provider_paths(table: Toml, folder: Path) -> Toml:
     fixed = dict(table)
     if isinstance(path := fixed.get("key_file"), str) and path:
         fixed["key_file"] = _absolute(path, folder)
+    if is_table(google := fixed.get("google")):
+        given = as_table(google)
+        if isinstance(path := given.get("credentials_file"), str) and path:
+            given["credentials_file"] = _absolute(path, folder)
+        fixed["google"] = given
     if is_table(auth := fixed.get("auth")):
         given = as_table(auth)
         if isinstance(path := given.get("cwd"), str):

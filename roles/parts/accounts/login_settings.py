@@ -4,13 +4,14 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 import msgspec
 
 from swarm.mailbox.base.errors import UsageError
 from swarm.mailbox.parts.accounts.account_messages import LoginTable
+
+from ...base.private_address import is_private_address
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
@@ -79,28 +80,6 @@ def _problems(table: LoginTable) -> Iterator[tuple[str, str]]:
             yield f"headers.{name}", "not a valid header"
         elif "{" in value.replace("{account_id}", "") or value.count("{account_id}") > 1:
             yield f"headers.{name}", "only {account_id} is filled in, once"
-
-
-def is_private_address(address: str) -> bool:
-    """True if nobody on the way reads what goes there: https, or this machine."""
-    try:
-        parts = urlsplit(address)
-        host = parts.hostname or ""
-    except ValueError:
-        return False
-    if not host or parts.username is not None or parts.fragment or not address.isprintable():
-        return False
-    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))
-
-
-def is_loopback(host: str) -> bool:
-    """True for this machine's names and addresses."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def origin_of(address: str) -> str:

@@ -349,7 +349,7 @@ def hidden_paths(running: RunContext) -> tuple[str, ...]:
         str(places.ca_folder / "ca.key"),
         *map(str, _short_folders(running)),
         *map(str, places.kept_apart),
-        *(provider.key_file for provider in request.gateway.providers if provider.key_file),
+        *(path for provider in request.gateway.providers for path in provider.secret_files),
         *request.deny_read,
     )
 

@@ -10,6 +10,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .cloud_access import TOKEN_PATH, CloudAccess
 from .odd_streams import framed, messages_in_form, responses_in_form
 
 PROFILES = Path(__file__).with_name("profiles.toml")
@@ -41,6 +42,7 @@ class Profile(NamedTuple):
     call_ids: tuple[str, ...] = ("call_a", "call_b")
     server: str = ""  # the provider or program that people know; "" = a way that many have
     frames: tuple[str, ...] = ()  # of its stream: see `odd_streams.py`
+    access: Json = {}  # of a cloud: see `cloud_access.py`
 
 
 class ServerError(NamedTuple):
@@ -164,8 +166,15 @@ class OddServer:
         self.answers = 0
         self.wants_calls = True
         self.errors: list[ServerError] = []  # said before anything else, one for each request
+        self.access = CloudAccess(profile.access) if profile.access else None
 
     def __call__(self, seen: Any) -> Any:
+        if self.access is not None:
+            if seen.target.endswith(TOKEN_PATH):
+                return self._json(self.access.token(seen.body), 200)
+            if problem := self.access.problem(seen):
+                self.refusals.append(problem)
+                return self._json({"message": problem}, self.access.status)
         body = seen.json
         if self.errors:
             error = self.errors.pop(0)

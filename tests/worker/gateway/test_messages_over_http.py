@@ -14,7 +14,7 @@ from swarm.mailbox.protocol.spec import ProviderSpec
 from swarm.worker.gateway.backend import RequestWaiting, ResponseItemDone, SampleError
 from swarm.worker.gateway.conversations import Conversation, ConversationOwner
 from swarm.worker.gateway.http.http_client import open_http
-from swarm.worker.gateway.http_source import HttpSource, auth_headers
+from swarm.worker.gateway.http_source import HttpSource
 from swarm.worker.gateway.messages_head import encode_head
 from swarm.worker.gateway.messages_request import MessagesStore
 from swarm.worker.gateway.provider_keys import ProviderKeys
@@ -22,8 +22,10 @@ from swarm.worker.gateway.providers import all_providers, built_in_providers
 from swarm.worker.gateway.rate_limit_headers import REFILL_SHARE, asked_delay_s, spent_allowance_s
 from swarm.worker.gateway.rate_limiter import RateLimiter
 from swarm.worker.gateway.request_encoding import EncodingContext, RequestHeadCache
+from swarm.worker.gateway.request_headers import Unsigned, own_headers
 from swarm.worker.gateway.retry_policy import RetryingBackend
 
+POST = Unsigned("POST", "https://models.example.com/v1/messages")
 KEY = "sk-ant-test-0123456789abcdefghij"
 TOOLS = (ToolSpec(name="exec_command", description="Run.", parameters=b'{"type":"object"}'),)
 MODEL = ModelInfo(slug="claude-x", provider="p", wire="messages", reasoning=True, thinking="always")
@@ -276,13 +278,13 @@ async def test_events_may_be_split_at_any_byte(model_server):
 def test_the_key_goes_into_the_header_that_the_wire_or_the_configuration_names():
     keys = {"K": KEY}
     ours = ProviderSpec(id="p", name="P", wire_api="messages", env_key="K")
-    assert auth_headers(ours, keys)["x-api-key"] == KEY
+    assert own_headers(ours, keys, POST)["x-api-key"] == KEY
     bearer = msgspec.structs.replace(ours, key_header="Authorization")
-    assert auth_headers(bearer, keys)["authorization"] == f"Bearer {KEY}"
+    assert own_headers(bearer, keys, POST)["authorization"] == f"Bearer {KEY}"
     azure = ProviderSpec(id="p", name="P", wire_api="responses", env_key="K", key_header="api-key")
-    assert auth_headers(azure, keys) == {"api-key": KEY}
+    assert own_headers(azure, keys, POST) == {"api-key": KEY}
     dated = msgspec.structs.replace(ours, http_headers={"Anthropic-Version": "2030-01-01"})
-    assert auth_headers(dated, keys)["anthropic-version"] == "2030-01-01"
+    assert own_headers(dated, keys, POST)["anthropic-version"] == "2030-01-01"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from swarm.worker.gateway.backend import (
     ResponseItemDone,
     SampleError,
 )
-from swarm.worker.gateway.http_source import auth_headers, provider_urls
+from swarm.worker.gateway.http_source import provider_urls
 from swarm.worker.gateway.model_catalogue import CatalogueError, load_catalogue
 from swarm.worker.gateway.provider_choice import ProviderSelector
 from swarm.worker.gateway.provider_keys import ProviderKeys
@@ -34,8 +34,10 @@ from swarm.worker.gateway.recording import (
     ReplayBackend,
     load_recording,
 )
+from swarm.worker.gateway.request_headers import Unsigned, own_headers
 from swarm.worker.gateway.token_usage import price_usd
 
+POST = Unsigned("POST", "https://models.example.com/v1/messages")
 KEY = "my-very-own-key"
 MODEL = ModelInfo(slug="m", provider="p", wire="scripted")
 
@@ -172,7 +174,7 @@ def test_query_and_headers_come_from_the_configuration_and_blank_ones_are_left_o
     address = provider_urls(provider)
     assert address.url == "https://x/v1/responses?api-version=1"
     assert address.shown == "https://x/v1/responses"
-    assert auth_headers(provider, {"K": KEY, "TWO": "2", "THREE": " "}) == {
+    assert own_headers(provider, {"K": KEY, "TWO": "2", "THREE": " "}, POST) == {
         "authorization": f"Bearer {KEY}",
         "x-one": "1",
         "x-two": "2",

@@ -12,7 +12,9 @@ import msgspec
 import pytest
 import trio
 
+from support.servers.cloud_access import AWS, service_account
 from support.servers.odd_server import CALLS, OddServer, load_errors, load_profiles
+from swarm.mailbox.parts.clouds.cloud_messages import CloudCredentials
 from swarm.mailbox.protocol.items import (
     CustomToolCall,
     CustomToolCallOutput,
@@ -122,12 +124,17 @@ class Play:
     async def ask(self):
         """One turn: its items are added to the history. Returns how often the server refused."""
         before = len(self.odd.refusals)
-        spec = ProviderSpec(id="p", name="P", base_url=self.url, wire_api=self.profile.wire)
+        spec = ProviderSpec(
+            id="p", name="P", base_url=self.url, wire_api=self.profile.wire, env_key=None
+        )
+        keys = ProviderKeys({})
+        if self.profile.access:
+            spec, keys = with_cloud(spec, self.profile)
         ids = iter(range(1000))
         made = []
         with trio.fail_after(30):
             async with open_http(self.url) as client:
-                source = HttpSource(client, spec, ProviderKeys({}), lambda: f"n{next(ids)}")
+                source = HttpSource(client, spec, keys, lambda: f"n{next(ids)}")
                 async with aclosing(source.attempt(self.render())) as events:
                     async for event in events:
                         if isinstance(event, ResponseItemDone):
@@ -142,6 +149,23 @@ class Play:
             assert found == list(wanted)
         self.items += [FunctionCallOutput(call_id=call.call_id, output="ok") for call in calls]
         return len(self.odd.refusals) - before
+
+
+_clouds = {}
+
+
+def with_cloud(spec, profile):
+    """The provider with the credentials of its cloud, found once for each profile."""
+    if profile.name not in _clouds:
+        file = BLOBS / "service-account.json"
+        file.write_text(service_account(spec.base_url))
+        given = CloudCredentials(
+            what="model_providers.p", variables=tuple(AWS), credentials_file=str(file),
+            scopes=("https://www.googleapis.com/auth/cloud-platform",), **profile.access,
+        )  # fmt: skip
+        _clouds[profile.name] = given, ProviderKeys(AWS)
+    credentials, keys = _clouds[profile.name]
+    return msgspec.structs.replace(spec, env_key="cloud", credentials=credentials), keys
 
 
 def saying(when, profile):

@@ -16,7 +16,7 @@ import msgspec
 from swarm.mailbox.base.bounded_formats import decode_json_as
 from swarm.mailbox.base.errors import SwarmError
 from swarm.mailbox.parts.accounts.account_messages import LoginTable
-from swarm.roles.parts.accounts.login_settings import is_private_address
+from swarm.roles.base.private_address import is_private_address
 from swarm.roles.parts.accounts.stored_account import StoredAccount
 
 from ...gateway.http.http_client import HttpRequest, TransportFailed, open_http

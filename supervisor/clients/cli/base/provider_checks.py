@@ -19,8 +19,8 @@ from swarm.mailbox.base.own_distribution import line_for_extra
 from swarm.mailbox.protocol.values.base import Value
 from swarm.roles.config.schema import Config, ProviderTable
 
-from ....parts.part_setup import part_accounts
-from ..run_setup.provider_specs import provider_problem
+from ....parts.part_setup import lacking_part_library, part_accounts
+from ..run_setup.provider_specs import key_source_field, provider_problem
 
 _LIMIT_S = 1.0
 _MAX_BYTES = 1 << 20
@@ -118,6 +118,10 @@ def _configured(name: str, table: ProviderTable, environment: Mapping[str, str])
             fix = line_for_extra("keyring")
             return Check.fail(title, "keyring is not installed", fix=fix)
         return Check.ok(title, f"keyring entry {table.keyring.service}")
+    if (library := lacking_part_library(table)) is not None:
+        return Check.fail(title, f"{library[0]} is not installed", fix=library[1])
+    if (source := key_source_field(table)) is not None:
+        return Check.ok(title, f"its key comes by `{source}`")
     if table.env_key is None:
         return Check.ok(title, "needs no variable")
     return _key(title, table.env_key, environment)

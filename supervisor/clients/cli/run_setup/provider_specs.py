@@ -4,6 +4,7 @@ A token in the configuration is passed like a key: by pipe to the gateway, under
 a variable.
 """
 
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -14,9 +15,14 @@ from swarm.mailbox.base.errors import UsageError
 from swarm.mailbox.base.near_names import nearest
 from swarm.mailbox.protocol.spec import KeyCommand, ProviderSpec
 from swarm.roles.config.layers.layer_check import key_source_problem
+from swarm.roles.config.part_keys import PROVIDER_PART_TABLES
 from swarm.roles.config.schema import RESERVED_PROVIDERS, Config, ProviderTable
 
-from ....parts.part_setup import with_part_providers
+from ....parts.part_setup import (
+    part_credentials,
+    part_credentials_problem,
+    with_part_providers,
+)
 
 _MOST_RETRIES = 100
 _MOST_IDLE_MS = 24 * 60 * 60 * 1000  # a silence of a day is no answer any more
@@ -77,10 +83,11 @@ def provider_problem(name: str, table: ProviderTable) -> str | None:
     if (problem := key_source_problem(table)) is not None:
         key, why = problem
         return f"{place}.{key}: {why}"
-    if table.aws is not None:
-        return f"{place}.aws: AWS signatures are not supported"
     if not table.base_url.startswith(("http://", "https://")):
         return f"{place}.base_url: must begin with http:// or https://"
+    if (problem := part_credentials_problem(table.base_url, table)) is not None:
+        key, why = problem
+        return f"{place}.{key}: {why}"
     return None
 
 
@@ -91,14 +98,17 @@ def _spec(name: str, table: ProviderTable, key: str | None) -> ProviderSpec:
         "env_key": key,
         "key_file": table.key_file or "",
         "key_command": _command(name, table),
+        "credentials": part_credentials(
+            f"model_providers.{name}", table.base_url, table, os.environ
+        ),
     }
     return msgspec.convert(fields, ProviderSpec)
 
 
 def key_source_field(table: ProviderTable) -> str | None:
     """The key of the table that says how the gateway gets the provider's key; None: another way."""
-    found = {"auth": table.auth, "key_file": table.key_file, "keyring": table.keyring}
-    return next((key for key, value in found.items() if value), None)
+    names = ("auth", "key_file", "keyring", *PROVIDER_PART_TABLES)
+    return next((name for name in names if getattr(table, name)), None)
 
 
 def _command(name: str, table: ProviderTable) -> KeyCommand | None:

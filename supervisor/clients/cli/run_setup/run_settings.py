@@ -26,6 +26,7 @@ from swarm.roles.config.schema import Config, Toml
 from swarm.roles.rights.role import Role
 from swarm.roles.role_loader import REVIEW_ROLE, Roles, apply_review_model, find_role, load_roles
 
+from ....parts.part_setup import part_key_variables
 from ....runs.paths import find_user_paths
 from .config_layers import AskTrust, ConfigQuery, find_layers
 from .options import RunOptions
@@ -260,5 +261,5 @@ def key_variables(config: Config) -> tuple[str, ...]:
     names = list(BUILT_IN_KEYS)
     for provider in config.model_providers.values():
         names += [provider.env_key] if provider.env_key else []
-        names += provider.env_http_headers.values()
+        names += (*provider.env_http_headers.values(), *part_key_variables(provider))
     return tuple(dict.fromkeys(names))

@@ -15,7 +15,8 @@ from swarm.mailbox.base.errors import SwarmError
 from swarm.mailbox.base.redact import Redactor
 from swarm.mailbox.parts.accounts.account_messages import AccountSource
 from swarm.mailbox.parts.accounts.job.login_job import LoginJob, LoginResult
-from swarm.roles.parts.accounts.login_settings import is_private_address, origin_of
+from swarm.roles.base.private_address import is_private_address
+from swarm.roles.parts.accounts.login_settings import origin_of
 from swarm.roles.parts.accounts.stored_account import (
     AccountStore,
     StoredAccount,

@@ -13,7 +13,7 @@ import trio
 from swarm.mailbox.base.bounded_formats import decode_json_as
 from swarm.mailbox.parts.accounts.account_messages import LoginTable
 from swarm.mailbox.parts.accounts.job.login_job import LoginJob
-from swarm.roles.parts.accounts.login_settings import is_private_address
+from swarm.roles.base.private_address import is_private_address
 
 from ...mcp.login_callback import Redirect, open_callback
 from ...mcp.login_flow import PersonsScreen

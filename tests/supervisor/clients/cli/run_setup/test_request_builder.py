@@ -140,11 +140,11 @@ def test_a_literal_token_travels_as_a_key(build):
 
 
 def test_a_provider_we_cannot_speak_to_is_an_error_only_when_it_is_chosen(build):
-    config = "[model_providers.aws]\nname = 'x'\naws = {profile = 'p'}\n"
+    config = "[model_providers.aws]\nbase_url = 'http://elsewhere.example/v1'\naws = {}\n"
     prepared = build(file=config)
     assert prepared.request.gateway.providers == ()
-    assert any("AWS" in words for words in prepared.warnings)
-    with pytest.raises(UsageError, match="AWS"):
+    assert any("has no https" in words for words in prepared.warnings)
+    with pytest.raises(UsageError, match="has no https"):
         build(file=config, provider="aws")
 
 

@@ -1,0 +1,1 @@
+"""Clouds: how the gateway gets a provider's credentials from one, and how it signs requests."""

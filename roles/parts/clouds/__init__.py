@@ -1,0 +1,1 @@
+"""Clouds: their tables, checked."""

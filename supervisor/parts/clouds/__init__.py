@@ -1,0 +1,1 @@
+"""Clouds on the command line: which providers have their credentials from one."""

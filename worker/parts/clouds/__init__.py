@@ -1,0 +1,1 @@
+"""Clouds in the gateway: a provider's credentials, and signed requests."""
