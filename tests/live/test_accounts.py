@@ -402,3 +402,22 @@ def test_a_configured_provider_sends_a_stored_key_in_its_own_header(home, issuer
     assert request["path"] == "/openai/deployments/gpt/responses"
     assert request["query"] == "api-version=2025-04-01-preview"
     assert (request["api-key"], request["token"]) == (KEY, "")
+
+
+@pytest.mark.parametrize("place", ["accounts", "accounts/deeper", "a link", "mcp-logins"])
+def test_no_copy_of_the_project_holds_a_folder_of_stored_keys(home, place):
+    """Neither where agents work nor a further folder of theirs."""
+    home.type("login", "openai", "--with-api-key", stdin=KEY)
+    folder = home.accounts.parent / place
+    if place == "a link":
+        folder = home.folder / "link"
+        folder.symlink_to(home.accounts)
+    folder.mkdir(parents=True, exist_ok=True)
+    script = home.folder / "script.yaml"
+    script.write_text("turns:\n- text: done\n")
+    words = ("run", "-p", "x", "--plain", "--isolate", "--provider", f"scripted:{script}")
+    for where in ("-C", "--add-dir"):
+        code, out, err = home.type(*words, "-s", "workspace-write", where, str(folder))
+        assert code == 1, out + err
+        assert "no command ever sees" in err
+    assert KEY.encode() not in home.everything()

@@ -231,9 +231,16 @@ class ProjectCopies:
         self._check_places(roots)
 
     def _check_places(self, roots: tuple[str, ...]) -> None:
-        """Raises CopyRefused for a copy that would hold the run's own folders."""
+        """Raises CopyRefused for a copy that would hold the run's own folders, or what lies there."""
         own = (self._paths.folder.parent, self._paths.sockets.parent)
         for root in roots:
+            real = os.path.realpath(root)
+            closed = next((one for one in self._paths.uncopied if is_within(real, one)), "")
+            if closed:
+                raise CopyRefused(
+                    f"no command ever sees {closed}, so no copy holds {root}; let the agents work "
+                    "in another folder"
+                )
             for folder in own:
                 if is_within(os.path.realpath(folder), root):
                     raise CopyRefused(
