@@ -60,6 +60,7 @@ class ProviderSelector:
             report,
         )
         self._providers = all_providers(spec.settings.providers)
+        self._strangers: list[ProviderSpec] = []  # at whose address something else answers
 
     async def choose(self) -> ProviderChoice:
         """Raises ProviderError if no provider can be used."""
@@ -126,7 +127,11 @@ class ProviderSelector:
         found: dict[str, list[ServedModel]] = {}
 
         async def probe(provider: ProviderSpec) -> None:
-            found[provider.id] = await self._lists(provider, PROBE_LIMIT_S).list_models()
+            lists = self._lists(provider, PROBE_LIMIT_S)
+            found[provider.id] = await lists.list_models()
+            if found[provider.id] and not await lists.is_itself():
+                found[provider.id] = []
+                self._strangers.append(provider)
 
         async with trio.open_nursery() as nursery:
             for name in LOCAL_SERVERS:
@@ -156,7 +161,7 @@ class ProviderSelector:
         else:
             problem = f"the embedded one is {EMBEDDED_MODEL}"
         named = None if wanted == EMBEDDED_MODEL else wanted
-        raise ProviderError(no_provider_text(problem, named))
+        raise ProviderError(no_provider_text(problem, named) + _strangers_text(self._strangers))
 
     async def _with_model(self, provider: ProviderSpec, why: str) -> ProviderChoice:
         """An HTTP provider with the configured model, else its default, else the first that it
@@ -254,6 +259,16 @@ def no_provider_text(embedded_problem: str, wanted: str | None = None) -> str:
         "  2. a server on this machine: Ollama (port 11434), LM Studio (1234) or a llama.cpp "
         "server (8080), with a model loaded\n"
         f"  3. the small embedded model: swarm models pull {EMBEDDED_MODEL}"
+    )
+
+
+def _strangers_text(strangers: Sequence[ProviderSpec]) -> str:
+    """What answers where a known server would, and is none; "" without any."""
+    return "".join(
+        f"\nWhat answers at {one.base_url} is no {one.name}, so it is not used unasked; if it is "
+        "yours, name it in a table [model_providers.NAME] with that `base_url` and "
+        '`wire_api = "chat"`'
+        for one in strangers
     )
 
 

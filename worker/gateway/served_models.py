@@ -15,6 +15,7 @@ import trio
 from swarm.mailbox.base.bounded_formats import depth_checked
 from swarm.mailbox.protocol.spec import ProviderSpec
 from swarm.mailbox.protocol.values.base import Value
+from swarm.roles.base.local_servers import SIGNS, is_shown
 
 from .http.http_client import HttpClient, open_http
 from .request_headers import Unsigned, own_headers
@@ -120,6 +121,15 @@ class ModelListClient:
             found = _read_list(await self._ask(client, url))
         names = {model.name: model for model in found}
         return [model for name, model in names.items() if name and "embed" not in name.lower()]
+
+    async def is_itself(self) -> bool:
+        """True if this known server of the machine is the one that answers there."""
+        async with open_http(self._provider.base_url) as client:
+            for path, shows in SIGNS[self._provider.id]:
+                text = await self._get(client, path)
+                if text is not None and is_shown(text.encode(), shows):
+                    return True
+        return False
 
     async def find_window(self, model: ServedModel) -> ServedModel:
         """The model with its window, if a further list of the server says it."""

@@ -1,6 +1,7 @@
 """Secrets, prices, catalogue, providers and tapes: what the gateway knows and writes down."""
 
 from contextlib import aclosing
+from functools import partial
 
 import pytest
 
@@ -8,6 +9,7 @@ from swarm.mailbox.base.redact import Redactor
 from swarm.mailbox.protocol.items import TokenUsage, text_message
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import GatewaySettings, GatewaySpec, ProviderSpec
+from swarm.worker.gateway import providers
 from swarm.worker.gateway.backend import (
     Failure,
     RenderedRequest,
@@ -246,6 +248,23 @@ async def test_a_local_server_that_answers_is_used_when_there_is_no_key(model_se
     choice = await choose({})
     assert (choice.provider.id, choice.model.slug) == ("ollama", "qwen3:4b")
     assert choice.why.startswith("no key is set, and Ollama answers at")
+
+
+async def test_what_answers_at_the_port_of_a_known_server_and_is_another_is_not_used(
+    model_server, monkeypatch
+):
+    """Neither is it taken for it, nor does it get a person's files unasked; the error names it."""
+    monkeypatch.setattr(providers, "_local_server", partial(_local_server_at, url=model_server.url))
+    model_server.lists["/v1/models"] = b'{"data": [{"id": "m", "owned_by": "vllm"}]}'
+    with pytest.raises(ProviderError, match=f"What answers at {model_server.url} is no LM Studio"):
+        await choose({}, model="m")
+    model_server.lists["/props"] = b'{"default_generation_settings": {"n_ctx": 4096}}'
+    choice = await choose({}, model="m")
+    assert (choice.provider.id, choice.model.slug) == ("llamacpp", "m")
+
+
+def _local_server_at(id_, name, base_url, *, continues_text=True, url):
+    return ProviderSpec(id=id_, name=name, base_url=url, wire_api="chat")
 
 
 # --- tapes -------------------------------------------------------------------------------------

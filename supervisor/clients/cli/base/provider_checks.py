@@ -1,15 +1,18 @@
 """Checks which providers could answer now: keys by name only, local servers by a request.
 
-The only request is a plain GET of the model list, and only to loopback; a key is never sent or
-shown.
+The only requests are plain GETs of what shows a server and of its model list, and only to loopback;
+a key is never sent or shown.
 """
 
 import http.client
 import shutil
+import socket
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Timer
 from urllib.parse import urlsplit
 
 import msgspec
@@ -17,6 +20,7 @@ import msgspec
 from swarm.mailbox.base.bounded_formats import decode_json_as
 from swarm.mailbox.base.own_distribution import line_for_extra
 from swarm.mailbox.protocol.values.base import Value
+from swarm.roles.base.local_servers import SIGNS, Sign, is_shown
 from swarm.roles.config.schema import Config, ProviderTable
 
 from ....parts.part_setup import lacking_part_library, part_accounts
@@ -81,11 +85,7 @@ def check_providers(config: Config, environment: Mapping[str, str]) -> list[Chec
     checks = _with_accounts(checks, config)
     servers = local_servers(environment)
     with ThreadPoolExecutor(len(servers)) as pool:
-        answers = list(pool.map(probe_server, servers.values()))
-    for (name, address), offer in zip(servers.items(), answers, strict=True):
-        state = "ok" if offer is not None else "warn"
-        detail = f"{address}: {offer}" if offer is not None else f"nobody answers at {address}"
-        checks.append(Check(name=f"provider {name}", state=state, detail=detail))
+        checks += pool.map(probe_server, servers, servers.values())
     return checks
 
 
@@ -152,23 +152,48 @@ def _key(name: str, variable: str, environment: Mapping[str, str]) -> Check:
     return Check.warn(name, f"{variable} is not set", fix=f"export {variable}=…")
 
 
-def probe_server(address: str) -> str | None:
-    """What a local server offers, in a few words; None if it does not answer."""
-    parts = urlsplit(address)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=_LIMIT_S)
+def probe_server(name: str, address: str) -> Check:
+    """What answers where the local server `name` would: itself, something else, or nobody."""
+    title, root = f"provider {name}", address.removesuffix("/v1")
+    listed = _fetch(f"{address}/models")
+    if listed is None:
+        return Check.warn(title, f"nobody answers at {address}")
+    if not any(_shows(root, sign) for sign in SIGNS[name]):
+        detail = f"what answers at {address} is no {name}"
+        return Check.warn(title, detail, fix=f"a table [model_providers.NAME] with {address}")
     try:
-        connection.request("GET", f"{parts.path}/models")
-        answer = connection.getresponse()
-        body = answer.read(_MAX_BYTES)
-    except (OSError, http.client.HTTPException):
+        models = decode_json_as(listed, _ModelList).data or ()
+    except msgspec.DecodeError:
+        return Check.warn(title, f"{address} answers, but not with a model list")
+    return Check.ok(title, f"{address}: {len(models)} models")
+
+
+def _shows(root: str, sign: Sign) -> bool:
+    path, shows = sign
+    body = _fetch(root + path)
+    return body is not None and is_shown(body, shows)
+
+
+def _fetch(url: str) -> bytes | None:
+    """What is at this address of the machine, whatever its status; None: nobody answers in time."""
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=_LIMIT_S)
+    late = Timer(_LIMIT_S, _cut, [connection])  # also of an answer that comes byte by byte
+    late.start()
+    try:
+        connection.request("GET", parts.path)
+        return connection.getresponse().read(_MAX_BYTES)
+    except (OSError, http.client.HTTPException, ValueError):
         return None
     finally:
+        late.cancel()
         connection.close()
-    try:
-        listed = decode_json_as(body, _ModelList).data or ()
-    except msgspec.DecodeError:
-        return f"answers with status {answer.status}, but not with a model list"
-    return f"{len(listed)} models"
+
+
+def _cut(connection: http.client.HTTPConnection) -> None:
+    with suppress(OSError):
+        if (open_socket := connection.sock) is not None:
+            open_socket.shutdown(socket.SHUT_RDWR)
 
 
 class _ModelList(msgspec.Struct):
