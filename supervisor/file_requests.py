@@ -5,7 +5,6 @@ from typing import assert_never
 import trio
 
 from swarm.mailbox.base.errors import PeerGone
-from swarm.mailbox.base.proxy_environment import PROXY_VARIABLES
 from swarm.mailbox.protocol.events import CallBegan, FileWatch, Warned
 from swarm.mailbox.protocol.ops import Answer
 from swarm.mailbox.protocol.requests import (
@@ -29,7 +28,7 @@ from .context.run_context import RunContext
 from .parts.copies.live.agent_merges import serve_merge_request
 from .parts.undo.live.file_history import FileHistory
 from .processes.shell_snapshot import ShellSnapshot
-from .request.run_request import RunRequest
+from .request.withheld_variables import withheld_variables
 from .runs.image_blobs import store_blob
 
 
@@ -42,7 +41,7 @@ class FileRequests:
         self._history = history
         request = running.request
         self._shell = ShellSnapshot(
-            request.environment, withheld=_withheld_from(request), asked=request.shell_snapshot
+            request.environment, withheld=withheld_variables(request), asked=request.shell_snapshot
         )
 
     def serve(self, agent: Agent, request_id: int, request: NonTeamRequest) -> None:
@@ -106,11 +105,3 @@ class FileRequests:
             await self._run.send(agent, Answer(request_id=request_id, reply=reply))
         except PeerGone:
             return  # its process ended meanwhile; nobody waits for the reply
-
-
-def _withheld_from(request: RunRequest) -> set[str]:
-    """Variables that no command may see: keys, and a proxy with its password."""
-    withheld = set(request.keys).union(*(one.secret_variables for one in request.gateway.providers))
-    if request.goes_upstream:
-        withheld.update(*((name, name.lower()) for name in PROXY_VARIABLES))
-    return withheld

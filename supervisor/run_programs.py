@@ -50,7 +50,7 @@ def hold_programs(request: RunRequest, server_programs: Path) -> HeldRun:
             request, mcp=mcp, shell_snapshot=request.shell_snapshot and not shell
         ),
         places=msgspec.structs.replace(places, shut=(*places.shut, *servers.protected)),
-        protected=(*exposure.closed, *servers.protected),
+        protected=(*exposure.closed, *servers.protected, *request.parts.goals.protect),
         warnings=tuple(
             filter(
                 None,

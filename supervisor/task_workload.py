@@ -64,6 +64,7 @@ class TaskWorkload:
         self._team_service = team_service
         self._shutdown, self._past = shutdown, past
         self._idle_wait = IdleWait(running, agents, team_service)
+        self._has_worked = False  # a part, at the end of the agents' work
         self._fan_out: FanOutRunner | None = None
         agent_past, plan = past.agents.get(ROOT_PATH), past.plan
         known = agent_past.spawned.agent_id if agent_past else plan.root_id if plan else ""
@@ -120,7 +121,8 @@ class TaskWorkload:
             return RunCompleted(status="failed", message=str(error))
         completed = await self._wait_end()
         request = self._run.request
-        if request.resumes and not self._agents.turns_started and not request.lifetime.keep_open:
+        has_worked = self._has_worked or bool(self._agents.turns_started)
+        if request.resumes and not has_worked and not request.lifetime.keep_open:
             self._run.note(Warned(message=NOTHING_TO_DO), agent=ROOT_PATH)
         return self._idle_wait.result(completed)
 
@@ -135,6 +137,7 @@ class TaskWorkload:
             end = await self._team_service.parts.at_end(self._completed(outcome))
             if end.goes_on:
                 continue
+            self._has_worked = self._has_worked or end.has_worked
             if not self._idle_wait.applies_to(outcome):
                 return end.completed
             if not await self._idle_wait.wait(outcome, end.completed):

@@ -19,6 +19,22 @@ from .findings.finding_messages import (
     RecallFindings,
     ShareFindings,
 )
+from .goals.goal_messages import (
+    GOAL_TOOLS,
+    GetGoal,
+    GoalAccess,
+    GoalChecked,
+    GoalChecking,
+    GoalCleared,
+    GoalPaused,
+    GoalReported,
+    GoalSet,
+    GoalSettings,
+    GoalShown,
+    GoalTold,
+    SteerGoal,
+    UpdateGoal,
+)
 from .jobs.job_messages import (
     JOB_TOOLS,
     START_JOB,
@@ -61,6 +77,8 @@ PartQuestion = (  # of agents; one answer each
     | RecallFindings
     | SpawnOnCsv
     | ReportJobResult
+    | GetGoal
+    | UpdateGoal
 )
 PartReply = (
     LeaseGiven
@@ -70,19 +88,32 @@ PartReply = (
     | FindingsFound
     | JobEnded
     | ResultAccepted
+    | GoalTold
 )
 PartOp = ShareFindings  # sent to agents; the part in the agent's process takes it
-PartControl = DrainHost  # of a person, to a live run; one answer each
+PartControl = DrainHost | SteerGoal  # of a person, to a live run; one answer each
+PartControlReply = GoalShown  # an answer that is more than text
 PartEvent = HeavyCommandEnded  # of agents; journaled as it is
 PartKeySource = AccountSource  # what gives a provider its key, in the gateway
 PartCredentials = CloudCredentials  # the same by a provider's table; it may sign requests
 PartRecord = (  # all that a part journals
-    PartEvent | MemoryMarked | FindingPublished | JobBegan | JobRowEnded | JobClosed
+    PartEvent
+    | MemoryMarked
+    | FindingPublished
+    | JobBegan
+    | JobRowEnded
+    | JobClosed
+    | GoalSet
+    | GoalChecking
+    | GoalChecked
+    | GoalReported
+    | GoalPaused
+    | GoalCleared
 )
 PartEndState = Literal["unmet"]  # how a run ends by the word of a part
 # Questions whose answer needs other agents: who waits for it can do without a process.
 PART_WAITS: dict[type[object], str] = {SpawnOnCsv: START_JOB.name}
-PART_TOOLS = (*JOB_TOOLS, *FINDING_TOOLS, *MEMORY_TOOLS)  # of agents
+PART_TOOLS = (*JOB_TOOLS, *FINDING_TOOLS, *MEMORY_TOOLS, *GOAL_TOOLS)  # of agents
 
 
 class PartSettings(Value):
@@ -90,6 +121,7 @@ class PartSettings(Value):
 
     leases: LeaseSettings = LeaseSettings()
     memories: RunMemories = RunMemories()
+    goals: GoalSettings = GoalSettings()
 
 
 class FormerPartSettings(Value):
@@ -121,6 +153,7 @@ class PartRules(Value):
 
     leases: LeaseRules = LeaseRules()
     memories: MemoryAccess = MemoryAccess()
+    goals: GoalAccess = GoalAccess()
     texts: tuple[PartText, ...] = ()
 
 
@@ -128,3 +161,4 @@ class PartFigures(Value):
     """What a view of the whole run shows of each part: a fold of what the part journaled."""
 
     findings: int = 0  # that agents have published for each other
+    goal: str = ""  # how it stands, in words

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from ..parts.part_messages import PartControl, PartFigures
+from ..parts.part_messages import PartControl, PartControlReply, PartFigures
 from .approvals import PendingApproval, Scope
 from .events import OutputArrived, ReasoningArrived, TextArrived, Waiting
 from .gateway import Fetching, LimitWindow, Throttled
@@ -282,7 +282,7 @@ class Refused(Tagged):
     run_ends: bool = False  # nothing was taken: the run is ending, and a resume takes it
 
 
-AnyControlReply = Snapshot | Approvals | Done | Refused
+AnyControlReply = Snapshot | Approvals | Done | Refused | PartControlReply
 
 
 class Recorded(Tagged):

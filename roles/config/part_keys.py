@@ -12,6 +12,7 @@ from swarm.mailbox.parts.memories.memory_messages import MemorySettings
 from swarm.mailbox.protocol.settings import KeepSecrets
 from swarm.mailbox.protocol.values.base import Value
 
+from ..parts.goals.goal_table import GoalTable
 from .model_keys import ModelKeys
 
 
@@ -51,6 +52,23 @@ class RoleParts(Value):
 def role_parts(file: RolePartKeys) -> RoleParts:
     """What the file of a role says of parts."""
     return RoleParts(memories=file.memories)
+
+
+class PartFront(Value):
+    """Keys of a task file; they need no trust, since they give no agent more than it has."""
+
+    goal: GoalTable | None = None
+    protect: tuple[str, ...] = ()  # files and folders that no agent may change
+
+
+class PartOptions(Value):
+    """Options of `swarm run`, as `part_names.py` defines them."""
+
+    goal: str | None = None
+    verify: tuple[str, ...] = ()
+    goal_rounds: int | None = None
+    judge: str | None = None
+    protect: tuple[str, ...] = ()
 
 
 class PartKey(NamedTuple):

@@ -11,6 +11,23 @@ class LazyCommand(NamedTuple):
     attribute: str = ""  # "": the command's name, with _ for -
 
 
+class RunOption(NamedTuple):
+    """An option of `swarm run`, with the field of `PartOptions` that it fills."""
+
+    name: str
+    value: str  # what it takes, in words
+    help: str
+    is_number: bool = False
+    repeats: bool = False
+
+
+PART_OPTIONS = (
+    RunOption("--goal", "TEXT", "The run goes on until its check passes; what it is, in words."),
+    RunOption("--verify", "COMMAND", "A command of that check; repeatable.", repeats=True),
+    RunOption("--goal-rounds", "N", "How often the check may fail (default: 10).", is_number=True),
+    RunOption("--judge", "ROLE", "An agent of this role, which only reads, judges the goal."),
+    RunOption("--protect", "PATH", "What no agent may change; repeatable.", repeats=True),
+)
 PART_COMMANDS: dict[str, LazyCommand] = {
     "login": LazyCommand(
         "parts.accounts.commands.login_command",
@@ -19,6 +36,10 @@ PART_COMMANDS: dict[str, LazyCommand] = {
     "logout": LazyCommand(
         "parts.accounts.commands.login_command",
         "Forget a stored key or login, and have it revoked.",
+    ),
+    "goal": LazyCommand(
+        "parts.goals.commands.goal_command",
+        "Show, set, pause or clear the goal of a run.",
     ),
     "leases": LazyCommand(
         "parts.leases.commands.leases_command",
@@ -34,12 +55,15 @@ PART_COMMANDS: dict[str, LazyCommand] = {
     ),
 }
 PART_GROUPS: dict[str, tuple[str, ...]] = {  # of the short help
-    "watch": ("leases",),
+    "watch": ("leases", "goal"),
     "configure": ("login", "logout", "memory", "hosts"),
 }
 # How a run may end by the word of a part, and what its command then exits with.
 PART_EXIT_CODES = {"unmet": 7}
 # Options of `swarm log` that print the records of one part alone.
-LOG_OPTIONS = {"findings": "Only what agents published for each other."}
+LOG_OPTIONS = {
+    "findings": "Only what agents published for each other.",
+    "goal": "Only what became of the run's goal.",
+}
 # In the folder of state: no command of an agent ever sees them.
 HIDDEN_FOLDERS = ("memories", "accounts")

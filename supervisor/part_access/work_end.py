@@ -10,3 +10,4 @@ class WorkEnd(NamedTuple):
 
     completed: RunCompleted
     goes_on: bool = False
+    has_worked: bool = False  # the part itself had something to do

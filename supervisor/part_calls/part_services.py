@@ -9,12 +9,14 @@ from typing import assert_never
 import trio
 
 from swarm.mailbox.parts.findings.finding_messages import PublishFinding, RecallFindings
+from swarm.mailbox.parts.goals.goal_messages import GetGoal, SteerGoal, UpdateGoal
 from swarm.mailbox.parts.jobs.job_messages import ReportJobResult, SpawnOnCsv
 from swarm.mailbox.parts.leases.lease_messages import HeavyCommandEnded, TakeLease
 from swarm.mailbox.parts.machines.machine_messages import DrainHost
 from swarm.mailbox.parts.memories.memory_messages import RecallMemories, ReportStaleMemory
 from swarm.mailbox.parts.part_messages import (
     PartControl,
+    PartControlReply,
     PartEvent,
     PartQuestion,
     PartReply,
@@ -28,6 +30,7 @@ from ..agents.agent_record import Agent
 from ..part_access.part_host import Fate, PartHost, PartTeam
 from ..part_access.work_end import WorkEnd
 from ..parts.findings.service.shared_findings import SharedFindings
+from ..parts.goals.service.goal_service import GoalService
 from ..parts.jobs.service.detached_jobs import DetachedJobs
 from ..parts.leases.service.node_leases import NodeLeases
 from ..parts.machines.host_drain import drain_host
@@ -45,6 +48,7 @@ class PartServices:
         self._leases = NodeLeases(host, parts.leases, nursery)
         self._findings = SharedFindings(host, parts.folds.findings, nursery)
         self._jobs = DetachedJobs(host, team, nursery)
+        self._goals = GoalService(host, team, parts.goal, nursery)
 
     # --- messages of agents --------------------------------------------------------------------
 
@@ -73,6 +77,8 @@ class PartServices:
                 return await self._jobs.join(asker, question)
             case ReportJobResult():
                 return self._jobs.jobs.report(asker, question)
+            case GetGoal() | UpdateGoal():
+                return self._goals.serve(question)
             case RecallMemories() | ReportStaleMemory():
                 from ..parts.memories.service.memory_recall import (
                     MemoryRecall,  # few runs have memories
@@ -84,11 +90,13 @@ class PartServices:
 
     # --- requests of a person ------------------------------------------------------------------
 
-    async def control(self, request: PartControl) -> Done | Refused:
+    async def control(self, request: PartControl) -> Done | Refused | PartControlReply:
         """One answer to a person who steers the live run."""
         match request:
             case DrainHost(node=name):
                 return drain_host(self._host, name)
+            case SteerGoal():
+                return await self._goals.steer(request)
             case _:
                 assert_never(request)
 
@@ -99,7 +107,7 @@ class PartServices:
 
         Asked again whenever the work has ended, of a run that stays, too.
         """
-        return WorkEnd(completed)
+        return await self._goals.at_end(completed)
 
     # --- what happens to agents and to the run -------------------------------------------------
 
@@ -114,10 +122,12 @@ class PartServices:
         Returns the names of the parts' own files of the journal.
         """
         self._jobs.restore(self._folds.jobs)
+        self._goals.restore()
         return frozenset(self._folds.jobs.ids)
 
     def on_agent_event(self, agent: Agent, event: AgentEvent) -> None:
         """What happens to agents, but reviewers; their phase has changed. Raises nothing."""
+        self._goals.on_agent_event(agent, event)
         match event:
             case AgentEvent.PROCESS_STARTED:
                 self._findings.send_new(agent)
@@ -129,6 +139,8 @@ class PartServices:
     def set_fate(self, fate: Fate, *, asker: str | None = None) -> None:
         """The calls of this agent are about to be cut off; None: all work of the parts."""
         self._jobs.jobs.set_fate(fate, asker=asker)
+        if asker is None:
+            self._goals.set_fate(fate)
 
     def on_agent_lost(self, path: str) -> None:
         """This agent is gone for good."""
@@ -137,3 +149,4 @@ class PartServices:
     def cancel_all(self) -> None:
         """End the work that no call waits for; what becomes of it was said by `set_fate`."""
         self._jobs.cancel_all()
+        self._goals.cut_off()

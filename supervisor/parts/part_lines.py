@@ -4,6 +4,14 @@ from typing import assert_never
 
 import msgspec
 
+from swarm.mailbox.parts.goals.goal_messages import (
+    GoalChecked,
+    GoalChecking,
+    GoalCleared,
+    GoalPaused,
+    GoalReported,
+    GoalSet,
+)
 from swarm.mailbox.parts.jobs.job_messages import JobBegan, JobClosed, JobRowEnded
 from swarm.mailbox.parts.leases.lease_messages import HeavyCommandEnded
 from swarm.mailbox.parts.memories.memory_messages import MemoryMarked
@@ -13,6 +21,7 @@ from swarm.mailbox.protocol.values.findings import FindingPublished
 from ..base.json_line import JsonLine
 from ..base.safe_text import clean_line
 from .findings.finding_lines import count_findings, describe_finding
+from .goals.goal_lines import describe_goal, goal_figure, goal_json_line
 from .jobs.job_lines import describe_job
 from .leases.lease_lines import describe_heavy_command
 
@@ -28,6 +37,11 @@ def describe_part_record(record: PartRecord) -> str:
             return describe_finding(record)
         case JobBegan() | JobRowEnded() | JobClosed():
             return describe_job(record)
+        case (
+            GoalSet() | GoalChecking() | GoalChecked()
+            | GoalReported() | GoalPaused() | GoalCleared()
+        ):  # fmt: skip
+            return describe_goal(record)
         case _:
             assert_never(record)
 
@@ -37,6 +51,12 @@ def fold_figures(figures: PartFigures, record: PartRecord) -> PartFigures:
     match record:
         case FindingPublished(finding=finding):
             return msgspec.structs.replace(figures, findings=finding.number)
+        case (
+            GoalSet() | GoalChecking() | GoalChecked()
+            | GoalReported() | GoalPaused() | GoalCleared()
+        ):  # fmt: skip
+            goal = goal_figure(record) or figures.goal
+            return msgspec.structs.replace(figures, goal=goal)
         case HeavyCommandEnded() | MemoryMarked() | JobBegan() | JobRowEnded() | JobClosed():
             return figures
         case _:
@@ -45,7 +65,8 @@ def fold_figures(figures: PartFigures, record: PartRecord) -> PartFigures:
 
 def describe_figures(figures: PartFigures) -> list[str]:
     """What stands below the tree of agents; nothing for a part without anything to tell."""
-    return [count_findings(figures.findings)] if figures.findings else []
+    found = [figures.goal] if figures.goal else []
+    return [*found, count_findings(figures.findings)] if figures.findings else found
 
 
 def part_json_lines(record: PartRecord) -> list[JsonLine]:
@@ -56,6 +77,11 @@ def part_json_lines(record: PartRecord) -> list[JsonLine]:
             | JobBegan() | JobRowEnded() | JobClosed()
         ):  # fmt: skip
             return []
+        case (
+            GoalSet() | GoalChecking() | GoalChecked()
+            | GoalReported() | GoalPaused() | GoalCleared()
+        ):  # fmt: skip
+            return [goal_json_line(record)]
         case _:
             assert_never(record)
 
@@ -65,6 +91,11 @@ def is_shown_by(record: PartRecord, wanted: str) -> bool:
     match record:
         case FindingPublished():
             return wanted == "findings"
+        case (
+            GoalSet() | GoalChecking() | GoalChecked()
+            | GoalReported() | GoalPaused() | GoalCleared()
+        ):  # fmt: skip
+            return wanted == "goal"
         case HeavyCommandEnded() | MemoryMarked() | JobBegan() | JobRowEnded() | JobClosed():
             return False
         case _:

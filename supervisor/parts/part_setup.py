@@ -1,12 +1,13 @@
 """What parts do before a run and after it, in the process of the command line; the list of them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from swarm.mailbox.parts.part_messages import PartCredentials, PartSettings
 from swarm.mailbox.protocol.spec import ProviderSpec
-from swarm.roles.config.part_keys import PartKeys, ProviderPartKeys
+from swarm.roles.config.part_keys import PartFront, PartKeys, PartOptions, ProviderPartKeys
 from swarm.roles.parts.leases.lease_settings import check_lease_settings
 from swarm.roles.parts.memories.memory_settings import check_memory_settings
 
@@ -16,21 +17,32 @@ from ..runs.paths import UserPaths
 from .accounts.account_list import AccountLine, list_accounts
 from .accounts.account_providers import with_accounts
 from .clouds import cloud_providers
+from .goals.goal_setup import goal_settings
 from .memories.memory_choice import run_memories
 
 
+class PartsWanted(NamedTuple):
+    """What is said of parts: in the configuration, in the task file, on the command line."""
+
+    config: PartKeys
+    front: PartFront = PartFront()
+    options: PartOptions = PartOptions()
+
+
 def with_parts(
-    request: RunRequest, config: PartKeys, *, is_enabled: Callable[[str], bool]
+    request: RunRequest, wanted: PartsWanted, *, is_enabled: Callable[[str], bool]
 ) -> RunRequest:
-    """The request with what the configuration says of each part. Raises UsageError.
+    """The request with what is said of each part. Raises UsageError.
 
     `is_enabled` tells of a feature by its name.
     """
+    config = wanted.config
     leases = check_lease_settings(config.leases, ram_bytes=memory_bytes())
     memories = check_memory_settings(table=config.memories, is_enabled=is_enabled("memories"))
     parts = PartSettings(
         leases=leases,
         memories=run_memories(memories, cwd=request.cwd, ephemeral=request.ephemeral),
+        goals=goal_settings(request, wanted.front, wanted.options),
     )
     return msgspec.structs.replace(request, parts=parts)
 

@@ -5,6 +5,18 @@ A new part adds itself to what it has of these; the type checker names a record 
 
 from typing import assert_never
 
+from swarm.mailbox.base.ids import ROOT_PATH
+from swarm.mailbox.parts.goals.goal_messages import (
+    Goal,
+    GoalAccess,
+    GoalChecked,
+    GoalChecking,
+    GoalCleared,
+    GoalPaused,
+    GoalRecord,
+    GoalReported,
+    GoalSet,
+)
 from swarm.mailbox.parts.jobs.job_messages import JobBegan, JobClosed, JobRowEnded
 from swarm.mailbox.parts.leases.lease_messages import HeavyCommandEnded
 from swarm.mailbox.parts.memories.memory_messages import MemoryAccess, MemoryMarked
@@ -15,6 +27,8 @@ from swarm.mailbox.protocol.values.findings import Finding, FindingPublished
 from ..agents.agent_record import AgentPlan
 from ..request.run_request import RunRequest
 from ..runs.paths import RunPaths
+from .goals.goal_state import GoalCell
+from .goals.goal_texts import goal_text
 from .jobs.job_history import JobHistory
 from .leases.lease_ledger import LeaseLedger
 from .memories.memory_brief import brief_memories
@@ -27,6 +41,7 @@ class PartFolds:
     def __init__(self) -> None:
         self.findings: list[Finding] = []  # in the order of their numbers
         self.jobs = JobHistory()
+        self.goals: list[GoalRecord] = []
 
     def take(self, record: Record) -> None:
         """The next record of the run's own file; each is given once, in order."""
@@ -39,6 +54,11 @@ class PartFolds:
                 self.findings.append(finding)
             case JobBegan() | JobClosed():
                 self.jobs.take(agent, body)
+            case (
+                GoalSet() | GoalChecking() | GoalChecked()
+                | GoalReported() | GoalPaused() | GoalCleared()
+            ):  # fmt: skip
+                self.goals.append(body)
             case HeavyCommandEnded() | MemoryMarked() | JobRowEnded():
                 pass  # these are read from files of their own
             case _:
@@ -52,14 +72,20 @@ class RunParts:
         self._request = request
         self.folds = folds
         self.leases = LeaseLedger(paths.folder.parent, request.parts.leases, cwd=request.cwd)
+        self.goal = GoalCell(request.parts.goals, folds.goals)
 
     def rules_for(self, plan: AgentPlan) -> PartRules:
         """What a new process of this agent is told."""
         if plan.slotless:
             return PartRules()
+        goal = self._request.parts.goals.goal if plan.path == ROOT_PATH else Goal()
         is_reader, text = reads_memories(self._request, plan), self._request.parts.memories.text
         return PartRules(
             leases=self.leases.rules_for_agents(),
             memories=MemoryAccess(is_reader=is_reader),
-            texts=(PartText(text=text, brief=brief_memories(text)),) if is_reader else (),
+            goals=GoalAccess(has_goal=plan.path == ROOT_PATH and self.goal.is_set),
+            texts=(
+                *((PartText(text=text, brief=brief_memories(text)),) if is_reader else ()),
+                *((goal_text(goal),) if goal.text else ()),
+            ),
         )

@@ -20,7 +20,7 @@ from ..agents.child_plan import child_brief
 from ..agents.settings_change import with_settings
 from ..journal.replay import AgentPast, RunPast
 
-JOB_WORKER = re.compile(r"job_[0-9a-f]{8}_[0-9]+(_[0-9]+)?\Z")  # names of workers
+JOB_WORKER = re.compile(r"(job|judge)_[0-9a-f]{8}_[0-9]+(_[0-9]+)?\Z")  # names of workers
 
 
 def restore_team(past: RunPast, roles: Roles, root: AgentPlan) -> list[tuple[AgentPlan, AgentPast]]:

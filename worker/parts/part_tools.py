@@ -4,6 +4,7 @@ from ..tools.interface.team_client import TeamClient
 from ..tools.interface.tool_context import ToolContext
 from ..tools.interface.tool_interface import Tool
 from .findings.findings_tools import PublishFindingTool, RecallFindingsTool
+from .goals.goal_tools import GetGoalTool, UpdateGoalTool
 from .jobs.csv_job import ReportAgentJobResultTool, SpawnAgentsOnCsvTool
 from .memories.memory_tools import RecallMemoriesTool, ReportStaleMemoryTool
 
@@ -17,4 +18,6 @@ def part_tools(team: TeamClient, context: ToolContext) -> tuple[Tool, ...]:
         RecallFindingsTool(team),
         RecallMemoriesTool(team),
         ReportStaleMemoryTool(team),
+        GetGoalTool(team),
+        UpdateGoalTool(team),
     )

@@ -1,7 +1,7 @@
 """`swarm sandbox`: run one command in the sandbox that agents get. No Trio, no supervisor.
 
 Usage: python -P -m swarm.worker.programs.sandbox_command -s POLICY [--network] [-C DIR] [--hide
-DIR]…
+DIR]… [--protect PATH]…
 [--stack bwrap|landlock] [--lifeline FD] -- CMD…
 --lifeline: it ends, with the command, when this pipe closes. It is the first of its
 process group then.
@@ -46,7 +46,7 @@ from ..sandbox.sandbox_probe import probe_sandbox
 OWN_FAILURE = 125
 _VALUES = {
     "-s": "sandbox", "--sandbox": "sandbox", "--policy": "policy", "-C": "cd", "--cd": "cd",
-    "--stack": "stack", "--hide": "hide", "--lifeline": "lifeline",
+    "--stack": "stack", "--hide": "hide", "--protect": "protect", "--lifeline": "lifeline",
 }  # fmt: skip
 _BROKER_LIMIT_S = 1.0
 _DEFERRED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -65,6 +65,7 @@ class SandboxCall(Value):
     stack: Stack | None = None  # None: the strongest that works here
     hidden: tuple[str, ...] = ()  # the folders of runs, given by the caller
     lifeline: int | None = None  # a descriptor
+    protected: tuple[str, ...] = ()  # canonical; can only be read, wherever it may write
 
 
 def read_arguments(words: list[str]) -> SandboxCall:
@@ -85,6 +86,7 @@ def read_arguments(words: list[str]) -> SandboxCall:
         stack=None if stack is None else _stack(stack),
         hidden=tuple(options.values.get("hide", ())),
         lifeline=None if lifeline is None else _descriptor(lifeline),
+        protected=tuple(options.values.get("protect", ())),
     )
 
 
@@ -177,6 +179,7 @@ def run_sandboxed(call: SandboxCall) -> int:
             call.policy, cwd=call.cwd, tmp_dir=tmp_dir, hidden_paths=call.hidden, stack=stack
         )
         if plan.writable:
+            plan = with_protected(plan, set(call.protected) - set(plan.writable))
             closing = set(installation_paths()) - set(plan.writable)
             kept, plan = plan, with_protected(plan, closing)
             if closed := sorted(set(plan.protected) - set(kept.protected)):

@@ -204,6 +204,18 @@ class AgentSpawner:
             raise AgentRequestError(str(error)) from error
         return self._team.add_queued(msgspec.structs.replace(plan, job=job, reports=False))
 
+    def add_reader(self, asker: Agent, name: str, role_name: str) -> Agent:
+        """Queue an agent of this role that only reads, starts none, and reports to a part alone.
+
+        Raises AgentRequestError.
+        """
+        spawn = Spawn(task_name=name, message="-")
+        role = role_for(self.roles, role_name, self.providers)
+        reader = msgspec.structs.replace(role, sandbox_mode="read-only")
+        plan = plan_child(asker.plan, spawn, reader, agent_id=self._run.entropy.new_id())
+        limits = msgspec.structs.replace(plan.limits, max_depth=plan.depth)
+        return self._team.add_queued(msgspec.structs.replace(plan, limits=limits, reports=False))
+
     @property
     def hidden_paths(self) -> tuple[str, ...]:
         """What nobody reads on an agent's behalf."""

@@ -76,22 +76,56 @@ def try_merge(
     Raises:
         TrialFailed: It says what happened.
     """
-    name = secrets.token_hex(8)
-    folder, trees = paths.copies / "trials" / name, paths.copy_trees / f"trial-{name}"
     try:
-        copies = CopyFolder(folder, trees)
-        make = _prepare_tree if find_copy_kind(paths.folder.parent) == "tree" else _prepare_layers
-        program = make(copies, plan, store, trial.cwd)
+        copy = make_merged_copy(paths, plan, store, trial.cwd)
         masks = [word for path in trial.hidden for word in ("--hide", path)]
-        _run([*program, *masks], trial, show)
+        try:
+            _run([*copy.program, *masks], trial, show)
+        finally:
+            copy.remove()
     except (CopyRefused, SandboxMissing) as error:
         raise TrialFailed(f"no copy of the project can be made to run it in: {error}") from error
     except (OSError, ValueError) as error:
         raise TrialFailed(f"the merged copy cannot be made: {error}") from error
-    finally:
-        for made in (folder, trees):
+
+
+class MergedCopy(NamedTuple):
+    """The project as a merge would leave it."""
+
+    program: tuple[str, ...]  # runs a command there, in the sandbox: options may follow
+    folders: tuple[Path, Path]
+    places: Mapping[str, str] = {}  # root → where its copy is; none: at its own path
+
+    def place_of(self, path: str) -> str:
+        """Where a canonical path of the project is while a command runs there."""
+        for root, copy in self.places.items():
+            if is_within(path, root):
+                return copy + path.removeprefix(root.rstrip("/"))
+        return path
+
+    def remove(self) -> None:
+        """Nothing runs there any more."""
+        for made in self.folders:
             with suppress(OSError):
                 remove_tree(made)
+
+
+def make_merged_copy(paths: RunPaths, plan: MergePlan, store: ContentStore, cwd: str) -> MergedCopy:
+    """Make it in the run's folder; the caller removes it.
+
+    Raises CopyRefused, SandboxMissing, OSError, ValueError; then nothing is left.
+    """
+    name = secrets.token_hex(8)
+    folder, trees = paths.copies / "trials" / name, paths.copy_trees / f"trial-{name}"
+    try:
+        copies = CopyFolder(folder, trees)
+        if find_copy_kind(paths.folder.parent) == "tree":
+            program, places = _prepare_tree(copies, plan, store, cwd)
+            return MergedCopy(program, (folder, trees), places)
+        return MergedCopy(_prepare_layers(copies, plan, store, cwd), (folder, trees))
+    except BaseException:
+        MergedCopy((), (folder, trees)).remove()
+        raise
 
 
 def _prepare_layers(
@@ -113,7 +147,7 @@ def _prepare_layers(
 
 def _prepare_tree(
     copies: CopyFolder, plan: MergePlan, store: ContentStore, cwd: str
-) -> tuple[str, ...]:
+) -> tuple[tuple[str, ...], Mapping[str, str]]:
     """The same in a folder of its own."""
     if plan.roots != (os.path.realpath(cwd),):
         raise CopyRefused("without overlays it can only be run in a copy of one folder")
@@ -122,8 +156,9 @@ def _prepare_tree(
     tree = copies.agent_tree(_NAME)
     survey = copies.read_survey(base, 0)
     make_agent_tree(copies.tree(base, 0), survey, shown_in_place(root.path, survey), tree)
-    _write_merged({root.path: str(tree)}, plan, store)
-    return (*_IN_TREE, "-s", "workspace-write", "-C", str(tree))
+    places = {root.path: str(tree)}
+    _write_merged(places, plan, store)
+    return (*_IN_TREE, "-s", "workspace-write", "-C", str(tree)), places
 
 
 def _write_merged(places: Mapping[str, str], plan: MergePlan, store: ContentStore) -> None:

@@ -29,6 +29,7 @@ from ..run_setup.options import (
     agent_options,
     keep_open_options,
     limit_options,
+    part_options,
     show_options,
     trust_once_option,
 )
@@ -75,6 +76,7 @@ from .trust_command import ask_project_trust, ask_task_trust
     type=click.Choice(["auto", "ask", "leave"]),
     help="What the end does with their work: merge what fits, ask (default), leave it.",
 )
+@part_options
 @keep_open_options
 @show_options
 @trust_once_option

@@ -7,7 +7,9 @@ import click
 
 from swarm.mailbox.protocol.values.base import Value
 from swarm.mailbox.protocol.values.limits import MergeAtEnd
+from swarm.roles.config.part_keys import PartOptions
 
+from ....base.part_names import PART_OPTIONS
 from ...console.terminal import ColorChoice
 from .click_values import OptionValue
 
@@ -16,7 +18,7 @@ SANDBOXES = ("read-only", "workspace-write", "danger-full-access")
 APPROVALS = ("untrusted", "on-failure", "on-request", "never")
 
 
-class RunOptions(Value):
+class RunOptions(PartOptions):
     """The parsed options of `swarm run`, not yet resolved."""
 
     task: str | None = None
@@ -120,6 +122,16 @@ agent_options = stack_options(
         ),
         mcp_config_option,
         click.option("--strict-config", is_flag=True, help="Unknown keys are errors."),
+    ]
+)  # fmt: skip
+
+part_options = stack_options(
+    [
+        click.option(
+            one.name, metavar=one.value, help=one.help, multiple=one.repeats,
+            type=click.IntRange(min=1) if one.is_number else None,
+        )
+        for one in PART_OPTIONS
     ]
 )  # fmt: skip
 

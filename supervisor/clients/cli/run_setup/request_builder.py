@@ -45,7 +45,7 @@ from swarm.roles.rules.rule_loader import load_layer_rules
 
 from ....base.file_excerpts import read_excerpt, readable_below, render_excerpts
 from ....parts.fan_out.glob_search import find_paths
-from ....parts.part_setup import with_parts
+from ....parts.part_setup import PartsWanted, with_parts
 from ....processes.machine_state import memory_bytes
 from ....request.run_request import ApprovalSettings, RunLifetime, RunRequest, TeamLimits
 from ....runs.image_blobs import check_image
@@ -208,7 +208,8 @@ def build_request(
     warnings += switched.warnings
     request = with_isolation(request, options, settings, warnings)
     request = with_hosts(request, settings, options.hosts)
-    request = with_parts(request, config, is_enabled=switched.is_enabled)
+    wanted = PartsWanted(config, settings.task.front, options)
+    request = with_parts(request, wanted, is_enabled=switched.is_enabled)
     return PreparedRequest(
         request=apply_requirements(apply_features(request, switched, warnings), required),
         literal_keys=literal,

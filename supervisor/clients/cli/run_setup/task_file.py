@@ -18,6 +18,7 @@ from swarm.mailbox.base.safe_open import open_user_file, read_start
 from swarm.mailbox.base.written_text import NotText, decode_written
 from swarm.mailbox.protocol.values.base import Value
 from swarm.mailbox.protocol.values.limits import AskForApproval, Isolation, MergeAtEnd, RunIsolation
+from swarm.roles.config.part_keys import PartFront
 from swarm.roles.config.schema import BudgetTable, SandboxMode
 from swarm.roles.config.validation_words import explain_mismatch
 
@@ -57,7 +58,7 @@ class FanOutTable(Value, forbid_unknown_fields=True):
     resources: dict[str, Annotated[float, msgspec.Meta(ge=0)]] = {}  # what each takes of a machine
 
 
-class FrontMatter(Value, forbid_unknown_fields=True):
+class FrontMatter(PartFront, forbid_unknown_fields=True):
     """What flags can set, set by the task itself. None: not set."""
 
     role: str | None = None

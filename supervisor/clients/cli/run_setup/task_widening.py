@@ -215,6 +215,16 @@ def _fan_out_command(both: TaskComparison) -> Iterator[Widening]:
         )  # fmt: skip
 
 
+def _goal_check(both: TaskComparison) -> Iterator[Widening]:
+    """Commands of a goal's check run in the sandbox, and nobody is asked; likewise."""
+    goal = both.task.front.goal
+    if goal is not None and goal.verify and both.without_task.config.approval == "untrusted":
+        yield Widening(
+            key="goal.verify", wanted=goal.goal(task="").verify[0], own="no command unasked",
+            flag="-a on-request",
+        )  # fmt: skip
+
+
 def can_widen(front: FrontMatter) -> bool:
     """True if the file sets any key that can widen; for listing the task files of a folder."""
     given = (
@@ -222,5 +232,5 @@ def can_widen(front: FrontMatter) -> bool:
         front.merge, front.network, front.max_agents, front.max_depth, front.max_spawns,
         front.budget, front.deadline,
     )  # fmt: skip
-    files = (front.output_schema, front.fan_out)
+    files = (front.output_schema, front.fan_out, front.goal)
     return any(one is not None for one in (*given, *files))

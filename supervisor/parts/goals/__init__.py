@@ -1,0 +1,1 @@
+"""Goals: a run goes on until commands say that it is done."""
