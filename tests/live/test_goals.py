@@ -1,4 +1,4 @@
-"""Real runs with a goal: a command says when they are done, and no crash loses or doubles a round."""
+"""Real runs with a goal: a command says when they are done; no crash loses or doubles a round."""
 
 import json
 import os
