@@ -86,7 +86,7 @@ class GoalService:
     def _is_due(self, completed: RunCompleted) -> bool:
         """Another end (a failure, a limit, Ctrl-C) stays what it is: a resume goes on."""
         is_answered = completed.status in ANSWERED or completed.status == "truncated"
-        return is_answered and not self._team.manager.run_end.has_begun
+        return is_answered and not self._team.manager.run_life.is_ending
 
     def _as_it_stands(self, completed: RunCompleted) -> RunCompleted:
         """How the run ends with the goal as it is."""
