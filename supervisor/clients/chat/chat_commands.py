@@ -39,12 +39,14 @@ from .confirmation_panel import ConfirmationPanel
 from .current_run import CurrentRun
 from .slash_commands import (
     BUILT_IN_NAMES,
+    PICKERS,
     SLASH_COMMANDS,
+    CommandName,
     OwnCommand,
     SlashCall,
     SlashCommand,
 )
-from .status_page import mcp_lines, status_lines
+from .status_page import mcp_lines, rights_lines, status_lines
 from .swarm_commands import COMMAND_LIMIT_S, SwarmOutput, run_swarm_command
 
 _MERGE_LIMIT_S = 660.0  # a plan may take five minutes, and the merge plans again
@@ -84,6 +86,7 @@ class ChatCommands:
         environment: Of these commands.
         width: Columns of the terminal.
         own: The command files and skills that are known so far.
+        pick: Offers what may follow a command in the input line.
     """
 
     def __init__(
@@ -95,14 +98,14 @@ class ChatCommands:
         environment: Mapping[str, str],
         width: Callable[[], int],
         own: Callable[[], Sequence[OwnCommand]],
+        pick: Callable[[str], None],
     ) -> None:
+        self._pick = pick
         self._current, self._print, self._confirmation = current, print_parts, confirmation
         self._environment, self._width, self._own = environment, width, own
         self._always: dict[str, Callable[[], Awaitable[None]]] = {  # also without a run
             "init": self._init,
             "skills": lambda: self._show_command(["skills", "list"]),
-            "model": lambda: self._show_command(["models", "list"]),
-            "resume": lambda: self._show_command(["ps", "--limit", "10"]),
         }
 
     async def run(self, call: SlashCall) -> None:
@@ -116,12 +119,31 @@ class ChatCommands:
             await self._plan(call)
         elif call.name == "memory":
             await self._show_memory(call.words)
+        elif call.name in PICKERS and not call.words:
+            await self._offer(call.name)
         elif call.name in self._always and not call.words:
             await self._always[call.name]()
+        elif call.name == "model" and self._current.live is None:
+            self._current.choose_model(call.words[0])
+            self._lines([f"  your next words go to {clean_line(call.words[0])}"])
         elif (attached := self._current.attached) is None:
             raise UsageError(f"/{call.name} needs a run: say first what is to be done")
         else:
             await self._of_run(call, attached)
+
+    async def _offer(self, name: CommandName) -> None:
+        """What may follow a command, below the input line; first what counts now."""
+        attached, agent = self._current.attached, self._current.agent
+        if name in ("permissions", "effort") and attached is None:
+            raise UsageError(f"/{name} needs a run: say first what is to be done")
+        if name == "permissions" and attached is not None:
+            path = self._current.selected
+            self._lines(await asyncio.to_thread(rights_of, attached.run.paths, path))
+        elif name != "resume" and attached is not None and agent is not None:
+            effort = f", effort {agent.effort}" if agent.effort else ""
+            model = agent.model or attached.view().model
+            self._lines([f"  {clean_line(agent.path)} has {clean_line(model)}{effort}"])
+        self._pick(f"/{name} ")
 
     async def send_prompt(self, call: PromptCall) -> None:
         """Send the text of a server's prompt to the agent; what went wrong is printed instead."""
@@ -135,7 +157,7 @@ class ChatCommands:
     async def _of_run(self, call: SlashCall, attached: AttachedRun) -> None:
         run, agent, path = attached.run, self._current.agent, self._current.selected
         match call.name:
-            case "status" | "effort" | "permissions" if not call.words:
+            case "status":
                 self._lines(status_lines(attached.view(), agent, now=time.time()))
             case "mcp":
                 self._lines(await asyncio.to_thread(mcp_of, run.paths, path))
@@ -293,6 +315,11 @@ def swarm_output_parts(
 def mcp_of(paths: RunPaths, agent: str) -> list[str]:
     """What the run's journal says of MCP; reads it."""
     return mcp_lines(read_records(paths), agent)
+
+
+def rights_of(paths: RunPaths, agent: str) -> list[str]:
+    """What the run's journal says that an agent may do; reads it."""
+    return rights_lines(read_records(paths), agent)
 
 
 def swarm_arguments(call: SlashCall, run: str, agent: AgentView | None) -> list[str]:

@@ -6,6 +6,7 @@ from swarm.mailbox.base.ids import ROOT_PATH, short_id
 from swarm.mailbox.protocol.control import AgentView
 
 from ...base.safe_text import clean_line
+from ...views.row_selection import end_word
 from ..console.columns import Line
 from .chat_screen import ScreenContent
 from .current_run import CurrentRun
@@ -94,12 +95,20 @@ def screen_content(
     return ScreenContent(
         region=tuple(to_fragments(line) for line in region),
         status=to_fragments(status_of(current, width=width)),
-        prompt="› " if selected == ROOT_PATH else f"{clean_line(selected)} › ",
+        prompt="› " if selected == ROOT_PATH else f"{_addressee(current)} › ",
         answering=asks or current.question.is_open,
         typing_answer=not asks and current.question.is_typing,
         choices=argument_choices(current),
         own=facts.own,
     )
+
+
+def _addressee(current: CurrentRun) -> str:
+    """Whom the next words reach, if it is not the root; an agent that has ended is woken."""
+    name, agent = clean_line(current.selected), current.agent
+    if agent is None or agent.state != "ended":
+        return name
+    return f"{name} ({end_word(agent.end_state, cut_off=agent.cut_off)})"
 
 
 def argument_choices(current: CurrentRun) -> dict[str, tuple[str, ...]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from prompt_toolkit.application import get_app
 from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, Filter, is_searching
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
@@ -60,17 +61,18 @@ class KeyTargets:
         self.is_answering, self.is_typing_answer = is_answering, is_typing_answer
         self.pastes = PastedTexts()
         self.notice = ""
+        self.picking = ""  # what a list of choices has put into the line
 
     def submit(self) -> None:
         """Enter: accept a chosen command, continue after a backslash, or send the line.
 
-        A chosen file is in the line already, which is sent with it.
+        A chosen file or word of a command is in the line already, which is sent with it.
         """
         state = self.buffer.complete_state
         text = self.buffer.text
         if state is not None and state.current_completion is not None:
             self.buffer.complete_state = None
-            if text.startswith("/"):
+            if text.startswith("/") and " " not in text:
                 return
         if text.endswith("\\"):
             self.buffer.delete_before_cursor(1)
@@ -108,8 +110,18 @@ class KeyTargets:
         """Esc: close the completions, else stop the turn."""
         if self.buffer.complete_state is not None:
             self.buffer.cancel_completion()
+            if self.buffer.text == self.picking:
+                self.buffer.reset()
         else:
             self.emit(Gestured("stop"))
+
+    def pick(self, head: str) -> None:
+        """Open the list of what may follow `head` in the line: arrows, Tab and letters choose."""
+        if self.buffer.text:
+            return  # something was typed meanwhile
+        self.picking = head
+        self.buffer.document = Document(head)
+        self.buffer.start_completion(select_first=False)
 
     def paste(self, raw: str) -> None:
         """Text from the clipboard, as one piece."""

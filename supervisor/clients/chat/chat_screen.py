@@ -122,6 +122,10 @@ class ChatScreen:
         else:
             self.application.redraw_now(self._wanted_rows())
 
+    def pick(self, head: str) -> None:
+        """Offer what may follow these words in the input line, if it is empty."""
+        self._keys.pick(head)
+
     @property
     def notice(self) -> str:
         """What the input line has to say, about a paste for example."""

@@ -74,6 +74,7 @@ class ChatSession:
             environment=environment,
             width=lambda: screen.room()[0],
             own=lambda: self._own,
+            pick=screen.pick,
         )
         self._environment, self._own = environment, tuple[OwnCommand, ...]()
         self._page = AgentPage()

@@ -157,6 +157,10 @@ class CurrentRun:
             return None
         return self._queue.pop(0)
 
+    def choose_model(self, name: str) -> None:
+        """The model of the next run, or of this one when words continue it."""
+        self._launcher.choose_model(name)
+
     def plan_first(self, *, on: bool) -> None:
         """Whether the next run that is started begins in plan mode."""
         self.plans_first = on

@@ -29,13 +29,11 @@ from .file_mentions import (
     rank_files,
 )
 from .prompt_completion import ServerPrompts, prompt_at
-from .slash_commands import OwnCommand, argument_at, matching_commands
+from .slash_commands import CHOICE_WORDS, OwnCommand, argument_at, matching_commands
 
 _MOST_FILES, _MOST_CHARS = 50_000, 8 << 20
 _LIST_LIMIT_S, _FRESH_S = 5.0, 10.0
 
-
-_RESUME = "/resume "
 
 _Known = TypeVar("_Known")
 
@@ -93,11 +91,18 @@ def _list_runs(environment: Mapping[str, str], cwd: Path) -> tuple[tuple[str, st
     return list_recent_runs(environment, cwd)
 
 
+def _list_models(environment: Mapping[str, str], cwd: Path) -> tuple[tuple[str, str], ...]:
+    from .known_models import list_known_models  # likewise
+
+    return list_known_models(environment, cwd)
+
+
 class ChatCompleter(Completer):
     """Completes commands, their arguments, and files.
 
     `choices`: words that may follow a command and are known only at the moment, by its name.
-    `/resume` offers the newest runs of this project, with what they are about.
+    `/resume` offers the newest runs of this project and `/model` the known models, with what they
+    are about.
     `own`: the command files and skills that are known so far.
     """
 
@@ -110,16 +115,23 @@ class ChatCompleter(Completer):
         environment: Mapping[str, str],
     ) -> None:
         self._files = BackgroundLookup(lambda: list_git_files(cwd))
-        self._runs = BackgroundLookup(partial(_list_runs, environment, cwd))
+        self._lookups = {
+            "/resume ": BackgroundLookup(partial(_list_runs, environment, cwd)),
+            "/model ": BackgroundLookup(partial(_list_models, environment, cwd)),
+        }
         self._prompts = ServerPrompts(cwd, environment)
         self._choices, self._own = choices, own
 
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
-        """As `get_completions`; the runs are read first if they are asked for. No key waits."""
-        if document.text_before_cursor.startswith(_RESUME):
-            await asyncio.to_thread(self._runs.search_if_old)
+        """As `get_completions`; what is asked for is looked up first. No key waits."""
+        before = document.text_before_cursor
+        for head, lookup in self._lookups.items():
+            if before.startswith(head):
+                await asyncio.to_thread(lookup.search_if_old)
+        if mention_at(before) is not None:
+            await asyncio.to_thread(self._files.search_if_old)
         for one in self.get_completions(document, complete_event):
             yield one
 
@@ -139,10 +151,17 @@ class ChatCompleter(Completer):
                     display_meta=command.short,
                 )
             return
-        runs = dict(self._runs.known()) if before.startswith(_RESUME) else {}
-        argument = argument_at(before, {**self._choices(), "resume": tuple(runs)})
+        found = {
+            head.strip("/ "): dict(lookup.known())
+            for head, lookup in self._lookups.items()
+            if before.startswith(head)
+        }
+        abouts = dict(CHOICE_WORDS)
+        for known in found.values():
+            abouts |= known
+        argument = argument_at(before, {**self._choices(), **found})
         for word in argument.words:
-            about = clean_line(runs.get(word, ""))
+            about = clean_line(abouts.get(word, ""))
             yield Completion(word, start_position=-len(argument.typed), display_meta=about)
         typed = mention_at(before)
         if typed is not None:

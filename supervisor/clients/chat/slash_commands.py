@@ -35,12 +35,22 @@ SANDBOX_WORDS = ("read-only", "workspace-write", "danger-full-access")
 APPROVAL_WORDS = ("untrusted", "on-failure", "on-request", "never")
 
 
+CHOICE_WORDS = {
+    "read-only": "read everything, write nothing",
+    "workspace-write": "read everything, write in this folder and /tmp",
+    "danger-full-access": "no sandbox at all",
+    "untrusted": "ask before each command that does not only read",
+    "on-failure": "ask when the sandbox refused something",
+    "on-request": "ask when the agent wants more",
+    "never": "never ask: what needs a yes is refused",
+}
+# Alone, these open the list of what may follow them, below the input line.
+PICKERS = frozenset(("model", "resume", "permissions", "effort"))
+
 SLASH_COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("help", "", "the commands and keys"),
     SlashCommand("agents", "", "the tree of agents, all of it"),
-    SlashCommand(
-        "model", "[NAME]", "another model from the next turn on; alone: the known ones", 1
-    ),
+    SlashCommand("model", "[NAME]", "another model from the next turn on; alone: choose one", 1),
     SlashCommand(
         "effort", "[LEVEL]", "how much it thinks: none, minimal, low … max", 1, EFFORT_WORDS
     ),
@@ -50,7 +60,7 @@ SLASH_COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand(
         "permissions",
         "[SANDBOX] [APPROVAL]",
-        "what the agent may do; less, or after a yes more",
+        "what the agent may do; alone: see it, and choose",
         2,
         (*SANDBOX_WORDS, *APPROVAL_WORDS),
     ),
@@ -72,7 +82,7 @@ SLASH_COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("init", "", "draft AGENTS.md for this project; shown before it is written"),
     SlashCommand("name", "NAME", "give the run a name, to find it again", 1),
     SlashCommand("new", "", "another conversation; this run goes on"),
-    SlashCommand("resume", "[RUN]", "open another run; alone: list them", 1),
+    SlashCommand("resume", "[RUN]", "open another run; alone: choose one", 1),
     SlashCommand("detach", "", "leave; the run goes on"),
     SlashCommand("quit", "", "end the run and leave; `swarm resume` continues it"),
 )
@@ -154,7 +164,7 @@ class ArgumentAt(NamedTuple):
     words: tuple[str, ...] = ()
 
 
-def argument_at(before: str, known: Mapping[str, tuple[str, ...]]) -> ArgumentAt:
+def argument_at(before: str, known: Mapping[str, Collection[str]]) -> ArgumentAt:
     """What may stand at the end of this line as an argument of its command.
 
     `known`: words for commands by name, besides the fixed ones.

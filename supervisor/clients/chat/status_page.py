@@ -6,11 +6,19 @@ from collections.abc import Iterable
 from swarm.mailbox.base.ids import short_id
 from swarm.mailbox.protocol.control import AgentView, RunView
 from swarm.mailbox.protocol.events import CallBegan, CallEnded, McpCall
-from swarm.mailbox.protocol.records import AgentSpawned, Record, SettingsChanged
-from swarm.mailbox.protocol.values.limits import McpAccess
+from swarm.mailbox.protocol.records import AgentSpawned, Record, RunStarted, SettingsChanged
+from swarm.mailbox.protocol.values.limits import (
+    DangerFullAccess,
+    Limits,
+    McpAccess,
+    ProfilePolicy,
+    ReadOnly,
+    WorkspaceWrite,
+)
 
 from ...base.number_format import render_count, render_span, render_usd
 from ...base.safe_text import clean_line
+from ...views.record_description import describe_sandbox
 
 _LABEL = 10
 
@@ -65,6 +73,60 @@ def _bound(view: RunView) -> str:
 
 def _line(label: str, text: str) -> str:
     return f"  {label:<{_LABEL}}{clean_line(text, limit=400)}"
+
+
+def rights_lines(records: Iterable[Record], agent: str) -> list[str]:
+    """What an agent may do: sandbox, folders, network, who is asked. The newest record counts."""
+    limits, cwd = Limits(), ""
+    for record in records:
+        match record.body:
+            case RunStarted(cwd=folder):
+                cwd = cwd or folder
+            case AgentSpawned(path=path) as body if path == agent:
+                limits = body.limits
+            case SettingsChanged(settings=settings) if record.agent == agent:
+                limits, cwd = settings.limits, settings.cwd
+            case _:
+                pass
+    plan = ", plan mode: it only reads until /accept" if limits.planning else ""
+    return [
+        _line("agent", agent),
+        _line("sandbox", describe_sandbox(limits.sandbox) + plan),
+        _line("writes", _writes(limits, cwd)),
+        _line("network", _network(limits)),
+        _line("asks", f"{limits.approval}; the answer comes from: {limits.reviewer}"),
+    ]
+
+
+def _writes(limits: Limits, cwd: str) -> str:
+    if limits.isolation == "copy":
+        return "in a copy of its own; a merge brings it into the project"
+    match limits.sandbox:
+        case DangerFullAccess():
+            return "everywhere"
+        case WorkspaceWrite() as policy:
+            tmp = () if policy.exclude_slash_tmp else ("/tmp",)
+            return ", ".join((cwd, *policy.writable_roots, *tmp))
+        case ReadOnly():
+            return "nothing"
+        case ProfilePolicy(name=name):
+            return f"what the profile {name} says"
+
+
+def _network(limits: Limits) -> str:
+    if (policy := limits.network) is not None:
+        denied = f", never {', '.join(policy.deny)}" if policy.deny else ""
+        asked = f", after a yes {', '.join(policy.ask)}" if policy.ask else ""
+        return f"only {', '.join(policy.allow) or 'nothing'}{asked}{denied}"
+    match limits.sandbox:
+        case DangerFullAccess():
+            return "all of it"
+        case WorkspaceWrite(network_access=True):
+            return "all of it"
+        case ProfilePolicy(name=name):
+            return f"what the profile {name} says"
+        case _:
+            return "none"
 
 
 def mcp_lines(records: Iterable[Record], agent: str) -> list[str]:
