@@ -329,7 +329,7 @@ def approval_request_lines(body: ApprovalRequested, *, run: str) -> list[str]:
     kind, what = action_kind(body.request.action), describe_action(body.request.action)
     name = clean_line(body.approval_id, limit=20)
     if body.reviewer == "guardian":
-        return [f"reviewed, {name}: {kind}: {what}"]
+        return [f"goes to the reviewing agent, {name}: {kind}: {what}"]
     details = approval_detail_lines(body.request)
     if len(details) > _MOST_PLAIN_LINES:
         left, tail = len(details) - _MOST_PLAIN_LINES, _MOST_PLAIN_LINES // 2

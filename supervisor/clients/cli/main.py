@@ -82,7 +82,9 @@ def _check_platform(command: str) -> None:
         return
     if sys.platform == "win32" or command in _LINUX_ONLY:
         raise SwarmError(f"{lack}; use Linux, a virtual machine or a container")
-    click.echo(f"swarm: {lack}", err=True)
+    from .base.printing import say
+
+    say(lack)
 
 
 def run_cli(arguments: list[str]) -> int:
@@ -166,9 +168,11 @@ def _click_message(error: click.ClickException) -> str:
 
 def _print_error(text: str, code: int) -> int:
     """Print one line on stderr, without characters that could control the terminal."""
+    from .base.printing import say
+
     safe = "".join(char if char.isprintable() or char == "\n" else "�" for char in text)
     with suppress(OSError, ValueError):
-        click.echo(f"swarm: {safe}", err=True)
+        say(safe)
     return code
 
 

@@ -253,7 +253,7 @@ class LiveDisplay:
         if self._drawn is not None and width < self._width:
             self._console.control(*_clear_wrapped_lines(self._drawn, width))
         for line in self._notices:
-            self._console.print(Text(line, style=WARN), soft_wrap=True)
+            self._console.print(Text(line, style=WARN))
         self._notices.clear()
         live.update(picture, refresh=True)
         self._drawn, self._width = picture, width

@@ -4,6 +4,7 @@ Every state is a word, every line is complete by itself (who, what, how it ended
 repeated: a continuing wait is printed once.
 """
 
+import time
 from collections.abc import Callable
 from typing import TextIO
 
@@ -72,17 +73,24 @@ from .tree_view import RenderedLines
 
 _MAX_MESSAGE_LINES = 40
 _SUMMARY_WIDTH = 120  # cells of the table at the end
+_ENDS_OF_TURNS = frozenset({"completed", "failed", "interrupted"})  # of agents, as turns end
 
 
 class PlainLines:
-    """Turns a feed into lines; keeps what later lines need from earlier ones."""
+    """Turns a feed into lines; keeps what later lines need from earlier ones.
 
-    def __init__(self) -> None:
+    `clock`: Unix seconds, for waits, which no record dates.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
         self._began = 0.0
+        self._cwd = ""
         self._run = ""  # the run's short id
         self._calls: dict[tuple[str, str], str] = {}  # (path, call id) → its description
         self._waits: dict[str, str] = {}  # path → the last wait that was printed
         self._paths: dict[str, str] = {}  # agent id → path, while its process runs
+        self._turn_ends = set[str]()  # agents whose last line says how their turn ended
         self._fan_total = self._fan_ended = 0
         self._held_answer: list[str] = []  # the root's last message: it may be the answer
 
@@ -103,8 +111,7 @@ class PlainLines:
         if not texts:
             return []
         self._waits.pop(agent, None)
-        since = render_span(record.ts - self._began if self._began else 0.0)
-        head = f"[{since}] {agent} " if agent else f"[{since}] "
+        head = f"{self._since(record.ts)} {agent} " if agent else f"{self._since(record.ts)} "
         lines = [head + texts[0], *(f"    {line}" for line in texts[1:])]
         if agent != ROOT_PATH:
             return lines
@@ -114,6 +121,9 @@ class PlainLines:
         if isinstance(record.body, CallBegan | TurnStarted):
             lines = self.take_answer() + lines
         return lines
+
+    def _since(self, now: float) -> str:
+        return f"[{render_span(max(now - self._began, 0.0) if self._began else 0.0)}]"
 
     def _agent_of(self, record: Record) -> str:
         body = record.body
@@ -130,6 +140,7 @@ class PlainLines:
         match record.body:
             case RunStarted() as body:
                 self._began, self._run = record.ts, short_id(body.run_id)
+                self._cwd = body.cwd
                 verb = "resumed" if body.resumed else "started"
                 name = f"swarm {body.version} run {self._run} {verb}"
                 place = f"{body.cwd}{describe_widening(body.widened)}"
@@ -154,18 +165,16 @@ class PlainLines:
             case _:
                 return []
 
-    def _agent_texts(self, record: Record, agent: str) -> list[str]:  # noqa: C901 - one case for each kind
+    def _agent_texts(self, record: Record, agent: str) -> list[str]:
         match record.body:
             case AgentSpawned() as body:
                 return [_spawned(body)]
             case TurnStarted(started_by=by):
+                self._turn_ends.discard(agent)
                 return [f"turn started by {by}"]
-            case TurnCompleted() as body:
-                return [f"turn completed after {_turn_cost(body)}"]
-            case TurnFailed() as body:
-                return [f"turn failed after {_turn_cost(body)}: {clean_line(body.message)}"]
-            case TurnAborted() as body:
-                return [_turn_aborted(body)]
+            case TurnCompleted() | TurnFailed() | TurnAborted() as body:
+                self._turn_ends.add(agent)
+                return [_turn_ended(body)]
             case ItemRecorded(source="model", item=Message(role="assistant") as message):
                 return _message(text_of(message.content))
             case CallBegan() as body:
@@ -173,7 +182,7 @@ class PlainLines:
             case CallEnded() as body:
                 call = self._calls.pop((agent, body.call_id), clean_line(body.tool))
                 return [f"ended: {describe_end(body)}: {call}"]
-            case MailPosted(mail=mail):
+            case MailPosted(mail=mail) if mail.kind != "final_answer":  # its author's last message
                 kind = mail.kind.replace("_", " ")
                 to = f"{clean_line(mail.author)} to {clean_line(mail.recipient)}"
                 return [f"mail, {kind}, {to}: {first_line(mail.content)}"]
@@ -186,7 +195,8 @@ class PlainLines:
             case ProcessEnded(orderly=False) as body:
                 return [f"warning: process {body.pid} ended: {clean_line(body.reason)}"]
             case AgentEnded() as body:
-                return [_ended(body)]
+                is_told = agent in self._turn_ends and body.state in _ENDS_OF_TURNS
+                return [] if is_told else [_ended(body)]
             case ApprovalRequested() as body:
                 return approval_request_lines(body, run=self._run)
             case ApprovalResolved() as body:
@@ -195,7 +205,9 @@ class PlainLines:
                 return []
 
     def _call_began(self, body: CallBegan, agent: str) -> list[str]:
-        call = f"{clean_line(body.tool, limit=40)}: {describe_shortly(body.detail)}"
+        what = describe_shortly(body.detail)
+        what = what.replace(f"{self._cwd}/", "") if self._cwd.strip("/") else what
+        call = f"{clean_line(body.tool, limit=40)}: {what}"
         self._calls[agent, body.call_id] = call
         if isinstance(body.detail, PlanCall):
             steps = [f"{step.status.replace('_', ' ')}: {step.step}" for step in body.detail.plan]
@@ -220,7 +232,8 @@ class PlainLines:
         if self._waits.get(agent, "") == reason:
             return []
         self._waits[agent] = reason
-        return [f"{agent} {text}".strip()] if reason else []
+        since = self._since(self._clock())
+        return [" ".join(filter(None, (since, agent, text)))] if reason else []
 
 
 def _message(text: str) -> list[str]:
@@ -239,10 +252,16 @@ def _spawned(body: AgentSpawned) -> str:
     return clean_line(text + (f", called {body.nickname}" if body.nickname else ""))
 
 
-def _turn_aborted(body: TurnAborted) -> str:
-    if body.reason == "run_ended":
-        return f"turn cut off after {_turn_cost(body)}: the run ended"
-    return f"turn aborted after {_turn_cost(body)}: {body.reason}"
+def _turn_ended(body: TurnCompleted | TurnFailed | TurnAborted) -> str:
+    match body:
+        case TurnCompleted():
+            return f"turn completed after {_turn_cost(body)}"
+        case TurnFailed(message=message):
+            return f"turn failed after {_turn_cost(body)}: {clean_line(message)}"
+        case TurnAborted(reason="run_ended"):
+            return f"turn cut off after {_turn_cost(body)}: the run ended"
+        case TurnAborted(reason=reason):
+            return f"turn aborted after {_turn_cost(body)}: {reason}"
 
 
 def _turn_cost(body: TurnCompleted | TurnFailed | TurnAborted) -> str:
@@ -263,6 +282,7 @@ class PlainDisplay:
         stdout: Receives only the final answer; of a run that stays, each turn's answer.
         with_answer: False for a watcher: no answer is printed at the end.
         find_outcome: What is known about the run's files, asked once, at the end.
+        clock: Unix seconds.
     """
 
     def __init__(
@@ -272,13 +292,14 @@ class PlainDisplay:
         *,
         with_answer: bool = True,
         find_outcome: Callable[[], RunOutcome] = RunOutcome,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._stderr, self._stdout = stderr, stdout
         self._find_outcome = find_outcome
         self._current: Callable[[], RunView] = RunView
         self._with_answer = with_answer
         self._spool = LineSpool(stderr)
-        self._lines = PlainLines()
+        self._lines = PlainLines(clock)
         self._answers = LineSpool(stdout)
         self._last_answer: str | None = None  # the one that was printed
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
-import click
 import msgspec
 
 from swarm.mailbox.base.errors import UsageError
@@ -19,6 +18,7 @@ from swarm.mailbox.protocol.values.base import Value
 from swarm.roles.config.schema import Config
 
 from ....processes.answer_caution import CANNOT_USE_TOOLS
+from .printing import say
 from .provider_checks import check_providers
 
 _PROMPT = (Path(__file__).parent / "init_prompt.md").read_text(encoding="utf-8").strip()
@@ -112,7 +112,7 @@ def _last_line(stream: IO[bytes]) -> _RunEvent:
             continue  # an event of another shape, or one that is too long
         if event.type == "thread.started" and not event.agent:
             run = short_id(event.thread_id)
-            click.echo(f"swarm: an explorer looks at the project: swarm watch {run}", err=True)
+            say(f"an explorer looks at the project: swarm watch {run}")
         if event.type == "run.completed":
             last = event
     return last

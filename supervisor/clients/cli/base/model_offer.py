@@ -17,6 +17,7 @@ from swarm.roles.config.schema import Config
 from ....runs.paths import find_user_paths, make_private_folder
 from .confirmation import can_ask
 from .models_process import ModelLine, query_models
+from .printing import say
 from .provider_checks import check_providers
 from .pull_progress import show_progress
 
@@ -46,9 +47,9 @@ def offer_capable_model(load: Callable[[], Config], environment: Mapping[str, st
         if is_wanted:
             show_progress(query_models("pull", CAPABLE), f"pulling {CAPABLE}", as_json=False)
         else:
-            click.echo(f"swarm: `swarm models pull {CAPABLE}` fetches it later", err=True)
+            say(f"`swarm models pull {CAPABLE}` fetches it later")
     except (SwarmError, OSError) as error:
-        click.echo(f"swarm: warning: {error}; the small model answers", err=True)
+        say(f"warning: {error}; the small model answers")
 
 
 def _has_provider(config: Config, environment: Mapping[str, str]) -> bool:

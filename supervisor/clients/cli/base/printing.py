@@ -9,10 +9,45 @@ import msgspec
 
 from ....base.safe_text import clean_line
 
+_LEAST_WRAP = 20  # cells
+
 
 def print_json(value: object) -> None:
     """One JSON value on one line."""
     click.echo(msgspec.json.encode(value).decode())
+
+
+def say(text: str) -> None:
+    """Words for the person on stderr, after `swarm: `; on a terminal wrapped at words."""
+    click.echo(wrap_words(f"swarm: {text}", _stderr_width()), err=True)
+
+
+def _stderr_width() -> int:
+    """0: no terminal reads it, so its lines stay whole."""
+    try:
+        return shutil.get_terminal_size().columns if sys.stderr.isatty() else 0
+    except (AttributeError, ValueError, OSError):
+        return 0
+
+
+def wrap_words(text: str, width: int) -> str:
+    """Each line in lines of at most `width` cells; a word that is longer stays whole. Pure."""
+    if width < _LEAST_WRAP or all(len(line) * 2 <= width for line in text.split("\n")):
+        return text
+    from rich.cells import cell_len  # for a terminal alone
+
+    lines: list[str] = []
+    for line in text.split("\n"):
+        indent = line[: len(line) - len(line.lstrip(" "))]
+        row = ""
+        for word in line[len(indent) :].split(" "):
+            grown = f"{row} {word}" if row.strip() else f"{indent}{row}{word}"
+            if cell_len(grown) > width and row.strip():
+                lines.append(row)
+                grown = f"{indent}  {word}"
+            row = grown
+        lines.append(row)
+    return "\n".join(lines)
 
 
 def print_columns(

@@ -23,6 +23,7 @@ from ....runs.project_runs import project_of, runs_of_project
 from ....runs.run_metadata import is_run_alive, read_metadata
 from ..run_setup.click_values import OptionValue
 from .confirmation import can_ask, confirm
+from .printing import say
 
 _MOST_SHOWN = 9
 
@@ -129,7 +130,7 @@ def _describe(here: RunPaths) -> str:
 
 
 def _say(here: RunPaths) -> None:
-    click.echo(f"swarm: run {_describe(here)}", err=True)
+    say(f"run {_describe(here)}")
 
 
 def _pick(live: list[RunPaths]) -> RunPaths:
@@ -138,6 +139,6 @@ def _pick(live: list[RunPaths]) -> RunPaths:
     listed = "\n".join(f"  {line}" for line in lines)
     if not can_ask():
         raise UsageError(f"{len(live)} runs of this project are alive; name one:\n{listed}")
-    click.echo(f"swarm: {len(live)} runs of this project are alive:\n{listed}", err=True)
+    say(f"{len(live)} runs of this project are alive:\n{listed}")
     number: int = click.prompt("Which", type=click.IntRange(1, len(shown)), err=True)
     return shown[number - 1]

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import click
 import msgspec
 import trio
 
@@ -34,6 +33,7 @@ from swarm.roles.base.started_programs import find_started, why_started_unheld
 from ....request.run_places import program_lookup
 from ....request.run_request import RunRequest
 from ....views.approval_description import action_kind, describe_action
+from .printing import say
 
 _LIMIT_S = 10.0
 _MOST_WAITING = 16  # approvals that wait for their notification; more are dropped
@@ -130,7 +130,7 @@ class RunNotifier:
     def _warn(self, why: str) -> None:
         if not self._warned:
             self._warned = True
-            click.echo(f"swarm: warning: --notify: {why}", err=True)
+            say(f"warning: --notify: {why}")
 
 
 def open_notifier(command: str | None, request: RunRequest) -> RunNotifier | None:
@@ -228,7 +228,7 @@ class TurnNotifier:
     def _warn(self, why: str) -> None:
         if not self._warned:
             self._warned = True
-            click.echo(f"swarm: warning: notify: {why}", err=True)
+            say(f"warning: notify: {why}")
 
 
 def open_turn_notifier(request: RunRequest) -> TurnNotifier | None:

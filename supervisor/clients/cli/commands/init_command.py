@@ -34,6 +34,7 @@ from ...repository_facts.repository_survey import survey_repository
 from ..base.agents_draft_run import DraftModel, draft_by_model, is_model_configured
 from ..base.confirmation import confirm
 from ..base.lazy_commands import ColorCommand
+from ..base.printing import say
 from ..base.sandboxed_script import run_sandboxed_script
 from ..run_setup.run_settings import find_cwd, load_config_here
 
@@ -120,7 +121,7 @@ def _by_model(root: Path, wanted: DraftModel, *, facts: str, existing: str) -> s
     """A model's section; None if there is no capable model, which is said."""
     os.chdir(root)  # its configuration is the one that a run there would have
     if not is_model_configured(wanted, load_config_here().config, os.environ):
-        click.echo("swarm: no model is configured: the draft is from the build files", err=True)
+        say("no model is configured: the draft is from the build files")
         return None
     try:
         answer = draft_by_model(root, wanted, facts=facts, existing=existing)
@@ -130,7 +131,7 @@ def _by_model(root: Path, wanted: DraftModel, *, facts: str, existing: str) -> s
         if (section := section_from_answer(answer)) is not None:
             return section
         why = "its answer was no Markdown with a heading, of at most 16 KiB"
-    click.echo(f"swarm: warning: {why}; the draft is from the build files", err=True)
+    say(f"warning: {why}; the draft is from the build files")
     return None
 
 

@@ -27,6 +27,7 @@ from ....runs.run_metadata import is_run_alive, read_metadata
 from ...console.terminal import ColorChoice, is_ci, is_terminal
 from ..base.early_processes import close_early_processes
 from ..base.lazy_commands import ColorCommand
+from ..base.printing import say
 from ..base.run_choice import (
     all_projects_option,
     choose_run_to_change,
@@ -173,7 +174,7 @@ def _talk(ctx: click.Context, here: RunPaths, prompt: str | None) -> int:
 
     line = ["resume", run_id, "--detach", "--keep-open", *options]
     line += [] if prompt is None else ["--prompt-file=-"]
-    click.echo(f"swarm: run {short_id(run_id)} goes on", err=True)
+    say(f"run {short_id(run_id)} goes on")
     anyio.run(start_in_background, line, prompt or "", dict(os.environ))
     return open_chat(color, run=run_id)
 
@@ -219,7 +220,7 @@ def rebuild_request(
         warnings=warnings,
     )
     for warning in warnings:
-        click.echo(f"swarm: warning: {warning}", err=True)
+        say(f"warning: {warning}")
     providers, literal = build_providers(config, [])
     export_openai_base_url(config.openai_base_url)
     request = msgspec.structs.replace(
@@ -275,7 +276,7 @@ def _with_options(
     if prompt is not None and not prompt.strip():
         raise UsageError("the prompt is empty")
     if request.approvals.reviewer == "person" and is_ci(environment):
-        click.echo(f"swarm: warning: {NO_PERSON_WARNING}", err=True)
+        say(f"warning: {NO_PERSON_WARNING}")
         nobody = msgspec.structs.replace(request.approvals, reviewer="nobody")
         request = msgspec.structs.replace(request, approvals=nobody)
     deadline = given["deadline"]

@@ -18,6 +18,7 @@ from ...console.terminal import ColorChoice, is_terminal
 from ..base.mcp_prompts import expand_prompt_call
 from ..base.model_offer import offer_capable_model
 from ..base.optional_value import IsolatingCommand
+from ..base.printing import say
 from ..base.run_notifier import split_command
 from ..base.sandboxed_script import run_sandboxed_script
 from ..run_setup.click_values import OptionValue
@@ -104,11 +105,11 @@ def run(color: ColorChoice, /, **given: OptionValue) -> int:
     environment = dict(os.environ)
     prepared = prepare_run(options, environment)
     if isolated := describe_isolation(prepared.request):
-        click.echo(f"swarm: {isolated}", err=True)
+        say(isolated)
     for warning in prepared.warnings:
-        click.echo(f"swarm: warning: {warning}", err=True)
+        say(f"warning: {warning}")
     if show.as_json and (widened := describe_widening(prepared.request.widened)):
-        click.echo(f"swarm: warning:{widened}", err=True)
+        say(f"warning:{widened}")
     places = find_user_paths(environment)
     request = prepared.request
     if options.run_id is not None:
@@ -198,5 +199,5 @@ def parse_show_options(given: dict[str, OptionValue], color: ColorChoice) -> Sho
 def read_stdin() -> bytes:
     """All of stdin, at most one byte more than a task may have."""
     if sys.stdin.isatty():
-        click.echo("swarm: reading the task from the terminal; end it with Ctrl-D", err=True)
+        say("reading the task from the terminal; end it with Ctrl-D")
     return sys.stdin.buffer.read(MAX_TASK_BYTES + 1)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import click
 import msgspec
 
 from swarm.mailbox.base.errors import SwarmError, UsageError
@@ -32,6 +31,7 @@ from ....runs.run_status import ANSWERED
 from ...console.line_spool import OutputLost
 from ...console.terminal import choose_display, is_terminal
 from ..base.early_processes import close_early_processes, take_early_processes
+from ..base.printing import say
 from ..base.require_sandbox import check_installation, check_required_sandbox
 from ..base.run_notifier import RunNotifier, TurnNotifier, open_notifier, open_turn_notifier
 from ..run_setup.options import ShowOptions
@@ -78,7 +78,7 @@ def _in_unicode(request: RunRequest) -> RunRequest:
     if left := sorted(request.environment.keys() - sound.keys()):
         names = ", ".join(name.encode(errors="replace").decode() for name in left)
         text = f"not UTF-8, so agents and commands do not get these variables: {names}"
-        click.echo(f"swarm: warning: {text}", err=True)
+        say(f"warning: {text}")
         request = msgspec.structs.replace(request, environment=sound)
     try:
         msgspec.msgpack.encode(request)
@@ -280,5 +280,5 @@ def _write_answer(target: ResultFile | None, completed: RunCompleted) -> None:
     if target is None or completed.status not in ANSWERED:
         return
     if not completed.result:
-        click.echo("swarm: warning: there is no final answer; the file is empty", err=True)
+        say("warning: there is no final answer; the file is empty")
     target.write(completed.result or "")

@@ -23,12 +23,14 @@ from swarm.mailbox.protocol.events import (
 )
 from swarm.mailbox.protocol.gateway import Throttled
 from swarm.mailbox.protocol.items import TokenUsage, text_message
+from swarm.mailbox.protocol.ops import Mail
 from swarm.mailbox.protocol.records import (
     AgentEnded,
     AgentSpawned,
     FanOutItemEnded,
     FanOutPlanned,
     ItemRecorded,
+    MailPosted,
     ProcessEnded,
     ProviderChosen,
     Record,
@@ -53,7 +55,7 @@ class PlainRun:
 
     def __init__(self, stderr=None, stdout=None):
         self.stderr, self.stdout = stderr or io.StringIO(), stdout or io.StringIO()
-        self.view = PlainDisplay(self.stderr, self.stdout)
+        self.view = PlainDisplay(self.stderr, self.stdout, clock=lambda: 105.0)
         self.seq = 0
         self.record("", RunStarted(run_id="r-1", task="t", title="T", cwd="/w", version="1"))
 
@@ -104,8 +106,8 @@ def test_a_run_reads_like_this():
         "    I look",
         "[5.0 s] /root began: exec_command: make test",
         "[6.0 s] /root ended: exit code 2 after 1.5 s: exec_command: make test",
-        "[7.0 s] /root began: apply_patch: M /w/a.py",
-        "[8.0 s] /root ended: declined: apply_patch: M /w/a.py",
+        "[7.0 s] /root began: apply_patch: M a.py",
+        "[8.0 s] /root ended: declined: apply_patch: M a.py",
         "[9.0 s] /root plan",
         "    in progress: look",
         "[10 s] /root warning: careful",
@@ -141,9 +143,9 @@ def test_a_wait_that_goes_on_is_said_once():
     run.view.on_feed(TransientEvent(agent="", event=Throttled(reason="")))
     run.view.on_feed(TransientEvent(agent="", event=Throttled(reason="429", delay_s=2.0)))
     assert run.finish()[1:-1] == [
-        "/root/scout waiting: no slot, again in 1.0 s",
-        "waiting: 429, next request in 2.0 s",
-        "waiting: 429, next request in 2.0 s",
+        "[5.0 s] /root/scout waiting: no slot, again in 1.0 s",
+        "[5.0 s] waiting: 429, next request in 2.0 s",
+        "[5.0 s] waiting: 429, next request in 2.0 s",
         "run completed after 0.0 s: 0 agents, 0 tokens",
     ]
 
@@ -165,6 +167,20 @@ def test_how_agents_end_and_fail_is_said_in_words():
         "/root/scout agent crashed, 0 tokens: three times",
         "fan-out: 2 items, 2 at a time",
         "/root/a fan-out item 1/2 failed: a",
+    ]
+
+
+def test_an_end_is_told_once_however_many_records_say_it():
+    run = PlainRun()
+    answer = Mail(mail_id="m", kind="final_answer", author=SCOUT, recipient="/root", content="42")
+    run.record(SCOUT, AgentSpawned(agent_id="s", path=SCOUT, epoch=1, pid=8), message("42"))
+    run.record(SCOUT, TurnCompleted(turn_id="t", duration_s=2))
+    run.record("/root", MailPosted(mail=answer))
+    run.record("", AgentEnded(agent_id="s", state="completed", message="42"))
+    assert [line.partition("] ")[2] or line for line in run.finish()[2:-2]] == [
+        "/root/scout message",
+        "    42",
+        "/root/scout turn completed after 2.0 s, 0 tokens",
     ]
 
 
@@ -215,7 +231,5 @@ def test_what_the_end_of_the_run_cut_off_was_not_interrupted():
     lines = [line.partition(f"{SCOUT} ")[2] for line in told if SCOUT in line]
     assert lines == [
         "turn cut off after 0.0 s, 0 tokens: the run ended",
-        "agent cut off, 0 tokens: the run ended first",
         "turn aborted after 0.0 s, 0 tokens: interrupted",
-        "agent interrupted, 0 tokens: it was interrupted",
     ]
