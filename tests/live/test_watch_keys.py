@@ -94,6 +94,10 @@ async def test_keys_lead_through_the_tree_into_a_transcript_that_grows_and_out_a
             await screen.wait_shown("Esc: back to the tree")
             (tmp_path / "go").touch()
             await screen.wait_shown("/root/ann was here")
+            await scripted.until(lambda: scripted.code is not None)
+            assert screen.watch.poll() is None, "nobody is thrown out of what they read"
+            screen.press(b"\x1b")
+            await screen.wait_shown("run completed after")
             await screen.wait_left()
     assert scripted.code == 0
 

@@ -63,6 +63,10 @@ class DisplayControls(Protocol):
         """The open transcript, which replaces the tree; None if none is open."""
         ...
 
+    async def wait_closed(self) -> None:
+        """Until no transcript is open."""
+        ...
+
     async def run(
         self,
         current: Callable[[], RunView],
@@ -177,6 +181,11 @@ class LiveDisplay:
                 live.stop()
                 with trio.move_on_after(_LAST_WRITE_S, shield=True):
                     await self._write(self._take())
+
+    async def wait_closed(self) -> None:
+        """Until the person has closed the transcript that is open, if one is."""
+        if self._controls is not None:
+            await self._controls.wait_closed()
 
     def finish(self, completed: RunCompleted) -> None:
         """Print what each agent came to, and the run; then only the answer on stdout."""

@@ -95,6 +95,7 @@ class LiveControls:
         self._navigation = TreeNavigation(may_leave=may_leave)
         self._reads_keys = False
         self._page: TranscriptPage | None = None
+        self._closed = trio.Event()  # set when the open transcript is closed
         self._buffered_records: list[Record] | None = None  # received during the journal read
 
     def on_feed(self, feed: AnyFeed) -> None:
@@ -137,6 +138,10 @@ class LiveControls:
                     redraw()
         return False
 
+    async def wait_closed(self) -> None:
+        while self._page is not None:
+            await self._closed.wait()
+
     def _panel_for(self, key: str) -> ApprovalPanel | None:
         """The panel if this key is an answer; q leaves also while a question waits."""
         panel = self._panel
@@ -157,8 +162,10 @@ class LiveControls:
     async def _open(self, path: str, view: RunView) -> None:
         """Show this agent's transcript; "" goes back to the tree."""
         self._page = None
+        self._closed.set()
         if not path:
             return
+        self._closed = trio.Event()
         page = TranscriptPage(path, may_leave=self._navigation.may_leave)
         self._page, self._buffered_records = page, []
         agent = _find_agent(view, path)

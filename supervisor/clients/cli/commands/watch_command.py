@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 
@@ -72,7 +73,7 @@ def watch(
         environment=os.environ,
     )
     try:
-        trio.run(_watch, here, _make_display(here, color, live=kind == "live"))
+        trio.run(_watch, here, *_make_display(here, color, live=kind == "live"))
     except* KeyboardInterrupt:
         pass
 
@@ -127,16 +128,22 @@ async def _browse(here: RunPaths, color: ColorChoice) -> None:
         nursery.cancel_scope.cancel()
 
 
-def _make_display(here: RunPaths, color: ColorChoice, *, live: bool) -> RunDisplay:
-    """A display for watching; it prints no answer at the end."""
+def _make_display(
+    here: RunPaths, color: ColorChoice, *, live: bool
+) -> tuple[RunDisplay, Callable[[], Awaitable[None]]]:
+    """A display for watching, which prints no answer at the end; and what ends when nothing that
+    the person reads is open in it.
+    """
     if live:
         from .live_controls import make_live_display
 
-        return make_live_display(here, color=color, watches=True, asks_person=True)
+        shown = make_live_display(here, color=color, watches=True, asks_person=True)
+        return shown, shown.wait_closed
     from ...console.plain_display import PlainDisplay
 
     find = partial(find_outcome, here)
-    return PlainDisplay(sys.stderr, sys.stdout, with_answer=False, find_outcome=find)
+    plain = PlainDisplay(sys.stderr, sys.stdout, with_answer=False, find_outcome=find)
+    return plain, trio.lowlevel.checkpoint
 
 
 class _WatchedRun:
@@ -171,7 +178,9 @@ class _WatchedRun:
                 return
 
 
-async def _watch(here: RunPaths, display: RunDisplay) -> None:
+async def _watch(
+    here: RunPaths, display: RunDisplay, wait_closed: Callable[[], Awaitable[None]]
+) -> None:
     """Subscribe to the feed, fetch the snapshot, follow until the run ends or the person leaves."""
     watched = _WatchedRun(here)
     async with open_feed_reader(here.feed_endpoint) as reader, trio.open_nursery() as nursery:
@@ -182,9 +191,10 @@ async def _watch(here: RunPaths, display: RunDisplay) -> None:
             raise SwarmError("the run does not publish what happens in it")
         await watched.load()
         nursery.start_soon(_draw, display, watched, nursery.cancel_scope)
-        nursery.start_soon(_end_when_run_dies, here, nursery.cancel_scope)
+        nursery.start_soon(_end_when_run_dies, here, watched, nursery.cancel_scope)
         nursery.start_soon(_end_on_signal, nursery.cancel_scope)
         await watched.follow(reader, number, display)
+        await wait_closed()  # nobody is thrown out of what they read
         nursery.cancel_scope.cancel()
     if watched.completed is not None:
         display.finish(watched.completed)
@@ -203,10 +213,11 @@ async def _end_on_signal(scope: trio.CancelScope) -> None:
             scope.cancel()
 
 
-async def _end_when_run_dies(here: RunPaths, scope: trio.CancelScope) -> None:
+async def _end_when_run_dies(here: RunPaths, watched: _WatchedRun, scope: trio.CancelScope) -> None:
     """A killed supervisor sends nothing, but its lock is then free."""
     was_alive = True
     while was_alive:
         was_alive = is_run_alive(here)
         await trio.sleep(_ALIVE_CHECK_INTERVAL_S)  # also at the end: messages may be on their way
-    scope.cancel()
+    if watched.completed is None:
+        scope.cancel()
