@@ -279,6 +279,8 @@ class Config(PartKeys):
     project_doc_fallback_filenames: tuple[str, ...] = ()
     project_root_markers: tuple[str, ...] = (".git",)
     notify: tuple[str, ...] = ()  # a program, started after each turn of the root
+    # what opens a file whose name is clicked in the terminal; `file` is swarm's own
+    file_opener: Literal["file", "vscode", "vscode-insiders", "windsurf", "cursor", "none"] = "file"
     agents: Toml = {}
     budget: BudgetTable = BudgetTable()  # swarm's own
     limits: LimitsTable = LimitsTable()  # swarm's own
@@ -323,7 +325,7 @@ _CODEX = """
     js_repl_node_module_dirs ghost_snapshot cli_auth_credentials_store
     mcp_oauth_callback_url history sqlite_home log_dir analytics
     feedback check_for_update_on_startup otel apps
-    notice file_opener hide_agent_reasoning show_raw_agent_reasoning
+    notice hide_agent_reasoning show_raw_agent_reasoning
     disable_paste_burst tui experimental_use_unified_exec_tool
     experimental_use_freeform_apply_patch profiles projects windows
 """

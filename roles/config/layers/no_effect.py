@@ -32,7 +32,6 @@ _AS_IT_IS: dict[str, object] = {
     "check_for_update_on_startup": False,
     "experimental_use_unified_exec_tool": True,
     "feedback.enabled": False,
-    "file_opener": "none",
     "tools.web_search": False,
     "web_search": "disabled",
     "dangerously_allow_non_loopback_proxy": False,

@@ -22,7 +22,7 @@ class ChatOptions(NamedTuple):
 
     `run`: the run to open, as a person named it; "" for a new one. `words`: sent at once.
     `run_options`: of `swarm run`, for the runs that this conversation starts. `planning`: the first
-    one begins in plan mode.
+    one begins in plan mode. `find_opener`: reads `file_opener`, when all else is drawn.
     """
 
     run: str = ""
@@ -30,6 +30,7 @@ class ChatOptions(NamedTuple):
     run_options: tuple[str, ...] = ()
     color: str = "auto"
     planning: bool = False
+    find_opener: Callable[[], str] = lambda: "none"
 
 
 TalkOn: TypeAlias = Callable[[ChatScreen, ChatOptions], Awaitable[str]]

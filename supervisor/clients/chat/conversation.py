@@ -1,5 +1,6 @@
 """Wires the parts of the conversation. Loaded after the input line has been drawn."""
 
+import asyncio
 import os
 from pathlib import Path
 from typing import cast
@@ -8,6 +9,7 @@ from swarm.mailbox.base.ids import short_id
 
 from ...runs.paths import find_run, find_user_paths, paths_of_run
 from ..client.live_run import LiveRun
+from ..console.file_links import FileLinks, FileOpener
 from ..console.terminal import ColorChoice
 from .chat_app import ChatOptions
 from .chat_screen import ChatScreen
@@ -27,13 +29,16 @@ async def talk_on(screen: ChatScreen, options: ChatOptions) -> str:
     def find(wanted: str) -> LiveRun:
         return LiveRun(paths_of_run(places, find_run(places, wanted)))
 
+    opener = await asyncio.to_thread(options.find_opener)
     session = ChatSession(
         screen,
         launcher=RunLauncher(options.run_options, environment),
         environment=environment,
         find_run=find,
         printer=TranscriptPrinter(
-            color=cast("ColorChoice", options.color), environment=environment
+            color=cast("ColorChoice", options.color),
+            environment=environment,
+            links=FileLinks(str(Path.cwd()), cast("FileOpener", opener)),
         ),
         cwd=Path.cwd(),
     )

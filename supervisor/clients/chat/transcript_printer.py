@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from ..console.answer_markdown import AnswerBlock, answer_console
+from ..console.answer_markdown import answer_block, answer_console
+from ..console.file_links import FileLinks, Linked
 from ..console.terminal import ColorChoice, decide_color
 from .chat_transcript import AnswerMarkdown, TranscriptPart
 
@@ -14,7 +15,14 @@ from .chat_transcript import AnswerMarkdown, TranscriptPart
 class TranscriptPrinter:
     """Renders at the width that it is told; one per terminal."""
 
-    def __init__(self, *, color: ColorChoice, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        *,
+        color: ColorChoice,
+        environment: Mapping[str, str],
+        links: FileLinks | None = None,
+    ) -> None:
+        self._links = links
         self._coloured = decide_color(color, environment=environment, is_terminal=True)
         self._environment = environment
 
@@ -26,10 +34,11 @@ class TranscriptPrinter:
         )
         for part in parts:
             if isinstance(part, AnswerMarkdown):
-                console.print(AnswerBlock(part.text, hyperlinks=False))
+                console.print(answer_block(part.text, self._links))
             else:
                 for line in _wrapped(part, console):
-                    console.print(line, overflow="fold")
+                    shown = line if self._links is None else Linked(line, self._links)
+                    console.print(shown, overflow="fold")
         lines = out.getvalue().split("\n")
         return "\r\n".join(line.rstrip(" ") for line in lines)
 

@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import msgspec
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markdown import CodeBlock, Markdown
 from rich.syntax import Syntax
 
 from swarm.mailbox.base.bounded_formats import decode_json
 
 from ...base.safe_text import clean_block
+from .file_links import FileLinks, Linked
 
 
 class _PlainCodeBlock(CodeBlock):
@@ -28,6 +29,12 @@ class AnswerBlock(Markdown):
     elements: ClassVar = {
         **Markdown.elements, "fence": _PlainCodeBlock, "code_block": _PlainCodeBlock
     }  # fmt: skip
+
+
+def answer_block(text: str, links: FileLinks | None = None) -> RenderableType:
+    """Markdown of a cleaned text, in which names of files may be links, and nothing else is."""
+    block = AnswerBlock(text, hyperlinks=False)
+    return block if links is None else Linked(block, links)
 
 
 def answer_console(
@@ -48,7 +55,12 @@ def answer_console(
 
 
 def render_answer(
-    answer: str, *, width: int, coloured: bool, environment: Mapping[str, str]
+    answer: str,
+    *,
+    width: int,
+    coloured: bool,
+    environment: Mapping[str, str],
+    links: FileLinks | None = None,
 ) -> str:
     """The answer as it is shown. JSON stays as it is: it is no Markdown."""
     text = clean_block(answer)
@@ -56,7 +68,7 @@ def render_answer(
         return text
     out = io.StringIO()
     console = answer_console(out, width=width, coloured=coloured, environment=environment)
-    console.print(AnswerBlock(text, hyperlinks=False))
+    console.print(answer_block(text, links))
     return "\n".join(line.rstrip(" ") for line in out.getvalue().split("\n"))
 
 

@@ -32,6 +32,7 @@ from ...base.safe_text import clean_line
 from ...views.record_description import describe_fallback, hook_warning
 from .approval_panel import ApprovalPanel
 from .columns import Line
+from .file_links import FileLinks
 from .final_answer import caution_lines, print_final_answer, summarize_run
 from .run_summary import RunOutcome, SummaryRoom, describe_ends, summary_lines
 from .terminal import ColorChoice, decide_color, page_width
@@ -117,6 +118,7 @@ class LiveDisplay:
         self._fixed_width = page_width(environment)
         self._with_answer = with_answer
         self._find_outcome = find_outcome
+        self._links: FileLinks | None = None  # known at the end
         self._current: Callable[[], RunView] = RunView
         self._writing = threading.Lock()
         self._dirty = True
@@ -194,7 +196,9 @@ class LiveDisplay:
             room = SummaryRoom(width=width, lines=height - 1, glyphs=self._glyphs)
             view = replace(self._current(), status=completed.status)
             totals = summarize_run(completed, describe_ends(view))
-            lines = summary_lines(view, self._find_outcome(), room, totals=totals)
+            outcome = self._find_outcome()
+            self._links = FileLinks(view.cwd, outcome.opener)
+            lines = summary_lines(view, outcome, room, totals=totals)
             self._console.print(RenderedLines(lines), end="")
             self._stderr.write(self._take() + "\n".join((*caution_lines(completed), "")))
             self._stderr.flush()
@@ -208,7 +212,13 @@ class LiveDisplay:
 
         width, _ = self._read_size()
         coloured = decide_color(self._color, environment=self._environment, is_terminal=True)
-        return render_answer(answer, width=width, coloured=coloured, environment=self._environment)
+        return render_answer(
+            answer,
+            width=width,
+            coloured=coloured,
+            environment=self._environment,
+            links=self._links,
+        )
 
     async def _run_controls(
         self, controls: DisplayControls, current: Callable[[], RunView], scope: trio.CancelScope

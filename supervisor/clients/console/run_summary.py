@@ -5,7 +5,6 @@ all agents have room, the others are grouped by state, with their number.
 """
 
 from collections.abc import Iterator, Sequence
-from urllib.parse import quote
 
 import msgspec
 from rich.cells import cell_len
@@ -19,6 +18,7 @@ from ...base.number_format import render_count, render_span, render_usd
 from ...base.safe_text import clean_line, first_line
 from ...views.row_selection import end_word, has_failed
 from .columns import Line, crop, fill
+from .file_links import FileLinks, FileOpener
 from .theme import BAD, DIM, HEAD, PLAIN, STATE_STYLES, UNICODE_GLYPHS, WARN, Glyphs
 from .tree_view import header_lines
 
@@ -36,6 +36,7 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     added: int = 0
     removed: int = 0
     unmerged: str = ""  # `/root/one 2 files, /root/two 1 file`; "": nothing waits
+    opener: FileOpener = "file"  # of links to files
     is_kept: bool = True  # False: the run's folder is gone, so no command finds it
 
 
@@ -64,7 +65,9 @@ def outcome_lines(view: RunView, outcome: RunOutcome, room: SummaryRoom) -> Iter
     """The lines below the totals: files, work that is not merged, next commands."""
     if outcome.changed:
         count = len(outcome.changed)
-        names = [_linked(name, view.cwd) for name in outcome.changed[:_MOST_FILES]]
+        links = FileLinks(view.cwd, outcome.opener)
+        shown = outcome.changed[:_MOST_FILES]
+        names = [(clean_line(name), links.style_of(name)) for name in shown]
         more = [(f"and {count - _MOST_FILES} more", PLAIN)] if count > _MOST_FILES else []
         head = f"{count} file{'' if count == 1 else 's'} changed"
         sizes = f", +{outcome.added} -{outcome.removed}" if outcome.added or outcome.removed else ""
@@ -74,12 +77,6 @@ def outcome_lines(view: RunView, outcome: RunOutcome, room: SummaryRoom) -> Iter
         yield _fitted([("not merged yet: ", WARN), (clean_line(outcome.unmerged), PLAIN)], room)
     if outcome.is_kept and view.run_id and view.status not in {"running", "idle"}:
         yield from _wrapped("next: ", next_commands(view, outcome), room)
-
-
-def _linked(name: str, cwd: str) -> tuple[str, Style]:
-    """A file's name; a terminal that knows OSC 8 opens the file at a click."""
-    place = quote(f"{cwd}/{name}", errors="replace")
-    return clean_line(name), Style(link=f"file://{place}") if cwd.startswith("/") else PLAIN
 
 
 def next_commands(view: RunView, outcome: RunOutcome) -> list[str]:

@@ -16,6 +16,7 @@ from ..base.model_offer import offer_capable_model
 from ..run_setup.click_values import OptionValue
 from ..run_setup.options import agent_options, limit_options
 from ..run_setup.run_settings import load_config_here
+from .shown_outcome import find_opener
 
 _HISTORY = "chat_history"
 
@@ -75,7 +76,14 @@ def open_chat(
     """Talk until the person leaves; the exit code."""
     from ...chat.chat_app import ChatOptions, run_chat  # its libraries are for a terminal alone
 
-    chosen = ChatOptions(run=run, words=words, run_options=options, color=color, planning=planning)
+    chosen = ChatOptions(
+        run=run,
+        words=words,
+        run_options=options,
+        color=color,
+        planning=planning,
+        find_opener=find_opener,
+    )
     return run_chat(chosen, output=sys.stdout, history=_history_file())
 
 

@@ -37,7 +37,7 @@ from ...console.transcript_page import TranscriptPage
 from ...console.tree_navigation import TreeNavigation, handle_key
 from ...console.tree_view import RenderedLines, TreeOptions
 from ..base.control_client import send_request
-from ..base.outcome_facts import find_outcome
+from .shown_outcome import find_shown_outcome
 
 _STDIN = 0
 
@@ -62,7 +62,7 @@ def make_live_display(
         controls = LiveControls(here, panel=panel, may_leave=watches)
     return LiveDisplay(
         sys.stderr, sys.stdout, environment=os.environ, color=color, with_answer=not watches,
-        panel=panel, controls=controls, find_outcome=partial(find_outcome, here),
+        panel=panel, controls=controls, find_outcome=partial(find_shown_outcome, here),
     )  # fmt: skip
 
 

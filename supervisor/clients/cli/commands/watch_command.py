@@ -31,6 +31,7 @@ from ..base.lazy_commands import ColorCommand
 from ..base.outcome_facts import find_outcome
 from ..base.printing import print_json
 from ..base.run_choice import RunWanted, all_projects_option, choose_run
+from .shown_outcome import find_shown_outcome
 
 _MOST_AGENTS = 100_000  # of an ended run, which is shown whole
 _JOIN_LIMIT_S = 5.0
@@ -96,7 +97,7 @@ def print_run(here: RunPaths, color: ColorChoice, *, all_agents: bool = False) -
     lines = console.height - 1 if is_terminal(sys.stdout) and not all_agents else 0
     glyphs = glyphs_for(console.encoding)
     room = SummaryRoom(width=console.width, lines=lines, glyphs=glyphs)
-    shown = RenderedLines(summary_lines(view, find_outcome(here), room))
+    shown = RenderedLines(summary_lines(view, find_shown_outcome(here), room))
     if is_terminal(sys.stdout):
         console.print(shown, end="")
     else:
