@@ -231,7 +231,7 @@ class ProjectCopies:
         self._check_places(roots)
 
     def _check_places(self, roots: tuple[str, ...]) -> None:
-        """Raises CopyRefused for a copy that would hold the run's own folders, or what lies there."""
+        """Raises CopyRefused for a copy that would hold the run's own folders, or what is there."""
         own = (self._paths.folder.parent, self._paths.sockets.parent)
         for root in roots:
             real = os.path.realpath(root)

@@ -22,7 +22,8 @@ def _note_open(event: str, arguments: tuple[object, ...]) -> None:
     if event != "open" or not _counted:
         return
     path, _, flags = arguments
-    if str(path).endswith("/journal/run.jsonl") and not (int(flags or 0) & os.O_APPEND):
+    is_appended = isinstance(flags, int) and bool(flags & os.O_APPEND)
+    if str(path).endswith("/journal/run.jsonl") and not is_appended:
         frame = sys._getframe(1)  # a fault of the simulation copies the folder, too
         while frame is not None and not (name := frame.f_code.co_filename).startswith(TOP):
             frame = frame.f_back
