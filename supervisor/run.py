@@ -29,6 +29,7 @@ from .agents.agent_record import Agent, GatewayAddress
 from .agents.descriptor_limit import limit_by_descriptors
 from .agents.finished_agents import FinishedAgents
 from .agents.life.agent_manager import AgentManager
+from .agents.life.agent_start import StartServices
 from .agents.life.heartbeat_monitor import monitor_heartbeats
 from .agents.moved_team import moved_past
 from .agents.private_tmp import remove_all_caches
@@ -40,6 +41,7 @@ from .base.exception_groups import first_error
 from .base.run_display import RunDisplay
 from .base.run_pauses import RunPauses
 from .base.version import VERSION
+from .context.agent_places import AgentPlaces
 from .context.current_skills import CurrentSkills
 from .context.event_broadcast import EventBroadcast
 from .context.run_context import RunContext
@@ -183,8 +185,9 @@ async def _run_locked(request: RunRequest, view: RunDisplay, locked: _LockedRun)
     async with AsyncExitStack() as stack:
         held = hold_programs(request, run_paths.server_programs)
         running = await _open_context(stack, held, view, locked, past)
-        about = _record_start(running, past)
-        completed = await _run_parts(running, past, locked, view)
+        starts = await _open_starts(stack, running, held, locked, past)
+        about = _record_start(running, past, (*held.warnings, locked.short_tmp.warning))
+        completed = await _run_parts(running, starts, past, locked, view)
         await running.journal.flush()  # so that its last redactions are counted
         completed = _with_totals(running, completed, trio.current_time() - started)
         record = await running.commit(completed)
@@ -251,7 +254,6 @@ async def _open_context(
     redactor, unix_s = Redactor(request.secrets), dependencies.entropy.unix_s
     opened = open_journal(run_paths, last_seq=past.last_seq, redactor=redactor, unix_s=unix_s)
     journal = await stack.enter_async_context(opened)
-    processes = await stack.enter_async_context(dependencies.open_processes(locked.early))
     registry, archive = _open_registry(stack, request, run_paths)
     return RunContext(
         run_id=RunId(run_paths.folder.name),
@@ -261,21 +263,28 @@ async def _open_context(
         mailbox=mailbox,
         journal=journal,
         broadcast=EventBroadcast(locked.folds.shown, view, feed, redactor=redactor),
-        processes=processes,
-        registry=registry,
         agents=AgentDirectory(registry, archive),
         grants=ApprovalGrants(),
         skills=CurrentSkills(request),
-        parts=RunParts(request, run_paths, locked.folds.parts),
         pauses=RunPauses(),
         copies=ProjectCopies(run_paths, request.copies.copy_kind),
         hosts=RemoteHosts(request.copies.hosts),
-        places=held.places,
         protected=held.protected,
-        short_tmp=locked.short_tmp,
-        start_warnings=held.warnings,
         entropy=dependencies.entropy,
         began_s=unix_s(),
+    )
+
+
+async def _open_starts(
+    stack: AsyncExitStack, running: RunContext, held: HeldRun, locked: _LockedRun, past: RunPast
+) -> StartServices:
+    """What starts the processes of the run; none is left when the stack is closed."""
+    opened = locked.dependencies.open_processes(locked.early)
+    return StartServices(
+        processes=await stack.enter_async_context(opened),
+        parts=RunParts(running.request, running.paths, locked.folds.parts),
+        gateway=GatewayAddress(epoch=past.starts * _GATEWAY_EPOCHS_PER_START),
+        places=AgentPlaces(short_tmp=locked.short_tmp, writable=held.places),
     )
 
 
@@ -301,8 +310,8 @@ def run_title(task: str, prompt: str) -> str:
     return f"{file}: {first}" if file else first
 
 
-def _record_start(running: RunContext, past: RunPast) -> RunMetadata:
-    """Write the first record and `run.json`."""
+def _record_start(running: RunContext, past: RunPast, found: tuple[str, ...]) -> RunMetadata:
+    """Write the first record and `run.json`. `found`: warnings of what was found at the start."""
     request = running.request
     title = run_title(request.task, request.prompt)
     title = running.journal.redactor.redact(title)[:80]  # before the cut: half a key is secret, too
@@ -318,8 +327,8 @@ def _record_start(running: RunContext, past: RunPast) -> RunMetadata:
         )
     )
     unhidden = [f"{name} {NOT_HIDDEN}" for name in unhidden_keys(request.keys)]
-    warnings = [*past.bad_lines[:_MAX_BAD_TOLD], *unhidden, running.registry.limit_reason]
-    warnings += [*running.start_warnings, running.short_tmp.warning]
+    warnings = [*past.bad_lines[:_MAX_BAD_TOLD], *unhidden, running.agents.registry.limit_reason]
+    warnings += found
     for warning in filter(None, warnings):
         running.note(Warned(message=warning))
     about = RunMetadata(
@@ -337,14 +346,20 @@ def _record_start(running: RunContext, past: RunPast) -> RunMetadata:
 
 
 async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
-    running: RunContext, past: RunPast, locked: _LockedRun, view: RunDisplay
+    running: RunContext, starts: StartServices, past: RunPast, locked: _LockedRun, view: RunDisplay
 ) -> RunCompleted:
     """Run the workload, and beside it every other part of the run."""
-    gateway_address = GatewayAddress(epoch=past.starts * _GATEWAY_EPOCHS_PER_START)
+    processes, first_epoch = starts.processes, starts.gateway.epoch
     budget = _open_budget(running, locked.folds)
     places = locked.user_paths
     gateway = GatewayManager(
-        running, gateway_address, budget, models_dir=str(places.models), former=past.provider
+        running,
+        starts.gateway,
+        budget,
+        processes,
+        places=starts.places.writable,
+        models_dir=str(places.models),
+        former=past.provider,
     )
     async with trio.open_nursery() as nursery:
 
@@ -355,12 +370,10 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
 
         hooks = AgentHooks(budget.admit, forget, find_model=lambda: gateway.model)
         nursery.start_soon(budget.run)
-        if running.short_tmp.stale:
+        if (short_tmp := starts.places.short_tmp).stale:
             in_thread = partial(trio.to_thread.run_sync, abandon_on_cancel=True)
-            nursery.start_soon(in_thread, running.short_tmp.remove_stale)
-        team_service: TeamService = await nursery.start(
-            run_team_service, running, gateway_address, hooks
-        )
+            nursery.start_soon(in_thread, short_tmp.remove_stale)
+        team_service: TeamService = await nursery.start(run_team_service, running, starts, hooks)
         agents = team_service.agents
         deadlines = DeadlineMonitor(running, agents, budget.notify)
         nursery.start_soon(deadlines.run)
@@ -368,9 +381,9 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
             agents, team_service, nursery, keep_open=running.request.lifetime.keep_open
         )
         queue = _open_approvals(running, agents, nursery, locked)
-        proxy = ProxyManager(running, nursery, queue.hooked, first_epoch=gateway_address.epoch)
-        hosts = HostManager(running, gateway_address, first_epoch=gateway_address.epoch)
-        hubs = RunHubs(running, queue.broker, first_epoch=gateway_address.epoch)
+        proxy = ProxyManager(running, nursery, queue.hooked, processes, first_epoch=first_epoch)
+        hosts = HostManager(running, starts, first_epoch=first_epoch)
+        hubs = RunHubs(running, starts, queue.broker, first_epoch=first_epoch)
         services = Services((gateway, proxy, hosts), hubs)
         mcp = McpEndpoint(running, hubs, nursery)
         history = FileHistory(running, nursery)
@@ -411,7 +424,7 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
                 await hubs.stop()
                 await hosts.stop_before(gateway.process.loop.stop)
 
-            await shutdown.carry_out(stop, partial(running.processes.close, grace_s=0.0))
+            await shutdown.carry_out(stop, partial(processes.close, grace_s=0.0))
             workload.close()
             await finish_files(running, history, completed)
             nursery.cancel_scope.cancel()

@@ -73,7 +73,7 @@ class TaskWorkload:
     async def run(self) -> RunCompleted:
         """Do the work; the caller fills in the totals of the result."""
         for path, agent_past in self._past.agents.items():
-            self._run.registry.restore_path(path, agent_id=agent_past.spawned.agent_id)
+            self._run.agents.registry.restore_path(path, agent_id=agent_past.spawned.agent_id)
         found: list[RunCompleted] = []
         async with trio.open_nursery() as nursery:
 

@@ -234,8 +234,8 @@ async def _run_supervisor(
                 )
                 nursery.cancel_scope.cancel()
                 with suppress(AttributeError):
-                    if watch.running.registry.used:
-                        found.append(f"slots in use at the end: {watch.running.registry}")
+                    if watch.running.agents.registry.used:
+                        found.append(f"slots in use at the end: {watch.running.agents.registry}")
             faults.restore_disk()
             return completed
     except Exception:
@@ -264,7 +264,7 @@ class _SlotMonitor:
             await wait_all_tasks_blocked()
             if self.running is None:
                 continue
-            registry, alive = self.running.registry, len(self._world.alive)
+            registry, alive = self.running.agents.registry, len(self._world.alive)
             registry.check()
             if not alive <= registry.used <= registry.max_agents:
                 paths = [child.spec.path for child in self._world.alive]

@@ -31,7 +31,8 @@ class AgentDirectory:
     def __init__(self, registry: AgentRegistry, archive: FinishedAgents) -> None:
         self.members: dict[str, Agent] = {}  # those in memory; `find` also finds archived ones
         self.live: dict[str, Agent] = {}  # those with a process or a restart, reviewers included
-        self._registry, self._finished = registry, archive
+        self.registry = registry  # slots: who has a process, and who waits for one
+        self._finished = archive
         self._archived_in_use: WeakValueDictionary[str, Agent] = (
             WeakValueDictionary()
         )  # archived, but still referenced
@@ -218,7 +219,7 @@ class AgentDirectory:
         self._archived_in_use[agent.path] = agent
         if (parent := self.members.get(agent.plan.parent or "")) is not None:
             parent.children.pop(agent.path, None)
-        self._registry.forget_owner(agent.path)
+        self.registry.forget_owner(agent.path)
 
     def _archive_path(self, agent: Agent) -> None:
         """Archive the path of a forgotten agent, which stays taken; written in batches."""
@@ -230,7 +231,7 @@ class AgentDirectory:
             taken, self._forgotten = self._forgotten, []
             if self._finished.put(taken):
                 for one in taken:
-                    self._registry.forget_owner(one.path)
+                    self.registry.forget_owner(one.path)
                 trim_heap()
 
     def _restore(self, path: str, held: Agent | None) -> Agent | None:
@@ -243,7 +244,7 @@ class AgentDirectory:
         agent = held if held is not None or kept is None else restore_agent(kept)
         assert agent is not None
         self.members[path] = agent
-        self._registry.set_owner(path, agent.plan.agent_id)
+        self.registry.set_owner(path, agent.plan.agent_id)
         parent = self.members.get(agent.plan.parent or "")
         if parent is not None and agent.plan.reports and not agent.closed:
             parent.children[path] = agent.plan.nickname

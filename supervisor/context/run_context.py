@@ -1,7 +1,6 @@
 """What all parts of a running supervisor share: one value, made in `run.py` and passed on."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -9,7 +8,6 @@ from msgspec.structs import replace
 from swarm.mailbox.base.entropy import SYSTEM_ENTROPY, EntropySources
 from swarm.mailbox.base.errors import MessageTooLarge
 from swarm.mailbox.base.ids import RunId
-from swarm.mailbox.base.writable_places import WritablePlaces
 from swarm.mailbox.contents.credentials import make_proof
 from swarm.mailbox.delivery.interfaces import MailboxServer
 from swarm.mailbox.protocol.events import Hello
@@ -17,23 +15,17 @@ from swarm.mailbox.protocol.ops import Answer, AnyOp, encode_op
 from swarm.mailbox.protocol.records import AnyRecordBody, Record
 from swarm.mailbox.protocol.requests import RequestRefused
 from swarm.mailbox.protocol.values.base import PROTOCOL_VERSION
-from swarm.mailbox.protocol.values.limits import WorkspaceWrite
 
 from ..agents.agent_directory import AgentDirectory
-from ..agents.agent_record import Agent, AgentPlan
-from ..agents.private_tmp import remove_private_tmp, set_caches_aside
-from ..agents.slots import AgentRegistry
+from ..agents.agent_record import Agent
 from ..approvals.approval_grants import ApprovalGrants
 from ..base.run_pauses import RunPauses
 from ..journal.journal import Journal
 from ..journal.journal_files import RUN_FILE
 from ..parts.copies.project_copies import ProjectCopies
 from ..parts.hosts.placement.remote_hosts import RemoteHosts
-from ..parts.run_parts import RunParts
-from ..processes.process_types import ProcessStarter
 from ..request.run_request import RunRequest
 from ..runs.paths import RunPaths
-from ..runs.short_tmp import ShortTmp
 from .current_skills import CurrentSkills
 from .event_broadcast import EventBroadcast
 
@@ -48,19 +40,13 @@ class RunContext(NamedTuple):
     mailbox: MailboxServer
     journal: Journal
     broadcast: EventBroadcast
-    processes: ProcessStarter
-    registry: AgentRegistry
     agents: AgentDirectory
     grants: ApprovalGrants  # approvals that a person gave for good
     skills: CurrentSkills
-    parts: RunParts
     pauses: RunPauses
     copies: ProjectCopies
     hosts: RemoteHosts
-    short_tmp: ShortTmp = ShortTmp()
-    places: WritablePlaces = WritablePlaces()  # where agents may write
     protected: tuple[str, ...] = ()  # what no command may change, wherever it may write
-    start_warnings: tuple[str, ...] = ()  # of what was found at the start
     entropy: EntropySources = SYSTEM_ENTROPY
     began_s: float = 0.0  # Unix time
 
@@ -122,18 +108,3 @@ class RunContext(NamedTuple):
 
     def gateway_proof(self, identity: bytes) -> bytes:
         return make_proof(self.run_key, identity, purpose="gateway")
-
-    def remove_tmp(self, plan: AgentPlan) -> tuple[Path, ...]:
-        """Remove an agent's private tmp folder after its process has ended, unless it holds files.
-
-        The agent's next process makes it again. Thousands of empty folders would take 4 KiB each.
-        Returns the caches that were in it, for `remove_caches`.
-        """
-        short = self.short_tmp.of_agent(plan.agent_id)
-        folders = (self.paths.tmp / plan.agent_id, *(() if short is None else (short,)))
-        caches = tuple(filter(None, map(set_caches_aside, folders)))
-        policy = plan.limits.sandbox
-        roots = policy.writable_roots if isinstance(policy, WorkspaceWrite) else ()
-        for folder in folders:
-            remove_private_tmp(folder, (plan.cwd, *plan.add_dirs, *roots))
-        return caches

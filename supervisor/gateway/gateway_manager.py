@@ -7,6 +7,7 @@ import trio
 from msgspec.structs import replace
 
 from swarm.mailbox.base.ids import AgentId
+from swarm.mailbox.base.writable_places import WritablePlaces
 from swarm.mailbox.delivery.interfaces import ReceivedMessage
 from swarm.mailbox.protocol.control import TransientEvent
 from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello, Warned
@@ -37,7 +38,13 @@ from ..context.service_process import ServiceProcess
 from ..parts.budget.budget_service import BudgetService
 from ..processes.answer_caution import answer_caution
 from ..processes.child_spec import ChildSpec
-from ..processes.process_types import Child, ProcessEnd, SpawnError, StartInterrupted
+from ..processes.process_types import (
+    Child,
+    ProcessEnd,
+    ProcessStarter,
+    SpawnError,
+    StartInterrupted,
+)
 from ..request.run_places import program_lookup, with_places
 from .gateway_keys import gateway_keys
 
@@ -53,13 +60,16 @@ class GatewayManager:
         running: RunContext,
         address: GatewayAddress,
         budget: BudgetService,
+        processes: ProcessStarter,
         *,
+        places: WritablePlaces,
         models_dir: str,
         former: ProviderChosen | None = None,
     ) -> None:
-        """`former`: who answered before this start of the run."""
+        """`places`: where agents may write. `former`: who answered before this start of the run."""
         self._run, self._address, self._models_dir = running, address, models_dir
         self._budget, self._former = budget, former
+        self._processes, self._places = processes, places
         child = ChildSpec(
             start=self._start,
             after_start=self._send_address,
@@ -89,7 +99,7 @@ class GatewayManager:
         self._run.hosts.move_gateway(self._address.endpoint)
         identity = self.process.admit(self._address.epoch)
         request = self._run.request
-        lookup = program_lookup(request)._replace(places=self._run.places)
+        lookup = program_lookup(request)._replace(places=self._places)
         providers = with_places(request.gateway.providers, lookup)
         spec = GatewaySpec(
             run_id=self._run.run_id,
@@ -105,9 +115,9 @@ class GatewayManager:
             provider=request.model_settings.provider,
             model=request.model_settings.model,
             asks_first=self._budget.on_gateway_start(identity),
-            places=self._run.places,
+            places=self._places,
         )
-        return await self._run.processes.start(spec, title="gateway", keys=gateway_keys(request))
+        return await self._processes.start(spec, title="gateway", keys=gateway_keys(request))
 
     async def _send_address(self) -> None:
         """Send all agents the gateway's address in parallel.

@@ -13,7 +13,6 @@ from ..agents.agent_record import Agent
 from ..agents.life.agent_manager import AgentManager
 from ..agents.life.mail_delivery import MailDelivery
 from ..agents.life.spawning import AgentSpawner
-from ..agents.slots import AgentRegistry
 from ..approvals.approval_grants import ApprovalGrants
 from ..base.run_pauses import RunPauses
 from ..context.event_broadcast import EventBroadcast
@@ -50,8 +49,6 @@ class PartHost(Protocol):
     def journal(self) -> Journal: ...
     @property
     def agents(self) -> AgentDirectory: ...
-    @property
-    def registry(self) -> AgentRegistry: ...
     @property
     def grants(self) -> ApprovalGrants: ...
     @property

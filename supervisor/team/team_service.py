@@ -30,10 +30,11 @@ from swarm.mailbox.protocol.requests import (
 
 from ..agents.agent_hooks import AgentHooks
 from ..agents.agent_phases import AgentEvent, Effect
-from ..agents.agent_record import Agent, AgentPlan, GatewayAddress
+from ..agents.agent_record import Agent, AgentPlan
 from ..agents.child_plan import AgentRequestError
 from ..agents.end_states import GOOD_ENDS
 from ..agents.life.agent_manager import AgentManager
+from ..agents.life.agent_start import StartServices
 from ..agents.life.lifecycle import SUSPENDABLE_TOOLS, AgentLifecycle
 from ..agents.life.mail_delivery import MailDelivery, report_to_parent, unreported_ends
 from ..agents.life.resume_continuation import continue_cut_off, has_work_after_end
@@ -62,11 +63,11 @@ class TeamService:
         self,
         running: RunContext,
         nursery: trio.Nursery,
-        gateway: GatewayAddress,
+        starts: StartServices,
         hooks: AgentHooks = AgentHooks(),  # noqa: B008 — immutable
     ) -> None:
         self._run, self._nursery, self.team = running, nursery, running.agents
-        self.agents = AgentManager(running, nursery, gateway, hooks, listener=self)
+        self.agents = AgentManager(running, nursery, starts, hooks, listener=self)
         self._open: dict[str, dict[int, tuple[TeamRequest, trio.CancelScope]]] = {}
         self.lifecycle = AgentLifecycle(
             running, self.agents, nursery, self._open_requests, self._on_start_failed
@@ -84,7 +85,7 @@ class TeamService:
         self.actions = AgentActions(running, self.agents, self.mail)
         self._wait_calls = WaitCalls(self.team, self.mail, self.lifecycle)
         team = PartTeam(self.agents, self.spawner, self.mail)
-        self.parts = PartServices(running, running.parts, team, nursery)
+        self.parts = PartServices(running, starts.parts, team, nursery)
         self._person_input = PersonInput(running, self.agents, self._wake)
         nursery.start_soon(self._deadlock_detector.run)
 
@@ -127,7 +128,7 @@ class TeamService:
         known = {one.spawned.agent_id for one in past.agents.values()} | self.parts.restore()
         for plan, agent_past in restore_team(past, self.spawner.roles, root):
             agent = self.team.add(restored_agent(plan, agent_past))
-            self._run.registry.restore_path(agent.path, agent_id=plan.agent_id)
+            self._run.agents.registry.restore_path(agent.path, agent_id=plan.agent_id)
             self.spawner.limits.count_restored()
             if agent_past.is_unfinished:
                 continue_cut_off(self._run, agent_past)
@@ -160,7 +161,7 @@ class TeamService:
         for asked in tuple(self._open.values()):
             for _, scope in tuple(asked.values()):
                 scope.cancel()
-        self._run.registry.close("the run is ending; nothing new starts")
+        self._run.agents.registry.close("the run is ending; nothing new starts")
 
     async def kill(self, members: Sequence[Agent]) -> None:
         """A person's `swarm kill` of a subtree: at once, for good; its parent is told."""
@@ -365,13 +366,13 @@ class TeamService:
 
 async def run_team_service(
     running: RunContext,
-    gateway: GatewayAddress,
+    starts: StartServices,
     hooks: AgentHooks = AgentHooks(),  # noqa: B008 — immutable
     task_status: trio.TaskStatus[TeamService] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run until cancelled; the started value is the TeamService."""
     async with trio.open_nursery() as nursery:
-        service = TeamService(running, nursery, gateway, hooks)
+        service = TeamService(running, nursery, starts, hooks)
         task_status.started(service)
         try:
             await trio.sleep_forever()

@@ -24,6 +24,7 @@ from swarm.supervisor.agents.agent_directory import AgentDirectory
 from swarm.supervisor.agents.agent_record import Agent, AgentPlan, GatewayAddress
 from swarm.supervisor.agents.finished_agents import FinishedAgents
 from swarm.supervisor.agents.life.agent_manager import AgentManager
+from swarm.supervisor.agents.life.agent_start import StartServices
 from swarm.supervisor.agents.slots import AgentRegistry
 from swarm.supervisor.approvals.approval_grants import ApprovalGrants
 from swarm.supervisor.base.run_pauses import RunPauses
@@ -128,21 +129,20 @@ async def supervisor_parts(
             mailbox=server,
             journal=journal,
             broadcast=EventBroadcast(RunState(slots_max=4), view, feed, redactor=journal.redactor),
-            processes=on,
-            registry=registry,
             agents=AgentDirectory(registry, archive),
             grants=ApprovalGrants(),
             skills=CurrentSkills(RunRequest(cwd="/")),
-            parts=RunParts(RunRequest(cwd="/"), places, PartFolds()),
             pauses=RunPauses(),
             copies=ProjectCopies(places),
             hosts=RemoteHosts(),
         )
         on.running = running
-        control = AgentManager(running, nursery, GatewayAddress())
+        parts = RunParts(RunRequest(cwd="/"), places, PartFolds())
+        starts = StartServices(on, parts, GatewayAddress())
+        control = AgentManager(running, nursery, starts)
         agency = SimpleNamespace()  # nobody asks it anything here
         endpoint = SimpleNamespace(withdraw=lambda agent: None)  # likewise
-        hubs = RunHubs(running, endpoint, first_epoch=0)
+        hubs = RunHubs(running, starts, endpoint, first_epoch=0)
         mcp = McpEndpoint(running, hubs, nursery)
         history = FileHistory(running, nursery)
         files = FileRequests(running, history, nursery)
@@ -205,7 +205,7 @@ async def test_a_start_without_a_true_hello_starts_nothing(tmp_path, life):
     async with supervisor_parts(tmp_path, life) as (on, control):
         with trio.fail_after(LIMIT_S), pytest.raises(SpawnError):
             await control.spawn(Agent(PLAN))
-        assert on.running.registry.used == 0
+        assert on.running.agents.registry.used == 0
         assert control.agents == {}
         assert on.processes[0]._ended.is_set()
 
@@ -214,7 +214,7 @@ async def test_starts_without_any_word_end_at_their_deadlines(tmp_path, autojump
     async with supervisor_parts(tmp_path, silent) as (on, control):
         with trio.fail_after(4 * 11), pytest.raises(SpawnError, match="did not answer"):
             await control.spawn(Agent(PLAN))  # the first, and three more by the rule of restarts
-        assert on.running.registry.used == 0
+        assert on.running.agents.registry.used == 0
         assert [process.was_killed for process in on.processes] == [True] * 4
 
 
@@ -226,7 +226,7 @@ async def test_a_second_hello_ends_the_life_and_the_agent_gets_another(tmp_path)
             await until(lambda: agent.epoch == 2 and agent.process.hello.is_set())
         assert [process.was_killed for process in on.processes] == [True, False]
         assert control.agents == {"/root": agent}
-        assert on.running.registry.used == 1
+        assert on.running.agents.registry.used == 1
         await on.running.journal.flush()
         assert "hello" in bodies(on, ProcessEnded)[0].reason
 
@@ -237,7 +237,7 @@ async def test_a_cancelled_start_leaves_no_agent_no_slot_and_nobody_waiting(tmp_
             with trio.move_on_after(0.05):
                 await control.spawn(Agent(PLAN))
             assert on.processes[0].was_killed
-            assert (control.agents, on.running.registry.used) == ({}, 0)
+            assert (control.agents, on.running.agents.registry.used) == ({}, 0)
             await control.end_all()
 
 
@@ -256,7 +256,7 @@ async def test_an_end_that_comes_during_a_rebirth_is_the_end(tmp_path):
         assert agent.gone.is_set()
         assert on.processes[1].was_killed
         assert control.agents == {}
-        assert on.running.registry.used == 0
+        assert on.running.agents.registry.used == 0
 
 
 async def test_ctrl_c_between_two_lives_is_not_lost(tmp_path):
@@ -267,7 +267,7 @@ async def test_ctrl_c_between_two_lives_is_not_lost(tmp_path):
             words = UserInput(input_id=new_uuid7(), parts=(TextInput(text="work"),))
             await control.send_input(agent, words)
             on.processes[0].end("killed by SIGKILL", 9)
-            await until(lambda: not on.running.registry.used)
+            await until(lambda: not on.running.agents.registry.used)
             await control.interrupt([agent], "Ctrl-C")
             await agent.done.wait()
         assert len(on.processes) == 1

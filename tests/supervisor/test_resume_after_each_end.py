@@ -375,4 +375,4 @@ async def test_who_is_started_while_the_run_ends_is_ended_too_and_goes_on_with_t
             await team.work()
         assert (team.alive - {"/root/a"}, team.slots) == (set(), 0)
         assert not team.control.agents
-        team.running.registry.check()
+        team.running.agents.registry.check()

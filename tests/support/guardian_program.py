@@ -127,7 +127,7 @@ class GuardianWorkload:
             "ended": [(one.agent, one.body.signal) for one in self.records(ProcessEnded)],
             "warned": [one.body.message for one in self.records(Warned)],
             "notes": self.notes(),
-            "slots": self.running.registry.used,
+            "slots": self.running.agents.registry.used,
             "usage": self.running.broadcast.current_view().usage.total_tokens,
             "drawn": self.running.broadcast.current_view().drawn_tokens,
         }
@@ -184,7 +184,7 @@ async def side_by_side(workload: GuardianWorkload) -> object:
     async with trio.open_nursery() as nursery:
         for number in range(4):
             nursery.start_soon(ask, number)
-    return {"verdicts": as_plain(first, *verdicts), "slots": workload.running.registry.used}
+    return {"verdicts": as_plain(first, *verdicts), "slots": workload.running.agents.registry.used}
 
 
 async def refused_often(workload: GuardianWorkload) -> object:

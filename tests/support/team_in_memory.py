@@ -36,6 +36,7 @@ from swarm.supervisor.agents.agent_directory import AgentDirectory
 from swarm.supervisor.agents.agent_record import Agent, AgentPlan, GatewayAddress
 from swarm.supervisor.agents.finished_agents import FinishedAgents
 from swarm.supervisor.agents.life.agent_manager import AgentManager
+from swarm.supervisor.agents.life.agent_start import StartServices
 from swarm.supervisor.agents.slots import AgentRegistry
 from swarm.supervisor.approvals.approval_grants import ApprovalGrants
 from swarm.supervisor.approvals.queue.approval_queue import open_approval_queue
@@ -246,7 +247,7 @@ class TeamInMemory:
 
     @property
     def slots(self) -> int:
-        return self.running.registry.used
+        return self.running.agents.registry.used
 
 
 @asynccontextmanager
@@ -294,17 +295,16 @@ async def _set_up(
         broadcast=EventBroadcast(
             RunState(), view, SimpleNamespace(watchers=0), redactor=journal.redactor
         ),
-        processes=team,
-        registry=registry,
         agents=AgentDirectory(registry, archive),
         grants=ApprovalGrants(),
         skills=CurrentSkills(run_request),
-        parts=RunParts(run_request, run_paths, folds.parts),
         pauses=RunPauses(),
         copies=ProjectCopies(run_paths),
         hosts=RemoteHosts(),
     )
-    team.service = await nursery.start(run_team_service, team.running, GatewayAddress())
+    parts = RunParts(run_request, run_paths, folds.parts)
+    team.starts = StartServices(team, parts, GatewayAddress())
+    team.service = await nursery.start(run_team_service, team.running, team.starts)
     team.control = team.service.agents
     team.ending = RunShutdown(
         team.control, team.service, nursery, keep_open=run_request.lifetime.keep_open
@@ -318,7 +318,7 @@ async def _set_up(
         past=folds.approvals.past(),
         config=run_paths.folder,
     )
-    hubs = RunHubs(team.running, queue.broker, first_epoch=0)
+    hubs = RunHubs(team.running, team.starts, queue.broker, first_epoch=0)
     mcp = McpEndpoint(team.running, hubs, nursery)
     history = FileHistory(team.running, nursery)
     files = FileRequests(team.running, history, nursery)

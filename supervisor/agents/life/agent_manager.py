@@ -30,13 +30,14 @@ from ...processes.process_types import DiedBeforeHello, ProcessEnd, SpawnError, 
 from ...processes.start_faults import start_faults
 from ..agent_hooks import AgentHooks, AgentListener
 from ..agent_phases import AgentEvent, Effect
-from ..agent_record import Agent, GatewayAddress
+from ..agent_record import Agent
 from ..end_states import end_state_of
 from ..private_tmp import remove_caches
 from ..slots import SlotsClosed
 from .agent_start import (
     WITHOUT_TIMEOUT,
     SlotWait,
+    StartServices,
     read_agent_memory,
     send_changes_since_spec,
     start_agent,
@@ -57,12 +58,12 @@ class AgentManager:
         self,
         running: RunContext,
         nursery: trio.Nursery,
-        gateway: GatewayAddress,
+        starts: StartServices,
         hooks: AgentHooks = AgentHooks(),  # noqa: B008 — immutable
         *,
         listener: AgentListener | None = None,
     ) -> None:
-        self._run, self._nursery, self._gateway = running, nursery, gateway
+        self._run, self._nursery, self.starts = running, nursery, starts
         self._directory, self.agents = running.agents, running.agents.live
         self._hooks, self._listener = hooks, listener
         self._by_peer: dict[bytes, Agent] = {}
@@ -128,12 +129,12 @@ class AgentManager:
         try:
             await self.admit(agent)
             try:
-                await start_agent(self._run, agent, memory, self._gateway, wait)
+                await start_agent(self._run, self.starts, agent, memory, wait)
             except StartInterrupted:  # new identity: the lost process may have sent messages
                 self._by_peer.pop(agent.identity, None)
                 agent.renew_process()
                 self._by_peer[agent.identity] = agent
-                await start_agent(self._run, agent, memory, self._gateway, wait)
+                await start_agent(self._run, self.starts, agent, memory, wait)
         except BaseException:
             self._by_peer.pop(agent.identity, None)
             raise
@@ -148,7 +149,7 @@ class AgentManager:
             self._listener.on_agent_event(agent, AgentEvent.PROCESS_STARTED, frozenset())
         with trio.move_on_after(_DELIVERY_TIMEOUT_S, shield=True):  # the caller may be gone by now
             try:
-                await send_changes_since_spec(self._run, agent, self._gateway)
+                await send_changes_since_spec(self._run, agent, self.starts.gateway)
                 await self._redeliver_inputs(agent, memory or AgentMemory())
             finally:
                 process.end_redelivery()
@@ -352,7 +353,7 @@ class AgentManager:
         assert process.child is not None
         self._by_peer.pop(agent.identity, None)
         self._run.mailbox.dismiss(agent.identity)
-        self._run.registry.release(agent.path, process.child.pid)
+        self._directory.registry.release(agent.path, process.child.pid)
         if not process.suspending:
             self._emit(agent, AgentEvent.PROCESS_ENDED)
         self._run.note(
@@ -383,7 +384,7 @@ class AgentManager:
             self.end_work(agent, state, message)
         self.agents.pop(agent.path, None)
         self._run.journal.close_file(agent.plan.agent_id)
-        for caches in self._run.remove_tmp(agent.plan):
+        for caches in self.starts.places.remove_tmp(self._run, agent.plan):
             self._nursery.start_soon(trio.to_thread.run_sync, remove_caches, caches)
         agent.gone.set()
         if self._hooks.forget is not None:

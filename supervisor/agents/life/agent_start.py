@@ -5,7 +5,6 @@ Any failure before the commit frees the slot and kills the child; the caller's s
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -30,9 +29,7 @@ from swarm.mailbox.protocol.spec import (
     ContextOverrides,
     ContextRules,
     EndedCall,
-    FolderIdentity,
     GatewayAccess,
-    GuardedPlaces,
     Inherited,
     ProxyAccess,
     ResumedWork,
@@ -40,6 +37,7 @@ from swarm.mailbox.protocol.spec import (
 )
 from swarm.mailbox.protocol.values.limits import opens_tunnels
 
+from ...context.agent_places import AgentPlaces, made_or_none
 from ...context.run_context import RunContext
 from ...context.saved_rules import rules_for, send_rules
 from ...context.skill_updates import send_skills, skills_for
@@ -49,9 +47,9 @@ from ...parts.copies.copy_view import with_copy
 from ...parts.copies.project_copies import OUTSIDE_SANDBOX
 from ...parts.hosts.placement.known_nodes import NodePlace
 from ...parts.network.network_policy import ticket_for
-from ...processes.process_types import DiedBeforeHello, ProcessEnd, SpawnError
+from ...parts.run_parts import RunParts
+from ...processes.process_types import DiedBeforeHello, ProcessEnd, ProcessStarter, SpawnError
 from ...request.run_request import RunRequest
-from ...runs.folder_identity import identify_folder
 from ...runs.paths import make_private_folder
 from ..agent_record import Agent, AgentPlan, GatewayAddress
 from ..process_record import AgentProcess
@@ -71,11 +69,20 @@ class SlotWait(NamedTuple):
 WITHOUT_TIMEOUT = SlotWait()
 
 
+class StartServices(NamedTuple):
+    """What the start of an agent's process needs beside the run itself."""
+
+    processes: ProcessStarter
+    parts: RunParts
+    gateway: GatewayAddress
+    places: AgentPlaces = AgentPlaces()
+
+
 async def start_agent(
     running: RunContext,
+    services: StartServices,
     agent: Agent,
     memory: AgentMemory | None,
-    gateway: GatewayAddress,
     wait: SlotWait,
 ) -> None:
     """Start the present process of `agent`. On return it has a slot, a child and a record.
@@ -91,15 +98,15 @@ async def start_agent(
         place = None
         if plan.host:
             place = await stack.enter_async_context(_place_on_node(running, plan))
-        start = running.processes.start if place is None else place.start
+        start = services.processes.start if place is None else place.start
         started = trio.current_time()
         running.mailbox.admit(identity, epoch=agent.epoch)
         child = None
         try:
-            async with running.processes.start_limiter:
+            async with services.processes.start_limiter:
                 with trio.fail_after(HELLO_TIMEOUT_S):
-                    process.know_gateway(gateway.endpoint)
-                    spec = with_copy(build_agent_spec(running, agent, memory, gateway), copy)
+                    process.know_gateway(services.gateway.endpoint)
+                    spec = with_copy(build_agent_spec(running, services, agent, memory), copy)
                     title = f"{plan.path} [{plan.role.name}]"
                     child = await start(spec, title=title)
                     process.note_child(child)
@@ -175,15 +182,16 @@ async def send_changes_since_spec(
 async def _wait_for_slot(
     stack: AsyncExitStack, running: RunContext, plan: AgentPlan, wait: SlotWait
 ) -> Slot:
-    place = running.registry.wait_for_slot(
+    registry = running.agents.registry
+    place = registry.wait_for_slot(
         plan.path, parent=plan.parent or "", agent_id=plan.agent_id, on_position=wait.on_position
     )
     with trio.move_on_after(wait.timeout_s):
         return await stack.enter_async_context(place)
     raise SpawnError(
         f"no agent slot came free within {wait.timeout_s:g} s: all "
-        f"{running.registry.max_agents} are in use; wait for an agent to finish, or close one"
-        + (f" ({running.registry.limit_reason})" if running.registry.limit_reason else "")
+        f"{registry.max_agents} are in use; wait for an agent to finish, or close one"
+        + (f" ({registry.limit_reason})" if registry.limit_reason else "")
     )
 
 
@@ -216,10 +224,10 @@ async def _wait_for_hello(path: str, process: AgentProcess) -> None:
 
 
 def build_agent_spec(
-    running: RunContext, agent: Agent, memory: AgentMemory | None, gateway: GatewayAddress
+    running: RunContext, services: StartServices, agent: Agent, memory: AgentMemory | None
 ) -> AgentSpec:
     """All that the new process may know."""
-    plan, request = agent.plan, running.request
+    plan, request, places = agent.plan, running.request, services.places
     tmp = make_private_folder(running.paths.tmp / plan.agent_id)
     children = running.agents.open_children(plan.path) if agent.has_started else {}
     return AgentSpec(
@@ -234,17 +242,17 @@ def build_agent_spec(
         identity=agent.identity,
         secret=running.supervisor_proof(agent.identity),
         gateway=GatewayAccess(
-            endpoint=gateway.endpoint, token=running.gateway_proof(agent.identity)
+            endpoint=services.gateway.endpoint, token=running.gateway_proof(agent.identity)
         ),
         tmp_dir=str(tmp),
-        short_tmp_dir=made_or_none(running.short_tmp.of_agent(plan.agent_id)),
+        short_tmp_dir=made_or_none(places.short_tmp.of_agent(plan.agent_id)),
         environment=_environment(request),
         model_settings=plan.model_settings,
         fallbacks_taken=plan.fallbacks_taken,
         inherited=inherited_by(plan, request.inherited),
         team=_team_view(running, plan),
         resumed=_resumed_work(memory, children),
-        guarded=guarded_places(running),
+        guarded=places.guarded(running),
         proxy=_proxy_access(running, plan),
         depth=plan.depth,
         claims=plan.claims,
@@ -253,7 +261,7 @@ def build_agent_spec(
         rules=RuleSet() if plan.slotless else rules_for(running, agent),
         granted=running.grants.permissions_of(plan.path),
         mcp_wait_s=_mcp_wait_s(running, plan),
-        parts=running.parts.rules_for(plan),
+        parts=services.parts.rules_for(plan),
         paused=running.agents.is_paused(agent),
         run_began_s=running.began_s,
         session_source=_session_source(running, agent),
@@ -271,16 +279,6 @@ def inherited_by(plan: AgentPlan, inherited: Inherited) -> Inherited:
     required = inherited.sandbox_required or (OUTSIDE_SANDBOX if _is_in_copy(plan) else "")
     return msgspec.structs.replace(
         inherited, context=with_overrides(context, plan.role.context), sandbox_required=required
-    )
-
-
-def guarded_places(running: RunContext) -> GuardedPlaces:
-    """What no command of this run may see, and what none may change."""
-    return GuardedPlaces(
-        hidden_paths=hidden_paths(running),
-        hidden_folders=hidden_folders(running),
-        run_places=running.places,
-        protected=running.protected,
     )
 
 
@@ -338,46 +336,6 @@ def _session_source(running: RunContext, agent: Agent) -> Literal["", "startup",
     if agent.has_begun_here:
         return ""
     return "resume" if running.request.resumes else "startup"
-
-
-def hidden_paths(running: RunContext) -> tuple[str, ...]:
-    """Paths that no command of this run may see, and that nobody reads on an agent's behalf."""
-    request, places = running.request, running.paths
-    return (
-        str(places.sockets.parent),  # holds the sockets of other runs, too
-        str(places.folder.parent),
-        str(places.ca_folder / "ca.key"),
-        *map(str, _short_folders(running)),
-        *map(str, places.kept_apart),
-        *(path for provider in request.gateway.providers for path in provider.secret_files),
-        *request.deny_read,
-    )
-
-
-def hidden_folders(running: RunContext) -> tuple[FolderIdentity, ...]:
-    """The hidden paths that must keep leading to the same folder.
-
-    One that somebody removed while the run lives is made anew, empty, so that agents can start.
-    """
-    places = running.paths
-    found = (
-        places.sockets.parent,
-        places.folder.parent,
-        *places.kept_apart,
-        *_short_folders(running),
-    )
-    return tuple(identify_folder(make_private_folder(one)) for one in found)
-
-
-def _short_folders(running: RunContext) -> tuple[Path, ...]:
-    """The folder in which all runs have their short folders for temporary files."""
-    folder = running.short_tmp.folder
-    return () if folder is None else (folder.parent,)
-
-
-def made_or_none(folder: Path | None) -> str:
-    """The path of a private folder, which is made; "" for None. Raises SwarmError."""
-    return "" if folder is None else str(make_private_folder(folder))
 
 
 def _mcp_wait_s(running: RunContext, plan: AgentPlan) -> float:

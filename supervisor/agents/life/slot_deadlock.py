@@ -62,7 +62,7 @@ class LiveSlotUsers:
         self._open_requests = open_requests
 
     def waiting_count(self) -> int:
-        registry = self._run.registry
+        registry = self._run.agents.registry
         is_starting = registry.used > len(self._live())
         return 0 if is_starting else registry.waiting
 
@@ -81,7 +81,7 @@ class LiveSlotUsers:
 
     def _live(self) -> list[Agent]:
         """No reviewer, and no agent that waits for a restart."""
-        holds = self._run.registry.pid_of
+        holds = self._run.agents.registry.pid_of
         return [agent for agent in self._agents.agents.values() if holds(agent.path) is not None]
 
     def _describe(self, agent: Agent) -> HeldSlot:

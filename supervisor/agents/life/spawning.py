@@ -41,7 +41,7 @@ from ..nicknames import DEFAULT_NICKNAMES, NicknamePool
 from ..run_providers import RunProviders, child_model, run_providers
 from ..spawn_overlap import SpawnOverlapCheck
 from .agent_manager import AgentManager
-from .agent_start import SlotWait, hidden_paths
+from .agent_start import SlotWait
 from .mail_delivery import MailDelivery
 from .resume_unstarted import unread_input_warning
 from .slot_deadlock import DeadlockDetector
@@ -99,11 +99,11 @@ class AgentSpawner:
             role = role_for(self.roles, request.agent_type, self.providers)
             turns = parse_fork_turns(request.fork_turns)
             plan = self._plan(asker.plan, request, role)
-            if self._run.registry.max_agents == 1:
+            if self._run.agents.registry.max_agents == 1:
                 raise AgentRequestError(ONE_AGENT_ONLY)
             if self._team.find(plan.path) is not None:
                 raise AgentRequestError(f"agent path `{plan.path}` already exists")
-            self._run.registry.check_path(plan.path, agent_id=plan.agent_id)
+            self._run.agents.registry.check_path(plan.path, agent_id=plan.agent_id)
             self._overlap.check(plan)
         except (AgentRequestError, ValueError, SpawnError) as error:
             return RequestRefused(message=str(error))
@@ -219,7 +219,7 @@ class AgentSpawner:
     @property
     def hidden_paths(self) -> tuple[str, ...]:
         """What nobody reads on an agent's behalf."""
-        return hidden_paths(self._run)
+        return self._agents.starts.places.hidden_paths(self._run)
 
     async def start_first_process(
         self,

@@ -110,7 +110,7 @@ class FanOutRunner:
         if cut_off:
             read = partial(find_unread_inputs, self._run.paths, cut_off)
             self._unread_inputs = await trio.to_thread.run_sync(read)
-        slots = self._run.registry.max_agents
+        slots = self._run.agents.registry.max_agents
         wanted = min(self._fan.concurrency or slots, slots, max(1, len(self._fan.items)))
         self._run.note(
             FanOutPlanned(
@@ -247,7 +247,7 @@ class FanOutRunner:
         request = self._run.request
         name = self._names[index] if attempt == 1 else f"{self._names[index]}_try{attempt}"
         path, copy = child_path(ROOT_PATH, name), 2
-        while self._run.registry.is_known(path):
+        while self._run.agents.registry.is_known(path):
             path, copy = child_path(ROOT_PATH, f"{name}_{copy}"), copy + 1
         items = self._fan.agents
         return AgentPlan(

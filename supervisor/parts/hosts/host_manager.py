@@ -26,7 +26,7 @@ from swarm.mailbox.protocol.hosts import (
 from swarm.mailbox.protocol.ops import Shutdown
 from swarm.mailbox.protocol.spec import HostsSpec
 
-from ...agents.agent_record import GatewayAddress
+from ...agents.life.agent_start import StartServices
 from ...base.version import VERSION
 from ...context.run_context import RunContext
 from ...context.service_process import ServiceProcess
@@ -40,8 +40,9 @@ _log = logging.getLogger("swarm.hosts")
 class HostManager:
     """Owns the process, if the run uses hosts."""
 
-    def __init__(self, running: RunContext, gateway: GatewayAddress, *, first_epoch: int) -> None:
-        self._run, self._gateway, self._epoch = running, gateway, first_epoch
+    def __init__(self, running: RunContext, starts: StartServices, *, first_epoch: int) -> None:
+        self._run, self._gateway, self._epoch = running, starts.gateway, first_epoch
+        self._processes = starts.processes
         child = ChildSpec(
             start=self._start,
             on_end=self._on_end,
@@ -87,7 +88,7 @@ class HostManager:
             gateway_endpoint=self._gateway.endpoint,
             version=VERSION,
         )
-        return await self._run.processes.start(spec, title="hosts")
+        return await self._processes.start(spec, title="hosts")
 
     async def _ask_to_stop(self) -> None:
         await self.process.send(encode_hosts_op(Shutdown(grace_s=_END_LIMIT_S)))

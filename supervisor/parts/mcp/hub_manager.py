@@ -52,11 +52,11 @@ from swarm.mailbox.protocol.ops import Shutdown
 from swarm.mailbox.protocol.spec import HubSpec
 
 from ...agents.agent_record import Agent
-from ...agents.life.agent_start import guarded_places, made_or_none
+from ...context.agent_places import AgentPlaces, made_or_none
 from ...context.run_context import RunContext
 from ...context.service_process import ServiceProcess
 from ...processes.child_spec import ChildSpec
-from ...processes.process_types import Child, ProcessEnd, SpawnError
+from ...processes.process_types import Child, ProcessEnd, ProcessStarter, SpawnError
 from ...runs.paths import make_private_folder
 from .log_files import ServerLogFiles
 
@@ -115,10 +115,10 @@ class HubPlace(NamedTuple):
     is_there: Callable[[], bool] = _always  # False: its machine has left
 
 
-def hub_here(running: RunContext) -> HubPlace:
+def hub_here(running: RunContext, processes: ProcessStarter) -> HubPlace:
     """The one on this machine, for all servers of the run."""
     settings, keys = running.request.mcp, running.request.mcp_credentials
-    start = partial(running.processes.start, title="mcp hub", keys=keys)
+    start = partial(processes.start, title="mcp hub", keys=keys)
     return HubPlace(settings.servers, start)
 
 
@@ -128,8 +128,11 @@ class HubManager:
     `questions` yields what servers ask people and models, and None when the hub has died.
     """
 
-    def __init__(self, running: RunContext, place: HubPlace, *, first_epoch: int) -> None:
+    def __init__(
+        self, running: RunContext, place: HubPlace, places: AgentPlaces, *, first_epoch: int
+    ) -> None:
         self._run, self._place, self._epoch = running, place, first_epoch
+        self._places = places
         child = ChildSpec(
             start=self._start,
             on_end=self._on_end,
@@ -171,8 +174,8 @@ class HubManager:
             environment=request.environment,
             cwd=request.cwd,
             tmp_dir=str(make_private_folder(Path(paths.tmp) / "mcp")),
-            short_tmp_dir=made_or_none(self._run.short_tmp.of_servers),
-            guarded=guarded_places(self._run),
+            short_tmp_dir=made_or_none(self._places.short_tmp.of_servers),
+            guarded=self._places.guarded(self._run),
             resources=request.inherited.resources,
             run_began_s=self._run.began_s,
             sandbox_required=request.inherited.sandbox_required,

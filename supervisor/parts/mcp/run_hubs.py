@@ -15,6 +15,7 @@ from swarm.mailbox.protocol.mcp import McpFailure, McpOutcome, McpText, McpTool,
 from swarm.mailbox.protocol.spec import HubSpec
 
 from ...agents.agent_record import Agent
+from ...agents.life.agent_start import StartServices
 from ...approvals.approval_types import Decider
 from ...context.run_context import RunContext
 from ...context.service_process import Service
@@ -30,11 +31,16 @@ _MOST_HUBS = 10_000
 class RunHubs:
     """Owns all of them. Iterates over those that run."""
 
-    def __init__(self, running: RunContext, decider: Decider, *, first_epoch: int) -> None:
+    def __init__(
+        self, running: RunContext, starts: StartServices, decider: Decider, *, first_epoch: int
+    ) -> None:
         self._run, self._decider, self._first_epoch = running, decider, first_epoch
+        self._places = starts.places
         servers = running.request.mcp.servers
         self._on_nodes = {one.name: one for one in servers if one.on_node}
-        self.home = HubManager(running, hub_here(running), first_epoch=first_epoch)
+        self.home = HubManager(
+            running, hub_here(running, starts.processes), self._places, first_epoch=first_epoch
+        )
         self.models = ModelQuestions(running, self.home, decider)
         self._elsewhere: dict[str, HubManager] = {}  # by node
         self._count = 0
@@ -102,7 +108,7 @@ class RunHubs:
             prefix=f"h{self._count}",
             is_there=lambda: self._run.hosts.nodes.get(name) is node,
         )
-        hub = HubManager(self._run, place, first_epoch=self._first_epoch)
+        hub = HubManager(self._run, place, self._places, first_epoch=self._first_epoch)
         self._elsewhere[name] = hub
         self._begun.send_nowait(hub)
         return hub

@@ -28,7 +28,7 @@ from ...approvals.approval_types import Decider
 from ...context.run_context import RunContext
 from ...context.service_process import ServiceProcess
 from ...processes.child_spec import ChildSpec
-from ...processes.process_types import Child, ProcessEnd, SpawnError
+from ...processes.process_types import Child, ProcessEnd, ProcessStarter, SpawnError
 from .network_policy import approval_request, network_answer
 
 _READY_TIMEOUT_S = 10.0
@@ -43,11 +43,12 @@ class ProxyManager:
         running: RunContext,
         nursery: trio.Nursery,
         decider: Decider,
+        processes: ProcessStarter,
         *,
         first_epoch: int,
     ) -> None:
         self._run, self._nursery, self._decider = running, nursery, decider
-        self._epoch = first_epoch
+        self._processes, self._epoch = processes, first_epoch
         child = ChildSpec(
             start=self._start,
             on_end=self._on_end,
@@ -78,7 +79,7 @@ class ProxyManager:
             authority=str(self._run.paths.ca_folder) if opens_tunnels(request.network) else "",
             upstream=proxy_variables(request.environment) if request.goes_upstream else {},
         )
-        return await self._run.processes.start(spec, title="network proxy")
+        return await self._processes.start(spec, title="network proxy")
 
     def _on_end(self) -> None:
         self.process.dismiss()

@@ -31,7 +31,7 @@ async def test_who_died_and_stands_in_line_for_a_slot_keeps_nobody_from_giving_w
     async with open_team(tmp_path, scripts, max_agents=3) as team:
         await team.begin()
         with trio.fail_after(110):  # a request for a slot has 120 s by itself
-            while team.running.registry.waiting < 3:  # noqa: ASYNC110 — c, x and y; soon one gives way
+            while team.running.agents.registry.waiting < 3:  # noqa: ASYNC110 — c, x and y; soon one gives way
                 await trio.sleep(0.01)
             team.children["/root/a"][0].signal_group(signal.SIGKILL)
             assert (await team.service.wait_done()).state == "completed"
@@ -53,7 +53,7 @@ async def test_an_agent_in_whose_start_the_gateway_is_replaced_is_told_where_it_
     monkeypatch.setattr(team_in_memory, "_dial", dial)
     scripts = {"/root": [calls(spawn("a")), calls(wait("a")), says("root")], "/root/a": []}
     async with open_team(tmp_path, scripts, max_agents=3) as team:
-        gateway = team.control._gateway
+        gateway = team.control.starts.gateway
         start = team.start
 
         async def start_and_lose_the_gateway(spec, **more):
@@ -62,7 +62,7 @@ async def test_an_agent_in_whose_start_the_gateway_is_replaced_is_told_where_it_
                 gateway.endpoint = "the next one"  # nobody knows this agent yet
             return child
 
-        team.running = team.control._run = team.running._replace(
+        team.control.starts = team.control.starts._replace(
             processes=SimpleNamespace(
                 start=start_and_lose_the_gateway, start_limiter=team.start_limiter
             )

@@ -60,7 +60,7 @@ async def watch_slots(team: TeamInMemory) -> None:
     while True:
         await trio.sleep(0.5)
         await wait_all_tasks_blocked()
-        assert len(team.alive) <= team.slots <= team.running.registry.max_agents
+        assert len(team.alive) <= team.slots <= team.running.agents.registry.max_agents
 
 
 async def play(shape: Shape, slots: int, kills: list[tuple[int, float]]) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from support.team_in_memory import open_team
 from swarm.mailbox.base.errors import PeerGone
+from swarm.mailbox.base.writable_places import WritablePlaces
 from swarm.supervisor.agents.agent_record import GatewayAddress
 from swarm.supervisor.gateway.gateway_manager import GatewayManager
 from swarm.supervisor.processes.process_types import StartInterrupted
@@ -26,8 +27,9 @@ class LosingStarter:
 
 def gateway_loop(team, starter):
     budget = SimpleNamespace(on_gateway_start=lambda identity: False)
-    running = team.running._replace(processes=starter)
-    manager = GatewayManager(running, GatewayAddress(), budget, models_dir="")
+    manager = GatewayManager(
+        team.running, GatewayAddress(), budget, starter, places=WritablePlaces(), models_dir=""
+    )
     return manager.process.loop
 
 

@@ -267,7 +267,7 @@ class GoalService:
             goal = check_goal(goal)
         except UsageError as error:
             return Refused(message=str(error), exit_code=2)
-        if goal.judge and self._host.registry.max_agents == 1:
+        if goal.judge and self._host.agents.registry.max_agents == 1:
             return Refused(message="a judge is an agent, and this run may have only one")
         files = await self._check.look(goal.verify)
         self._apply(GoalSet(goal=goal, check_files=files.checks))

@@ -79,7 +79,7 @@ class JobRunner:
         _check_shared(asker)
         if asker.plan.depth + 1 > asker.plan.limits.max_depth:
             raise AgentRequestError(_DEPTH)
-        if self._host.registry.max_agents == 1:
+        if self._host.agents.registry.max_agents == 1:
             raise AgentRequestError(ONE_AGENT_ONLY)
         if not request.instruction.strip():
             raise AgentRequestError("instruction must be non-empty")
@@ -193,7 +193,7 @@ class JobRunner:
         self._host.note(JobClosed(job_id=job_id, status=status), agent=asker)
 
     async def _run_workers(self, asker: Agent, job: BatchJob) -> None:
-        most = self._host.registry.max_agents - 1
+        most = self._host.agents.registry.max_agents - 1
         workers = min(job.request.max_concurrency or _DEFAULT_WORKERS, MAX_WORKERS, most)
         rows = job.remaining_rows()
         try:

@@ -72,7 +72,7 @@ async def test_words_to_an_agent_that_stands_in_line_for_its_next_life_are_heard
             await team.until(lambda: team.bodies(AgentSpawned, "/root/b"))
             await team.service.send_input(member_of(team, "/root/a"), words("first"))
             # Its memory is read by now.
-            await team.until(lambda: team.running.registry.waiting == 1)
+            await team.until(lambda: team.running.agents.registry.waiting == 1)
             await trio.sleep(1)
             await team.service.send_input(member_of(team, "/root/a"), words("second"))
             assert "/root/a" not in team.alive
@@ -109,7 +109,7 @@ async def test_a_word_to_who_waits_for_a_slot_does_not_pass_for_work(tmp_path, a
     async with open_team(tmp_path, scripts, max_agents=2) as team:
         await team.begin()
         with trio.fail_after(60):  # a request for a slot has 120 s by itself
-            while team.running.registry.waiting < 2:  # noqa: ASYNC110 — soon one of them gives way
+            while team.running.agents.registry.waiting < 2:  # noqa: ASYNC110 — soon one of them gives way
                 await trio.sleep(0.01)
             await team.service.send_input(member_of(team, "/root"), words("listen"))
             await team.service.send_input(member_of(team, "/root/a"), words("listen"))

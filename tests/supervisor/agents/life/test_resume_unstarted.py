@@ -116,7 +116,7 @@ async def test_a_further_task_of_an_agent_in_line_waits_for_a_resume_when_the_ru
     async with open_team(tmp_path, responses, max_agents=2) as team:
         await team.begin()
         with trio.fail_after(600):
-            await team.until(lambda: team.running.registry.waiting == 1)
+            await team.until(lambda: team.running.agents.registry.waiting == 1)
             team.service.close()
             await trio.sleep(200)
         assert [one.state for one in team.bodies(AgentEnded, "/root/a")] == ["completed"]

@@ -7,6 +7,8 @@ import pytest
 
 from support.node_facts import facts
 from swarm.mailbox.protocol.mcp import McpFailure, McpOutcome, McpServer, McpText, McpTool, McpTools
+from swarm.supervisor.agents.agent_record import GatewayAddress
+from swarm.supervisor.agents.life.agent_start import StartServices
 from swarm.supervisor.parts.hosts.placement.known_nodes import Node
 from swarm.supervisor.parts.hosts.placement.remote_hosts import RemoteHosts
 from swarm.supervisor.parts.mcp.hub_manager import tools_of
@@ -26,7 +28,6 @@ class World:
         )
         self.paths = SimpleNamespace(mcp_logs=tmp_path)
         self.journal = SimpleNamespace(redactor=None)
-        self.processes = SimpleNamespace(start=print)
         self.node = self.join()
         self.hosts.node_of = lambda agent_id: (
             self.hosts.nodes.get("lab/a") if agent_id == "far" else None
@@ -48,7 +49,8 @@ async def world(tmp_path):
 
 @pytest.fixture
 async def hubs(world):
-    return RunHubs(world, SimpleNamespace(), first_epoch=0)
+    starts = StartServices(SimpleNamespace(start=print), None, GatewayAddress())
+    return RunHubs(world, starts, SimpleNamespace(), first_epoch=0)
 
 
 async def test_only_servers_of_the_node_and_only_for_agents_there_go_to_its_hub(hubs):

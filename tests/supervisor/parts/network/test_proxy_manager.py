@@ -50,8 +50,8 @@ async def test_a_dead_proxy_is_replaced_its_questions_end_and_a_failed_start_is_
     fake = FakeProxies()
     async with open_team(tmp_path, {}) as team, trio.open_nursery() as nursery:
         request = msgspec.structs.replace(team.running.request, network=NetworkPolicy())
-        running = team.running._replace(processes=fake, request=request)
-        manager = ProxyManager(running, nursery, fake, first_epoch=7)
+        running = team.running._replace(request=request)
+        manager = ProxyManager(running, nursery, fake, fake, first_epoch=7)
         nursery.start_soon(manager.run)
         await trio.sleep(1)
         spec = fake.specs[0]
