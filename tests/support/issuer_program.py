@@ -4,7 +4,8 @@ Usage: issuer_program.py RECORD [OPTION=VALUE …]. It prints its port, writes o
 each request to RECORD, and answers until it is ended. Options: `lifetime` (seconds of a token),
 `workspace` (the account id of its ID tokens), `device` (`denied`, `late`, `off`, or how often it
 answers that nobody has entered the code yet), `deny`, `iss` (of the answer), `named_issuer` (of the
-metadata), `reuse` (`ends`: a rotated token that comes again ends the login), `refresh` (a status
+metadata), `hold` and `slow` (a file: requests to the model fail, and refreshes are answered, when
+it is there), `reuse` (`ends`: a rotated token that comes again ends the login), `refresh` (a status
 that refreshes get, or `hang`: they are taken, rotated, and never answered), `revoked` (every access
 token is refused, until the next refresh), `trouble` (a body in place of an error's JSON).
 The file RECORD.options, if it is there, replaces the options from then on.
@@ -112,6 +113,8 @@ class Issuer:
     async def _refreshed(self, form: dict[str, str]) -> Response:
         token = form["refresh_token"]
         self.note("refreshed", token=token, rotated=self.refresh.get(token))
+        if "slow" in self.options:  # it answers when the file is there
+            await self._until_there(self.options["slow"])
         match self.options.get("refresh"):
             case "hang":
                 self.refresh[token] = True
@@ -129,6 +132,10 @@ class Issuer:
             return self._refuse("refresh_token_reused" if used else "invalid_grant")
         self.refresh[token] = True
         return self._give()
+
+    async def _until_there(self, path: str) -> None:
+        while not is_there(path):  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.01)
 
     def _refuse(self, code: str) -> Response:
         return JSONResponse({"error": code}, status_code=400)
@@ -197,6 +204,10 @@ class Issuer:
         if "spent" in self.options and token == self.options.get("key"):
             error = {"type": "usage_limit_reached", "message": "spent", "resets_at": 4_000_000_000}
             return JSONResponse({"error": error}, status_code=429)
+        if "hold" in self.options and not is_there(self.options["hold"]):
+            self.note("held")  # and breaks, so that it is asked again
+            await self._until_there(self.options["hold"])
+            return PlainTextResponse("try again", status_code=500)
         message = {
             "type": "message", "role": "assistant", "id": "m1", "status": "completed",
             "content": [{"type": "output_text", "text": "hello from there"}],
@@ -214,6 +225,10 @@ class Issuer:
 
 
 USAGE = {"input_tokens": 5, "output_tokens": 3, "total_tokens": 8}
+
+
+def is_there(path: str) -> bool:
+    return Path(path).exists()
 
 
 def unsigned_token(claims: dict[str, object]) -> str:

@@ -132,6 +132,8 @@ class ProviderKeys:
             given = await fetch_part_key(provider, refused, self._run_command)
         except SwarmError as error:
             raise KeyUnavailable(str(error)) from error
+        if given.warning:
+            self._warn(given.warning)
         for secret in given.secrets:
             if secret not in self.values.values():
                 await self._on_new_secret(secret)

@@ -19,6 +19,7 @@ class GivenKey(NamedTuple):
     lasts_s: float | None
     values: dict[str, str]
     secrets: tuple[str, ...]
+    warning: str = ""  # what the person should know
 
 
 class SentRequest(NamedTuple):
@@ -46,7 +47,7 @@ async def fetch_part_key(provider: ProviderSpec, refused: str, run: RunCommand) 
     assert provider.account is not None
     given = await fetch_account_key(provider.account, provider.base_url, refused)
     values = {f"{name}.account_id": given.account_id} if given.account_id else {}
-    return GivenKey(given.key, given.lasts_s, values, (given.key,))
+    return GivenKey(given.key, given.lasts_s, values, (given.key,), given.warning)
 
 
 def part_headers(

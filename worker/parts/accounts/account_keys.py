@@ -43,6 +43,7 @@ class AccountKey(NamedTuple):
     key: str
     lasts_s: float | None
     account_id: str
+    warning: str = ""
 
 
 async def fetch_account_key(source: AccountSource, base_url: str, refused: str = "") -> AccountKey:
@@ -65,7 +66,8 @@ async def fetch_account_key(source: AccountSource, base_url: str, refused: str =
         account = await _refresh(store, source, account, refused)
     due = account.due_at(_max_age(source))
     lasts_s = max(_PAUSE_S, due - time.time()) if due else None
-    return AccountKey(account.access_token, lasts_s, account.account_id)
+    warning = _unkept_text(source) if (source.folder, source.name) in _unkept else ""
+    return AccountKey(account.access_token, lasts_s, account.account_id, warning)
 
 
 def misfit(source: AccountSource, account: StoredAccount, base_url: str) -> str:
@@ -105,11 +107,29 @@ def _must_refresh(account: StoredAccount, source: AccountSource, refused: str) -
     return is_old or (bool(refused) and account.access_token == refused)
 
 
+class _Unkept(NamedTuple):
+    """What a refresh got and its store would not take, and what it was got with."""
+
+    account: StoredAccount
+    used_token: str
+
+
+_unkept: dict[tuple[str, str], _Unkept] = {}  # of this process, by folder and name
+
+
 async def _read(store: AccountStore, source: AccountSource) -> StoredAccount:
+    unkept = _unkept.get((source.folder, source.name))
     try:
         account = await trio.to_thread.run_sync(store.read, source.name)
     except SwarmError as error:
+        if unkept is not None:
+            return unkept.account
         raise AccountUnusable(str(error)) from error
+    if unkept is not None and account is not None:
+        if account.refresh_token == unkept.used_token:  # nobody has signed in since
+            await _keep(store, source, unkept)
+            return unkept.account
+        del _unkept[source.folder, source.name]
     if account is None:
         raise AccountUnusable(f"the account {source.name} is gone: type `{source.command}`")
     return account
@@ -142,9 +162,41 @@ async def _refresh(
         is_other = account.access_token != used.access_token
         if is_other and not _must_refresh(account, source, refused):
             return account
+        await _check_kept(store, source, account)
         with trio.CancelScope(shield=True, deadline=trio.current_time() + _SHIELD_S):
             return await _ask(store, source, account, refused)
     raise AccountUnusable(f"the login of the account {source.name} was not refreshed in time")
+
+
+async def _check_kept(store: AccountStore, source: AccountSource, account: StoredAccount) -> None:
+    """Raises AccountUnusable if what the issuer would give cannot be kept: nothing is asked then,
+    since it counts the old token as used.
+    """
+    if (source.folder, source.name) in _unkept:
+        return
+    try:
+        await trio.to_thread.run_sync(store.write, account)
+    except SwarmError as error:
+        text = f"the login of the account {source.name} is not refreshed, since {error}"
+        raise AccountUnusable(text) from error
+
+
+async def _keep(store: AccountStore, source: AccountSource, got: _Unkept) -> None:
+    """Store it; what cannot be stored is held by this process."""
+    place = (source.folder, source.name)
+    try:
+        await trio.to_thread.run_sync(store.write, got.account)
+    except SwarmError:
+        _unkept[place] = got
+    else:
+        _unkept.pop(place, None)
+
+
+def _unkept_text(source: AccountSource) -> str:
+    return (
+        f"the refreshed login of the account {source.name} cannot be kept where it was kept "
+        f"before: this run goes on with it; for later runs, type `{source.command}`"
+    )
 
 
 async def _ask(
@@ -174,7 +226,8 @@ async def _ask(
         raise AccountUnusable(
             f"the login of the account {source.name} cannot be refreshed now: {error}"
         ) from error
-    await trio.to_thread.run_sync(store.write, fresh)
+    used = _unkept.get((source.folder, source.name), _Unkept(account, account.refresh_token))
+    await _keep(store, source, _Unkept(fresh, used.used_token))
     if why := misfit(source, fresh, account.origin):
         raise AccountUnusable(why)
     return fresh
