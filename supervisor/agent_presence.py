@@ -14,7 +14,7 @@ from .parts.undo.live.file_history import FileHistory
 _log = logging.getLogger("swarm.agent_presence")
 # For people, when read-only agents cannot lock their own processes with Landlock.
 _LOCK_ADVICE = (
-    "; --require-sandbox fs refuses such a machine, and `swarm doctor` says how to mend it"
+    "; --require-sandbox fs refuses such a machine, and `swarm doctor` says how to fix it"
 )
 _LANDLOCK_WARNINGS: dict[LockGap, str] = {
     "all": "agents of read-only roles (explorer, the reviewer) run UNLOCKED: this kernel has no "

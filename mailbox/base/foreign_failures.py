@@ -25,11 +25,11 @@ _BY_NUMBER: dict[int, str] = {
     errno.EACCES: "permission was denied; make it accessible, or set SWARM_HOME to another folder",
     errno.EPERM: "it is not permitted; make it accessible, or set SWARM_HOME to another folder",
     errno.ENOENT: "it is gone; it was removed while it was needed",
-    errno.ENOTDIR: "it is no folder any more; move the file of that name away",
+    errno.ENOTDIR: "it is not a folder any more; move the file of that name away",
     errno.ESTALE: "its network file system has lost it; mount it again",
     errno.EIO: "the disk cannot read or write it; look at the disk's health",
     errno.ENAMETOOLONG: "its name is too long; use a shorter one",
-    errno.ELOOP: "its links lead in a circle; mend them",
+    errno.ELOOP: "its links lead in a circle; fix them",
 }
 _NO_THREAD = "can't start new thread"
 _ABORT = re.compile(r"(.{1,100}) \(src/[\w.]{1,60}:\d{1,6}\)")  # as libzmq says it

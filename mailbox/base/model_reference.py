@@ -78,5 +78,5 @@ def unknown_provider_text(name: str, known: Collection[str]) -> str:
 def _checked(text: str) -> str:
     wanted = text.strip()
     if len(wanted) > MAX_NAME_CHARS or not wanted.isprintable():
-        raise InvalidReference("that is no name of a model")
+        raise InvalidReference("that is not a name of a model")
     return wanted

@@ -78,7 +78,7 @@ def resolve_links(path: str | Path) -> str:
     try:
         return os.path.realpath(path)
     except ValueError as error:  # a NUL byte
-        raise OSError(errno.EINVAL, "it is no path") from error
+        raise OSError(errno.EINVAL, "it is not a path") from error
 
 
 def open_user_file(path: str | Path) -> int:
@@ -86,7 +86,7 @@ def open_user_file(path: str | Path) -> int:
     try:
         return require_regular_file(os.open(path, READ_FLAGS))
     except ValueError as error:
-        raise OSError(errno.EINVAL, "it is no path") from error
+        raise OSError(errno.EINVAL, "it is not a path") from error
 
 
 def require_regular_file(fd: int) -> int:
@@ -97,7 +97,7 @@ def require_regular_file(fd: int) -> int:
     os.close(fd)
     if stat.S_ISDIR(kind):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    raise OSError(errno.EINVAL, "it is no regular file")
+    raise OSError(errno.EINVAL, "it is not a regular file")
 
 
 def read_whole(fd: int, *, most_bytes: int) -> bytes:
@@ -202,7 +202,7 @@ class OpenFolder:
 def check_file_name(name: str) -> None:
     """Raises OSError for text that is no single file name, and for a protected name."""
     if name in {"", ".", ".."} or "/" in name or "\0" in name:
-        raise OSError(errno.EINVAL, "it is no name of a file")
+        raise OSError(errno.EINVAL, "it is not a name of a file")
     if name in PROTECTED_NAMES:
         raise PermissionError(errno.EACCES, f"{name} is protected")
 
@@ -218,7 +218,7 @@ _AT_CWD = -100
 
 def _open(folder: int, path: str, flags: int, mode: int, resolve: int) -> int:
     if "\0" in path:
-        raise OSError(errno.EINVAL, "it is no path")
+        raise OSError(errno.EINVAL, "it is not a path")
     if not _has_openat2():
         return _open_stepwise(folder, path, flags, mode)
     how = ctypes.byref(_open_how(flags, mode, resolve))

@@ -201,7 +201,7 @@ def _check_name(entry: PackedEntry) -> None:
     if not 0 <= entry.size <= MAX_BYTES or b"\0" in entry.target:
         raise TreeRefused(f"an entry of the tree cannot be: {entry.name[:80]!r}")
     if not entry.name and entry.kind != "folder":
-        raise TreeRefused("the tree is no folder")
+        raise TreeRefused("the tree is not a folder")
 
 
 def _set_folder(above: int, name: str, entry: PackedEntry, *, is_marked: bool) -> None:

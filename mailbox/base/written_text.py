@@ -93,7 +93,7 @@ def _has_nul(text: str, encoding: str) -> NotText:
     hint = " (UTF-16 without its mark? save it as UTF-8)" if is_wide else ""
     byte = len(text[:at].encode("utf-8" if encoding == "utf-8-sig" else encoding))
     byte += len(codecs.BOM_UTF8) if encoding == "utf-8-sig" else 0
-    what = f"it is no text: NUL characters{hint}"
+    what = f"it is not text: NUL characters{hint}"
     return NotText(what, encoding=encoding, byte=byte, before=text[:at])
 
 

@@ -144,10 +144,10 @@ def _number(field: FormField, text: str) -> int | float:
     except ValueError:
         value = float("nan")
     if value != value or value in (float("inf"), float("-inf")):
-        raise FormAnswerRefused(f"{field.name}: {_shown(text)} is no number")
+        raise FormAnswerRefused(f"{field.name}: {_shown(text)} is not a number")
     if field.kind == "integer" and isinstance(value, float):
         if not value.is_integer():
-            raise FormAnswerRefused(f"{field.name}: {_shown(text)} is no whole number")
+            raise FormAnswerRefused(f"{field.name}: {_shown(text)} is not a whole number")
         return int(value)
     return value
 
@@ -177,7 +177,7 @@ def _choice(field: FormField, text: str) -> str:
     if re.fullmatch(r"[0-9]{1,3}", text) and 1 <= int(text) <= len(field.choices):
         return field.choices[int(text) - 1].value
     offered = ", ".join(one.value for one in field.choices[:12])
-    raise FormAnswerRefused(f"{field.name}: {_shown(text)} is no choice; choose of: {offered}")
+    raise FormAnswerRefused(f"{field.name}: {_shown(text)} is not a choice; choose of: {offered}")
 
 
 def _checked(field: FormField, value: object) -> object:

@@ -44,7 +44,7 @@ _CAUSE_TEXTS = {
     "unknown_peer": "a frame of a peer that is not admitted",
     "unknown_version": "a frame of another protocol version",
     "oversized": "a frame or a message over the size limit",
-    "malformed": "a frame that is no envelope, or an impossible one",
+    "malformed": "a frame that is not an envelope, or an impossible one",
     "stale": "an envelope of another epoch",
 }
 

@@ -59,5 +59,5 @@ def _parse(text: str, first_line: int) -> dict[str, object]:
     except (yaml.YAMLError, ValueError) as error:
         raise UsageError(f"line {first_line}: invalid YAML: {error}") from error
     if not isinstance(value, dict):
-        raise UsageError("invalid YAML: front matter is no mapping of names to values")
+        raise UsageError("invalid YAML: front matter is not a mapping of names to values")
     return {str(key): item for key, item in cast("dict[object, object]", value).items()}

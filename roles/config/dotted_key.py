@@ -65,11 +65,11 @@ def _no_key(text: str, why: str = "") -> UsageError:
     if not text.strip():
         return UsageError("the key must not be empty")
     hint = 'write model, agents.max_depth or projects."/a.b".trust_level'
-    return UsageError(f"{text!r} is no key{why}; {hint}")
+    return UsageError(f"{text!r} is not a key{why}; {hint}")
 
 
 def _unescape(quoted: str, text: str) -> str:
     try:
         return str(json.loads(f'"{quoted}"'))
     except json.JSONDecodeError as error:
-        raise UsageError(f"{text!r} is no key: {error.msg}") from error
+        raise UsageError(f"{text!r} is not a key: {error.msg}") from error

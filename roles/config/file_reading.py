@@ -30,7 +30,7 @@ def read_bounded(path: Path, *, limit_bytes: int = FILE_BYTES) -> bytes:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             if not stat.S_ISREG(os.fstat(file).st_mode):
-                raise UsageError(f"{path}: it is no regular file")
+                raise UsageError(f"{path}: it is not a regular file")
             with os.fdopen(file, "rb", closefd=False) as stream:
                 data = stream.read(limit_bytes + 1)
         finally:
@@ -42,7 +42,7 @@ def read_bounded(path: Path, *, limit_bytes: int = FILE_BYTES) -> bytes:
     except ValueError as error:  # a name with a NUL byte
         raise UsageError(f"{str(path)!r}: cannot be read: {error}") from error
     if len(data) > limit_bytes:
-        raise UsageError(f"{path}: over {limit_bytes >> 10} KiB; this is no configuration")
+        raise UsageError(f"{path}: over {limit_bytes >> 10} KiB; this is not a configuration")
     return data
 
 

@@ -67,7 +67,7 @@ def _check_shell(name: str, shell: HostShellToml) -> None:
             raise UsageError(f"{place}.set: {variable!r} cannot be set: no name of a variable")
     for pattern in shell.exclude:
         if not pattern.strip() or "=" in pattern or "\0" in pattern:
-            raise UsageError(f"{place}.exclude: {pattern!r} is no pattern for a variable's name")
+            raise UsageError(f"{place}.exclude: {pattern!r} is not a pattern for a variable's name")
 
 
 def _table(name: str, table: HostToml) -> HostTable:

@@ -29,7 +29,7 @@ def check_key(steps: Sequence[str]) -> None:
     for depth, step in enumerate(steps):
         fields, names, free = _keys_below(steps[:depth], kinds)
         if not fields and not free:
-            raise UsageError(f"{format_key(steps[:depth])} is no table: it has no key {step}")
+            raise UsageError(f"{format_key(steps[:depth])} is not a table: it has no key {step}")
         if step in fields:
             kinds = fields[step]
         elif free:

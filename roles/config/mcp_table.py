@@ -115,7 +115,7 @@ def table_problems(name: str, table: McpServerTable) -> Iterator[tuple[str, str]
         yield "command", "must not be empty"
     for key in (*table.env, *(_variable(one) for one in table.env_vars)):
         if not key or "=" in key or not key.isprintable():
-            yield "env", f"{key!r} is no variable's name"
+            yield "env", f"{key!r} is not a variable's name"
 
 
 def transport_problem(table: McpServerTable) -> str | None:
@@ -130,7 +130,7 @@ def transport_problem(table: McpServerTable) -> str | None:
         if getattr(table, key) != getattr(empty, key):
             return f"{key} is not supported for {kind}"
     if table.url is not None and not re.match(r"https?://[^/\s]", table.url):
-        return f"{table.url!r} is no http address"
+        return f"{table.url!r} is not an http address"
     if table.oauth_client_secret_env_var and not table.oauth_client_id:
         return "oauth_client_secret_env_var needs the oauth_client_id that it belongs to"
     return _grant_problem(table)
@@ -151,7 +151,7 @@ def _grant_problem(table: McpServerTable) -> str | None:
     if table.oauth_resource or table.bearer_token_env_var:
         return "client_credentials goes without oauth_resource and bearer_token_env_var"
     if table.oauth_issuer and not re.match(r"https?://[^/\s]", table.oauth_issuer):
-        return f"oauth_issuer: {table.oauth_issuer!r} is no http address"
+        return f"oauth_issuer: {table.oauth_issuer!r} is not an http address"
     return None
 
 

@@ -121,7 +121,7 @@ def _read(handle: int, path: Path) -> str:
         facts = os.fstat(file)
         _check(facts, path)
         if not stat.S_ISREG(facts.st_mode):
-            raise RuleNotSaved(f"no rule was saved: {path} is no regular file")
+            raise RuleNotSaved(f"no rule was saved: {path} is not a regular file")
         return stream.read(_MAX_BYTES + 1).decode()
 
 

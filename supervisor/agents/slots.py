@@ -52,7 +52,7 @@ class Slot:
     def commit(self, pid: int) -> None:
         """From now on the process holds the slot."""
         if pid <= 0:
-            raise ValueError(f"{pid} is no process")
+            raise ValueError(f"{pid} is not a process")
         if self._live.get(self.path, 0) is not None:
             raise ValueError(f"the reservation of {self.path} is over")
         self._live[self.path] = pid

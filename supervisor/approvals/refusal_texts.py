@@ -60,7 +60,7 @@ def timed_out_text(request: ApprovalRequest, seconds: float) -> str:
     """Nobody answered in time."""
     return (
         f"{subject_of(request.action)} not approved: it was asked, and no answer came within "
-        f"{seconds:g} s. That is no verdict about the action. {_NO_OTHER_WAY}"
+        f"{seconds:g} s. That is not a verdict about the action. {_NO_OTHER_WAY}"
     )
 
 
@@ -80,7 +80,7 @@ def reviewer_failed_text(request: ApprovalRequest, why: str) -> str:
     """The reviewer failed."""
     return (
         f"{subject_of(request.action)} not approved: the automatic reviewer failed ({why}). "
-        f"That is no verdict about the action. {_NO_OTHER_WAY}"
+        f"That is not a verdict about the action. {_NO_OTHER_WAY}"
     )
 
 

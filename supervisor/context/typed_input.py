@@ -44,7 +44,7 @@ async def typed_parts(
     missing = {one for one in expansion.files if "/" in one or "." in one}
     if missing := missing - {one.label for one in excerpts}:
         names = ", ".join(sorted(missing))
-        why = f"/{call.command.name}: not read, for it is no text file below {cwd}: {names}"
+        why = f"/{call.command.name}: not read, for it is not a text file below {cwd}: {names}"
         running.note(Warned(message=why), agent=agent)
     shown = render_excerpts(excerpts, limit_bytes=_FILES_BYTES)
     said = call if spoken is None else find_call(spoken, (call.command,)) or call

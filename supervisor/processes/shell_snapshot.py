@@ -68,7 +68,7 @@ class ShellSnapshot:
         if why:
             self._problem = (
                 f"the login shell {shell} {why}; commands have the environment of this run alone. "
-                "Mend its start-up files, or switch `features.shell_snapshot` off"
+                "Fix its start-up files, or switch `features.shell_snapshot` off"
             )
         return found
 

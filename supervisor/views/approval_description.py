@@ -35,7 +35,7 @@ from .sampling_description import conversation_lines, describe_sampling, samplin
 _CAUSES = {
     "untrusted": "the policy asks about every command",
     "dangerous": "it removes files by force",
-    "destructive": "it throws away what no later command brings back",
+    "destructive": "it throws away what no later command can bring back",
     "escalation": "it would run outside of the sandbox",
     "permissions": "it wants more than the sandbox gives",
     "retry": "the sandbox stopped it; it would run again outside",

@@ -215,7 +215,7 @@ def test_what_is_pasted_cannot_hurt_the_terminal_or_the_run(play):
         terminal.paste("x" * 1_000_000)
         terminal.wait("1,000,000 bytes were pasted")
         terminal.paste("\x00\x01\x1b[2J\x1b]0;title\x07\x7fred")
-        terminal.wait("are no text")
+        terminal.wait("are not text")
         terminal.press("C-u")
         terminal.paste("line\n" * 2_000)
         terminal.wait("[pasted 1: 10,000 characters, 2,001 lines]")

@@ -232,7 +232,9 @@ async def test_a_servers_table_has_it_run_on_the_machine_of_the_agent_that_calls
     assert ["Elsewhere" in one for one in said] == [False, True, False, True], said
     assert all(str(rig.folder / "marks") in one for one in (said[0], said[1], said[3]))
     (told,) = [one.message for one in rig.bodies(Warned) if "MCP hub" in one.message]
-    assert told.startswith(f"the MCP hub on {nodes_of(rig)['/root/one']} ended and is started anew")
+    assert told.startswith(
+        f"the MCP hub on {nodes_of(rig)['/root/one']} ended and is started again"
+    )
 
 
 def machine_of(pid):

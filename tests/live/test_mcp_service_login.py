@@ -50,7 +50,7 @@ def test_a_program_with_a_key_signs_its_proof_for_the_authorization_server(
     [
         ((), SECRET, "wrong", "gave no token for the client"),
         ((), SECRET, "", "the variable PROGRAM_SECRET is not set"),
-        ((), KEY, "", "is no private key in PEM"),
+        ((), KEY, "", "is not a private key in PEM"),
         (("endpoint=http://localhost:PORT/token",), SECRET, "c" * 40, "is on another host"),
         (
             (),

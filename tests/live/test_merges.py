@@ -198,7 +198,7 @@ async def test_a_model_reads_and_merges_what_its_agents_changed(rig, project):
         assert "line 0\nA\n" in seen
         assert "\nB\n" in seen
         assert "there is nothing to merge" in again
-        assert "nobody is no agent of yours in a copy" in unknown
+        assert "nobody is not an agent of yours in a copy" in unknown
         assert "not merged yet" not in err
         assert sorted(os.listdir(project)) == ["text", "two"]
         assert [body.applied for body in rig.bodies(MergeEnded)] == [True]

@@ -333,7 +333,7 @@ def _parts(content: str | tuple[_Part, ...] | None) -> tuple[str, str]:
         elif part.text is not None or part.content is not None:
             said += _one_text(part)
         elif part.type not in {"", "text"}:
-            raise UnreadableEvent("it holds a kind of content that is no text")
+            raise UnreadableEvent("it holds a kind of content that is not text")
     return said, thought
 
 

@@ -369,8 +369,8 @@ def _show(preview: bytes) -> str:
     """The start of a body that is not an event stream; never bytes that are not text."""
     text = preview.decode("utf-8", "ignore")
     if not text.isprintable() and not "".join(text.split()).isprintable():
-        return "its bytes are no text"
-    return repr(" ".join(text.split())) if text or not preview else "its bytes are no text"
+        return "its bytes are not text"
+    return repr(" ".join(text.split())) if text or not preview else "its bytes are not text"
 
 
 def _timed(event: AnyResponseEvent, first_byte_s: float | None) -> AnyResponseEvent:

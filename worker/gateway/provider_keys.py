@@ -209,7 +209,7 @@ async def run_key_command(command: KeyCommand, variables: Mapping[str, str] | No
 def check_key(data: bytes, name: str) -> str:
     """The single line of a file or an output. Raises KeyUnavailable."""
     if len(data) > MOST_OUTPUT_BYTES:
-        raise KeyUnavailable(f"{name}: over {MOST_OUTPUT_BYTES:,} bytes; this is no key")
+        raise KeyUnavailable(f"{name}: over {MOST_OUTPUT_BYTES:,} bytes; this is not a key")
     text = data.decode("utf-8", "replace").strip()
     if not text:
         raise KeyUnavailable(f"{name}: there is no key in it, only blanks")

@@ -31,7 +31,7 @@ def events_of_answer(body: bytes, wire: str) -> list[bytes]:
     try:
         answer = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise UnreadableEvent("the answer is no stream, and no JSON object") from None
+        raise UnreadableEvent("the answer is neither a stream nor a JSON object") from None
     if answer.get("error"):
         kind: JsonObject = {} if wire == "chat" else {"type": "error"}
         return [_encode(kind | {"error": answer["error"]})]

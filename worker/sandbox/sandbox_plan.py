@@ -113,13 +113,13 @@ def plan_sandbox(  # noqa: PLR0913 - each names one thing that a command may see
     if stack == "none":
         raise SandboxUnavailable(
             "this machine offers neither bubblewrap nor Landlock, so sandboxed commands cannot "
-            "run; `swarm doctor` shows how to mend it"
+            "run; `swarm doctor` shows how to fix it"
         )
     proxied = None if policy.network_access else proxied
     if proxied is not None and stack != "bwrap":
         raise SandboxUnavailable(
             "commands of this run reach the network only through its proxy, and that needs "
-            "bubblewrap, which does not work here; `swarm doctor` shows how to mend it"
+            "bubblewrap, which does not work here; `swarm doctor` shows how to fix it"
         )
     if isinstance(policy, ProfilePolicy):
         from .profile_plan import PlanRequest, plan_profile  # few runs have a profile

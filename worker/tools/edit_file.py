@@ -95,7 +95,7 @@ class EditFileTool(FunctionTool):
         except OSError as error:
             raise ToolFailed(f"{path} cannot be read: {error.strerror or error}") from error
         if b"\0" in data:
-            raise ToolFailed(f"{path} is no text file: it cannot be edited, and holds no answer")
+            raise ToolFailed(f"{path} is not a text file: it cannot be edited, and holds no answer")
         return data.decode("utf-8", "replace")
 
     def _hold_back(self, edit: EditFileArguments, tested: dict[str, str]) -> None:

@@ -168,7 +168,7 @@ def _given_text(fields: Fields, names: tuple[str, ...], wanted: str) -> str:
     """The text of what is written. Nothing, and what is no text, would empty a file unsaid."""
     found = _names(fields, names)
     if not any(isinstance(fields[name], str) for name in found):
-        what = f"`{found[0]}` is no text" if found else f"`{wanted}` is missing"
+        what = f"`{found[0]}` is not text" if found else f"`{wanted}` is missing"
         raise ToolFailed(f"{what}, nothing was changed; give it as one string")
     return _text(fields, names)
 

@@ -46,7 +46,7 @@ FEATURES: tuple[Feature, ...] = (
     ),
     Feature(
         name="multi_agent", stage="stable", default=True,
-        meaning="models may start agents; a task file's fan-out is not meant",
+        meaning="models may start agents; the fan-out of a task file is not affected",
     ),
     Feature(
         name="prewarmed_sandbox", stage="stable", default=True,

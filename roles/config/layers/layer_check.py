@@ -254,10 +254,10 @@ def find_shell_table_errors(table: ShellTable) -> Iterator[tuple[KeyPath, str]]:
             yield (key,), f"more than {_MAX_PATTERNS} patterns"
         for pattern in patterns:
             if why := _name_error(pattern):
-                yield (key,), f"{pattern!r} is no pattern for a variable's name: {why}"
+                yield (key,), f"{pattern!r} is not a pattern for a variable's name: {why}"
     for name, value in table.set.items():
         if why := _name_error(name):
-            yield ("set", name), f"{name!r} is no variable's name: {why}"
+            yield ("set", name), f"{name!r} is not a variable's name: {why}"
         elif "\0" in value:
             yield ("set", name), "a value cannot hold a NUL"
 

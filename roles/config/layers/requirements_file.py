@@ -278,7 +278,7 @@ def _sockets(table: _Network, layer: Layer) -> dict[str, Literal["allow", "none"
     listed |= dict.fromkeys(table.allow_unix_sockets or (), "allow")
     for path in listed:
         if not path.startswith("/"):
-            raise error_at(layer, ("experimental_network",), f"`{path}` is no absolute path")
+            raise error_at(layer, ("experimental_network",), f"`{path}` is not an absolute path")
     return listed
 
 

@@ -66,7 +66,7 @@ def _problems(table: LoginTable) -> Iterator[tuple[str, str]]:
     for key in _ADDRESSES:
         address: str = getattr(table, key)
         if address and not is_private_address(address):
-            yield key, f"{address!r} is no address with https (http only for this machine)"
+            yield key, f"{address!r} is not an address with https (http only for this machine)"
     if not table.redirect_path.startswith("/") or not table.redirect_path.isprintable():
         yield "redirect_path", "must begin with /"
     if len(table.ports) > _MOST_PORTS or not all(0 < port < 65536 for port in table.ports):

@@ -77,7 +77,7 @@ def read_hook_table(table: object, source: str, *, form: HookForm) -> HookFile:
             continue
         event = OWN_NAMES.get(name, name)
         if event not in EVENTS:
-            why = "is not run here" if name in ABSENT_EVENTS else "is no event that swarm knows"
+            why = "is not run here" if name in ABSENT_EVENTS else "is not an event that swarm knows"
             warnings.append(f"{source}: hooks.{name} {why}; its hooks are left out")
             continue
         for place, group in _items(groups, f"{source}: hooks.{name}"):
@@ -123,7 +123,7 @@ def _group(group: object, event: HookEvent, form: HookForm, place: _Place) -> It
     try:
         re.compile(pattern)
     except re.error as error:
-        why = f"the matcher {matcher!r} is no regular expression ({error})"
+        why = f"the matcher {matcher!r} is not a regular expression ({error})"
         if event not in CALL_GATES:
             place.warn(f"{why}; left out")
             return

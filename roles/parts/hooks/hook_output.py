@@ -169,7 +169,7 @@ def _read_text(event: HookEvent, text: str, form: HookForm) -> HookOpinion:
         fault = f"hook printed JSON that cannot be read: {text[:SHOWN_OUTPUT]}"
         return _failed(fault, unasked=True)
     if not _is_object(value):
-        return _failed(f"hook printed JSON that is no object: {text[:SHOWN_OUTPUT]}")
+        return _failed(f"hook printed JSON that is not an object: {text[:SHOWN_OUTPUT]}")
     if form == "codex" and (unknown := value.keys() - _TOP_KEYS):
         return _failed(f"hook printed the unknown key {sorted(unknown)[0]!r}")
     return _read_object(event, value)
@@ -178,7 +178,7 @@ def _read_text(event: HookEvent, text: str, form: HookForm) -> HookOpinion:
 def _read_object(event: HookEvent, value: dict[str, object]) -> HookOpinion:
     inner = value.get("hookSpecificOutput", {})
     if not _is_object(inner):
-        return _failed("hookSpecificOutput is no object")
+        return _failed("hookSpecificOutput is not an object")
     if inner and inner.get("hookEventName") != event:
         return _failed(f"hookSpecificOutput.hookEventName is not {event!r}")
     try:
@@ -228,7 +228,7 @@ def _tool_decision(value: dict[str, object], inner: dict[str, object]) -> HookOp
     said = _text(inner, "permissionDecision") or {"approve": "allow"}.get(legacy, legacy)
     updated = inner.get("updatedInput")
     if updated is not None and not _is_object(updated):
-        raise ValueError("updatedInput is no object")
+        raise ValueError("updatedInput is not an object")
     reason = _cut(_text(inner, "permissionDecisionReason") or _text(value, "reason"))
     match said:
         case "":
@@ -247,7 +247,7 @@ def _permission_decision(inner: dict[str, object]) -> HookOpinion:
     if given is None:
         return HookOpinion()
     if not _is_object(given):
-        raise ValueError("hookSpecificOutput.decision is no object")
+        raise ValueError("hookSpecificOutput.decision is not an object")
     for key in ("updatedInput", "updatedPermissions", "interrupt"):
         if given.get(key):
             raise ValueError(f"decision.{key} is not supported")
@@ -268,7 +268,7 @@ def _text(value: dict[str, object], key: str) -> str:
     if given is None:
         return ""
     if not isinstance(given, str):
-        raise ValueError(f"{key} is no text")
+        raise ValueError(f"{key} is not text")
     return given
 
 

@@ -51,7 +51,7 @@ def with_plugin_choice(role: Role, brought: Sequence[BroughtPlugin], warnings: l
     skills = tuple(skill.name for one in gone for skill in one.parts.skills)
     servers = (server for one in gone for server in one.servers)
     warnings += [
-        f"{role.source}: plugins: {name} is no plugin that counts here"
+        f"{role.source}: plugins: {name} is not a plugin that counts here"
         for name in (*(only or ()), *role.plugins.exclude)
         if not any(one.is_named({name}) for one in brought)
     ]

@@ -205,7 +205,7 @@ def _text_problems(
     if value is None and not needed:
         return []
     if not isinstance(value, str) or not value.strip():
-        return [f"missing field `{key}`" if value is None else f"invalid {key}: it is no text"]
+        return [f"missing field `{key}`" if value is None else f"invalid {key}: it is not text"]
     if len(value) > most_chars:
         return [f"invalid {key}: exceeds maximum length of {most_chars} characters"]
     return []

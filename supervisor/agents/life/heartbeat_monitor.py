@@ -54,7 +54,9 @@ async def monitor_heartbeats(
                 process.note_progress(now)  # it waits for a person, which is no fault of its own
             elif process.report_stuck(since=now - _STUCK_S):
                 running.note(
-                    Warned(message=f"{agent.path} lives but has made no progress for 5 minutes"),
+                    Warned(
+                        message=f"{agent.path} is alive, but has made no progress for 5 minutes"
+                    ),
                     agent=agent.path,
                     file=agent.plan.agent_id,
                 )

@@ -380,5 +380,7 @@ def rights_change(call: SlashCall, agent: str) -> ChangeSettings:
             approval = _APPROVALS[word]
         else:
             known = ", ".join((*_SANDBOXES, *_APPROVALS))
-            raise UsageError(f"{word!r} is no sandbox and no approval policy; there are {known}")
+            raise UsageError(
+                f"{word!r} is neither a sandbox nor an approval policy; there are {known}"
+            )
     return ChangeSettings(agent=agent, sandbox=sandbox, approval=approval)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from swarm.mailbox.base.bounded_formats import decode_json_as
 from swarm.mailbox.base.errors import SwarmError
 
 _LIMIT_S = 20.0
@@ -42,7 +43,7 @@ def read_known_models(lines: bytes) -> tuple[tuple[str, str], ...]:
     found: dict[str, str] = {}
     for line in lines.splitlines()[:_MOST]:
         try:
-            one = msgspec.json.decode(line, type=_Model)
+            one = decode_json_as(line, _Model)
         except (msgspec.DecodeError, UnicodeError):
             continue
         name = f"{one.provider}:{one.name}" if one.provider else one.name

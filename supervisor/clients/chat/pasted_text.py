@@ -42,7 +42,7 @@ class PastedTexts:
         size = len(text.encode("utf-8", "replace"))
         if size > MOST_TEXT_BYTES:
             return Paste("", _too_long(size))
-        notice = f"left out {dropped:,} characters that are no text" if dropped > 0 else ""
+        notice = f"left out {dropped:,} characters that are not text" if dropped > 0 else ""
         if len(text) <= _INLINE_CHARS and text.count("\n") < _INLINE_LINES:
             return Paste(text, notice)
         lines = text.count("\n") + 1

@@ -74,7 +74,7 @@ def make_branch(
         copied: The copy whose commits the branch is to keep.
     """
     if not _NAME.fullmatch(name) or ".." in name or "//" in name or name.endswith(("/", ".lock")):
-        raise UsageError(f"{name!r} is no name of a branch")
+        raise UsageError(f"{name!r} is not a name of a branch")
     git = SandboxedGit(environment)
     repository = git.find(cwd)
     ref = f"refs/heads/{name}"

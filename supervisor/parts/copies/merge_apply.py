@@ -78,7 +78,7 @@ def apply_merge(plan: MergePlan, store: ContentStore, write: WriteMergeRecord) -
 def _cut_off_text(merge_id: str, why: Sequence[str]) -> str:
     return (
         f"{merge_id} could be neither finished nor taken back, and is cut off: "
-        f"{'; '.join(why[:_MOST_TOLD])}; mend that, and merge again: it is carried out first"
+        f"{'; '.join(why[:_MOST_TOLD])}; fix that, and merge again: it is carried out first"
     )
 
 
@@ -110,7 +110,7 @@ def finish_merge(
     if broken := [one for one in failed if isinstance(one[1], OSError)]:
         raise MergeFailed(
             f"{began.merge_id} was cut off and cannot be finished: "
-            f"{'; '.join(describe_failures(broken)[:_MOST_TOLD])}; mend that, and merge again"
+            f"{'; '.join(describe_failures(broken)[:_MOST_TOLD])}; fix that, and merge again"
         )
     left += [path for path, _ in failed]
     _write_end(began.merge_id, began.changes, tuple(left), write)

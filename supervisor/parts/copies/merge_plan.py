@@ -260,7 +260,7 @@ class _Planner:
         base, theirs = edit.before, edit.after
         assert theirs is not None
         if (blocking := self._blocking(change.roots, edit.path)) and theirs.kind != "absent":
-            return self._conflict(change.agent, edit.path, f"{blocking} is no folder any more")
+            return self._conflict(change.agent, edit.path, f"{blocking} is not a folder any more")
         if ours.is_same_as(theirs):
             return ours
         if ours.is_same_as(base):
@@ -295,7 +295,7 @@ class _Planner:
         was = b"" if base.kind == "absent" else self._store.read_bytes(base.sha256)
         sides = (was, self._store.read_bytes(ours.sha256), self._store.read_bytes(theirs.sha256))
         if not is_mergeable(*sides):
-            return self._conflict(agent, path, "both sides changed it, and it is no text")
+            return self._conflict(agent, path, "both sides changed it, and it is not text")
         names = (self._who(path), agent)
         found = self._merge(*sides, names=names, scratch=self._store.make_folder())
         address = self._store.add_bytes(found.data)

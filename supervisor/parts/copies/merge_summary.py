@@ -45,7 +45,7 @@ def describe_changes(changes: Sequence[LayerChange], store: ContentStore) -> Ite
     for change in changes:
         yield f"{change.agent}  {count_change(change, store)}"
         if change.left_out:
-            yield f"  {change.left_out} sockets, pipes or names that are no text are left out"
+            yield f"  {change.left_out} sockets, pipes or names that are not text are left out"
         for path in change.unreadable[:_MAX_SHOWN]:
             yield f"  cannot be read: {shown_name(path, change.cwd)}"
 

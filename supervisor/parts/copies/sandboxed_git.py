@@ -60,7 +60,7 @@ class SandboxedGit:
         )  # fmt: skip
         lines = said.splitlines()
         if len(lines) != 3:
-            raise BranchFailed(f"{cwd} is no working folder of a git repository with a commit")
+            raise BranchFailed(f"{cwd} is not a working folder of a git repository with a commit")
         return Repository(*lines)
 
     def has(self, repository: Repository, ref: str) -> bool:

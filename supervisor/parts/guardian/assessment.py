@@ -155,7 +155,7 @@ def failure_text(why: str) -> str:
     """What an agent reads when the review itself failed: nobody judged its action."""
     return (
         "This action was not run, because its automatic review failed. Nobody judged the action "
-        "itself, so this is no denial.\n"
+        "itself, so this is not a denial.\n"
         f"Reason: Automatic approval review failed: {why}\n"
         "You may ask for it once more. If the review fails again, go on without this action or ask "
         "the user to approve it; do not try to reach the same result around the review."

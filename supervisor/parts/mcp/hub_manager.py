@@ -206,7 +206,7 @@ class HubManager:
         _log.warning("%s ended: %s\n%s", self._title, ended.reason, ended.stderr_tail)
         if self._place.is_there():
             why = ended.stderr_tail.strip().rpartition("\n")[2][:_WHY_CHARS]
-            self._warn(f"{self._title} ended and is started anew: {why or ended.reason}")
+            self._warn(f"{self._title} ended and is started again: {why or ended.reason}")
 
     def _on_give_up(self, cause: ProcessEnd | SpawnError) -> None:
         why = str(cause) if isinstance(cause, SpawnError) else f"it keeps ending: {cause.reason}"

@@ -72,12 +72,12 @@ def import_memories(
 
     Raises UsageError: it is no such file.
     """
-    file = read_written_json(data, "this is no file of memories", MemoryFile)
+    file = read_written_json(data, "this is not a file of memories", MemoryFile)
     if file.format != _FORMAT:
         raise UsageError(f"this file has format {file.format}, and format {_FORMAT} is known here")
 
     if wrong := next((one for one in file.projects if not PROJECT.fullmatch(one.project)), None):
-        raise UsageError(f"this is no file of memories: {wrong.project[:40]!r} is no project")
+        raise UsageError(f"this is not a file of memories: {wrong.project[:40]!r} is not a project")
 
     def is_clean(text: str) -> bool:
         return redactor.redact(hide_secrets(text)) == text

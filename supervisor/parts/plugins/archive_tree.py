@@ -102,7 +102,7 @@ def _tar(stream: IO[bytes]) -> Iterator[_Entry]:
                 yield _link(name, posixpath.join(above, member.linkname))
                 continue
             if not member.isreg() or member.issparse():
-                raise UsageError(f"{name!r} is no regular file")
+                raise UsageError(f"{name!r} is not a regular file")
             bounds.file(name, member.size)
             content = tar.extractfile(member)
             data = b"" if content is None else content.read(member.size)
@@ -127,7 +127,7 @@ def _zip(stream: IO[bytes]) -> Iterator[_Entry]:
                 target = data.decode("utf-8", "replace")
                 yield _link(name, posixpath.join(posixpath.dirname(name), target))
             elif kind not in (0, stat.S_IFREG):
-                raise UsageError(f"{name!r} is no regular file")
+                raise UsageError(f"{name!r} is not a regular file")
             else:
                 yield TreeFile(name=name, data=data, executable=bool(mode & 0o100))
 

@@ -224,7 +224,7 @@ def _checked_path(path: str) -> str:
     try:
         check_file_name(plain)
     except UsageError as error:
-        raise UsageError(f"{path[:200]!r} is no path of a repository: {error}") from error
+        raise UsageError(f"{path[:200]!r} is not a path of a repository: {error}") from error
     return plain
 
 

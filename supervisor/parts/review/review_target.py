@@ -72,7 +72,7 @@ def find_target(options: ReviewTargetOptions, look: RunScript) -> FoundReviewTar
 def _name(name: str, option: str) -> str:
     """Check that git cannot take the name for an option."""
     if not name.strip() or name.startswith("-") or len(name) > _MAX_NAME_CHARS or "\0" in name:
-        raise UsageError(f"{option}: {name[:80]!r} is no name of a branch or commit")
+        raise UsageError(f"{option}: {name[:80]!r} is not a name of a branch or commit")
     return name
 
 

@@ -184,7 +184,7 @@ def describe_report(report: UndoReport, run_id: str) -> str:
     if len(report.failed) > _MAX_SHOWN:
         lines.append(f"could not put back {len(report.failed) - _MAX_SHOWN} more")
     if report.failed:
-        lines.append("mend that, and say `swarm undo` again: what failed is still to be undone")
+        lines.append("fix that, and run `swarm undo` again: what failed is still to be undone")
     if report.kept_as:
         lines.append(
             f"to take this back: swarm undo {short_id(run_id)} --snapshot {report.kept_as}"

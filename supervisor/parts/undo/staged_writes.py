@@ -476,7 +476,7 @@ def _open_or_make(path: str) -> int:
             below = open_beneath(here, step, FOLDER_FLAGS)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                raise ChangedMeanwhile(f"{step} on the way is no folder any more") from error
+                raise ChangedMeanwhile(f"{step} on the way is not a folder any more") from error
             raise
         finally:
             os.close(here)

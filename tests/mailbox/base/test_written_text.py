@@ -40,7 +40,7 @@ def test_a_file_that_was_marked_twice_has_no_mark_in_its_text():
         (b"\xef\xbb\xbfa\xff", "line 1: not UTF-8 at byte 4"),
         (b"\xff\xfea\0\n\0\0\xd8b\0", "line 2: not UTF-16 at byte 6"),
         (b"\xff\xfe\0\0a\0\0\0\xff\xff\xff\xff", "line 1: not UTF-32 at byte 8"),
-        (b"a\nb\0c", "line 2: it is no text: NUL characters at byte 3"),
+        (b"a\nb\0c", "line 2: it is not text: NUL characters at byte 3"),
         ("wide".encode("utf-16-le"), "UTF-16 without its mark? save it as UTF-8"),
     ],
 )

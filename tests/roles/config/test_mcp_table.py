@@ -37,7 +37,7 @@ def load(text):
         ("[mcp_servers.a]\nurl = 'https://a'\nwhere = 'node'", "started by a `command`"),
         ("[mcp_servers.a.tools.t]\napproval_mode = 'maybe'", "approval_mode"),
         ("[mcp_servers.a.tools.t]\nmode = 'auto'", "unknown key"),
-        ("[mcp_servers.a]\nenv = { 'A=B' = 'x' }", "no variable's name"),
+        ("[mcp_servers.a]\nenv = { 'A=B' = 'x' }", "not a variable's name"),
     ],
 )
 def test_a_wrong_table_is_refused_with_its_place(text, told):
@@ -54,7 +54,7 @@ def test_a_wrong_table_is_refused_with_its_place(text, told):
         (McpServerTable(command="a", url="http://b"), "url is not supported for stdio"),
         (McpServerTable(command="a", http_headers={"a": "b"}), "http_headers is not supported for"),
         (McpServerTable(url="http://b", args=("a",)), "args is not supported for streamable_http"),
-        (McpServerTable(url="file:///b"), "is no http address"),
+        (McpServerTable(url="file:///b"), "is not an http address"),
         (McpServerTable(command="a", oauth_grant="client_credentials"), "is not supported for"),
         (McpServerTable(url="http://b", oauth_issuer="https://c"), "has a key and an issuer"),
         (
@@ -175,7 +175,7 @@ def test_a_project_cannot_change_a_persons_server_nor_let_its_own_out_of_the_san
         ('{"mcpServers": []}', "`mcpServers` must be an object of servers"),
         ('["mcpServers"]', "must be a JSON object"),
         ("", "not valid JSON: it is empty"),
-        ("\0", "it is no text"),
+        ("\0", "it is not text"),
     ],
 )
 def test_a_trusted_mcp_json_that_cannot_be_read_costs_its_own_servers_alone(project, text, problem):

@@ -42,7 +42,7 @@ def test_what_is_no_yaml_is_read_line_by_line(front, key, value):
     ("data", "words"),
     [
         (b"a\n\xff", "line 2: not UTF-8"),
-        (b"a\nb\0", "line 2: it is no text"),
+        (b"a\nb\0", "line 2: it is not text"),
         (b"---\nx: " + b"y" * 40_000 + b"\n---\nText", "front matter larger than 32 KiB"),
     ],
 )

@@ -60,8 +60,8 @@ def test_a_child_of_an_agent_on_another_provider_stays_there():
         ("mine:m", "not part of this run"),
         ("olama:q", "did you mean `ollama`"),
         ("ollama:", "names no model"),
-        ("a\nb", "no name of a model"),
-        ("x" * 300, "no name of a model"),
+        ("a\nb", "not a name of a model"),
+        ("x" * 300, "not a name of a model"),
     ],
 )
 def test_a_provider_that_the_run_did_not_name_is_refused_with_what_there_is(wanted, words):

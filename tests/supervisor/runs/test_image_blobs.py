@@ -54,5 +54,5 @@ def test_an_image_that_is_no_file_is_refused_at_once(tmp_path, device):
         os.mkfifo(path)
     else:
         path.symlink_to(device)
-    with pytest.raises(UsageError, match="it is no regular file"):
+    with pytest.raises(UsageError, match="it is not a regular file"):
         check_image(path)

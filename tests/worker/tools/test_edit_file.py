@@ -153,7 +153,7 @@ async def test_an_edit_is_judged_and_shown_like_a_patch(tmp_path):
         ("calc.py", "<lines as they are>", "<lines as they are to be>", "old_text is only a place"),
         ("calc.py", "old_text", "x = 1", "old_text is only a placeholder"),
         ("calc.py", "def add", "<lines as they are to be>", "new_text is only a placeholder"),
-        ("data.bin", "a", "b", "no text file"),
+        ("data.bin", "a", "b", "not a text file"),
     ],
 )
 async def test_placeholders_and_binary_files_are_refused_without_the_files_text(

@@ -108,7 +108,7 @@ def test_what_is_no_text_never_empties_a_file(name, fields, field, content):
 
 def test_a_replacement_that_is_no_text_is_refused_and_none_removes():
     fields = {"path": "a", "old_string": "x"}
-    with pytest.raises(ToolFailed, match="`new_string` is no text"):
+    with pytest.raises(ToolFailed, match="`new_string` is not text"):
         meant_call(call("edit", {**fields, "new_string": {"a": 1}}))
     removed = msgspec.json.decode(meant_call(call("edit", fields)).arguments)
     assert removed == {"path": "a", "old_text": "x", "new_text": ""}

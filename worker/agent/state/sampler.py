@@ -307,7 +307,7 @@ class Sampler:
             return event
         except ValueError as error:
             raise _sampling_error(
-                "bad_response", f"the gateway sent what is no event: {error}"
+                "bad_response", f"the gateway sent what is not an event: {error}"
             ) from error
         finally:
             mailbox.acknowledge(message, soon=False)

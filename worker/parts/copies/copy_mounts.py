@@ -48,7 +48,7 @@ def enter_copies(copies: tuple[CopyMount, ...]) -> None:
     if probe_sandbox().stack != "bwrap":
         raise CopyUnavailable(
             f"{_NO_COPY}: without bubblewrap nothing holds commands to it; `swarm doctor` shows "
-            "how to mend it"
+            "how to fix it"
         )
     try:
         with ExitStack() as opened:

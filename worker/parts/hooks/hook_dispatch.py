@@ -117,7 +117,7 @@ class HookDispatcher:
             why = f"{hook.line[:_COMMAND_CHARS]}: {opinion.message[:_SHOWN_CHARS]}"
             text = (
                 f"the {hook.event} hook {hook.hook_id} could not be asked ({why}). "
-                f"{_GUARDS[hook.event]}; mend it, or `swarm hooks disable {hook.hook_id}`"
+                f"{_GUARDS[hook.event]}; fix it, or `swarm hooks disable {hook.hook_id}`"
             )
             self._reporter.emit(Warned(message=text))
 

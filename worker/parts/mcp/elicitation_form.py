@@ -161,7 +161,9 @@ def _choices(name: str, rule: _Table) -> tuple[FormChoice, ...]:
             pair = cast("_Table", entry)
             value, title = pair.get("const"), pair.get("title", "")
         if not isinstance(value, str) or clean_text(value, limit=_VALUE) != value or not value:
-            raise ElicitationRefused(f"the field {name!r} has a choice that is no short plain text")
+            raise ElicitationRefused(
+                f"the field {name!r} has a choice that is not a short plain text"
+            )
         found.append(FormChoice(value=value, title=clean_text(str(title), limit=_TITLE)))
     return tuple(found)
 
@@ -215,5 +217,5 @@ def _text(rule: _Table, name: str, limit: int) -> str:
 
 def _table(value: object, what: str) -> _Table:
     if not isinstance(value, dict):
-        raise ElicitationRefused(f"{what} is no object")
+        raise ElicitationRefused(f"{what} is not an object")
     return cast("_Table", value)

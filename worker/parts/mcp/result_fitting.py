@@ -107,7 +107,7 @@ def _fit_list(method: _Method, version: str, result: Json) -> FittedResult:
     }
     given = result[key]
     entries = cast("list[object]", given) if isinstance(given, list) else []
-    notes: list[str] = [] if isinstance(given, list) else [f"its list of {key} is no list"]
+    notes: list[str] = [] if isinstance(given, list) else [f"its list of {key} is not a list"]
     kept: list[object] = []
     for entry in entries[:MAX_ENTRIES]:
         for candidate in (entry, kind.reduce(entry)):

@@ -152,7 +152,7 @@ def key_algorithm(key: str) -> str:
         private = load_pem_private_key(key.encode(), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise ServiceLoginUnusable(
-            "the value of oauth_client_key_env_var is no private key in PEM without a password"
+            "the value of oauth_client_key_env_var is not a private key in PEM without a password"
         ) from error
     match private:
         case rsa.RSAPrivateKey():

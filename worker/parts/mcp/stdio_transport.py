@@ -23,7 +23,7 @@ MAX_NOTIFICATIONS = 5_000  # and requests, within `_WINDOW_S`
 _WINDOW_S = 5.0
 _ANSWER_ID = re.compile(rb'"id"\s*:\s*([0-9]{1,15})\b')
 _HEAD_BYTES = 256
-_UNREADABLE = "its answer is no message that can be read"
+_UNREADABLE = "its answer is not a message that can be read"
 _CHUNK_BYTES = 256 << 10
 _STDIN_LIMIT_S = 20.0  # for a server that does not read
 
@@ -79,7 +79,7 @@ class LineReader:
         self._garbage += 1
         if self._garbage > MAX_GARBAGE_LINES:
             raise ServerExcess(
-                f"more than {MAX_GARBAGE_LINES} lines of its standard output are no messages; "
+                f"more than {MAX_GARBAGE_LINES} lines of its standard output are not messages; "
                 "a stdio server must write its logs to standard error"
             )
         found = _ANSWER_ID.search(line[:_HEAD_BYTES]) or _ANSWER_ID.search(line[-_HEAD_BYTES:])

@@ -47,7 +47,7 @@ async def refresh_login(login: StoredLogin) -> StoredLogin | RefreshFailed:
             return RefreshFailed(status, is_final=response.status_code in _GONE)
         token = OAuthToken.model_validate_json(response.content)
     except ValidationError:
-        return RefreshFailed("the authorization server's answer is no token", is_final=False)
+        return RefreshFailed("the authorization server's answer is not a token", is_final=False)
     except (httpx2.HTTPError, SwarmError, ValueError) as error:
         text = f"the authorization server cannot be reached: {type(error).__name__}: {error!s:.200}"
         return RefreshFailed(text, is_final=False)

@@ -253,7 +253,7 @@ def _about(content: bytes | None) -> str:
     """A line about an old content that no diff can show."""
     if content is None or content == b"" or _text_or_nothing(content):
         return ""
-    return f"\\ the old content is no text: {len(content):,} bytes, {digest_of(content)}\n"
+    return f"\\ the old content is not text: {len(content):,} bytes, {digest_of(content)}\n"
 
 
 def _text_or_nothing(content: bytes | None) -> str:

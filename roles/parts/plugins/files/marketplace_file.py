@@ -142,7 +142,7 @@ def _source(given: object, base: str) -> PluginSource:
     ref, sha = str(given.get("ref") or ""), str(given.get("sha") or "")
     path = str(given.get("path") or "")
     if sha and not _SHA.match(sha):
-        raise UsageError("its sha is no commit")
+        raise UsageError("its sha is not a commit")
     return PluginSource(
         url=git_url(url), ref=check_ref(ref), sha=sha, path=_inner(path, "") if path else ""
     )
@@ -176,11 +176,11 @@ def git_url(text: str) -> str:
             raise UsageError("an address holds no password: use a credential helper of git")
         is_github = host == "github.com" and not parts.path.endswith(".git")
         return f"{text.rstrip('/')}.git" if is_github else text
-    raise UsageError(f"{text[:120]!r} is no https or ssh address, and no owner/repo")
+    raise UsageError(f"{text[:120]!r} is neither an https or ssh address nor owner/repo")
 
 
 def check_ref(text: str) -> str:
     """A branch, a tag or a commit, as git takes it. Raises UsageError."""
     if text and (not _REF.match(text) or ".." in text):
-        raise UsageError(f"{text[:80]!r} is no branch, tag or commit")
+        raise UsageError(f"{text[:80]!r} is not a branch, tag or commit")
     return text

@@ -133,7 +133,7 @@ class _Reader:
         """A text that only people read; anything else is left out by name."""
         value = self.values.get(key)
         if value is not None and not isinstance(value, str):
-            self.warn(key, "is no text; left out")
+            self.warn(key, "is not text; left out")
             return ""
         return value or ""
 
@@ -158,7 +158,7 @@ class _Reader:
     def _inner_paths(self, key: str, given: list[object]) -> Iterator[str]:
         for one in given[:_MAX_PATHS]:
             if not isinstance(one, str):
-                self.warn(key, "holds something that is no path; left out")
+                self.warn(key, "holds something that is not a path; left out")
             elif (inner := inner_path(one)) is None:
                 self.warn(key, f"holds the path {one[:80]!r}, which does not lie inside; left out")
             else:

@@ -153,7 +153,7 @@ def check_file_name(name: str) -> None:
         and not any(part in ("", ".", "..") or len(os.fsencode(part)) > 255 for part in parts)
     )
     if not is_plain:
-        raise UsageError(f"the name {name[:200]!r} is absolute, leads out, or is no plain name")
+        raise UsageError(f"the name {name[:200]!r} is absolute, leads out, or is not a plain name")
 
 
 def _walk(top: int) -> Iterator[tuple[str, os.stat_result]]:

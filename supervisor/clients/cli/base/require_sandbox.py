@@ -19,13 +19,13 @@ def check_required_sandbox(required: Sequence[str]) -> None:
     if missing:
         raise SandboxMissing(
             f"--require-sandbox {','.join(required)}: this machine cannot guarantee "
-            f"{' and '.join(missing)}; `swarm doctor` says why and how to mend it"
+            f"{' and '.join(missing)}; `swarm doctor` says why and how to fix it"
         )
     if "fs" in required and not report.locks_roles:
         raise SandboxMissing(
             f"--require-sandbox {','.join(required)}: this kernel has no Landlock (ABI 3), with "
             "which agents of read-only roles and the reviewer lock their own processes; "
-            "`swarm doctor` says how to mend it"
+            "`swarm doctor` says how to fix it"
         )
 
 

@@ -45,7 +45,7 @@ def check(
 ) -> None:  # fmt: skip
     """Print which rules match a command, and the strictest decision.
 
-    Exit codes: 0 also when nothing matches; 1 for a file that is no policy.
+    Exit codes: 0 also when nothing matches; 1 for a file that is not a policy.
 
     \b
     Example:

@@ -96,6 +96,7 @@ def add_server(
 
 @click.command("remove", cls=ColorCommand)
 @click.argument("name")
+@click.option("-y", "--yes", is_flag=True, expose_value=False, help="Nothing is asked anyway.")
 def remove_server(name: str) -> None:
     """Remove a server from the user's configuration file.
 
@@ -163,7 +164,7 @@ def _notes(
         yield f"it replaced the server `{name}` that was there: {shown}{', '.join(further)}"
     is_relative = bool(program) and "/" in program[0] and not program[0].startswith("/")
     if program and not is_relative and shutil.which(program[0]) is None:
-        yield f"there is no program `{program[0]}` here; install it, or add the server anew"
+        yield f"there is no program `{program[0]}` here; install it, or add the server again"
 
 
 def _check_own(name: str) -> None:

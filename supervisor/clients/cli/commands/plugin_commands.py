@@ -146,6 +146,7 @@ def show(name: str) -> None:
 
 @plugin.command("remove", cls=ColorCommand)
 @click.argument("name")
+@click.option("-y", "--yes", is_flag=True, expose_value=False, help="Nothing is asked anyway.")
 def remove(name: str) -> None:
     """Remove a plugin, with its data and the decision about it.
 

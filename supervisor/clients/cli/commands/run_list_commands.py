@@ -104,7 +104,7 @@ def _describe_task(run: RunSummary) -> str:
         files = "1 file" if merge.count == 1 else f"{merge.count} files"
         names = [path.removeprefix(f"{run.cwd}/") for path in merge.paths[:_MOST_NAMED]]
         some = ", ".join((*names, *["…"] * (merge.count > _MOST_NAMED)))
-        text = f"(a merge has not come to its end: {files}, {some}) {text}"
+        text = f"(a merge was cut off: {files}, {some}) {text}"
     if run.unmerged:
         text = f"(not merged: {run.unmerged}) {text}"
     if run.forked_from:
@@ -264,7 +264,7 @@ def archive(runs: tuple[str, ...], *, undo: bool) -> None:
         here = paths_of_run(places, run_id)
         read_metadata(here)
         write_label(here, msgspec.structs.replace(read_label(here), archived=not undo))
-        click.echo(f"{'back in the list' if undo else 'put away'}: {short_id(run_id)}", err=True)
+        click.echo(f"{'back in the list' if undo else 'archived'}: {short_id(run_id)}", err=True)
 
 
 @click.command("export", cls=ColorCommand)

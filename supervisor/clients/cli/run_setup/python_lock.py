@@ -126,7 +126,7 @@ def _requirements(key: str, file: Path, text: str) -> Iterator[_Package]:
         match = _PINNED.match(word)
         if match is None:
             raise UsageError(
-                f"{key}: {file} is no lock: `{word[:80]}` pins no version; make one with "
+                f"{key}: {file} is not a lock: `{word[:80]}` pins no version; make one with "
                 "`uv pip compile`, `uv export` or `pip freeze`"
             )
         name, version, address = match.groups()

@@ -20,7 +20,7 @@ def text_lines(data: bytes) -> Iterator[str]:
     try:
         text = decode_written(data)
     except NotText:
-        yield f"| ⟨{len(data):,} bytes that are no text, SHA-256 {_hash(data)}⟩"
+        yield f"| ⟨{len(data):,} bytes that are not text, SHA-256 {_hash(data)}⟩"
         return
     for line in exact_lines(text.removesuffix("\n")) if text else ():
         yield f"| {line}"

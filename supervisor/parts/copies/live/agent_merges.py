@@ -97,7 +97,7 @@ def _find_copies(running: RunContext, agent: Agent, targets: Sequence[str]) -> t
     for name in names:
         if name not in below:
             known = ", ".join(below) or "none"
-            raise SwarmError(f"{name[:200]} is no agent of yours in a copy; there are: {known}")
+            raise SwarmError(f"{name[:200]} is not an agent of yours in a copy; there are: {known}")
     return names
 
 

@@ -86,7 +86,7 @@ def probe(names: tuple[str, ...], *, as_json: bool) -> int:
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a machine.")
 def doctor(names: tuple[str, ...], *, as_json: bool) -> int:
-    """Say what keeps agents from working on each machine, and how to mend it.
+    """Say what keeps agents from working on each machine, and how to fix it.
 
     Exit code 1 if something does.
 

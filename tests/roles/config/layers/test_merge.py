@@ -107,7 +107,7 @@ def test_an_override_is_toml_or_else_text(raw, table):
     ],
 )
 def test_a_malformed_override_is_refused(raw):
-    with pytest.raises(UsageError, match=r"override|is no key"):
+    with pytest.raises(UsageError, match=r"override|is not a key"):
         parse_override(raw)
 
 

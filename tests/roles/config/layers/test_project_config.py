@@ -148,7 +148,7 @@ def test_files_that_the_configuration_names_belong_to_the_content(repo):
         ("model_instructions_file = '../link'", "outside of the project"),
         ("[agents.x]\nconfig_file = '../../secret'", "outside of the project"),
         ("model_instructions_file = 'none.md'", "there is no such file"),
-        ("model_instructions_file = 'pipe'", "no regular file"),
+        ("model_instructions_file = 'pipe'", "not a regular file"),
     ],
 )
 def test_a_project_that_names_what_it_may_not_cannot_be_trusted(repo, config, words):
@@ -164,7 +164,7 @@ def test_a_project_that_names_what_it_may_not_cannot_be_trusted(repo, config, wo
 def test_a_pipe_in_a_files_place_is_not_waited_for(repo):
     (repo / ".swarm").mkdir()
     os.mkfifo(repo / ".swarm" / "config.toml")
-    assert "no regular file" in read(repo)[0].problem
+    assert "not a regular file" in read(repo)[0].problem
 
 
 def test_huge_files_and_endless_folders_cannot_be_trusted(repo):

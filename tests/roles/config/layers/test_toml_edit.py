@@ -118,7 +118,7 @@ def test_what_is_no_key_is_refused(text):
         ("agents.scout.descriptio", "did you mean agents.scout.description"),
         ("model_providers.x.base_ur", "did you mean model_providers.x.base_url"),
         ("approval_policy.granular.rule", "did you mean approval_policy.granular.rules"),
-        ("model.name", "model is no table"),
+        ("model.name", "model is not a table"),
         ("zzzzzzzz", "swarm config list"),
     ],
 )
@@ -237,5 +237,5 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path):
 def test_what_is_no_regular_file_is_refused_and_never_waited_for(tmp_path):
     path = tmp_path / "config.toml"
     os.mkfifo(path)
-    with pytest.raises(UsageError, match="no regular file"):
+    with pytest.raises(UsageError, match="not a regular file"):
         write(path, "b")

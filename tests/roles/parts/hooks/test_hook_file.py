@@ -67,7 +67,7 @@ def test_matchers_are_searched_and_claudes_plain_names_are_whole(form, matcher, 
         ("Stop", {"if": "Bash(git *)"}, "Stop is about no tool"),
         ("PreToolUse", {"command": " "}, "no command"),
         ("WorktreeCreate", {}, "hooks.WorktreeCreate is not run here"),
-        ("Tomorrow", {}, "no event that swarm knows"),
+        ("Tomorrow", {}, "not an event that swarm knows"),
     ],
 )
 def test_what_cannot_run_here_is_left_out_by_name(event, handler, said):
@@ -125,14 +125,14 @@ def test_a_guard_with_a_matcher_or_condition_that_cannot_be_read_guards_every_ca
     read = read_hook_json(file_of(event, "(", **{"if": "Bash("}), "f", form="codex")
     (hook,) = read.hooks
     assert (hook.matcher, hook.condition) == ("", "")
-    assert "no regular expression" in read.warnings[0]
+    assert "not a regular expression" in read.warnings[0]
     assert "condition that cannot be read" in read.warnings[1]
 
 
 def test_an_invalid_matcher_leaves_out_its_group_alone():
     read = read_hook_json(file_of(event="PostToolUse", matcher="("), "f", form="codex")
     assert read.hooks == ()
-    assert "no regular expression" in read.warnings[0]
+    assert "not a regular expression" in read.warnings[0]
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_a_choice_of_skills_and_one_of_plugins_hold_together(tmp_path):
 
 def test_a_name_that_no_plugin_has_is_said(tmp_path):
     (warning,) = loaded(tmp_path, "plugins = ['demo', 'none']").warnings
-    assert "none is no plugin that counts here" in warning
+    assert "none is not a plugin that counts here" in warning
 
 
 def test_other_roles_are_as_they_were(tmp_path):

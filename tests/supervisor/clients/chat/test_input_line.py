@@ -54,7 +54,7 @@ def test_what_belongs_to_a_text_is_pasted_as_it_is(text):
 
 def test_what_is_no_text_is_left_out_of_a_paste_and_counted():
     paste = PastedTexts().add("a\x00b\u202e\x1b[31mc\U000e0041\r\nd")
-    assert paste == ("ab[31mc\nd", "left out 4 characters that are no text")
+    assert paste == ("ab[31mc\nd", "left out 4 characters that are not text")
 
 
 def test_names_that_begin_with_the_letters_come_first():

@@ -111,7 +111,7 @@ def test_a_deletion_and_a_change_of_one_file_conflict(project):
 def test_two_changes_of_a_file_that_is_no_text_conflict(project):
     fill(project.add_agent("one"), {"bin": b"\0two"})
     fill(project.add_agent("two"), {"bin": b"\0three"})
-    assert whys(plan(project, "one", "two")) == {"bin": "both sides changed it, and it is no text"}
+    assert whys(plan(project, "one", "two")) == {"bin": "both sides changed it, and it is not text"}
 
 
 def test_a_folder_that_somebody_filled_meanwhile_stays_with_what_is_in_it(project):
@@ -134,7 +134,7 @@ def test_a_link_that_stands_where_a_folder_was_is_never_followed(project, tmp_pa
     shutil.rmtree(project.root / "sub")
     (project.root / "sub").symlink_to(outside)
     (found,) = plan(project, "one").conflicts
-    assert found.why == f"{project.root}/sub is no folder any more"
+    assert found.why == f"{project.root}/sub is not a folder any more"
     assert list(outside.iterdir()) == []
 
 

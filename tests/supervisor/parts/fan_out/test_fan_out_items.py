@@ -190,7 +190,7 @@ def test_a_table_that_is_no_file_is_refused_at_once(tmp_path, kind):
         os.mkfifo(path)
     else:
         path.symlink_to("/dev/zero")
-    with pytest.raises(UsageError, match="no regular file"):
+    with pytest.raises(UsageError, match="not a regular file"):
         read_csv(path)
 
 

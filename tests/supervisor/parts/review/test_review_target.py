@@ -82,10 +82,10 @@ def test_words_alone_are_the_target_and_beside_one_are_added(repo):
         ({"base": "nowhere"}, "no branch or commit 'nowhere'"),
         ({"commit": "feed"}, "no commit 'feed'"),
         ({"commit": "HEAD", "base": "main"}, "give one of"),
-        ({"base": "--output=x"}, "no name"),
+        ({"base": "--output=x"}, "not a name"),
         ({"base": "$(touch evil)"}, "no branch"),
         ({"commit": "'; touch evil; '"}, "no commit"),
-        ({"base": " "}, "no name"),
+        ({"base": " "}, "not a name"),
     ],
 )
 def test_what_cannot_be_reviewed_is_an_error(repo, options, message):

@@ -77,7 +77,7 @@ def test_without_force_the_link_stays_and_the_file_is_said_not_to_be_restored(
     entries = store.read_manifest(store.take_snapshot([str(top / "d" / "x")]).manifest)
     swap(top)
     done, failed = put_back(plan_undo(entries, (), force=False), store)
-    assert (done, failed) == (0, (f"{top / 'd' / 'x'}: d on the way is no folder any more",))
+    assert (done, failed) == (0, (f"{top / 'd' / 'x'}: d on the way is not a folder any more",))
     assert ((top / "d").is_symlink(), (top.parent / "out" / "x").read_text()) == (True, "secret")
 
 

@@ -43,7 +43,7 @@ def test_an_answer_that_cannot_be_read_fails_its_own_request():
     deep = "[" * 3_000 + "]" * 3_000
     data = f'{{"jsonrpc": "2.0", "id": 7, "result": {{"a": {deep}}}}}\n'.encode()
     (failed,) = read(data)
-    assert (failed.id, failed.error.message) == (7, "its answer is no message that can be read")
+    assert (failed.id, failed.error.message) == (7, "its answer is not a message that can be read")
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ async def log_in(job: LoginJob) -> LoginResult:
 def _with_key(job: LoginJob, base_url: str) -> StoredAccount:
     key = job.key.strip()
     if not key or len(key) > _MOST_KEY_CHARS:
-        raise LoginFailed("that is no key: it must be one line that is not empty")
+        raise LoginFailed("that is not a key: it must be one line that is not empty")
     if not is_header("authorization", key):
         raise LoginFailed("the key has characters that no header may hold: copy it again")
     return StoredAccount(name=job.source.name, kind="key", origin=origin_of(base_url), key=key)

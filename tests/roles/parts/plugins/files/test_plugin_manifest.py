@@ -128,4 +128,4 @@ def test_a_difference_names_each_file_once():
 def test_a_description_that_is_no_text_costs_itself():
     found = read({"name": "demo", "description": ["a", "b"]})
     assert (found.name, found.description) == ("demo", "")
-    assert "'description' is no text; left out" in found.warnings[0]
+    assert "'description' is not text; left out" in found.warnings[0]

@@ -15,7 +15,7 @@ PATH = "/a/very/long/path/that/nobody/should/ever/see/cut/in/two.py"
         (f"swarm: see {PATH} now", 30, f"swarm: see\n  {PATH}\n  now"),
         ("a b\n  c d e f g h i j k l m n o", 20, "a b\n  c d e f g h i j k\n    l m n o"),
         ("swarm: 日本語 日本語 日本語 日本語", 20, "swarm: 日本語 日本語\n  日本語 日本語"),
-        ("no terminal reads this line", 0, "no terminal reads this line"),
+        ("no terminal reads this", 0, "no terminal reads this"),
     ],
 )  # fmt: skip
 def test_lines_end_between_words_and_what_can_be_copied_stays_whole(text, width, shown):

@@ -80,8 +80,8 @@ def test_a_number_of_thousands_of_digits_is_text_and_a_file_with_one_is_named(ho
         (["set", "profile", "x"], "no such key: profile"),
         (["set", "model_providers.openai.name", "x"], "cannot be redefined"),
         (["set", "", "x"], "must not be empty"),
-        (["set", "a..b", "x"], "is no key"),
-        (["unset", "a..b"], "is no key"),
+        (["set", "a..b", "x"], "is not a key"),
+        (["unset", "a..b"], "is not a key"),
     ],
 )
 def test_what_could_not_be_loaded_is_not_written(home, capsys, words, said):

@@ -95,7 +95,7 @@ def test_a_feature_is_switched_for_good_and_listed(home, capsys):
         (["run", "-p", "x", "--enable", "nope"], "Unknown feature flag: nope"),
         (["run", "-p", "x", "-c", "features.multi_agent=3"], "features.*: must be true or false"),
         (["run", "-p", "x", "-c", 'shell_environment_policy.exclude=["A=B"]'],
-         "shell_environment_policy.exclude: 'A=B' is no pattern"),
+         "shell_environment_policy.exclude: 'A=B' is not a pattern"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_before_anything_starts(home, capsys, words, said):

@@ -52,7 +52,11 @@ def test_a_lock_by_the_standard_is_sent_as_it_is(tmp_path):
         ("lock.txt", "swarm-agents==1.0 --hash=sha256:aa", "somebody else's package"),
         ("lock.txt", "Swarm_Agents @ file:///a.whl", "Lock swarm-supervisor instead"),
         ("lock.txt", "trio==0.3", "does not name swarm-supervisor"),
-        ("lock.txt", "swarm-supervisor==1.0\ntrio>=0.3", "is no lock: `trio>=0.3` pins no version"),
+        (
+            "lock.txt",
+            "swarm-supervisor==1.0\ntrio>=0.3",
+            "is not a lock: `trio>=0.3` pins no version",
+        ),
         ("lock.txt", "swarm-supervisor @ git+https://a", "does not name swarm-supervisor"),
         ("uv.lock", UV.format(source='editable = "."'), "is a folder of this machine"),
         ("uv.lock", UV.format(source='registry = "a"'), "pyproject.toml cannot be read"),

@@ -162,7 +162,7 @@ def test_exactly_one_task_is_wanted(wanted, prompt):
 
 def test_a_pipe_is_a_task_only_where_the_shell_handed_it_on(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UsageError, match="no regular file"):
+    with pytest.raises(UsageError, match="not a regular file"):
         read_task(str(tmp_path / "pipe"), prompt=None, read_stdin=never)
     reader, writer = os.pipe()
     os.write(writer, b"do it")
