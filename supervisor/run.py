@@ -74,6 +74,7 @@ from .parts.skills.skill_watcher import watch_skills
 from .parts.undo.content_store import ContentStore
 from .parts.undo.live.file_history import FileHistory
 from .processes.early_start import EarlyProcesses
+from .request.isolation_text import describe_isolation
 from .request.run_request import RunRequest
 from .request.saved_request import save_request
 from .request_table import RequestTable
@@ -324,6 +325,7 @@ def _record_start(running: RunContext, past: RunPast, found: tuple[str, ...]) ->
             version=VERSION,
             resumed=past.started is not None,
             widened=request.widened,
+            isolation=describe_isolation(request),
         )
     )
     unhidden = [f"{name} {NOT_HIDDEN}" for name in unhidden_keys(request.keys)]

@@ -48,6 +48,7 @@ class RunStarted(Tagged):
     forked_from: str = ""  # the run that this one was forked from
     # rights that the task file added to the person's flags and configuration
     widened: tuple[str, ...] = ()
+    isolation: str = ""  # which agents work in copies of the project, in words; "": none
 
 
 class ProviderChosen(Tagged):

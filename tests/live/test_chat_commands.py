@@ -73,6 +73,19 @@ def test_what_an_agent_changed_in_its_copy_is_shown_and_merged_after_a_yes(play)
         terminal.wait("there is nothing to merge")
 
 
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="copies need bubblewrap")
+def test_a_conversation_in_a_copy_says_so_in_its_first_line(play):
+    stage = play(says("/root", "Hello."))
+    stage.options[-1] = "workspace-write"
+    (stage.home / "s").mkdir(exist_ok=True)
+    with (stage.home / "s" / "config.toml").open("a") as file:
+        file.write('isolation = "run"\n')
+    with stage.terminal() as terminal:
+        say(terminal, "hello")
+        terminal.wait("Hello.")
+        terminal.wait("the whole run works in a copy")
+
+
 def test_what_is_remembered_is_listed_and_searched(play):
     stage = play(says("/root", "Hello."))
     for note in ("Redis must run first.", "Keep it small."):

@@ -39,6 +39,7 @@ from swarm.mailbox.protocol.records import (
     ProcessEnded,
     Record,
     RunCompleted,
+    RunStarted,
 )
 
 from ...base.number_format import render_count, render_span
@@ -116,6 +117,8 @@ class ChatTranscript:
 
     def _of_others(self, record: Record) -> Iterator[TranscriptPart]:
         match record.body:
+            case RunStarted(isolation=isolation) if isolation:
+                yield _line(isolation, DIM)
             case InputPosted(source="person") as body:
                 yield _line(f"to {record.agent}:", DIM)
                 yield from _words(body)

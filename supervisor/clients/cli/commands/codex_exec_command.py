@@ -13,13 +13,13 @@ from swarm.mailbox.base.key_wiping import take_keys
 from swarm.roles.config.layers.merge import parse_override
 from swarm.roles.rights.permission_profiles import chosen_profile
 
+from ....request.isolation_text import describe_isolation
 from ....request.run_request import RunRequest
 from ....runs.paths import RunPaths, find_run, find_user_paths, paths_of_run
 from ....runs.run_list import list_runs
 from ..base.codex_arguments import ExecWords, append_stdin, parse_words, split_unknown, stdin_use
 from ..base.lazy_commands import ColorCommand
 from ..run_setup.click_values import OptionValue
-from ..run_setup.isolation_choice import describe_isolation
 from ..run_setup.options import SANDBOXES, RunOptions, ShowOptions, trust_once_option
 from ..run_setup.request_builder import checked_images
 from ..run_setup.request_parts import load_schema

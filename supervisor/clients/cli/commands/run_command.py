@@ -12,6 +12,7 @@ from swarm.mailbox.base.errors import UsageError
 from swarm.mailbox.base.ids import is_run_id
 from swarm.mailbox.base.key_wiping import take_keys
 
+from ....request.isolation_text import describe_isolation
 from ....runs.paths import UserPaths, find_user_paths, paths_of_run
 from ....views.budget_description import describe_widening
 from ...console.terminal import ColorChoice, is_terminal
@@ -22,7 +23,6 @@ from ..base.printing import say
 from ..base.run_notifier import split_command
 from ..base.sandboxed_script import run_sandboxed_script
 from ..run_setup.click_values import OptionValue
-from ..run_setup.isolation_choice import describe_isolation
 from ..run_setup.mcp_settings import collect_credentials, credential_variables
 from ..run_setup.options import (
     RunOptions,

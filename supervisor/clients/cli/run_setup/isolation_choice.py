@@ -85,24 +85,6 @@ def most_isolated(*said: RunIsolation | None) -> RunIsolation:
     return "shared"
 
 
-def describe_isolation(request: RunRequest) -> str:
-    """The first line of a run: what of it works in copies; "" if nothing does, or may."""
-    match request.copies.isolation:
-        case "run" if isinstance(request.sandbox, ReadOnly):
-            return "this run may only read, so it needs no copy of the project"
-        case "run":
-            return "the whole run works in a copy: the project stays as it is until a merge"
-        case "copy":
-            return (
-                "agents that the root starts work in copies, and the root in the project itself "
-                "(--isolate puts the whole run into a copy)"
-            )
-        case "auto":
-            return "agents that write beside others work in copies, and all others in the project"
-        case _:
-            return ""
-
-
 def servers_beside(servers: Iterable[McpServer], cwd: str) -> Iterator[str]:
     """Warnings of MCP servers that may write the project while the run is in a copy of it."""
     for one in servers:

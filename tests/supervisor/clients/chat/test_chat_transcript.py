@@ -2,6 +2,7 @@
 
 import re
 
+import msgspec
 import pytest
 from rich.text import Text
 
@@ -27,6 +28,7 @@ from swarm.mailbox.protocol.records import (
     ItemRecorded,
     Record,
     RunCompleted,
+    RunStarted,
 )
 from swarm.supervisor.clients.chat.chat_transcript import AnswerMarkdown, ChatTranscript
 from swarm.supervisor.clients.chat.transcript_printer import TranscriptPrinter
@@ -50,6 +52,13 @@ def test_a_persons_words_to_another_agent_stand_in_the_transcript_and_a_tasks_do
     assert printed(("/root/ann", words)).strip().split("\n") == ["to /root/ann:", "", "› hello"]
     task = InputPosted(input_id="i", parts=(TextInput(text="hello"),), source="fan_out")
     assert printed(("/root/ann", task)).strip() == ""
+
+
+def test_the_first_line_says_which_agents_work_in_copies_and_is_not_there_without_any():
+    started = RunStarted(run_id="r", task="prompt", title="t", cwd="/w", version="1")
+    assert printed(("", started)) == ""
+    isolated = msgspec.structs.replace(started, isolation="the whole run works in a copy")
+    assert printed(("", isolated)) == "the whole run works in a copy\n"
 
 
 def answer(text):
