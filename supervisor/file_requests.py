@@ -15,6 +15,7 @@ from swarm.mailbox.protocol.requests import (
     KeepFiles,
     ListChanges,
     MergeCopies,
+    MergeWritten,
     NonTeamRequest,
     PlanMerge,
     RequestRefused,
@@ -80,7 +81,7 @@ class FileRequests:
                 reply = await self._history.change_watcher.call_starting(agent, request)
                 await self._history.patch_locks.take(agent, request.call_id, request.paths)
                 return reply
-            case PlanMerge() | MergeCopies():
+            case PlanMerge() | MergeCopies() | MergeWritten():
                 return await serve_merge_request(self._run, self._history, agent, request)
             case SaveFiles():
                 await self._run.hosts.bring_layers(agent.plan.agent_id)

@@ -15,10 +15,11 @@ class MergedChange(Value):
 
 
 class MergeBegan(Tagged):
-    """A merge of agents' changes into the project is about to write: all contents are stored."""
+    """A merge of agents' changes is about to write: all contents are stored."""
 
     merge_id: str
     changes: tuple[MergedChange, ...]
+    into: str = ""  # id of the agent whose copy gets them; "": the project does
 
 
 class MergeEnded(Tagged):
@@ -46,6 +47,7 @@ class ChangeMeasured(Tagged):
     files: int = 0
     conflicts: int = 0  # files that do not fit the project
     is_merged: bool = False  # all of it is in the project
+    into: str = ""  # `the copy of /root`, if that is what it is merged into; "": the project
 
     @property
     def size(self) -> str:

@@ -91,6 +91,13 @@ class MergeCopies(Tagged):
     resolved: dict[str, str] = {}  # as in the plan
 
 
+class MergeWritten(Tagged):
+    """This agent has run the program of a `MergeReported`. The reply is another one, without."""
+
+    merge_id: str
+    result: str = ""  # what the program printed; "": it failed
+
+
 # --- the team --------------------------------------------------------------------------------
 # A target is a path: absolute (`/root/a`), or relative to the requesting agent (`a`, `a/b`).
 
@@ -169,7 +176,7 @@ class ReportPermission(Tagged):
 
 
 # Requests that involve no other agent.
-MergeRequest = PlanMerge | MergeCopies
+MergeRequest = PlanMerge | MergeCopies | MergeWritten
 NonTeamRequest = (
     StoreBlob | GetEnvironment | KeepFiles | WatchFiles | SaveFiles | ListChanges | MergeRequest
 )
@@ -245,9 +252,15 @@ class MergePlanned(Tagged):
 
 
 class MergeReported(Tagged):
-    """What was done, in words."""
+    """What was done, in words.
+
+    With a program nothing is written so far: only the agent can write its copy. It runs the
+    program, and says so with `MergeWritten`.
+    """
 
     text: str
+    merge_id: str = ""
+    program: tuple[str, ...] = ()
 
 
 class RequestRefused(Tagged):

@@ -116,7 +116,7 @@ class LiveFolder(Value):
     upper: str
     work: str
     lower: str = ""  # where it lies; "": at its place in the project
-    made: str = ""  # a layer over that which never changes; "": none
+    made: tuple[str, ...] = ()  # layers over that which never change; the topmost first
 
 
 class CopyMount(Value):
@@ -127,7 +127,7 @@ class CopyMount(Value):
     upper: str  # what the agent writes
     work: str
     live: tuple[LiveFolder, ...] = ()
-    made: str = ""  # a layer between base and upper, which never changes; "": none
+    made: tuple[str, ...] = ()  # layers between base and upper which never change; topmost first
 
 
 class Inherited(Value):

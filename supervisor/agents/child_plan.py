@@ -35,8 +35,12 @@ from .run_providers import RunProviders
 
 GUARDIAN = "guardian"
 IN_COPY = (
-    "You work in a copy of the project. From there you can start single agents of a role that only "
-    "reads, such as `explorer`: they see your copy. What is to be changed, change yourself."
+    "You work in a copy of the project. From there you can start single agents on this machine: "
+    "those that may write get copies of your copy, and others see it."
+)
+MERGES_IN_COPY = (
+    "what the agents have changed that you start goes into your copy, which nobody else can write: "
+    "merge it yourself with merge_changes, or start an agent of another role"
 )
 ELSEWHERE = (
     "You work in a copy of the project on another machine and start no agents. Solve the task "
@@ -171,14 +175,14 @@ def plan_child(
 
 
 def _child_limits(asker: AgentPlan, role: Role, wanted: tuple[Isolation | None, ...]) -> Limits:
-    """Below a copy all see that copy, and none writes.
+    """Below a copy those that may write have a copy of that copy, and all others see it.
 
-    Raises AgentRequestError for one that would write there, and for a copy without a sandbox.
+    Raises AgentRequestError for one that would merge there, and for a copy without a sandbox.
     """
     limits = narrow_limits(asker.limits, role)
     if asker.limits.isolation == "copy":
-        if not isinstance(limits.sandbox, ReadOnly):
-            raise AgentRequestError(IN_COPY)
+        if role.merges and not isinstance(limits.sandbox, ReadOnly):
+            raise AgentRequestError(MERGES_IN_COPY)
         return msgspec.structs.replace(limits, isolation="copy")
     isolation = narrow_isolation(limits.isolation, *wanted, sandbox=limits.sandbox)
     if isolation == "copy" and isinstance(limits.sandbox, DangerFullAccess):

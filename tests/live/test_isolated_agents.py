@@ -66,19 +66,24 @@ async def test_with_isolate_children_get_copies_and_the_root_shares_the_project(
     assert spawned == {"/root": "shared", "/root/one": "copy"}
 
 
-async def test_an_agent_in_a_copy_starts_no_writers_and_leaves_the_sandbox_in_no_way(rig, project):
+async def test_a_writer_below_an_agent_in_a_copy_leaves_the_sandbox_in_no_way(rig, project):
     with trio.fail_after(LIMIT_S):
         await play(
             rig,
             *root("one", isolation="copy"),
-            {"agent": "/root/one", "calls": [spawn("below"), call(
+            {"agent": "/root/one", "calls": [spawn("below")]},
+            {"agent": "/root/one", "calls": [call("wait_agent", targets=["below"],
+                                                  timeout_ms=30_000)]},
+            {"agent": "/root/one", "text": "done"},
+            {"agent": "/root/one/below", "calls": [call(
                 "exec_command", cmd="echo out > escaped", justification="so",
                 sandbox_permissions="require_escalated")]},
-            {"agent": "/root/one", "text": "done"},
+            {"agent": "/root/one/below", "text": "done"},
             words=("--reviewer", "nobody"),
         )  # fmt: skip
     assert sorted(os.listdir(project)) == ["gone", "text"]
-    assert [one.path for one in rig.bodies(AgentSpawned)] == ["/root", "/root/one"]
+    assert len(rig.bodies(AgentSpawned)) == 3
+    assert not [*rig.home.rglob("escaped")]
 
 
 async def test_a_branch_holds_what_the_agent_changed_and_nothing_else_moves(rig, project):

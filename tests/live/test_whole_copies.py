@@ -141,14 +141,6 @@ def root_of(agent: str, name: str) -> list[dict[str, object]]:
     ]
 
 
-async def test_a_writer_below_a_copy_is_refused_with_the_reason(rig, project, play_in):
-    with trio.fail_after(LIMIT_S):
-        await play_in({"agent": "/root", "calls": [spawn("hand")]}, *turns("/root", "true"))
-    refused = rig.outputs("/root")[0]
-    assert "a role that only reads" in refused.replace("\n", " "), refused
-    assert [one.path for one in rig.bodies(AgentSpawned)] == ["/root"]
-
-
 async def test_a_killed_supervisor_goes_on_in_the_same_copy_after_a_resume(
     rig, project, prefix, swarm
 ):
@@ -254,3 +246,148 @@ async def test_a_detached_run_says_first_that_it_is_a_copy_and_ends_in_it(
         await rig.wait(lambda: rig.bodies(RunCompleted))
         assert state_of(project) == before
         assert "+two" in await swarm("diff", rig.run_id)
+
+
+def asks(agent: str, **calls: dict[str, object]) -> list[dict[str, object]]:
+    """One turn of the script for each call, by the tool's name (numbers at its end are dropped)."""
+    return [
+        {"agent": agent, "calls": [call(name.rstrip("0123456789"), **given)]}
+        for name, given in calls.items()
+    ]
+
+
+def worked_below(agent: str, name: str, *commands: str) -> list[dict[str, object]]:
+    """The agent writes, starts a writer, waits for it, and merges what it did."""
+    return [
+        *turns(agent, *commands)[:-1],
+        {"agent": agent, "calls": [spawn(name)]},
+        *asks(
+            agent,
+            wait_agent={"targets": [name], "timeout_ms": 60_000},
+            merge_changes={"agents": [name]},
+            exec_command={"cmd": "cat by-* text; ls -a"},
+        ),
+        {"agent": agent, "text": "done"},
+    ]
+
+
+async def test_copies_of_copies_two_deep_go_up_one_level_at_a_time(
+    rig, project, prefix, play_in, swarm
+):
+    before = state_of(project)
+    deep = "cat by-* text; echo c > by-c; sed -i 's/line 9/line c/' text; rm by-b"
+    with trio.fail_after(LIMIT_S):
+        said = await play_in(
+            *worked_below("/root", "b", "echo a > by-a; rm gone"),
+            *worked_below(
+                "/root/b", "c", "cat by-a; ls; echo b > by-b; sed -i 's/line 0/line b/' text"
+            ),
+            *turns("/root/b/c", deep),
+            words=("--isolate", "--max-depth", "3"),
+        )
+        assert state_of(project) == before
+        assert "gone" not in rig.outputs("/root/b")[0].split()
+        assert {"a", "b"} <= {*rig.outputs("/root/b/c")[0].split()}
+        assert "line b" in rig.outputs("/root/b/c")[0]
+        for agent in ("/root/b", "/root"):
+            assert "merged into" in rig.outputs(agent)[-2], rig.outputs(agent)
+            seen = rig.outputs(agent)[-1]
+            assert "line c" in seen and "line b" in seen and "\nc" in seen, seen
+            assert "by-b" not in seen and ".swarm-merge" not in seen
+        assert named(said) == {"/root 4 files"}
+        await swarm("merge", rig.run_id)
+    assert sorted(os.listdir(project)) == ["by-a", "by-c", "text"]
+    assert "line b" in (project / "text").read_text() and "line c" in (project / "text").read_text()
+    spawned = {one.path: one.limits.isolation for one in rig.bodies(AgentSpawned)}
+    assert spawned == dict.fromkeys(("/root", "/root/b", "/root/b/c"), "copy")
+
+
+async def test_a_conflict_with_the_parents_copy_names_both_sides_and_is_resolved(
+    rig, project, play_in
+):
+    waits = {"targets": ["b"], "timeout_ms": 60_000}
+    whole = "resolved\n"
+    with trio.fail_after(LIMIT_S):
+        said = await play_in(
+            {"agent": "/root", "calls": [spawn("b")]},
+            *asks(
+                "/root",
+                exec_command={"cmd": "echo of-root > text"},
+                wait_agent=waits,
+                merge_changes={"agents": ["b"]},
+                merge_changes2={
+                    "agents": ["b"], "resolved": [{"path": "text", "content": whole}]
+                },
+                exec_command2={"cmd": "cat text; ls"},
+            ),
+            {"agent": "/root", "text": "done"},
+            *turns("/root/b", "echo of-b > text; echo b > by-b"),
+        )  # fmt: skip
+    outputs = rig.outputs("/root")
+    assert "the other side is the copy of /root, changed since" in outputs[-3], outputs[-3]
+    assert "of-root" in outputs[-3] and "of-b" in outputs[-3] and "/root/b" in outputs[-3]
+    assert "merged into" in outputs[-2]
+    assert "resolved" in outputs[-1] and "by-b" in outputs[-1]
+    assert (project / "text").read_text() == BASE
+    assert named(said) == {"/root 2 files"}
+
+
+async def test_a_person_merges_into_the_copy_first_and_then_into_the_project(
+    rig, project, play_in, swarm
+):
+    before = state_of(project)
+    with trio.fail_after(LIMIT_S):
+        said = await play_in(*root("b"), *turns("/root/b", WRITES))
+        assert named(said) == {"/root/b 3 files (into the copy of /root)"}
+        assert "nothing to merge" in (await swarm("merge", rig.run_id, "--check")).lower()
+        told = await swarm("merge", rig.run_id, "/root", "/root/b", "--check", code=2)
+        assert "a merge goes up one level" in told
+        refused = await swarm("branch", rig.run_id, "/root/b", "of-b", code=2)
+        assert "merge it there first" in refused
+        assert "merged into the copy of /root" in await swarm("merge", rig.run_id, "/root/b")
+        assert state_of(project) == before
+        assert "+two" in await swarm("diff", rig.run_id)
+        await swarm("merge", rig.run_id)
+        assert sorted(os.listdir(project)) == ["deep", "text"]
+        await swarm("undo", rig.run_id, "--merge", "1")
+        assert state_of(project) == before
+
+
+async def test_a_kill_of_all_leaves_nothing_mounted_and_a_resume_goes_on_in_the_same_two_copies(
+    rig, project, prefix, swarm
+):
+    before = state_of(project)
+    script = rig.script(
+        {"agent": "/root", "calls": [call("exec_command", cmd="echo a > by-a")]},
+        *root("b"),
+        {"agent": "/root/b", "calls": [call("exec_command", cmd="echo b > by-b")]},
+        {"agent": "/root/b", "calls": [call("exec_command", cmd="touch waits; sleep 600")]},
+        *turns("/root/b", "cat by-a by-b"),
+    )
+    with trio.fail_after(LIMIT_S):
+        started = await rig.run(script, "--isolate", sandbox="workspace-write", prefix=prefix)
+        while not [*(rig.home / "state").rglob("waits")]:  # noqa: ASYNC110 - a command makes it
+            await trio.sleep(0.02)
+        pids = [one.pid for one in rig.bodies(AgentSpawned)]
+        os.kill(started.pid, signal.SIGKILL)
+        await started.wait_end()
+        await rig.wait(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids))
+        mounts = await trio.Path("/proc/self/mountinfo").read_text()
+        assert str(rig.home) not in mounts and f" {project} " not in mounts
+        assert state_of(project) == before
+        await swarm("resume", rig.run_id)
+        assert any("a\nb" in output for output in rig.outputs("/root/b"))
+        assert state_of(project) == before
+        assert not [*project.rglob(".swarm*")]
+
+
+async def test_auto_brings_in_what_copies_of_copies_hold_one_level_after_the_other(
+    rig, project, play_in
+):
+    with trio.fail_after(LIMIT_S):
+        said = await play_in(
+            *root("b"), *turns("/root/b", WRITES), words=("--isolate", "--merge", "auto")
+        )
+    assert "merged: /root/b 3 files (into the copy of /root)" in said, said
+    assert "merged: /root 3 files; `swarm undo" in said
+    assert sorted(os.listdir(project)) == ["deep", "text"]

@@ -1,20 +1,30 @@
 """list_changes, merge_changes, discard_changes: what agents in copies have changed, and its merge.
 
-Offered to agents that share the project and may start others in copies. The supervisor plans and
-writes; a merge is judged here as a patch with the same files would be, on the plan that it writes.
+Offered to agents that may start others in copies: of the project that they share, or of their own
+copy. The supervisor plans and writes, but into a copy that is mounted only its agent's process can.
+A merge is judged here as a patch with the same files would be, on the plan that it writes.
 """
 
 from functools import partial
 from typing import Annotated
 
 import msgspec
+import trio
 
 from swarm.mailbox.protocol.approvals import PatchAction
 from swarm.mailbox.protocol.events import AnyCallDetail, PatchCall
 from swarm.mailbox.protocol.items import AnyCall
-from swarm.mailbox.protocol.requests import MergeCopies, MergePlanned, MergeReported, PlanMerge
+from swarm.mailbox.protocol.requests import (
+    MergeCopies,
+    MergePlanned,
+    MergeReported,
+    MergeWritten,
+    PlanMerge,
+)
 from swarm.mailbox.protocol.sampling import ModelInfo
+from swarm.mailbox.protocol.values.limits import ReadOnly
 
+from ..parts.copies.merge_program import run_merge_program
 from ..policy.approval_offers import patch_keys
 from ..policy.command_decision import Ask, PolicyDecision, Run
 from .apply_patch import judge_changes
@@ -60,8 +70,11 @@ class CopiesTool(TeamTool):
 
     def is_offered(self, model: ModelInfo) -> bool:
         spec = self._team.spec
-        is_shared = spec.limits.isolation == "shared"
-        return super().is_offered(model) and spec.team.offers_copies and is_shared
+        if spec.limits.isolation == "shared":
+            is_for = spec.team.offers_copies
+        else:  # whom it starts works in copies of its copy
+            is_for = not isinstance(spec.limits.sandbox, ReadOnly)
+        return super().is_offered(model) and is_for
 
     async def _plan(self, request: PlanMerge) -> MergePlanned:
         return await self._team.request(
@@ -155,6 +168,11 @@ class MergeInvocation:
 
 async def _send(team: TeamClient, request: MergeCopies) -> ToolResult:
     done = await team.request(request, MergeReported, limit_s=_LIMIT_S, waiting="merges")
+    if done.program:  # into the agent's own copy, which nobody else can write
+        result = await run_merge_program(done.program)
+        written = MergeWritten(merge_id=done.merge_id, result=result)
+        with trio.CancelScope(shield=True):  # bounded: it is written, and must be said
+            done = await team.request(written, MergeReported, waiting="merges")
     return ToolResult(content=done.text)
 
 

@@ -3,7 +3,7 @@
     copies/bases/N/survey-I, tree-I      one tree for each root (I); never changed
     copies/agents/ID/copy                which base and which roots: `AgentCopy`
     copies/agents/ID/I/upper, work, live-J/upper, live-J/work
-    copies/agents/ID/I/made, live-J/made   frozen layers, of an agent that sees another one's copy
+    copies/agents/ID/I/made, live-J/made   its parent's layers, frozen, if that works in a copy too
     copies/agents/ID/start               what the agent's tree was at its start, if it has one
 
 Where no overlay can be had the agent has a tree in another folder, which its commands see:
@@ -53,6 +53,16 @@ class AgentCopy(Value):
     # Whose copy it sees, without one of its own to write: its frozen layers lie with this agent, or
     # the tree is its. "": it has a change of its own.
     sees: str = ""
+    above: str = ""  # the agent whose copy this is a copy of; "": it is one of the project
+    # Agents with whom the frozen layers between base and own layer lie, the topmost first.
+    frozen_with: tuple[str, ...] = ()
+
+    @property
+    def frozen_layers(self) -> tuple[str, ...]:
+        """`frozen_with`, also of a copy that an earlier version described."""
+        if self.frozen_with or not self.sees or self.tree:
+            return self.frozen_with
+        return (self.sees,)
 
 
 class CopyFolder:
@@ -68,7 +78,7 @@ class CopyFolder:
         return self._agent(agent_id) / str(root) / "upper"
 
     def frozen(self, agent_id: str) -> Path:
-        """Below it lie the layers that an agent sees which has none of its own."""
+        """Below it lie the layers of an agent's parent, as they were when it began."""
         return self._agent(agent_id)
 
     def layers(self, copy: AgentCopy) -> tuple[tuple[str, str], ...]:
@@ -78,6 +88,13 @@ class CopyFolder:
             found.append((mount.upper, f"{index}/made"))
             found += ((one.upper, f"{index}/live-{at}/made") for at, one in enumerate(mount.live))
         return tuple(found)
+
+    def all_layers(self, copy: AgentCopy, root: int) -> tuple[str, ...]:
+        """What the copy of one root consists of, the topmost first."""
+        if copy.tree:
+            return (copy.tree,)
+        own, base = str(self.upper(copy.agent_id, root)), str(self.tree(copy.base, root))
+        return (own, *self.frozen_below(copy, str(root)), base)
 
     def agent_tree(self, agent_id: str) -> Path:
         return self._trees / agent_id
@@ -149,20 +166,19 @@ class CopyFolder:
             return ()
         for index, root in enumerate(copy.roots):
             own = self._agent(copy.agent_id) / str(index)
-            seen = self._agent(copy.sees) / str(index) if copy.sees else None
             found.append(
                 CopyMount(
                     path=root.path,
                     base=str(self.tree(copy.base, index)),
                     upper=str(own / "upper"),
                     work=str(own / "work"),
-                    made=_made_in(seen),
+                    made=self.frozen_below(copy, str(index)),
                     live=tuple(
                         LiveFolder(
                             name=name,
                             upper=str(own / f"live-{number}" / "upper"),
                             work=str(own / f"live-{number}" / "work"),
-                            made=_made_in(seen and seen / f"live-{number}"),
+                            made=self.frozen_below(copy, f"{index}/live-{number}"),
                         )
                         for number, (name, _) in enumerate(root.live)
                     ),
@@ -170,16 +186,18 @@ class CopyFolder:
             )
         return tuple(found)
 
+    def frozen_below(self, copy: AgentCopy, place: str) -> tuple[str, ...]:
+        """The frozen layers of one root, or of a folder that is shown as it is; empty ones are
+        not there. The topmost first.
+        """
+        layers = (self._agent(one) / place / "made" for one in copy.frozen_layers)
+        return tuple(str(layer) for layer in layers if layer.is_dir())
+
     def _agent(self, agent_id: str) -> Path:
         return self._folder / "agents" / agent_id
 
     def _survey(self, base: int, root: int) -> Path:
         return self._folder / "bases" / str(base) / f"survey-{root}"
-
-
-def _made_in(folder: Path | None) -> str:
-    """The frozen layer in it; "" if there is none."""
-    return str(folder / "made") if folder is not None and (folder / "made").is_dir() else ""
 
 
 def _read_survey(file: Path) -> Survey:

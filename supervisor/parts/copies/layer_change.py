@@ -8,7 +8,7 @@ root, in caches and in folders that the copy shows as they are is no part of the
 import os
 import stat
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 
 import msgspec
@@ -21,6 +21,7 @@ from swarm.mailbox.base.safe_open import FOLDER_FLAGS, open_canonical, scan_fold
 from ..undo.content_store import ContentStore, FileEntry, is_text
 from ..undo.net_changes import NetChange
 from .copy_folder import AgentCopy, CopyFolder
+from .layer_stack import layered_names
 from .tree_survey import LEFT_OUT_NAMES, LIVE_MARKERS, LIVE_NAMES, MAX_FILES, Survey
 
 MAX_PATHS = 20_000
@@ -42,6 +43,7 @@ class LayerChange(msgspec.Struct, frozen=True):
     edits: tuple[NetChange, ...] = ()  # by path
     unreadable: tuple[str, ...] = ()  # paths whose state is not known: the change is not whole
     left_out: int = 0  # sockets, pipes, names that are no text
+    above: str = ""  # id of the agent into whose copy it is to be merged; "": into the project
 
     @property
     def fingerprint(self) -> str:
@@ -71,12 +73,16 @@ def read_change(folder: CopyFolder, copy: AgentCopy, store: ContentStore) -> Lay
     unreadable: list[str] = []
     left_out, room = 0, MAX_BYTES
     for index, root in enumerate(copy.roots):
+        survey = folder.read_survey(copy.base, index)
+        layers = folder.frozen_below(copy, str(index))
         reader = _LayerReader(
             own=copy.tree or str(folder.upper(copy.agent_id, index)),
             start=folder.read_start(copy.agent_id) if copy.tree else None,
             tree=str(folder.tree(copy.base, index)),
             root=root.path,
-            survey=folder.read_survey(copy.base, index),
+            survey=survey,
+            names=(names := layered_names(survey.entries, layers) if layers else survey.entries),
+            live=(*survey.live, *(_tool_folders(names) if layers else ())),
             store=store,
             room=room,
         )
@@ -93,7 +99,20 @@ def read_change(folder: CopyFolder, copy: AgentCopy, store: ContentStore) -> Lay
         edits=tuple(edits),
         unreadable=tuple(unreadable),
         left_out=left_out,
+        above=copy.above,
     )
+
+
+def _tool_folders(names: Mapping[str, object]) -> set[str]:
+    """The folders in frozen layers that tools fill: no survey has listed them."""
+    found: set[str] = set()
+    for name, place in names.items():
+        folder, _, last = name.rpartition("/")
+        if place is not None and last in LIVE_NAMES:
+            found.add(name)
+        elif place is not None and folder and last in LIVE_MARKERS:
+            found.add(folder)
+    return found
 
 
 class _LayerReader(msgspec.Struct):
@@ -102,6 +121,8 @@ class _LayerReader(msgspec.Struct):
     tree: str
     root: str
     survey: Survey
+    names: Mapping[str, object]  # of the base; a text says where the entry lies, if not in `tree`
+    live: tuple[str, ...]  # folders in it that tools fill
     store: ContentStore
     room: int  # bytes that may still be stored
     unreadable: list[str] = []
@@ -127,7 +148,7 @@ class _LayerReader(msgspec.Struct):
         while waiting:
             folder = waiting.pop()
             found = self._scan(folder)
-            if folder and folder not in self.survey.entries and not LIVE_MARKERS.isdisjoint(found):
+            if folder and folder not in self.names and not LIVE_MARKERS.isdisjoint(found):
                 del present[folder]  # a tool made it and fills it
                 continue
             for name, facts in found.items():
@@ -151,7 +172,7 @@ class _LayerReader(msgspec.Struct):
                 if not is_folder or (self.start is None and self._is_opaque(rel)):
                     hiding.append(f"{rel}/")
         if self.start is not None:
-            hiding += (name for name in self.survey.entries if name not in seen)
+            hiding += (name for name in self.names if name not in seen)
         return present, hiding
 
     def _note_folder(self, rel: str, waiting: list[str]) -> None:
@@ -189,7 +210,7 @@ class _LayerReader(msgspec.Struct):
             self.left_out += 1
             return False
         return belongs_to_change(rel) and not any(
-            rel == live or rel.startswith(f"{live}/") for live in self.survey.live
+            rel == live or rel.startswith(f"{live}/") for live in self.live
         )
 
     def _is_opaque(self, rel: str) -> bool:
@@ -204,11 +225,11 @@ class _LayerReader(msgspec.Struct):
             os.close(fd)
 
     def _removed(self, present: dict[str, os.stat_result], hiding: Iterable[str]) -> list[str]:
-        names = sorted(self.survey.entries)
+        names = sorted(self.names)
         found: set[str] = set()
         for hidden in hiding:
             if not hidden.endswith("/"):
-                if hidden in self.survey.entries:
+                if hidden in self.names:
                     found.add(hidden)
                 continue
             for name in names[bisect_left(names, hidden) :]:
@@ -229,10 +250,10 @@ class _LayerReader(msgspec.Struct):
 
     def _entry_of_base(self, name: str) -> FileEntry | None:
         path = f"{self.root.rstrip('/')}/{name}"
-        seen = self.survey.entries.get(name)
-        if seen is None:
+        if name not in self.names:
             return FileEntry(path=path, kind="absent")
-        return self._stored(f"{self.tree}/{name}", name)
+        place = self.names[name]
+        return self._stored(place if isinstance(place, str) else f"{self.tree}/{name}", name)
 
     def _stored(self, source: str, name: str) -> FileEntry | None:
         """The entry with a copy of its contents; None: its path is now among the unreadable."""

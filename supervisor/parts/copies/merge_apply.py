@@ -41,6 +41,15 @@ class MergeFailed(SwarmError):
     """The merge could not be written; nothing of it is done, or it was cut off: the text says."""
 
 
+class Written(msgspec.Struct, frozen=True):
+    """What became of the writes of a merge. Without a reason all of it is done."""
+
+    touched: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()  # paths that somebody changed meanwhile
+    failed: str = ""  # why nothing of it is done
+    stuck: str = ""  # why it is neither done nor taken back
+
+
 class MergeDone(msgspec.Struct, frozen=True):
     merge_id: str
     touched: tuple[str, ...]
@@ -54,32 +63,51 @@ def apply_merge(plan: MergePlan, store: ContentStore, write: WriteMergeRecord) -
     """
     assert not plan.conflicts
     totals = plan.totals
-    _check_present(plan)
-    _check_room([after for _, after in totals])
-    merge_id = f"merge-{secrets.token_hex(4)}"
+    check_pairs(totals, plan.roots)
+    began = begin_merge(plan, store, write)
+    written = write_pairs(began.merge_id, totals, store)
+    end_merge(began, written, write)
+    return MergeDone(began.merge_id, written.touched, written.left)
+
+
+def begin_merge(
+    plan: MergePlan, store: ContentStore, write: WriteMergeRecord, *, into: str = ""
+) -> MergeBegan:
+    """Journal that the plan is about to be written. `into`: id of the agent whose copy gets it."""
     changes = tuple(_merged_change(step, store) for step in plan.steps)
-    write(MergeBegan(merge_id=merge_id, changes=changes), "")
-    writes = StagedWrites(merge_id, _as_new(totals), store)
+    began = MergeBegan(merge_id=f"merge-{secrets.token_hex(4)}", changes=changes, into=into)
+    write(began, "")
+    return began
+
+
+def write_pairs(merge_id: str, pairs: Sequence[Pair], store: ContentStore) -> Written:
+    """Write all of it, or nothing; what could be neither done nor taken back is `stuck`."""
+    writes = StagedWrites(merge_id, _as_new(pairs), store)
     failed = writes.stage() or writes.carry_out(whole=True)
     stuck = writes.take_back() if failed else []
     uncleared = writes.clear() if not stuck else []
     stuck += [one for one in uncleared if isinstance(one[1], OSError)]
     if stuck:  # what is left beside files is removed by the next look, as after a kill
-        raise MergeFailed(_cut_off_text(merge_id, describe_failures([*failed, *stuck])))
+        return Written(stuck="; ".join(describe_failures([*failed, *stuck])[:_MOST_TOLD]))
     if failed:
-        reason = "; ".join(describe_failures([*failed, *uncleared])[:_MOST_TOLD])
-        write(MergeEnded(merge_id=merge_id, applied=False, reason=reason), "")
-        raise MergeFailed(f"the merge could not be written, and nothing of it is done: {reason}")
-    left = tuple(path for path, _ in uncleared)
-    _write_end(merge_id, changes, left, write)
-    return MergeDone(merge_id, tuple(after.path for _, after in totals), left)
+        return Written(failed="; ".join(describe_failures([*failed, *uncleared])[:_MOST_TOLD]))
+    touched = tuple(after.path for _, after in pairs)
+    return Written(touched=touched, left=tuple(path for path, _ in uncleared))
 
 
-def _cut_off_text(merge_id: str, why: Sequence[str]) -> str:
-    return (
-        f"{merge_id} could be neither finished nor taken back, and is cut off: "
-        f"{'; '.join(why[:_MOST_TOLD])}; fix that, and merge again: it is carried out first"
-    )
+def end_merge(began: MergeBegan, written: Written, write: WriteMergeRecord) -> None:
+    """Journal the end, if it has come to one. Raises MergeFailed unless all of it is done."""
+    if written.stuck:
+        raise MergeFailed(
+            f"{began.merge_id} could be neither finished nor taken back, and is cut off: "
+            f"{written.stuck}; fix that, and merge again: it is carried out first"
+        )
+    if written.failed:
+        write(MergeEnded(merge_id=began.merge_id, applied=False, reason=written.failed), "")
+        raise MergeFailed(
+            f"the merge could not be written, and nothing of it is done: {written.failed}"
+        )
+    _write_end(began, written.left, write)
 
 
 def finish_merge(
@@ -94,9 +122,27 @@ def finish_merge(
     """
     edits = recorded_edits(began, store)
     pairs = [(edit.before, edit.after) for edit in edits if edit.after is not None]
-    left = recover(began.merge_id, pairs, store)
-    wanted: list[Pair] = []
+    return end_finished(began, finish_pairs(began.merge_id, pairs, store, roots), write)
+
+
+def end_finished(began: MergeBegan, written: Written, write: WriteMergeRecord) -> MergeDone:
+    """Journal the end of a merge that was cut off. Raises MergeFailed if it stays so."""
+    if written.stuck:
+        raise MergeFailed(
+            f"{began.merge_id} was cut off and cannot be finished: {written.stuck}; mend that, and "
+            "merge again"
+        )
+    _write_end(began, written.left, write)
+    return MergeDone(began.merge_id, written.touched, written.left)
+
+
+def finish_pairs(
+    merge_id: str, pairs: Sequence[Pair], store: ContentStore, roots: Sequence[str]
+) -> Written:
+    """Carry out what was cut off; paths that somebody changed meanwhile are `left`."""
     protected = find_protected_places(roots)
+    left = recover(merge_id, pairs, store)
+    wanted: list[Pair] = []
     for before, after in pairs:
         now = _present(after.path)
         if now.is_same_as(after):
@@ -105,16 +151,12 @@ def finish_merge(
             wanted.append((before, after))
         else:
             left.append(after.path)
-    writes = StagedWrites(began.merge_id, _as_new(wanted), store)
+    writes = StagedWrites(merge_id, _as_new(wanted), store)
     failed = [*writes.stage(), *writes.carry_out(whole=False), *writes.clear()]
     if broken := [one for one in failed if isinstance(one[1], OSError)]:
-        raise MergeFailed(
-            f"{began.merge_id} was cut off and cannot be finished: "
-            f"{'; '.join(describe_failures(broken)[:_MOST_TOLD])}; fix that, and merge again"
-        )
+        return Written(stuck="; ".join(describe_failures(broken)[:_MOST_TOLD]))
     left += [path for path, _ in failed]
-    _write_end(began.merge_id, began.changes, tuple(left), write)
-    return MergeDone(began.merge_id, tuple(after.path for _, after in wanted), tuple(left))
+    return Written(touched=tuple(after.path for _, after in wanted), left=tuple(left))
 
 
 def recorded_edits(began: MergeBegan, store: ContentStore) -> list[NetChange]:
@@ -127,12 +169,18 @@ def recorded_edits(began: MergeBegan, store: ContentStore) -> list[NetChange]:
     return compose_changes(steps)
 
 
-def find_unfinished(began: MergeBegan, store: ContentStore) -> tuple[str, ...]:
-    """The paths that are not as the merge leaves them. Raises as `recorded_edits`."""
+def find_unfinished(
+    began: MergeBegan, store: ContentStore, read: Callable[[str], FileEntry] | None = None
+) -> tuple[str, ...]:
+    """The paths that are not as the merge leaves them. Raises as `recorded_edits`.
+
+    `read`: what stands at a path of the copy into which it goes; None: the project is read.
+    """
+    present = read or _present
     return tuple(
         edit.path
         for edit in recorded_edits(began, store)
-        if edit.after is not None and not _present(edit.path).is_same_as(edit.after)
+        if edit.after is not None and not present(edit.path).is_same_as(edit.after)
     )
 
 
@@ -148,35 +196,33 @@ def _merged_change(step: MergeStep, store: ContentStore) -> MergedChange:
     )
 
 
-def _write_end(
-    merge_id: str,
-    changes: Sequence[MergedChange],
-    left: tuple[str, ...],
-    write: WriteMergeRecord,
-) -> None:
-    for one in changes:
+def _write_end(began: MergeBegan, left: tuple[str, ...], write: WriteMergeRecord) -> None:
+    """A merge into a copy changes no file of the project."""
+    for one in () if began.into else began.changes:
         if one.before:
             changed = FilesChanged(
                 change_id=new_snapshot_id(),
                 before=one.before,
                 after=one.after,
                 files=one.files,
-                turn_id=merge_id,
-                call_ids=(merge_id,),
+                turn_id=began.merge_id,
+                call_ids=(began.merge_id,),
             )
             write(changed, one.agent)
-    write(MergeEnded(merge_id=merge_id, applied=True, left=left[:100]), "")
+    write(MergeEnded(merge_id=began.merge_id, applied=True, left=left[:100]), "")
 
 
-def _check_present(plan: MergePlan) -> None:
-    protected = find_protected_places(plan.roots)
+def check_pairs(pairs: Sequence[Pair], roots: Sequence[str]) -> None:
+    """Raises MergeStale, MergeFailed: it must not be written, or there is no room."""
+    protected = find_protected_places(roots)
     stale = [
         before.path
-        for before, after in plan.totals
+        for before, after in pairs
         if not _present(before.path).is_same_as(before) or is_shut(after, protected)
     ]
     if stale:
         raise MergeStale(f"{len(stale)} files were changed meanwhile: {', '.join(stale[:3])}")
+    _check_room([after for _, after in pairs])
 
 
 def _present(path: str) -> FileEntry:

@@ -11,7 +11,7 @@ from ..undo.snapshots import FilesPast
 
 
 class PastMerge(msgspec.Struct):
-    """One merge. `number` counts the merges that were applied, from 1; 0 for the others."""
+    """One merge. `number` counts the applied ones into the project, from 1; 0 for the others."""
 
     began: MergeBegan
     ts: float
@@ -24,7 +24,7 @@ class MergePast(msgspec.Struct):
 
     merges: dict[str, PastMerge] = {}
     discarded: dict[str, set[str]] = {}
-    applied: int = 0  # merges so far
+    applied: int = 0  # merges into the project so far
 
     def take(self, record: Record) -> None:
         """The next of the run's own records."""
@@ -33,7 +33,7 @@ class MergePast(msgspec.Struct):
                 self.merges[name] = PastMerge(began=began, ts=record.ts)
             case MergeEnded(merge_id=name, applied=applied) as ended if name in self.merges:
                 self.merges[name].ended = ended
-                if applied:
+                if applied and not self.merges[name].began.into:  # only these can be undone
                     self.applied += 1
                     self.merges[name].number = self.applied
             case ChangeDiscarded(agent_id=agent_id, fingerprint=fingerprint):

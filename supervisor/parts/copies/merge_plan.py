@@ -1,8 +1,9 @@
 """Plans a merge of agents' changes into the project: three-way, file by file, touching nothing.
 
 Each agent's change is compared with the project as it is now, or as the agents before it in the
-order leave it. The plan holds the state of every path before and after, with all contents in the
-run's store, or names the conflicts. Blocks: it reads the project and the store.
+order leave it; that of a copy of another agent's copy with that copy. The plan holds the state of
+every path before and after, with all contents in the run's store, or names the conflicts. Blocks:
+it reads the project and the store.
 """
 
 import time
@@ -16,12 +17,12 @@ import msgspec
 from swarm.mailbox.base.errors import SwarmError
 from swarm.mailbox.base.path_rules import is_within
 from swarm.mailbox.base.protected_paths import find_protected_places
-from swarm.mailbox.base.safe_open import scan_folder
 
 from ...base.interruption import let_interrupts_in
 from ..undo.content_store import UNKNOWN, ContentStore, FileEntry
 from ..undo.net_changes import NetChange
 from .layer_change import LayerChange
+from .merge_target import PROJECT, MergeTarget
 from .text_merge import MAX_TEXT_BYTES, TextMerge, is_mergeable, merge_texts
 
 _MAX_PRESENT_BYTES = 256 << 20  # of one file of the project
@@ -67,6 +68,7 @@ class MergePlan(msgspec.Struct, frozen=True):
     steps: tuple[MergeStep, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     roots: tuple[str, ...] = ()  # the folders that were copied: their protected names stay
+    target: str = PROJECT.name  # into which it goes, in words
 
     @property
     def totals(self) -> tuple[tuple[FileEntry, FileEntry], ...]:
@@ -98,6 +100,7 @@ def plan_merge(
     merge: MergeTexts = merge_texts,
     *,
     resolved: Mapping[str, bytes] = {},
+    target: MergeTarget = PROJECT,
 ) -> MergePlan:
     """Plan the merge of these changes in this order.
 
@@ -106,11 +109,12 @@ def plan_merge(
         store: Gets all contents.
         merge: For texts that both sides changed.
         resolved: What a file in conflict becomes, by its path; only for conflicts of files.
+        target: Where they go.
 
     Raises MergeImpossible, also after PLAN_LIMIT_S, and if a resolved path is in no such conflict;
     OSError.
     """
-    planner = _Planner(store, merge, changes, resolved)
+    planner = _Planner(store, merge, changes, resolved, target)
     steps = [planner.add(change) for change in changes]
     if idle := sorted({*resolved} - planner.resolved_paths):
         raise MergeImpossible(f"{idle[0]} is in no conflict that its content could resolve")
@@ -119,6 +123,7 @@ def plan_merge(
         steps=tuple(_without(step, kept) for step in steps),
         conflicts=tuple(planner.conflicts),
         roots=planner.roots,
+        target=target.name,
     )
 
 
@@ -153,8 +158,10 @@ class _Planner:
         merge: MergeTexts,
         changes: Sequence[LayerChange],
         resolved: Mapping[str, bytes],
+        target: MergeTarget,
     ) -> None:
         self._store, self._merge, self._resolved = store, merge, resolved
+        self._target = target
         self.resolved_paths: set[str] = set()
         self.roots = tuple(dict.fromkeys(root for change in changes for root in change.roots))
         self._protected = find_protected_places(self.roots)
@@ -219,7 +226,7 @@ class _Planner:
         """The entry as planned so far, else as the project has it."""
         if (planned := self._planned.get(path)) is not None:
             return planned
-        found = self._store.copy_entry(path, path=path, most_bytes=_MAX_PRESENT_BYTES)
+        found = self._target.read(path, self._store, most_bytes=_MAX_PRESENT_BYTES)
         if found is None:
             raise MergeImpossible(f"{path} cannot be read or copied, so it cannot be merged")
         return msgspec.structs.replace(found, mode=found.mode & 0o777)
@@ -311,7 +318,7 @@ class _Planner:
         return Conflict(agent=agent, path=path, why=why, others=others, hunks=hunks, merged=merged)
 
     def _who(self, path: str) -> str:
-        return ", ".join(self._touched.get(path, ())) or "the project"
+        return ", ".join(self._touched.get(path, ())) or self._target.name
 
     def _blocking(self, roots: tuple[str, ...], path: str) -> str:
         """The file or link that stands where the path needs a folder; "" if none does."""
@@ -328,11 +335,7 @@ class _Planner:
 
     def _left_in(self, folder: str, kept: Collection[str]) -> str:
         """The first entry of the folder that stays or comes to be; "" if none does."""
-        try:
-            with scan_folder(folder) as scanned:
-                present = {f"{folder}/{one.name}" for one in scanned}
-        except OSError:
-            present = set[str]()  # it is gone, or no folder
+        present = {f"{folder}/{name}" for name in self._target.names_in(folder)}
         planned = {path: one for path, one in self._planned.items() if is_within(path, folder)}
         there = {path for path, one in planned.items() if one.kind != "absent"} - {folder}
         gone = {path for path, one in planned.items() if one.kind == "absent"} - {*kept}

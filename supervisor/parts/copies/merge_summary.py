@@ -9,6 +9,7 @@ from ..undo.unified_diff import count_diff, shown_name
 from .layer_change import LayerChange
 from .merge_plan import MergePlan
 from .merge_service import MergeReport
+from .merge_target import PROJECT
 
 _MAX_SHOWN = 20
 _MAX_NAMED = 8  # agents in one line
@@ -34,10 +35,15 @@ def count_files(change: LayerChange) -> str:
 
 
 def describe_agents(changes: Sequence[LayerChange]) -> str:
-    """`/root/a 5 files, /root/b 1 file`; "" for none."""
-    words = [f"{one.agent} {count_files(one)}" for one in changes[:_MAX_NAMED]]
+    """`/root/a 5 files, /root/a/b 1 file (into the copy of /root/a)`; "" for none."""
+    words = [f"{one.agent} {count_files(one)}{_describe_level(one)}"
+             for one in changes[:_MAX_NAMED]]  # fmt: skip
     left = len(changes) - _MAX_NAMED
     return ", ".join((*words, *([f"{left} more"] if left > 0 else [])))
+
+
+def _describe_level(change: LayerChange) -> str:
+    return f" (into the copy of {change.agent.rpartition('/')[0]})" if change.above else ""
 
 
 def describe_changes(changes: Sequence[LayerChange], store: ContentStore) -> Iterator[str]:
@@ -62,7 +68,7 @@ def describe_plan(plan: MergePlan, changes: Sequence[LayerChange]) -> Iterator[s
         for one in clashes[:_MAX_SHOWN]:
             name = shown_name(one.path, folders[one.agent])
             places = f" ({one.hunks} place{'' if one.hunks == 1 else 's'})" if one.hunks else ""
-            who = ", ".join(one.others) or "the project, changed since"
+            who = ", ".join(one.others) or f"{plan.target}, changed since"
             yield f"  {name}: {one.why}{places}; the other side is {who}"
         if len(clashes) > _MAX_SHOWN:
             yield f"  and {len(clashes) - _MAX_SHOWN} more"
@@ -89,8 +95,13 @@ def describe_report(report: MergeReport, run: str) -> Iterator[str]:
 def describe_end(report: MergeReport, run: str) -> Iterator[str]:
     """What became of a plan, and what can be done next; nothing of a check without conflicts."""
     if report.plan.conflicts:
+        if report.plan.target != PROJECT.name:
+            yield "nothing was merged: merge agents without conflict by name"
+            return
         yield "nothing was merged: merge agents without conflict by name, or take a branch:"
         agent = report.plan.conflicts[0].agent
         yield f"  swarm branch {run} {agent} NAME"
+    elif report.done is not None and not report.number:
+        yield f"merged into {report.plan.target}"
     elif report.done is not None:
         yield f"merged; to take it back: swarm undo {run} --merge {report.number}"

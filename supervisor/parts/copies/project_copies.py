@@ -8,7 +8,7 @@ processes, the run's end and a resume.
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -43,6 +43,7 @@ from .tree_survey import CopyRefused, Survey, survey_tree
 
 MAKE_LIMIT_S = 600.0  # for a base
 _AHEAD_DELAY_S, _AHEAD_MOST_BYTES = 0.5, 512 << 20  # of a base that nobody has wanted so far
+_MOST_LEVELS = 64  # of copies of copies
 _BURST_S = 1.0  # agents that start so soon after another one need no look at the project
 OUTSIDE_SANDBOX = (
     "this agent works in a copy of the project, and only the sandbox holds its commands to it"
@@ -87,6 +88,10 @@ class ProjectCopies:
             async with self._lock:
                 self._check_places(roots)
                 await self._fresh_base(roots, most_bytes=_AHEAD_MOST_BYTES)
+
+    def held(self) -> AbstractAsyncContextManager[object]:
+        """While it is held no process starts in a copy: a copy that is written has none."""
+        return self._lock
 
     def note_call(self) -> None:
         """A call of an agent that shares the project may change files now, or may have."""
@@ -146,30 +151,65 @@ class ProjectCopies:
         if known is None:
             if not is_first:
                 raise CopyRefused("the one that it worked in is gone")
-            known = await (self._make_seen(plan) if plan.only_looks else self._make(plan))
+            known = await self._make(plan)
+            await trio.to_thread.run_sync(self.folder.add_agent, known)
         return self._view(known)
 
-    async def _make_seen(self, plan: AgentPlan) -> AgentCopy:
+    async def _make(self, plan: AgentPlan) -> AgentCopy:
+        """Raises CopyRefused, SandboxMissing, OSError, ValueError."""
+        above = None
+        if plan.parent is not None and plan.reports:  # items of a fan-out begin before its root
+            above = await trio.to_thread.run_sync(self._find_by_path, plan.parent)
+        if plan.only_looks:
+            return await self._make_seen(plan, above)
+        if above is None:
+            return await self._make_of_project(plan)
+        if above.sees:
+            raise CopyRefused(f"{plan.parent} only sees a copy, so nobody below it can write")
+        self._check(plan, tuple(root.path for root in above.roots))
+        made = await (self._make_of_tree if above.tree else self._make_of_layers)(plan, above)
+        return msgspec.structs.replace(
+            made, agent_id=plan.agent_id, path=plan.path, cwd=plan.cwd, above=above.agent_id
+        )
+
+    async def _make_seen(self, plan: AgentPlan, above: AgentCopy | None) -> AgentCopy:
         """What an agent sees that cannot write: the copy of its parent, as it is now.
 
         A tree is shown itself; layers are frozen. Raises CopyRefused, OSError, ValueError.
         """
-        assert plan.parent is not None
-        above = await trio.to_thread.run_sync(self._find_by_path, plan.parent)
         if above is None:
             raise CopyRefused(f"the one in which {plan.parent} works is gone")
-        sees = above.sees or (above.agent_id if above.tree else plan.agent_id)
-        made = msgspec.structs.replace(
-            above, agent_id=plan.agent_id, path=plan.path, cwd=plan.cwd, sees=sees
-        )
+        made = above
         if not above.tree and not above.sees:
-            freeze = partial(self._freeze, above, self.folder.frozen(plan.agent_id))
-            await trio.to_thread.run_sync(freeze, abandon_on_cancel=False)
-        await trio.to_thread.run_sync(self.folder.add_agent, made)
-        return made
+            made = await self._make_of_layers(plan, above)
+        sees = above.sees or (above.agent_id if above.tree else plan.agent_id)
+        return msgspec.structs.replace(
+            made, agent_id=plan.agent_id, path=plan.path, cwd=plan.cwd, sees=sees
+        )
+
+    async def _make_of_layers(self, plan: AgentPlan, above: AgentCopy) -> AgentCopy:
+        """A copy of one that consists of layers: these are frozen, below a layer of its own."""
+        freeze = partial(self._freeze, above, self.folder.frozen(plan.agent_id))
+        await trio.to_thread.run_sync(freeze, abandon_on_cancel=False)
+        frozen = (plan.agent_id, *above.frozen_layers)
+        return msgspec.structs.replace(above, frozen_with=frozen)
+
+    async def _make_of_tree(self, plan: AgentPlan, above: AgentCopy) -> AgentCopy:
+        """A copy of one that is a folder: that is its base as it is now."""
+        (root,) = above.roots
+        check_one_folder(plan, (root.path,))
+        make = partial(make_base, self.folder, (above.tree,), None,
+                       go_on=trio.from_thread.check_cancelled)  # fmt: skip
+        number, surveys = await trio.to_thread.run_sync(make, abandon_on_cancel=False)
+        (copied,) = copied_roots((above.tree,), surveys)
+        copied = msgspec.structs.replace(copied, path=root.path)
+        made = msgspec.structs.replace(above, base=number, roots=(copied,))
+        return await self._with_tree(made, plan, above.tree)
 
     def _find_by_path(self, path: str) -> AgentCopy | None:
-        return next((one for one in self.folder.agents() if one.path == path), None)
+        """The newest: the name of one that was never started is free again."""
+        found = [one for one in self.folder.agents() if one.path == path]
+        return found[-1] if found else None
 
     def _freeze(self, above: AgentCopy, into: Path) -> None:
         """Raises CopyRefused, OSError."""
@@ -181,10 +221,21 @@ class ProjectCopies:
     def _view(self, known: AgentCopy) -> CopyView:
         if known.tree:
             origin = known.roots[0].path
-            return CopyView(origin=origin, tree=known.tree, shows=(origin,))
+            return CopyView(origin=origin, tree=known.tree, shows=(origin, *self._trees(known)))
         return CopyView(mounts=self.folder.mounts(known))
 
-    async def _make(self, plan: AgentPlan) -> AgentCopy:
+    def _trees(self, known: AgentCopy) -> tuple[str, ...]:
+        """The folders of which a folder is a copy: git's objects, for one, lie there."""
+        found: list[str] = []
+        while known.above and len(found) < _MOST_LEVELS:
+            found.append(str(self.folder.agent_tree(known.above)))
+            above = self.folder.find(known.above)
+            if above is None:
+                break
+            known = above
+        return tuple(found)
+
+    async def _make_of_project(self, plan: AgentPlan) -> AgentCopy:
         roots = roots_of(sandbox_when_working(plan), plan.cwd, plan.add_dirs)
         self._check(plan, roots)
         is_tree = not plan.host and await self._find_kind() == "tree"
@@ -193,12 +244,15 @@ class ProjectCopies:
         base = await self._fresh_base(roots)
         made = _copy_of(plan, base)
         if is_tree:
-            tree = self.folder.agent_tree(plan.agent_id)
-            fill = partial(self._fill_tree, base, made.roots[0], plan.agent_id, tree)
-            await trio.to_thread.run_sync(fill, abandon_on_cancel=False)
-            made = msgspec.structs.replace(made, tree=str(tree))
-        await trio.to_thread.run_sync(self.folder.add_agent, made)
+            return await self._with_tree(made, plan, made.roots[0].path)
         return made
+
+    async def _with_tree(self, made: AgentCopy, plan: AgentPlan, origin: str) -> AgentCopy:
+        """`origin`: where what is not copied lies. Raises CopyRefused, OSError."""
+        tree = self.folder.agent_tree(plan.agent_id)
+        fill = partial(self._fill_tree, made.base, origin, plan.agent_id, tree)
+        await trio.to_thread.run_sync(fill, abandon_on_cancel=False)
+        return msgspec.structs.replace(made, tree=str(tree))
 
     async def _find_kind(self) -> CopyKind:
         """Raises SandboxMissing."""
@@ -208,12 +262,12 @@ class ProjectCopies:
         self._kind = kind
         return kind
 
-    def _fill_tree(self, base: _Base, root: CopiedRoot, agent_id: str, tree: Path) -> None:
+    def _fill_tree(self, base: int, origin: str, agent_id: str, tree: Path) -> None:
         """Raises CopyRefused, OSError."""
-        source = self.folder.tree(base.number, 0)
-        survey = self.folder.read_survey(base.number, 0)  # of what could be copied
+        source = self.folder.tree(base, 0)
+        survey = self.folder.read_survey(base, 0)  # of what could be copied
         make_agent_tree(
-            source, survey, shown_in_place(root.path, survey), tree,
+            source, survey, shown_in_place(origin, survey), tree,
             go_on=trio.from_thread.check_cancelled,
         )  # fmt: skip
         start = survey_tree(str(tree), (), now_ns=now_ns())  # what differs later is its change

@@ -228,7 +228,7 @@ def _moved(mount: CopyMount, index: int, spec: AgentSpec, paths: NodePaths) -> C
         upper=str(own / "upper"),
         work=str(own / "work"),
         live=_live_over(live_mounts(paths, mount.path, names, own), prepared),
-        made=str(prepared / "upper") if prepared.is_dir() else "",
+        made=(str(prepared / "upper"),) if prepared.is_dir() else (),
     )
 
 
@@ -256,7 +256,7 @@ def _live_over(live: tuple[LiveFolder, ...], prepared: Path) -> tuple[LiveFolder
     """The same over what commands have made in them."""
     made = (_live(prepared, one.name) / "upper" for one in live)
     return tuple(
-        replace(one, made=str(layer)) if layer.is_dir() else one
+        replace(one, made=(str(layer),)) if layer.is_dir() else one
         for one, layer in zip(live, made, strict=True)
     )
 

@@ -139,14 +139,16 @@ def test_unknown_broken_and_foreign_roles_are_errors_and_never_the_default():
     assert role_for(ROLES, "  ").name == "default"
 
 
-def test_whoever_an_agent_in_a_copy_starts_only_sees_that_copy():
+def test_whoever_an_agent_in_a_copy_starts_sees_that_copy_or_has_a_copy_of_it():
     in_copy = msgspec.structs.replace(ASKER.limits, isolation="copy")
     asker = msgspec.structs.replace(ASKER, limits=in_copy)
     seen = child(role=Role(name="r", sandbox_mode="read-only"), asker=asker)
     assert seen.limits.isolation == "copy"
     assert seen.only_looks
-    with pytest.raises(AgentRequestError, match="a role that only reads"):
-        child(asker=asker)
+    below = child(asker=asker)
+    assert (below.limits.isolation, below.only_looks) == ("copy", False)
+    with pytest.raises(AgentRequestError, match="merge it yourself with merge_changes"):
+        child(role=Role(name="m", merges=True), asker=asker)
 
 
 def test_an_agent_in_a_copy_on_another_machine_starts_none():

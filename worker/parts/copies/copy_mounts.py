@@ -70,9 +70,7 @@ class _Layers:
     def __init__(self, opened: ExitStack, copy: CopyMount) -> None:
         self._copy = copy
         self._place = _open(opened, copy.path)
-        self._lowers: tuple[int, ...] = (_open(opened, copy.base),)
-        if copy.made:
-            self._lowers = (_open(opened, copy.made), *self._lowers)
+        self._lowers = (*_open_made(opened, copy), _open(opened, copy.base))
         self._own = tuple(_open(opened, path) for path in (copy.upper, copy.work))
         self._live: list[tuple[LiveFolder, tuple[int, ...], tuple[int, ...]]] = []
         for folder in copy.live:
@@ -80,9 +78,7 @@ class _Layers:
                 lower = _open(opened, folder.lower or f"{copy.path}/{folder.name}")
             except OSError:
                 continue  # it is gone: the copy has an empty folder in its place
-            lowers: tuple[int, ...] = (lower,)
-            if folder.made:
-                lowers = (_open(opened, folder.made), lower)
+            lowers = (*_open_made(opened, folder), lower)
             own = tuple(_open(opened, path) for path in (folder.upper, folder.work))
             self._live.append((folder, lowers, own))
 
@@ -128,6 +124,11 @@ def _open(opened: ExitStack, path: str) -> int:
     fd = open_canonical(path, PATH_FLAGS)
     opened.callback(os.close, fd)
     return fd
+
+
+def _open_made(opened: ExitStack, folder: CopyMount | LiveFolder) -> tuple[int, ...]:
+    """The layers under the agent's own that never change, the topmost first."""
+    return tuple(_open(opened, path) for path in folder.made)
 
 
 def _fd_path(fd: int) -> str:

@@ -118,6 +118,10 @@ def _tell_cut_off(here: RunPaths, *, err: bool = False) -> int:
 
 def _act_on_plan(here: RunPaths, report: MergeReport, wanted: MergeWanted) -> None:
     """Test it, make the branch. Raises SwarmError: then nothing is merged."""
+    if report.changes[0].above and (wanted.command is not None or wanted.branch):
+        raise UsageError(
+            f"--run and --into are for the project; this goes into {report.plan.target}"
+        )
     if wanted.command is not None:
         _try(here, report, wanted.command)
     if wanted.branch:
@@ -239,6 +243,11 @@ def branch(run: str, agent: str, name: str) -> None:
     change = work.change_of(copy.agent_id) if copy is not None else None
     if copy is None or change is None:
         raise UsageError(f"{path} works in no copy; `swarm diff` shows what it changed")
+    if copy.above:
+        raise UsageError(
+            f"{path} worked in a copy of another agent's copy; merge it there first (`swarm merge "
+            f"{short_id(about.run_id)} {path}`), and make a branch of that"
+        )
     if change.unreadable:
         raise BranchFailed(f"{change.unreadable[0]} cannot be read, so the change is not whole")
     if not change.files:

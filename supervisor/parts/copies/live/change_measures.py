@@ -15,6 +15,7 @@ from ....context.run_context import RunContext
 from ..merge_plan import plan_merge
 from ..merge_service import CopiedWork
 from ..merge_summary import count_lines
+from ..merge_target import PROJECT
 
 _LOOK_LIMIT_S = 5.0  # else the answer is not kept back
 
@@ -51,9 +52,11 @@ def _measure(work: CopiedWork, agent_id: str) -> ChangeMeasured | None:
     if not change.edits:
         return ChangeMeasured(agent_id=agent_id)
     added, removed = count_lines(change, work.store)
-    plan = plan_merge([change], work.store)
+    target = work.target_of([change])
+    plan = plan_merge([change], work.store, target=target)
     return ChangeMeasured(
         agent_id=agent_id,
+        into="" if target is PROJECT else target.name,
         added=added,
         removed=removed,
         files=change.files,
@@ -64,13 +67,14 @@ def _measure(work: CopiedWork, agent_id: str) -> ChangeMeasured | None:
 
 def describe_measured(measured: ChangeMeasured) -> str:
     """One line for models, in brackets."""
+    target = measured.into or PROJECT.name
     if not measured.files:
         return "(It worked in a copy of the project, and changed no file there.)"
     if measured.conflicts:
         files = "1 file" if measured.conflicts == 1 else f"{measured.conflicts} files"
-        fit = f"{files} in conflict with the project now"
+        fit = f"{files} in conflict with {target} now"
     elif measured.is_merged:
-        fit = "all of it is in the project"
+        fit = f"all of it is in {target}"
     else:
-        fit = "it fits the project now; `merge_changes` brings it in"
+        fit = f"it fits {target} now; `merge_changes` brings it in"
     return f"(In its copy of the project: {measured.size}; {fit}.)"

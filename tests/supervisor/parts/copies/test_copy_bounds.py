@@ -195,7 +195,7 @@ async def test_readers_see_the_layer_as_it_was_when_the_first_of_them_began(proj
     copies = copies_of(project)
     (above,) = (await copies.prepare(plan_of(project, WorkspaceWrite()), is_first=True)).mounts
     (nothing,) = (await copies.prepare(reader_of(project, "early"), is_first=True)).mounts
-    assert (nothing.made, nothing.base) == ("", above.base)
+    assert (nothing.made, nothing.base) == ((), above.base)
     layer = CopiedLayer(above.upper)
     layer.write("first\n")
     eye = reader_of(project, "eye")
@@ -204,7 +204,7 @@ async def test_readers_see_the_layer_as_it_was_when_the_first_of_them_began(proj
     below = reader_of(project, "iris", eye.path)
     (second,) = (await copies.prepare(below, is_first=True)).mounts
     assert first.made == second.made
-    assert CopiedLayer(first.made).read() == "first\n"
+    assert CopiedLayer(first.made[0]).read() == "first\n"
     assert len({first.upper, second.upper, above.upper, nothing.upper}) == 4
 
 

@@ -18,6 +18,7 @@ from swarm.supervisor.parts.copies.live.live_merges import merge_in_live_run
 from swarm.supervisor.parts.copies.merge_history import fold_merges
 from swarm.supervisor.parts.copies.merge_plan import MergeImpossible
 from swarm.supervisor.parts.copies.merge_service import CopiedWork
+from swarm.supervisor.parts.copies.project_copies import ProjectCopies
 from swarm.supervisor.request.run_request import CopySettings
 
 
@@ -41,6 +42,7 @@ class Running:
         self._working = list(working)
         self.ends = self.ends_between_looks = 0
         tree = SimpleNamespace(refresh=lambda paths: None)
+        self.copies = ProjectCopies(project.paths)
         self.history = SimpleNamespace(
             lock=trio.Lock(),
             change_watcher=SimpleNamespace(
@@ -51,7 +53,8 @@ class Running:
     def _find(self, path):
         now = self._working.pop(0) if len(self._working) > 1 else self._working[0]
         self.ends += self.ends_between_looks
-        return SimpleNamespace(is_active=now, end_count=self.ends)
+        phase = SimpleNamespace(has_process=now)
+        return SimpleNamespace(is_active=now, end_count=self.ends, phase=phase)
 
     async def commit(self, body, *, agent=""):
         await self.journal.commit(body, agent=agent)

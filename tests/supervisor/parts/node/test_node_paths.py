@@ -105,5 +105,5 @@ def test_what_commands_made_in_an_ignored_folder_stays_its_when_others_come_besi
     names = ("a", "deps")
     more = replace(mount, live=tuple(LiveFolder(name=one, upper="", work="") for one in names))
     (got,) = spec_for_node(with_fields(copied_spec(), mounts=(more,)), paths, {}, ()).copy.mounts
-    assert got.made == str(paths.prepared_of(mount.path) / "upper")
-    assert {one.name: one.made for one in got.live} == {"a": "", "deps": made.upper}
+    assert got.made == (str(paths.prepared_of(mount.path) / "upper"),)
+    assert {one.name: one.made for one in got.live} == {"a": (), "deps": (made.upper,)}
