@@ -62,6 +62,7 @@ from .parts.budget.budget_service import BudgetService
 from .parts.budget.deadlines import DeadlineMonitor
 from .parts.copies.live.end_merges import finish_files
 from .parts.copies.live.live_merges import finish_cut_off_merges
+from .parts.copies.prepared_layers import Preparation
 from .parts.copies.project_copies import ProjectCopies
 from .parts.hosts.host_manager import HostManager
 from .parts.hosts.placement.remote_hosts import RemoteHosts
@@ -256,6 +257,7 @@ async def _open_context(
     opened = open_journal(run_paths, last_seq=past.last_seq, redactor=redactor, unix_s=unix_s)
     journal = await stack.enter_async_context(opened)
     registry, archive = _open_registry(stack, request, run_paths)
+    hosts = RemoteHosts(request.copies.hosts)
     return RunContext(
         run_id=RunId(run_paths.folder.name),
         run_key=dependencies.entropy.random_bytes(32),
@@ -268,8 +270,17 @@ async def _open_context(
         grants=ApprovalGrants(),
         skills=CurrentSkills(request),
         pauses=RunPauses(),
-        copies=ProjectCopies(run_paths, request.copies.copy_kind),
-        hosts=RemoteHosts(request.copies.hosts),
+        copies=ProjectCopies(
+            run_paths,
+            request.copies.copy_kind,
+            Preparation(
+                commands=request.copies.prepare,
+                inputs=request.copies.prepare_inputs,
+                environment=request.environment,
+                hold_turn=hosts.hold_turn,
+            ),
+        ),
+        hosts=hosts,
         protected=held.protected,
         entropy=dependencies.entropy,
         began_s=unix_s(),

@@ -12,6 +12,7 @@ from swarm.mailbox.protocol.values.base import Value
 from swarm.mailbox.protocol.values.limits import AskForApproval, Granular, MergeAtEnd, RunIsolation
 
 from .host_settings import HostToml
+from .isolation_table import IsolationTable
 from .mcp_table import McpServerTable
 from .model_keys import ModelKeys
 from .model_keys import Toml as Toml
@@ -270,7 +271,7 @@ class Config(PartKeys):
     approval_timeout: str | int | float | None = None  # swarm's own: for a person's answer
     allow_commit: bool = False  # swarm's own: commands that only record work in a repository
     merge: MergeAtEnd = "ask"  # swarm's own: unmerged work in copies at the end of a run
-    isolation: RunIsolation = "shared"  # swarm's own: of the agents that the root starts
+    isolation: RunIsolation | IsolationTable = "shared"  # swarm's own: who works in copies
     auto_review: AutoReviewTable = AutoReviewTable()
     sandbox_mode: SandboxMode = "workspace-write"
     sandbox_workspace_write: WorkspaceTable = WorkspaceTable()

@@ -1,4 +1,4 @@
-"""Heavy commands that the supervisor itself has other machines run, and the turn each waits for."""
+"""Heavy commands that the supervisor itself has machines run, and the turn each waits for."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -8,7 +8,7 @@ from typing import NamedTuple
 class MachineWork(NamedTuple):
     """What is to be run, as it is told to others who wait for their turn."""
 
-    machine: str
+    machine: str  # "": this one
     agent: str  # path of the agent for which it is done
     command: str
     head: str  # its first words

@@ -131,6 +131,8 @@ class CopySettings(Value):
     merge: MergeAtEnd = "ask"  # what the run's end does with work of agents in copies
     hosts: tuple[HostTable, ...] = ()  # other machines that agents of this run may use
     host: str = ""  # where agents that work in copies go; "": they stay here
+    prepare: tuple[str, ...] = ()  # commands that get copies ready
+    prepare_inputs: tuple[str, ...] = ()  # names of files on which it depends what they make
 
 
 class RunLifetime(Value):

@@ -391,3 +391,76 @@ async def test_auto_brings_in_what_copies_of_copies_hold_one_level_after_the_oth
     assert "merged: /root/b 3 files (into the copy of /root)" in said, said
     assert "merged: /root 3 files; `swarm undo" in said
     assert sorted(os.listdir(project)) == ["deep", "text"]
+
+
+def write_prepare(rig, *commands: str, mode: str = "run", inputs: tuple[str, ...] = ()) -> None:
+    lines = [f"mode = {json.dumps(mode)}", f"prepare = {json.dumps(commands)}"]
+    lines += [f"prepare_inputs = {json.dumps(inputs)}"] if inputs else []
+    (rig.home / "config.toml").write_text("[isolation]\n" + "\n".join(lines) + "\n")
+
+
+INSTALL = (
+    "mkdir -p node_modules && cp package.json node_modules/of && echo x >> node_modules/runs && "
+    "echo beside > beside && mkdir -p sub/.venv && echo v > sub/.venv/v"
+)
+LOOKS = "cat node_modules/of; cat node_modules/runs; cat sub/.venv/v; ls"
+
+
+async def test_what_prepare_makes_is_in_all_copies_once_for_each_state_of_its_files(
+    rig, project, prefix, play_in
+):
+    (project / "sub").mkdir()
+    (project / "sub" / "file").write_text("file\n")
+    (project / "package.json").write_text("first\n")
+    before = state_of(project)
+    write_prepare(rig, INSTALL, mode="children")
+    changed = f"{LOOKS}; echo mine >> node_modules/runs; rm sub/.venv/v"
+    with trio.fail_after(LIMIT_S):
+        said = await play_in(
+            *root("a", "b")[:-1],
+            {"agent": "/root", "calls": [call("exec_command", cmd="echo second > package.json")]},
+            *root("c"),
+            *turns("/root/a", changed, "cat node_modules/runs; ls sub"),
+            *turns("/root/b", LOOKS),
+            *turns("/root/c", LOOKS),
+            words=(),
+        )
+    for agent, wanted in (("/root/a", "first"), ("/root/b", "first"), ("/root/c", "second")):
+        seen = rig.outputs(agent)[0].split("Output:")[-1].split()
+        assert seen[:3] == [wanted, "x", "v"], (agent, seen)
+        assert "beside" not in seen, "only what tools fill is kept"
+    written = rig.outputs("/root/a")[1].split("Output:")[-1].split()
+    assert ("mine" in written) is (not prefix), "its own in a layer; a link can only be read"
+    made = [*(rig.home / "state").rglob("copies/prepared/*/done")]
+    assert len(made) == 2, "once for each state of package.json"
+    assert "not merged yet" not in said, said
+    assert state_of(project) == {**before, "package.json": b"second\n"}
+
+
+async def test_a_prepare_that_fails_says_which_command_and_leaves_nothing(
+    rig, project, prefix, swarm
+):
+    write_prepare(rig, "true", "mkdir node_modules; echo no such package >&2; exit 7")
+    words = ("run", "-p", "x", "--provider", rig.script(*turns("/root", "true")), "--plain")
+    with trio.fail_after(LIMIT_S):
+        said = await swarm(*words, "-s", "workspace-write", code=1)
+    assert "[isolation] prepare failed" in said and "exit code 7" in said, said
+    assert "no such package" in said
+    assert not [*(rig.home / "state").rglob("node_modules")]
+    assert sorted(os.listdir(project)) == ["gone", "text"]
+
+
+async def test_a_copy_of_a_copy_and_its_readers_have_what_was_prepared(rig, project, play_in):
+    write_prepare(rig, "mkdir -p node_modules && echo made > node_modules/of")
+    with trio.fail_after(LIMIT_S):
+        await play_in(
+            {"agent": "/root", "calls": [spawn("b"), spawn("eye", agent_type="explorer")]},
+            *asks(
+                "/root", wait_agent={"targets": ["b", "eye"], "for": "all", "timeout_ms": 60_000}
+            ),
+            {"agent": "/root", "text": "done"},
+            *turns("/root/b", "cat node_modules/of"),
+            *turns("/root/eye", "cat node_modules/of"),
+            words=(),
+        )
+    assert "made" in rig.outputs("/root/b")[0] and "made" in rig.outputs("/root/eye")[0]

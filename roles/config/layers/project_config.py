@@ -50,7 +50,7 @@ DENIED_KEYS = (
     "hosts",
 )  # fmt: skip
 
-DENIED_INNER_KEYS = (("agents", "providers"), ("skills", "projects"))
+DENIED_INNER_KEYS = (("agents", "providers"), ("skills", "projects"), ("isolation", "prepare"))
 
 
 class ProjectFolder(Value):

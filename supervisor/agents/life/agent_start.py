@@ -94,7 +94,9 @@ async def start_agent(
     plan, identity, process = agent.plan, agent.identity, agent.process
     async with AsyncExitStack() as stack:
         slot = None if plan.slotless else await _wait_for_slot(stack, running, plan, wait)
-        copy = await running.copies.prepare(plan, is_first=not agent.has_started)
+        copy = await running.copies.prepare(
+            plan, is_first=not agent.has_started, hidden=services.places.hidden_paths(running)
+        )
         place = None
         if plan.host:
             place = await stack.enter_async_context(_place_on_node(running, plan))

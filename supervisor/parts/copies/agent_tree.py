@@ -43,8 +43,7 @@ def make_agent_tree(
     make_own_folders(into.parent)
     try:
         make_tree(str(base), survey, into, None, go_on)
-        for name, origin in shown.items():
-            _show(origin, into / name)
+        show_folders(shown, into)
     except BaseException:
         with suppress(OSError):
             remove_tree(into)  # half of a tree takes room, and nobody would use it
@@ -56,6 +55,12 @@ def shown_in_place(root: str, survey: Survey) -> dict[str, str]:
     return {name: f"{root.rstrip('/')}/{name}" for name in survey.live}
 
 
+def show_folders(shown: Mapping[str, str], tree: Path) -> None:
+    """Have the tree show what lies elsewhere, in place of empty folders, or of other such links."""
+    for name, origin in shown.items():
+        _show(origin, tree / name)
+
+
 def _show(origin: str, place: Path) -> None:
     """Let the agent read what lies at `origin`; the copy has an empty folder there."""
     if place.name == "objects" and (place.parent / "HEAD").is_file():
@@ -63,6 +68,8 @@ def _show(origin: str, place: Path) -> None:
         write_own_file(place / "info" / "alternates", f"{origin}\n".encode())
         (place / "pack").mkdir(mode=0o700)
         return
+    if place.is_symlink():
+        place.unlink()
     with suppress(FileNotFoundError):
         place.rmdir()
     with suppress(FileNotFoundError):  # the copy has no such folder

@@ -4,6 +4,7 @@
     copies/agents/ID/copy                which base and which roots: `AgentCopy`
     copies/agents/ID/I/upper, work, live-J/upper, live-J/work
     copies/agents/ID/I/made, live-J/made   its parent's layers, frozen, if that works in a copy too
+    copies/prepared/KEY                  see `prepared_layers`
     copies/agents/ID/start               what the agent's tree was at its start, if it has one
 
 Where no overlay can be had the agent has a tree in another folder, which its commands see:
@@ -16,6 +17,7 @@ and no command sees any of it. Blocks.
 
 import os
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -54,6 +56,7 @@ class AgentCopy(Value):
     # the tree is its. "": it has a change of its own.
     sees: str = ""
     above: str = ""  # the agent whose copy this is a copy of; "": it is one of the project
+    prepared: str = ""  # key of what commands have made for it: `PreparedLayers`; "": nothing
     # Agents with whom the frozen layers between base and own layer lie, the topmost first.
     frozen_with: tuple[str, ...] = ()
 
@@ -172,13 +175,15 @@ class CopyFolder:
                     base=str(self.tree(copy.base, index)),
                     upper=str(own / "upper"),
                     work=str(own / "work"),
-                    made=self.frozen_below(copy, str(index)),
+                    made=self._made(copy, str(index), str(index)),
                     live=tuple(
                         LiveFolder(
                             name=name,
                             upper=str(own / f"live-{number}" / "upper"),
                             work=str(own / f"live-{number}" / "work"),
-                            made=self.frozen_below(copy, f"{index}/live-{number}"),
+                            made=self._made(
+                                copy, f"{index}/live-{number}", _prepared_live(index, name)
+                            ),
                         )
                         for number, (name, _) in enumerate(root.live)
                     ),
@@ -193,11 +198,48 @@ class CopyFolder:
         layers = (self._agent(one) / place / "made" for one in copy.frozen_layers)
         return tuple(str(layer) for layer in layers if layer.is_dir())
 
+    def _made(self, copy: AgentCopy, place: str, prepared: str) -> tuple[str, ...]:
+        """What never changes over the base: frozen layers, then what commands have prepared."""
+        made = self.frozen_below(copy, place)
+        layer = self.prepared(copy.prepared) / prepared / "upper"
+        return (*made, str(layer)) if copy.prepared and layer.is_dir() else made
+
+    def prepared(self, key: str) -> Path:
+        """What commands have made for copies, by its key; "": the folder of them all."""
+        return self._folder / "prepared" / key
+
+    def prepared_tree(self, key: str) -> Path:
+        return self._trees / f"prepared-{key}"
+
+    def prepared_mounts(self, copy: AgentCopy, key: str) -> tuple[CopyMount, ...]:
+        """In what the commands run."""
+        return tuple(
+            CopyMount(
+                path=root.path,
+                base=str(self.tree(copy.base, index)),
+                upper=str(self.prepared(key) / str(index) / "upper"),
+                work=str(self.prepared(key) / str(index) / "work"),
+                live=tuple(
+                    LiveFolder(
+                        name=name,
+                        upper=str(self.prepared(key) / _prepared_live(index, name) / "upper"),
+                        work=str(self.prepared(key) / _prepared_live(index, name) / "work"),
+                    )
+                    for name, _ in root.live
+                ),
+            )
+            for index, root in enumerate(copy.roots)
+        )
+
     def _agent(self, agent_id: str) -> Path:
         return self._folder / "agents" / agent_id
 
     def _survey(self, base: int, root: int) -> Path:
         return self._folder / "bases" / str(base) / f"survey-{root}"
+
+
+def _prepared_live(root: int, name: str) -> str:
+    return f"{root}/live-{sha256(name.encode()).hexdigest()[:12]}"
 
 
 def _read_survey(file: Path) -> Survey:

@@ -22,6 +22,7 @@ from ..undo.content_store import ContentStore, FileEntry, is_text
 from ..undo.net_changes import NetChange
 from .copy_folder import AgentCopy, CopyFolder
 from .layer_stack import layered_names
+from .prepare_commands import find_tool_folders
 from .tree_survey import LEFT_OUT_NAMES, LIVE_MARKERS, LIVE_NAMES, MAX_FILES, Survey
 
 MAX_PATHS = 20_000
@@ -72,6 +73,9 @@ def read_change(folder: CopyFolder, copy: AgentCopy, store: ContentStore) -> Lay
     edits: list[NetChange] = []
     unreadable: list[str] = []
     left_out, room = 0, MAX_BYTES
+    prepared: Iterable[str] = ()  # what the copy shows by links
+    if copy.tree and copy.prepared:
+        prepared = find_tool_folders(folder.prepared_tree(copy.prepared))
     for index, root in enumerate(copy.roots):
         survey = folder.read_survey(copy.base, index)
         layers = folder.frozen_below(copy, str(index))
@@ -82,7 +86,7 @@ def read_change(folder: CopyFolder, copy: AgentCopy, store: ContentStore) -> Lay
             root=root.path,
             survey=survey,
             names=(names := layered_names(survey.entries, layers) if layers else survey.entries),
-            live=(*survey.live, *(_tool_folders(names) if layers else ())),
+            live=(*survey.live, *(_tool_folders(names) if layers else ()), *prepared),
             store=store,
             room=room,
         )

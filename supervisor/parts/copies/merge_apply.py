@@ -129,7 +129,7 @@ def end_finished(began: MergeBegan, written: Written, write: WriteMergeRecord) -
     """Journal the end of a merge that was cut off. Raises MergeFailed if it stays so."""
     if written.stuck:
         raise MergeFailed(
-            f"{began.merge_id} was cut off and cannot be finished: {written.stuck}; mend that, and "
+            f"{began.merge_id} was cut off and cannot be finished: {written.stuck}; fix that, and "
             "merge again"
         )
     _write_end(began, written.left, write)

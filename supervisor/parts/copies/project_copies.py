@@ -28,7 +28,7 @@ from ...request.run_request import CopyKind, RunRequest
 from ...runs.paths import RunPaths
 from ..undo.tree_walk import roots_of
 from ..undo.watched_tree import now_ns
-from .agent_tree import make_agent_tree, shown_in_place
+from .agent_tree import make_agent_tree, show_folders, shown_in_place
 from .base_tree import SPARE_BYTES, make_tree
 from .copy_bounds import (
     check_one_folder,
@@ -39,6 +39,8 @@ from .copy_bounds import (
 from .copy_folder import AgentCopy, CopiedRoot, CopyFolder
 from .copy_kind import find_copy_kind
 from .frozen_layer import MAX_BYTES, LayerFreezer
+from .prepare_commands import find_tool_folders
+from .prepared_layers import NOTHING_WANTED, Preparation, PreparedLayers
 from .tree_survey import CopyRefused, Survey, survey_tree
 
 MAKE_LIMIT_S = 600.0  # for a base
@@ -63,11 +65,17 @@ class _Base(msgspec.Struct):
 class ProjectCopies:
     """One per run. A run without agents in copies makes nothing."""
 
-    def __init__(self, paths: RunPaths, kind: CopyKind | None = None) -> None:
+    def __init__(
+        self,
+        paths: RunPaths,
+        kind: CopyKind | None = None,
+        preparation: Preparation = NOTHING_WANTED,
+    ) -> None:
         """`kind`: what this machine can have; None: it is tried when the first copy is wanted."""
         self._paths = paths
         self._kind: CopyKind | None = kind
         self.folder = CopyFolder(paths.copies, paths.copy_trees)
+        self._prepared = PreparedLayers(self.folder, preparation)
         self._base: _Base | None = None
         self._changes = 0
         self._lock = trio.Lock()
@@ -97,19 +105,34 @@ class ProjectCopies:
         """A call of an agent that shares the project may change files now, or may have."""
         self._changes += 1
 
-    async def prepare(self, plan: AgentPlan, *, is_first: bool) -> CopyView:
+    async def prepare(
+        self, plan: AgentPlan, *, is_first: bool, hidden: tuple[str, ...] = ()
+    ) -> CopyView:
         """How the agent's next process gets its copy, if it works in one.
 
-        `is_first`: no process of the agent has started before; only then it gets a new copy.
+        Args:
+            plan: The agent's.
+            is_first: No process of the agent has started before; only then it gets a new copy.
+            hidden: What commands that get the copy ready must not see.
 
         Raises SpawnError that says why it cannot have a copy.
         """
         if plan.limits.isolation != "copy":
             return CopyView()
         try:
+            async with self._lock:  # nobody else writes the copy then
+                known = await trio.to_thread.run_sync(self.folder.find, plan.agent_id)
+            if known is not None:
+                return self._view(known)
+            if not is_first:
+                raise CopyRefused("the one that it worked in is gone")
             with trio.fail_after(MAKE_LIMIT_S):
                 async with self._lock:
-                    return await self._prepare(plan, is_first=is_first)
+                    made = await self._make(plan)
+            if not (made.above or made.sees or plan.host):
+                made = await self._with_prepared(made, hidden)
+            await trio.to_thread.run_sync(self.folder.add_agent, made)
+            return self._view(made)
         except (CopyRefused, SandboxMissing) as error:
             raise SpawnError(f"{plan.path} gets no copy of the project: {error}") from error
         except (OSError, ValueError) as error:
@@ -146,14 +169,19 @@ class ProjectCopies:
                 "folders fits it; start another agent"
             )
 
-    async def _prepare(self, plan: AgentPlan, *, is_first: bool) -> CopyView:
-        known = await trio.to_thread.run_sync(self.folder.find, plan.agent_id)
-        if known is None:
-            if not is_first:
-                raise CopyRefused("the one that it worked in is gone")
-            known = await self._make(plan)
-            await trio.to_thread.run_sync(self.folder.add_agent, known)
-        return self._view(known)
+    async def _with_prepared(self, made: AgentCopy, hidden: tuple[str, ...]) -> AgentCopy:
+        """With what commands have made for all copies like it; a copy of it has that, too."""
+        key = await self._prepared.make_ready(made, hidden)
+        if key and made.tree:
+            show = partial(self._show_prepared, made, key)
+            await trio.to_thread.run_sync(show, abandon_on_cancel=False)
+        return msgspec.structs.replace(made, prepared=key)
+
+    def _show_prepared(self, made: AgentCopy, key: str) -> None:
+        """Raises OSError."""
+        tree = Path(made.tree)
+        show_folders(find_tool_folders(self.folder.prepared_tree(key)), tree)
+        self.folder.write_start(made.agent_id, survey_tree(made.tree, (), now_ns=now_ns()))
 
     async def _make(self, plan: AgentPlan) -> AgentCopy:
         """Raises CopyRefused, SandboxMissing, OSError, ValueError."""
@@ -221,7 +249,10 @@ class ProjectCopies:
     def _view(self, known: AgentCopy) -> CopyView:
         if known.tree:
             origin = known.roots[0].path
-            return CopyView(origin=origin, tree=known.tree, shows=(origin, *self._trees(known)))
+            shows = (origin, *self._trees(known))
+            if known.prepared:
+                shows = (*shows, str(self.folder.prepared_tree(known.prepared)))
+            return CopyView(origin=origin, tree=known.tree, shows=shows)
         return CopyView(mounts=self.folder.mounts(known))
 
     def _trees(self, known: AgentCopy) -> tuple[str, ...]:

@@ -9,10 +9,6 @@ FOLDER/copies/prepared/MARK/live-MARK/upper, work   of an ignored folder in it
 SHOWN/prepared                               without overlays: a folder, of which only those show
 """
 
-import os
-import signal
-import stat
-import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -21,26 +17,19 @@ import msgspec
 import trio
 
 from swarm.mailbox.base.moved_path import moved_path
-from swarm.mailbox.base.overlay_marks import is_opaque
 from swarm.mailbox.base.private_files import make_own_folders
 from swarm.mailbox.base.remove_tree import remove_tree
 from swarm.mailbox.base.shipped_tree import is_git_store, shipped_tree
 from swarm.mailbox.protocol.nodes import CopiedPlace, PrepareCopies
 from swarm.mailbox.protocol.spec import CopyMount, FolderIdentity
 
-from ..copies.tree_survey import LIVE_NAMES
+from ..copies.prepare_commands import PrepareFailed, keep_tool_folders, run_prepare_command
 from .node_paths import NodePaths, live_mounts
 from .node_trees import make_mount_point
 from .tree_copy import fill_tree
 
 _IN_LAYERS = (sys.executable, "-P", "-m", "swarm.worker.programs.copy_command")
 _IN_TREE = (sys.executable, "-P", "-m", "swarm.worker.programs.sandbox_command")
-_TAIL_BYTES = 2_000
-_MAX_DEPTH = 100
-
-
-class PrepareFailed(Exception):
-    """A command failed; the text says which, and how its output ended."""
 
 
 async def prepare_copies(
@@ -59,7 +48,7 @@ async def prepare_copies(
     try:
         with trio.move_on_after(order.limit_s) as limit:
             for command in order.commands:
-                await _run(
+                await run_prepare_command(
                     [*program, "-s", "workspace-write", "--network", *masks],
                     command,
                     environment | order.environment,
@@ -120,67 +109,3 @@ def _mount(paths: NodePaths, order: PrepareCopies, index: int) -> CopyMount:
         work=str(own / "work"),
         live=live_mounts(paths, place.path, place.live, own),
     )
-
-
-async def _run(program: list[str], command: str, environment: dict[str, str]) -> None:
-    """Raises PrepareFailed."""
-    lifeline, held = os.pipe()  # closes when this process is gone, which ends the command
-    argv = [*program, "--lifeline", str(lifeline), "--", "/bin/sh", "-c", command]
-    try:
-        try:
-            process = await trio.lowlevel.open_process(
-                argv, env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT, start_new_session=True, pass_fds=(lifeline,),
-            )  # fmt: skip
-        finally:
-            os.close(lifeline)
-        try:
-            said = await _read_tail(process)
-            code = await process.wait()
-        finally:
-            if process.returncode is None:
-                os.killpg(process.pid, signal.SIGKILL)
-            with trio.CancelScope(shield=True):
-                await process.wait()
-    finally:
-        os.close(held)
-    if code != 0:
-        raise PrepareFailed(f"`{command}` ended with exit code {code}: {said}")
-
-
-async def _read_tail(process: trio.Process) -> str:
-    assert process.stdout is not None
-    tail = b""
-    async for part in process.stdout:
-        tail = (tail + part)[-_TAIL_BYTES:]
-    return tail.decode("utf-8", "replace").strip()
-
-
-def keep_tool_folders(upper: Path) -> None:
-    """Remove all that is not in a folder that tools fill. Blocks. Raises OSError.
-
-    Confined code wrote it, and none of it runs any more.
-    """
-    _keep(upper, _MAX_DEPTH)
-
-
-def _keep(folder: Path, depth: int) -> bool:
-    """True if something below it is kept."""
-    kept = False
-    with os.scandir(folder) as scanned:
-        entries = list(scanned)
-    for entry in entries:
-        path = Path(entry.path)
-        if not entry.is_dir(follow_symlinks=False):
-            path.unlink()
-        elif entry.name in LIVE_NAMES or (depth > 0 and _shows_more(path, depth - 1)):
-            kept = True
-        else:
-            remove_tree(path)
-    return kept
-
-
-def _shows_more(folder: Path, depth: int) -> bool:
-    """False for a folder that was made anew: it would hide what the base has there."""
-    folder.chmod(stat.S_IMODE(folder.lstat().st_mode) | 0o700)
-    return not is_opaque(str(folder)) and _keep(folder, depth)

@@ -66,8 +66,9 @@ from ...processes.process_types import Child
 from ...processes.shell_snapshot import ShellSnapshot
 from ...runs.paths import UserPaths, find_user_paths
 from ...runs.short_tmp import open_short_tmp
+from ..copies.prepare_commands import PrepareFailed
 from .node_paths import NodePaths, hub_spec_for_node, identities, spec_for_node
-from .node_prepare import PrepareFailed, prepare_copies
+from .node_prepare import prepare_copies
 from .node_trees import NodeTrees, TreeBroken
 from .tree_copy import in_folder
 

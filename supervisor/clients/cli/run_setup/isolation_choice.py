@@ -9,6 +9,7 @@ from swarm.mailbox.base.errors import UsageError
 from swarm.mailbox.base.path_rules import is_within
 from swarm.mailbox.protocol.mcp import McpServer
 from swarm.mailbox.protocol.values.limits import DangerFullAccess, Isolation, ReadOnly, RunIsolation
+from swarm.roles.config.isolation_table import isolation_table
 from swarm.roles.rights.narrow import narrow_isolation, narrow_sandbox
 from swarm.roles.role_loader import find_role
 
@@ -36,10 +37,16 @@ def with_isolation(
 
     Raises UsageError, and SandboxMissing where no copy can be had: nothing was started.
     """
-    copies = msgspec.structs.replace(request.copies, merge=settings.config.merge)
+    table = isolation_table(settings.config.isolation)
+    copies = msgspec.structs.replace(
+        request.copies,
+        merge=settings.config.merge,
+        prepare=table.prepare,
+        prepare_inputs=table.prepare_inputs,
+    )
     request = msgspec.structs.replace(request, copies=copies)
     front, sandbox = settings.task.front, request.sandbox
-    own = most_isolated(options.isolate, front.isolation, settings.config.isolation)
+    own = most_isolated(options.isolate, front.isolation, table.mode)
     whole: Isolation = "copy" if own == "run" else "shared"
     root = narrow_isolation(settings.role.isolation, whole, sandbox=sandbox)
     items: Isolation = "shared"

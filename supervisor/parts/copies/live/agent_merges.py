@@ -104,8 +104,8 @@ def _find_copies(running: RunContext, agent: Agent, targets: Sequence[str]) -> t
         if name not in below:
             known = ", ".join(below) or "none"
             raise SwarmError(
-                f"{name[:200]} is not an agent of yours in a copy; there are: {known} (what copies of "
-                "an agent's copy have goes there first)"
+                f"{name[:200]} is not an agent of yours in a copy; there are: {known} "
+                "(what copies of an agent's copy have goes there first)"
             )
     return names
 

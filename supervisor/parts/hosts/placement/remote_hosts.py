@@ -5,7 +5,7 @@ come back here. A run without hosts has none of this but an empty value.
 """
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from itertools import count
 
@@ -34,7 +34,7 @@ from swarm.mailbox.protocol.spec import AgentSpec, CopyMount, HubSpec, encode_sp
 
 from ....agents.agent_record import AgentPlan
 from ....processes.machine_facts import MachineState
-from ....processes.machine_turns import HoldTurn, hold_no_turn
+from ....processes.machine_turns import HoldTurn, MachineWork, hold_no_turn
 from ....processes.process_types import DiedBeforeHello, ProcessEnd, SpawnError
 from ...copies.copy_folder import AgentCopy
 from .copy_shipment import ship_order
@@ -86,6 +86,10 @@ class RemoteHosts:
     def use_turns(self, hold_turn: HoldTurn) -> None:
         """Commands that get a machine ready wait for their turn from now on."""
         self._hold_turn = hold_turn
+
+    def hold_turn(self, work: MachineWork) -> AbstractAsyncContextManager[None]:
+        """Implements `HoldTurn`, also for commands on this machine (`machine` is "")."""
+        return self._hold_turn(work)
 
     def move_gateway(self, endpoint: str) -> None:
         """The gateway listens there now; agents on nodes are led there."""

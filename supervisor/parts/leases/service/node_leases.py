@@ -47,7 +47,8 @@ class NodeLeases:
             head=work.head,
             cwd=work.cwd,
         )
-        return self._of_machine(work.machine).hold(work.agent, request)
+        service = self._of_machine(work.machine) if work.machine else self._here
+        return service.hold(work.agent, request)
 
     def _of(self, agent: Agent) -> LeaseService:
         machine = self._host.hosts.machine_of(agent.plan.agent_id) if agent.plan.host else ""

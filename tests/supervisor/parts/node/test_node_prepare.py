@@ -10,13 +10,10 @@ import pytest
 import trio
 
 from swarm.mailbox.protocol.nodes import CopiedPlace, PrepareCopies
+from swarm.supervisor.parts.copies.prepare_commands import PrepareFailed, keep_tool_folders
 from swarm.supervisor.parts.node import node_prepare
 from swarm.supervisor.parts.node.node_paths import NodePaths
-from swarm.supervisor.parts.node.node_prepare import (
-    PrepareFailed,
-    keep_tool_folders,
-    prepare_copies,
-)
+from swarm.supervisor.parts.node.node_prepare import prepare_copies
 
 needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="copies need bubblewrap")
 
