@@ -67,6 +67,15 @@ from .memories.memory_messages import (
     RunMemories,
     former_memories,
 )
+from .notices.notice_messages import (
+    NOTICE_TOOLS,
+    NoticeAccess,
+    NoticeBegan,
+    NoticeEnded,
+    NotifySettings,
+    PersonTold,
+    TellPerson,
+)
 
 PartRequest = TakeLease  # of agents; the part replies when it will
 PartQueued = QueuedForLease  # told before the reply, any number of times
@@ -79,6 +88,7 @@ PartQuestion = (  # of agents; one answer each
     | ReportJobResult
     | GetGoal
     | UpdateGoal
+    | TellPerson
 )
 PartReply = (
     LeaseGiven
@@ -89,6 +99,7 @@ PartReply = (
     | JobEnded
     | ResultAccepted
     | GoalTold
+    | PersonTold
 )
 PartOp = ShareFindings  # sent to agents; the part in the agent's process takes it
 PartControl = DrainHost | SteerGoal  # of a person, to a live run; one answer each
@@ -109,11 +120,13 @@ PartRecord = (  # all that a part journals
     | GoalReported
     | GoalPaused
     | GoalCleared
+    | NoticeBegan
+    | NoticeEnded
 )
 PartEndState = Literal["unmet"]  # how a run ends by the word of a part
 # Questions whose answer needs other agents: who waits for it can do without a process.
 PART_WAITS: dict[type[object], str] = {SpawnOnCsv: START_JOB.name}
-PART_TOOLS = (*JOB_TOOLS, *FINDING_TOOLS, *MEMORY_TOOLS, *GOAL_TOOLS)  # of agents
+PART_TOOLS = (*JOB_TOOLS, *FINDING_TOOLS, *MEMORY_TOOLS, *GOAL_TOOLS, *NOTICE_TOOLS)  # of agents
 
 
 class PartSettings(Value):
@@ -122,6 +135,7 @@ class PartSettings(Value):
     leases: LeaseSettings = LeaseSettings()
     memories: RunMemories = RunMemories()
     goals: GoalSettings = GoalSettings()
+    notices: NotifySettings = NotifySettings()
 
 
 class FormerPartSettings(Value):
@@ -154,6 +168,7 @@ class PartRules(Value):
     leases: LeaseRules = LeaseRules()
     memories: MemoryAccess = MemoryAccess()
     goals: GoalAccess = GoalAccess()
+    notices: NoticeAccess = NoticeAccess()
     texts: tuple[PartText, ...] = ()
 
 

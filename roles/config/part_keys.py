@@ -9,10 +9,12 @@ from swarm.mailbox.parts.accounts.account_messages import LoginTable
 from swarm.mailbox.parts.clouds.cloud_messages import AwsTable, GoogleTable
 from swarm.mailbox.parts.leases.lease_messages import LeaseSettings
 from swarm.mailbox.parts.memories.memory_messages import MemorySettings
+from swarm.mailbox.parts.notices.notice_messages import NotifySettings
 from swarm.mailbox.protocol.settings import KeepSecrets
 from swarm.mailbox.protocol.values.base import Value
 
 from ..parts.goals.goal_table import GoalTable
+from ..parts.notices.notify_table import notify_settings, token_variables
 from .model_keys import ModelKeys
 
 
@@ -21,6 +23,8 @@ class PartKeys(ModelKeys):
 
     leases: LeaseSettings = LeaseSettings()  # swarm's own
     memories: bool | MemorySettings = False
+    # a program, started after each turn of the root; as a table swarm's own: where one is told
+    notify: tuple[str, ...] | NotifySettings = ()
     login: dict[str, LoginTable] = {}  # swarm's own: how one signs in
     mcp_oauth_credentials_store: KeepSecrets = "auto"  # of accounts too
     forced_login_method: Literal["chatgpt", "api"] | None = None
@@ -35,6 +39,16 @@ class ProviderPartKeys(Value):
 
 
 PROVIDER_PART_TABLES: dict[str, type[Value]] = {"aws": AwsTable, "google": GoogleTable}
+
+
+def turn_program(config: PartKeys) -> tuple[str, ...]:
+    """The program that is started after each turn of the root. Raises UsageError."""
+    return notify_settings(config.notify).program
+
+
+def notify_variables(config: PartKeys) -> tuple[str, ...]:
+    """Variables that hold tokens of sinks; they leave the environment before anything starts."""
+    return token_variables(config.notify)
 
 
 class RolePartKeys(ModelKeys):

@@ -279,7 +279,6 @@ class Config(PartKeys):
     project_doc_max_bytes: int = 32_768
     project_doc_fallback_filenames: tuple[str, ...] = ()
     project_root_markers: tuple[str, ...] = (".git",)
-    notify: tuple[str, ...] = ()  # a program, started after each turn of the root
     # what opens a file whose name is clicked in the terminal; `file` is swarm's own
     file_opener: Literal["file", "vscode", "vscode-insiders", "windsurf", "cursor", "none"] = "file"
     agents: Toml = {}

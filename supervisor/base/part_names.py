@@ -64,6 +64,7 @@ PART_EXIT_CODES = {"unmet": 7}
 LOG_OPTIONS = {
     "findings": "Only what agents published for each other.",
     "goal": "Only what became of the run's goal.",
+    "notices": "Only what a person elsewhere was told.",
 }
 # In the folder of state: no command of an agent ever sees them.
 HIDDEN_FOLDERS = ("memories", "accounts")

@@ -4,6 +4,8 @@ Records come here only after the journal has written them; transient events come
 the journal did not redact is redacted here, before anybody sees it.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from swarm.mailbox.base.redact import Redactor
@@ -26,12 +28,19 @@ class EventBroadcast:
     ) -> None:
         self.state, self._view, self._feed = state, view, feed
         self._redactor = DeltaRedactor(redactor)
+        self._listeners: list[Callable[[Record], None]] = []
+
+    def listen(self, take: Callable[[Record], None]) -> None:
+        """Call `take` with each written record from now on; it neither waits nor raises."""
+        self._listeners.append(take)
 
     def publish_record(self, record: Record) -> None:
         """Show a written record; before it, the rest of the streams that it ends."""
         for rest in self._redactor.end_streams(record):
             self._publish(rest)
         self._publish(Recorded(record=record))
+        for take in self._listeners:
+            take(record)
 
     def publish_transient(self, passed: TransientEvent) -> None:
         """Show one transient event; it is not journaled."""

@@ -14,6 +14,7 @@ from swarm.mailbox.parts.jobs.job_messages import ReportJobResult, SpawnOnCsv
 from swarm.mailbox.parts.leases.lease_messages import HeavyCommandEnded, TakeLease
 from swarm.mailbox.parts.machines.machine_messages import DrainHost
 from swarm.mailbox.parts.memories.memory_messages import RecallMemories, ReportStaleMemory
+from swarm.mailbox.parts.notices.notice_messages import TellPerson
 from swarm.mailbox.parts.part_messages import (
     PartControl,
     PartControlReply,
@@ -34,6 +35,7 @@ from ..parts.goals.service.goal_service import GoalService
 from ..parts.jobs.service.detached_jobs import DetachedJobs
 from ..parts.leases.service.node_leases import NodeLeases
 from ..parts.machines.host_drain import drain_host
+from ..parts.notices.service.notice_service import NoticeService
 from ..parts.run_parts import RunParts
 
 
@@ -49,6 +51,7 @@ class PartServices:
         self._findings = SharedFindings(host, parts.folds.findings, nursery)
         self._jobs = DetachedJobs(host, team, nursery)
         self._goals = GoalService(host, team, parts.goal, nursery)
+        self._notices = NoticeService(host, team, parts.folds.notices, nursery)
 
     # --- messages of agents --------------------------------------------------------------------
 
@@ -77,6 +80,8 @@ class PartServices:
                 return await self._jobs.join(asker, question)
             case ReportJobResult():
                 return self._jobs.jobs.report(asker, question)
+            case TellPerson():
+                return await self._notices.serve(asker, question)
             case GetGoal() | UpdateGoal():
                 return self._goals.serve(question)
             case RecallMemories() | ReportStaleMemory():
@@ -107,14 +112,17 @@ class PartServices:
 
         Asked again whenever the work has ended, of a run that stays, too.
         """
-        return await self._goals.at_end(completed)
+        end = await self._goals.at_end(completed)
+        if not end.goes_on:
+            await self._notices.tell_end(end.completed)
+        return end
 
     # --- what happens to agents and to the run -------------------------------------------------
 
     @property
     def is_idle(self) -> bool:
         """False while a part works, or waits for what will give an agent work: the run stays."""
-        return self._jobs.is_idle
+        return self._jobs.is_idle and self._notices.is_idle
 
     def restore(self) -> frozenset[str]:
         """The run is resumed and its root is there: take up what was cut off.

@@ -15,6 +15,7 @@ from swarm.mailbox.parts.goals.goal_messages import (
 from swarm.mailbox.parts.jobs.job_messages import JobBegan, JobClosed, JobRowEnded
 from swarm.mailbox.parts.leases.lease_messages import HeavyCommandEnded
 from swarm.mailbox.parts.memories.memory_messages import MemoryMarked
+from swarm.mailbox.parts.notices.notice_messages import NoticeBegan, NoticeEnded
 from swarm.mailbox.parts.part_messages import PartFigures, PartRecord
 from swarm.mailbox.protocol.values.findings import FindingPublished
 
@@ -24,6 +25,7 @@ from .findings.finding_lines import count_findings, describe_finding
 from .goals.goal_lines import describe_goal, goal_figure, goal_json_line
 from .jobs.job_lines import describe_job
 from .leases.lease_lines import describe_heavy_command
+from .notices.notice_lines import describe_notice, notice_json_line
 
 
 def describe_part_record(record: PartRecord) -> str:
@@ -42,6 +44,8 @@ def describe_part_record(record: PartRecord) -> str:
             | GoalReported() | GoalPaused() | GoalCleared()
         ):  # fmt: skip
             return describe_goal(record)
+        case NoticeBegan() | NoticeEnded():
+            return describe_notice(record)
         case _:
             assert_never(record)
 
@@ -57,6 +61,8 @@ def fold_figures(figures: PartFigures, record: PartRecord) -> PartFigures:
         ):  # fmt: skip
             goal = goal_figure(record) or figures.goal
             return msgspec.structs.replace(figures, goal=goal)
+        case NoticeBegan() | NoticeEnded():
+            return figures
         case HeavyCommandEnded() | MemoryMarked() | JobBegan() | JobRowEnded() | JobClosed():
             return figures
         case _:
@@ -82,6 +88,8 @@ def part_json_lines(record: PartRecord) -> list[JsonLine]:
             | GoalReported() | GoalPaused() | GoalCleared()
         ):  # fmt: skip
             return [goal_json_line(record)]
+        case NoticeBegan() | NoticeEnded():
+            return [notice_json_line(record)]
         case _:
             assert_never(record)
 
@@ -96,6 +104,8 @@ def is_shown_by(record: PartRecord, wanted: str) -> bool:
             | GoalReported() | GoalPaused() | GoalCleared()
         ):  # fmt: skip
             return wanted == "goal"
+        case NoticeBegan() | NoticeEnded():
+            return wanted == "notices"
         case HeavyCommandEnded() | MemoryMarked() | JobBegan() | JobRowEnded() | JobClosed():
             return False
         case _:

@@ -10,6 +10,7 @@ from swarm.mailbox.protocol.spec import ProviderSpec
 from swarm.roles.config.part_keys import PartFront, PartKeys, PartOptions, ProviderPartKeys
 from swarm.roles.parts.leases.lease_settings import check_lease_settings
 from swarm.roles.parts.memories.memory_settings import check_memory_settings
+from swarm.roles.parts.notices.notify_table import notify_settings
 
 from ..processes.machine_state import memory_bytes
 from ..request.run_request import RunRequest
@@ -43,6 +44,7 @@ def with_parts(
         leases=leases,
         memories=run_memories(memories, cwd=request.cwd, ephemeral=request.ephemeral),
         goals=goal_settings(request, wanted.front, wanted.options),
+        notices=notify_settings(config.notify),
     )
     return msgspec.structs.replace(request, parts=parts)
 

@@ -20,6 +20,7 @@ from swarm.mailbox.parts.goals.goal_messages import (
 from swarm.mailbox.parts.jobs.job_messages import JobBegan, JobClosed, JobRowEnded
 from swarm.mailbox.parts.leases.lease_messages import HeavyCommandEnded
 from swarm.mailbox.parts.memories.memory_messages import MemoryAccess, MemoryMarked
+from swarm.mailbox.parts.notices.notice_messages import NoticeAccess, NoticeBegan, NoticeEnded
 from swarm.mailbox.parts.part_messages import PartRecord, PartRules, PartText
 from swarm.mailbox.protocol.records import Record
 from swarm.mailbox.protocol.values.findings import Finding, FindingPublished
@@ -33,6 +34,7 @@ from .jobs.job_history import JobHistory
 from .leases.lease_ledger import LeaseLedger
 from .memories.memory_brief import brief_memories
 from .memories.memory_readers import reads_memories
+from .notices.notice_history import NoticePast
 
 
 class PartFolds:
@@ -42,13 +44,14 @@ class PartFolds:
         self.findings: list[Finding] = []  # in the order of their numbers
         self.jobs = JobHistory()
         self.goals: list[GoalRecord] = []
+        self.notices = NoticePast()
 
     def take(self, record: Record) -> None:
         """The next record of the run's own file; each is given once, in order."""
         if isinstance(record.body, PartRecord):
-            self._take(record.agent, record.body)
+            self._take(record.agent, record.ts, record.body)
 
-    def _take(self, agent: str, body: PartRecord) -> None:
+    def _take(self, agent: str, ts: float, body: PartRecord) -> None:
         match body:
             case FindingPublished(finding=finding):
                 self.findings.append(finding)
@@ -59,7 +62,9 @@ class PartFolds:
                 | GoalReported() | GoalPaused() | GoalCleared()
             ):  # fmt: skip
                 self.goals.append(body)
-            case HeavyCommandEnded() | MemoryMarked() | JobRowEnded():
+            case NoticeBegan():
+                self.notices.take(ts, body)
+            case HeavyCommandEnded() | MemoryMarked() | JobRowEnded() | NoticeEnded():
                 pass  # these are read from files of their own
             case _:
                 assert_never(body)
@@ -74,6 +79,11 @@ class RunParts:
         self.leases = LeaseLedger(paths.folder.parent, request.parts.leases, cwd=request.cwd)
         self.goal = GoalCell(request.parts.goals, folds.goals)
 
+    @property
+    def _can_tell(self) -> bool:
+        notices = self._request.parts.notices
+        return bool(notices.sinks) and "agents" in notices.about
+
     def rules_for(self, plan: AgentPlan) -> PartRules:
         """What a new process of this agent is told."""
         if plan.slotless:
@@ -84,6 +94,7 @@ class RunParts:
             leases=self.leases.rules_for_agents(),
             memories=MemoryAccess(is_reader=is_reader),
             goals=GoalAccess(has_goal=plan.path == ROOT_PATH and self.goal.is_set),
+            notices=NoticeAccess(can_tell=plan.path == ROOT_PATH and self._can_tell),
             texts=(
                 *((PartText(text=text, brief=brief_memories(text)),) if is_reader else ()),
                 *((goal_text(goal),) if goal.text else ()),

@@ -7,6 +7,7 @@ from .findings.findings_tools import PublishFindingTool, RecallFindingsTool
 from .goals.goal_tools import GetGoalTool, UpdateGoalTool
 from .jobs.csv_job import ReportAgentJobResultTool, SpawnAgentsOnCsvTool
 from .memories.memory_tools import RecallMemoriesTool, ReportStaleMemoryTool
+from .notices.tell_tool import TellPersonTool
 
 
 def part_tools(team: TeamClient, context: ToolContext) -> tuple[Tool, ...]:
@@ -20,4 +21,5 @@ def part_tools(team: TeamClient, context: ToolContext) -> tuple[Tool, ...]:
         ReportStaleMemoryTool(team),
         GetGoalTool(team),
         UpdateGoalTool(team),
+        TellPersonTool(team),
     )

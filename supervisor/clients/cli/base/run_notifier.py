@@ -8,15 +8,12 @@ for. A failure of either is only a warning.
 import shlex
 import subprocess
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 import trio
 
 from swarm.mailbox.base.errors import UsageError
-from swarm.mailbox.base.held_programs import held_environment
 from swarm.mailbox.base.ids import ROOT_PATH
 from swarm.mailbox.protocol.control import AnyFeed, Recorded, RunView
 from swarm.mailbox.protocol.events import TurnCompleted
@@ -28,9 +25,8 @@ from swarm.mailbox.protocol.records import (
     Record,
     RunCompleted,
 )
-from swarm.roles.base.started_programs import find_started, why_started_unheld
 
-from ....request.run_places import program_lookup
+from ....request.persons_command import PersonsCommand
 from ....request.run_request import RunRequest
 from ....views.approval_description import action_kind, describe_action
 from .printing import say
@@ -43,33 +39,10 @@ _MOST_RUNNING = 8
 _Draw = Callable[[Callable[[], RunView]], Awaitable[None]]
 
 
-class HeldCommand(NamedTuple):
-    """A person's command that no agent could have exchanged, as it is started."""
-
-    argv: tuple[str, ...]
-    environment: dict[str, str]
-
-
-class PersonsCommand:
-    """A command of the person's that runs outside of every sandbox, beside a run's agents."""
-
-    def __init__(self, argv: Sequence[str], request: RunRequest) -> None:
-        self._argv, self._request = tuple(argv), request
-
-    def find(self) -> HeldCommand | str:
-        """Look each time; where agents could have exchanged it, why it is not started."""
-        lookup = program_lookup(self._request, cwd=str(Path.cwd()))
-        program = find_started(self._argv, lookup)
-        if why := why_started_unheld(program, lookup):
-            return f"it was not started: {why}"
-        environment = held_environment(self._request.environment, lookup)
-        return HeldCommand((program.path, *self._argv[1:]), environment)
-
-
 class RunNotifier:
     """The command of `--notify`; one per run."""
 
-    def __init__(self, command: "PersonsCommand", *, run_id: str) -> None:
+    def __init__(self, command: PersonsCommand, *, run_id: str) -> None:
         self._command, self._run_id = command, run_id
         send, self._receive = trio.open_memory_channel[Record](_MOST_WAITING)
         self._send = send
@@ -175,7 +148,7 @@ def split_command(command: str) -> list[str]:
 class TurnNotifier:
     """The `notify` key's program, started by the run's feed. Never waits and raises nothing."""
 
-    def __init__(self, command: "PersonsCommand", *, cwd: str) -> None:
+    def __init__(self, command: PersonsCommand, *, cwd: str) -> None:
         self._command, self._cwd = command, cwd
         self._root_id = ""
         self._inputs: deque[str] = deque(maxlen=_MOST_MESSAGES)

@@ -27,6 +27,7 @@ from swarm.mailbox.protocol.values.limits import (
 )
 from swarm.roles.base.guidance import Guidance, load_guidance
 from swarm.roles.config.layers.features import resolve_features
+from swarm.roles.config.part_keys import turn_program
 from swarm.roles.config.resource_limits import resource_limits
 from swarm.roles.config.schema import AgentsTable
 from swarm.roles.parts.commands.command_expansion import expand_call, find_call
@@ -186,7 +187,7 @@ def build_request(
         rules=rules.rules,
         skill_set=skills.chosen,
         commands=commands.commands,
-        notify=config.notify,
+        notify=turn_program(config),
         ephemeral=options.ephemeral,
         plan=options.plan,
         lifetime=RunLifetime(

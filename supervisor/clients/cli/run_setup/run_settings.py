@@ -22,6 +22,7 @@ from swarm.roles.config.layers.merge import Layer, merge_layers, merge_tables, p
 from swarm.roles.config.layers.project_servers import without_known_servers
 from swarm.roles.config.layers.requirements import Requirements
 from swarm.roles.config.mcp_table import read_mcp_json
+from swarm.roles.config.part_keys import notify_variables
 from swarm.roles.config.schema import Config, Toml
 from swarm.roles.rights.role import Role
 from swarm.roles.role_loader import REVIEW_ROLE, Roles, apply_review_model, find_role, load_roles
@@ -262,4 +263,5 @@ def key_variables(config: Config) -> tuple[str, ...]:
     for provider in config.model_providers.values():
         names += [provider.env_key] if provider.env_key else []
         names += (*provider.env_http_headers.values(), *part_key_variables(provider))
+    names += notify_variables(config)
     return tuple(dict.fromkeys(names))

@@ -1,0 +1,1 @@
+"""Notices: a person who is elsewhere is told something."""

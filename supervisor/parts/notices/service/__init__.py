@@ -1,0 +1,1 @@
+"""The notices of a live run."""
