@@ -30,7 +30,8 @@ def goal_settings(request: RunRequest, front: PartFront, options: PartOptions) -
     check_goal(goal)
     if goal.judge:
         _check_judge(request, goal.judge)
-    files = look_at_project(request.cwd, goal.verify, protect)
+    search = request.environment.get("PATH", "")
+    files = look_at_project(request.cwd, goal.verify, protect, search=search)
     return GoalSettings(goal=goal, protect=protect, check_files=files.checks)
 
 

@@ -15,7 +15,7 @@ from swarm.mailbox.base.path_rules import is_within
 from swarm.mailbox.base.safe_open import READ_FLAGS, open_canonical, read_whole, scan_folder
 
 from ..copies.tree_survey import LEFT_OUT_NAMES, LIVE_NAMES
-from .check_words import is_part_of_check, named_paths, patterns_for
+from .check_words import is_part_of_check, named_paths, patterns_for, words_of
 
 _MOST_ENTRIES = 100_000
 _MOST_CHECK_FILES = 2_000
@@ -37,12 +37,26 @@ class ProjectFiles(NamedTuple):
     checks: dict[str, str]  # path → digest of what the check consists of
 
 
-def look_at_project(cwd: str, commands: tuple[str, ...], kept: Iterable[str] = ()) -> ProjectFiles:
-    """The project's files now. `kept`: further paths that belong to the check."""
+def look_at_project(
+    cwd: str, commands: tuple[str, ...], kept: Iterable[str] = (), *, search: str = ""
+) -> ProjectFiles:
+    """The project's files now.
+
+    Args:
+        cwd: The project.
+        commands: Of the check.
+        kept: Further paths that belong to it.
+        search: The `PATH` by which its programs are found: one may lie in the project.
+    """
     root = os.path.realpath(cwd)
     patterns = patterns_for(commands)
-    named = _named(root, commands, kept)
+    named = _named(root, commands, (*kept, *_programs(root, commands, search)))
     hasher, checks, count = sha256(), dict.fromkeys(named.missing, ""), 0
+    for path in named.there:  # also where the walk does not come
+        with suppress(OSError):
+            facts = os.stat(path, follow_symlinks=False)  # noqa: PTH116
+            if not S_ISDIR(facts.st_mode):
+                checks[os.path.relpath(path, root)] = _digest(Entry(path, facts))
     for entry in _walk(root):
         count += 1
         if count > _MOST_ENTRIES:
@@ -63,6 +77,16 @@ def changed_files(before: dict[str, str], after: dict[str, str]) -> tuple[str, .
     return tuple(sorted(one for one in names if before.get(one, "") != after.get(one, "")))
 
 
+def _programs(root: str, commands: tuple[str, ...], search: str) -> Iterator[str]:
+    """Files of the project that the words of the commands would start."""
+    folders = [one for one in search.split(":") if is_within(os.path.realpath(one or "."), root)]
+    for word in (word for command in commands for word in words_of(command)):
+        if "/" not in word and "\0" not in word:
+            for folder in folders:
+                if os.path.lexists(path := os.path.join(folder, word)):  # noqa: PTH118
+                    yield path
+
+
 class _Named(NamedTuple):
     there: tuple[str, ...]  # canonical
     missing: tuple[str, ...]  # relative to the project
@@ -72,7 +96,7 @@ def _named(root: str, commands: tuple[str, ...], kept: Iterable[str]) -> _Named:
     """The paths below the project that the commands name, also relative to a folder they name."""
     words = named_paths(commands)
     bases = [root, *(path for one in words if os.path.isdir(path := os.path.join(root, one)))]  # noqa: PTH112, PTH118
-    there = {os.path.realpath(one): None for one in kept}
+    there = {os.path.normpath(one): None for one in kept}
     missing: dict[str, None] = {}
     for word in words:
         found = [path for base in bases if os.path.lexists(path := os.path.join(base, word))]  # noqa: PTH118

@@ -27,7 +27,7 @@ from swarm.roles.base.started_programs import (
 )
 from swarm.roles.pinned_programs import ComparedProgram, check_program, describe_changes
 
-from ...exec.command_plan import check_hidden_folders, private_tmp
+from ...exec.command_plan import check_hidden_folders, private_tmp, with_protected
 from ...exec.command_state import CommandNotStarted, LauncherGone, ProcessTreeStuck
 from ...exec.launcher_client import LauncherClient
 from ...exec.launcher_protocol import LaunchOrder
@@ -89,6 +89,8 @@ def plan_server(server: McpServer, spec: HubSpec, *, folder: str, program: str) 
         hidden_paths=spec.guarded.hidden_paths,
         stack=probe_sandbox().stack,
     )
+    if spec.guarded.protected:
+        plan = with_protected(plan, set(spec.guarded.protected) - set(plan.writable))
     return msgspec.structs.replace(plan, since_s=spec.run_began_s)
 
 

@@ -36,8 +36,11 @@ class GoalCheck:
 
     async def look(self, commands: tuple[str, ...]) -> ProjectFiles:
         """The project's files now."""
-        kept = self._host.request.parts.goals.protect
-        look = partial(look_at_project, self._host.request.cwd, commands, kept)
+        request = self._host.request
+        look = partial(
+            look_at_project, request.cwd, commands, request.parts.goals.protect,
+            search=request.environment.get("PATH", ""),
+        )  # fmt: skip
         return await trio.to_thread.run_sync(look, abandon_on_cancel=True)
 
     async def run(self, state: GoalState, answer: str) -> Checked:
@@ -54,6 +57,7 @@ class GoalCheck:
         after = await self.look(commands)
         unmerged = "" if found is None else found.unmerged
         changed = {
+            *changed_files(state.check_files, before.checks),
             *changed_files(state.check_files, after.checks),
             *self._changed_in_copies(found, state),
         }
