@@ -14,6 +14,7 @@ from swarm.mailbox.parts.goals.goal_messages import (
     SteerGoal,
 )
 
+from ....base.json_line import JsonPart
 from ....base.safe_text import clean_block, clean_line
 from ....clients.cli.base.control_client import send_request
 from ....clients.cli.base.lazy_commands import ColorCommand
@@ -54,7 +55,7 @@ _REPLY_LIMIT_S = 60.0  # of `set`, which looks at the project's files
 @click.option("--json", "as_json", is_flag=True, help="The goal as one JSON object.")
 @all_projects_option
 @yes_option
-def goal(words: tuple[str, ...], /, **given: OptionValue) -> None:
+def goal(words: tuple[str, ...], **given: OptionValue) -> None:
     """Show, set, pause or clear the goal of a run.
 
     A run with a goal goes on until the goal's check passes. Without RUN: the run of this project.
@@ -84,7 +85,7 @@ def goal(words: tuple[str, ...], /, **given: OptionValue) -> None:
         here = choose_run_to_change(take_run_wanted(run, given), _DOES[action])
     shown = _ask(here, asked) if is_run_alive(here) else _read(here)
     if as_json:
-        print_json(shown)
+        print_json(as_report(here.folder.name, shown))
         return
     for line in describe_shown(shown):
         click.echo(line)
@@ -121,6 +122,54 @@ def _read(here: RunPaths) -> GoalShown:
     return GoalCell(load_request(here).parts.goals, records).state.shown()
 
 
+class CheckReport(JsonPart):
+    """One check; `leads_to`: next, achieved or unmet."""
+
+    round: int
+    passed: bool
+    leads_to: str
+    command: str
+    exit_code: int | None
+    output_tail: str
+    changed_checks: tuple[str, ...]
+
+
+class GoalReport(JsonPart):
+    """`swarm goal --json`. `status`: none, active, paused, achieved or unmet."""
+
+    run: str
+    status: str
+    text: str
+    verify: tuple[str, ...]
+    judge: str
+    round: int
+    rounds: int
+    is_checking: bool
+    why: str
+    checks: tuple[CheckReport, ...]
+
+
+def as_report(run: str, shown: GoalShown) -> GoalReport:
+    """All fields, also those that are empty."""
+    goal = shown.goal
+    return GoalReport(
+        run=run, status=shown.status, text=goal.text, verify=goal.verify, judge=goal.judge,
+        round=_round(shown), rounds=goal.rounds, is_checking=shown.is_checking, why=shown.why,
+        checks=tuple(
+            CheckReport(
+                round=one.round, passed=one.passed, leads_to=one.leads_to, command=one.command,
+                exit_code=one.exit_code, output_tail=one.tail, changed_checks=one.changed_checks,
+            )
+            for one in shown.checks
+        ),
+    )  # fmt: skip
+
+
+def _round(shown: GoalShown) -> int:
+    """The present one; of a goal that has ended, its last."""
+    return len(shown.checks) + (shown.status in {"active", "paused"})
+
+
 def describe_shown(shown: GoalShown) -> list[str]:
     """Lines for a person, cleaned."""
     if shown.status == "none":
@@ -130,8 +179,7 @@ def describe_shown(shown: GoalShown) -> list[str]:
     lines += [f"  check: {clean_line(one)}" for one in goal.verify]
     lines += [f"  judge: {clean_line(goal.judge)}"] if goal.judge else []
     at_work = ", is checked now" if shown.is_checking else ""
-    number = min(len(shown.checks) + (shown.status in {"active", "paused"}), goal.rounds)
-    lines.append(f"  {shown.status}, round {number} of {goal.rounds}{at_work}")
+    lines.append(f"  {shown.status}, round {_round(shown)} of {goal.rounds}{at_work}")
     lines += [f"  {clean_line(describe_check(one))}" for one in shown.checks]
     lines += [f"  unmet: {clean_line(shown.why)}"] if shown.why else []
     if shown.changed_checks:
