@@ -304,11 +304,18 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first: one that began last would have the other processes wait for it."""
+    """The longest files first: one that began last would have the other processes wait for it.
+
+    Live tests wait much of their time, those of scripts play whole runs; of the others, which never
+    wait, the longest are those of many cases.
+    """
     counts = Counter(item.nodeid.split("::", 1)[0] for item in items)
 
-    def order(item: pytest.Item) -> tuple[bool, int, str]:
+    def order(item: pytest.Item) -> tuple[int, int, str]:
         file = item.nodeid.split("::", 1)[0]
-        return (not file.startswith("tests/live/"), -counts[file], file)
+        room = (
+            0 if file.startswith("tests/live/") else 1 if file.startswith("tests/scripts/") else 2
+        )
+        return (room, -counts[file], file)
 
     items.sort(key=order)

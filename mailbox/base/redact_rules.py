@@ -166,12 +166,11 @@ class _WordSearch:
     """Finds which words occur in a text. One search for all that begin with a rare character."""
 
     def __init__(self, words: list[str]) -> None:
-        rare = sorted({word for word in words if not word[0].islower()})
+        rare = tuple(sorted({word for word in words if not word[0].islower()}))
         self._common = tuple(sorted({word for word in words if word[0].islower()}))
         self._common_bytes = tuple(word.encode() for word in self._common)
         self._rare = _grouped_alternatives((word, "") for word in rare)
-        # A found word may hide another that lies within it or overlaps its end.
-        self._implied = {word: [one for one in rare if _may_hide(word, one)] for word in rare}
+        self._rare_words = rare
 
     def any_in(self, encoded: bytes) -> bool:
         found = _compiled_bytes(self._rare).search(encoded)
@@ -180,9 +179,15 @@ class _WordSearch:
     def words_in(self, text: str) -> set[str]:
         found = set[str]()
         for word in set(_compiled(self._rare).findall(text)):
-            found.update(self._implied[word])
+            found.update(_words_hidden_by(word, self._rare_words))
         found.update(word for word in self._common if word in text)
         return found
+
+
+@cache
+def _words_hidden_by(word: str, words: tuple[str, ...]) -> tuple[str, ...]:
+    """A found word may hide another that lies within it or overlaps its end."""
+    return tuple(one for one in words if _may_hide(word, one))
 
 
 def _may_hide(word: str, other: str) -> bool:

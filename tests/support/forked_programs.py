@@ -93,7 +93,9 @@ import atexit, ctypes, fcntl, gc, marshal, runpy, termios, threading, traceback
 from importlib import import_module
 from setproctitle import setproctitle
 from swarm.mailbox.base.after_fork import close_all_but
+from swarm.mailbox.base.redact_rules import secret_matcher
 from swarm.worker.process.fork_server import PRELOADED_MODULES
+from swarm.worker.process.prewarm import SPECIALIZING_RUNS, specialize_code
 
 for name in (
     *PRELOADED_MODULES, "encodings.ascii", "encodings.idna",
@@ -123,6 +125,9 @@ for name in (
     "swarm.supervisor.clients.cli.commands.run_list_commands",
 ):
     import_module(name)
+secret_matcher()
+for number in range(SPECIALIZING_RUNS):
+    specialize_code(number)
 setproctitle("swarm's modules, to be forked")  # it finds its place by the first environment
 gc.freeze()
 

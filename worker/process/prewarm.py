@@ -10,6 +10,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import cache
 
 import msgspec
 import trio
@@ -55,7 +56,7 @@ from ..tools.toolset import Toolset
 from ..tools.write_stdin import WriteStdinArguments
 
 _SESSION_LIMIT_S = 1.0  # for one session, which takes two or three milliseconds
-_SPECIALIZING_RUNS = 8  # CPython specialises code after this many runs
+SPECIALIZING_RUNS = 8  # CPython specialises code after this many runs
 _IDENTITY = b"a/nobody/1"
 _SPEC = AgentSpec(
     run_id="nobody",
@@ -83,10 +84,16 @@ def run_prewarm_steps() -> Iterator[None]:
     probe_sandbox()
     load_shell_grammar()
     prewarm_commands()
-    for _ in range(_SPECIALIZING_RUNS):
+    for number in range(SPECIALIZING_RUNS):
         yield
-        run_session_in_memory(_MEMBER_SPEC)
-        agent_lock_rules("/", ("/proc/self",))  # what a locked agent computes at its start
+        specialize_code(number)
+
+
+@cache
+def specialize_code(number: int) -> None:
+    """Run what each agent runs at its start; once for each number, also in what is forked later."""
+    run_session_in_memory(_MEMBER_SPEC)
+    agent_lock_rules("/", ("/proc/self",))  # what a locked agent computes
 
 
 def prewarm_commands() -> None:
