@@ -4,6 +4,7 @@ import logging
 
 import trio
 
+from swarm.mailbox.protocol.control import MemoryUsed
 from swarm.mailbox.protocol.events import Heartbeat, Hello, LockGap, Warned
 
 from .agents.agent_record import Agent
@@ -57,7 +58,8 @@ class AgentPresence:
         """It lives; a process that uses more memory than it may is killed."""
         if agent.process.take_heartbeat(beat, now=trio.current_time()):
             self._history.change_watcher.commands_ended()
-        self._run.broadcast.state.set_process_usage(agent.path, rss_bytes=beat.rss_bytes)
+        if agent.process.note_memory(beat.rss_bytes):
+            self._run.broadcast.show(agent.path, MemoryUsed(rss_bytes=beat.rss_bytes))
         limit_bytes = self._run.request.inherited.resources.agent_memory_bytes
         if limit_bytes is not None and beat.rss_bytes > limit_bytes:
             used, allowed = beat.rss_bytes >> 20, limit_bytes >> 20

@@ -178,6 +178,15 @@ class _LockedRun(NamedTuple):
     folds: RunFolds  # what is found in the journal of a resumed run
 
 
+class _OpenRun(NamedTuple):
+    """What is open before the first process of the run."""
+
+    running: RunContext
+    starts: StartServices
+    parts: RunParts
+    past: RunPast
+
+
 async def _run_locked(request: RunRequest, view: RunDisplay, locked: _LockedRun) -> RunCompleted:
     run_paths = locked.run_paths
     past = _prepare(request, run_paths, locked.folds)
@@ -187,9 +196,10 @@ async def _run_locked(request: RunRequest, view: RunDisplay, locked: _LockedRun)
     async with AsyncExitStack() as stack:
         held = hold_programs(request, run_paths.server_programs)
         running = await _open_context(stack, held, view, locked, past)
-        starts = await _open_starts(stack, running, held, locked, past)
+        parts = RunParts(running.request, running.paths, locked.folds.parts)
+        starts = await _open_starts(stack, parts, held, locked, past)
         about = _record_start(running, past, (*held.warnings, locked.short_tmp.warning))
-        completed = await _run_parts(running, starts, past, locked, view)
+        completed = await _run_parts(_OpenRun(running, starts, parts, past), locked, view)
         await running.journal.flush()  # so that its last redactions are counted
         completed = _with_totals(running, completed, trio.current_time() - started)
         record = await running.commit(completed)
@@ -288,13 +298,13 @@ async def _open_context(
 
 
 async def _open_starts(
-    stack: AsyncExitStack, running: RunContext, held: HeldRun, locked: _LockedRun, past: RunPast
+    stack: AsyncExitStack, parts: RunParts, held: HeldRun, locked: _LockedRun, past: RunPast
 ) -> StartServices:
     """What starts the processes of the run; none is left when the stack is closed."""
     opened = locked.dependencies.open_processes(locked.early)
     return StartServices(
         processes=await stack.enter_async_context(opened),
-        parts=RunParts(running.request, running.paths, locked.folds.parts),
+        part_rules=parts.rules_for,
         gateway=GatewayAddress(epoch=past.starts * _GATEWAY_EPOCHS_PER_START),
         places=AgentPlaces(short_tmp=locked.short_tmp, writable=held.places),
     )
@@ -359,9 +369,10 @@ def _record_start(running: RunContext, past: RunPast, found: tuple[str, ...]) ->
 
 
 async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
-    running: RunContext, starts: StartServices, past: RunPast, locked: _LockedRun, view: RunDisplay
+    opened: _OpenRun, locked: _LockedRun, view: RunDisplay
 ) -> RunCompleted:
     """Run the workload, and beside it every other part of the run."""
+    running, starts, parts, past = opened
     processes, first_epoch = starts.processes, starts.gateway.epoch
     budget = _open_budget(running, locked.folds)
     places = locked.user_paths
@@ -386,7 +397,9 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
         if (short_tmp := starts.places.short_tmp).stale:
             in_thread = partial(trio.to_thread.run_sync, abandon_on_cancel=True)
             nursery.start_soon(in_thread, short_tmp.remove_stale)
-        team_service: TeamService = await nursery.start(run_team_service, running, starts, hooks)
+        team_service: TeamService = await nursery.start(
+            run_team_service, running, starts, parts, hooks
+        )
         agents = team_service.agents
         deadlines = DeadlineMonitor(running, agents, budget.notify)
         nursery.start_soon(deadlines.run)
@@ -414,8 +427,8 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
         if warning := network_filesystem_warning(running.paths.folder):
             running.note(Warned(message=warning))
         async with locked.dependencies.open_control(running.paths.control_endpoint) as server:
-            parts = ControlledParts(agents, team_service, shutdown, queue.answers, history)
-            nursery.start_soon(ControlService(running, server, parts).serve)
+            controlled = ControlledParts(agents, team_service, shutdown, queue.answers, history)
+            nursery.start_soon(ControlService(running, server, controlled).serve)
             await gateway.process.loop.start()
             nursery.start_soon(gateway.process.loop.run)
             history.change_watcher.scan_baseline(running.request)
@@ -490,7 +503,7 @@ def _with_totals(running: RunContext, completed: RunCompleted, seconds: float) -
         completed,
         usage=view.usage,
         usd=view.usd,
-        agents=running.broadcast.state.agents_seen,
+        agents=running.broadcast.agents_seen,
         duration_s=round(seconds, 3),
         redacted=dict(sorted(running.journal.redacted.items())),
         caution=view.caution if completed.result else "",

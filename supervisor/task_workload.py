@@ -9,6 +9,7 @@ import trio
 
 from swarm.mailbox.base.errors import UsageError
 from swarm.mailbox.base.ids import ROOT_PATH, short_id
+from swarm.mailbox.protocol.control import AgentHeld
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.ops import ImageInput, UserInput, UserInputPart
 from swarm.mailbox.protocol.records import AgentEnded, InputPosted, RunCompleted, SettingsChanged
@@ -176,7 +177,7 @@ class TaskWorkload:
             plan_limits(items) if request.plan else items,
             root_id=self._root_id,
         )
-        self._run.broadcast.state.set_agent_state(ROOT_PATH, "queued", note="waits for the items")
+        self._run.broadcast.show(ROOT_PATH, AgentHeld(state="queued", note="waits for the items"))
         cut_off = (one for one in self._past.agents.values() if one.is_unfinished)
         below = tuple(one.spawned.agent_id for one in cut_off if one.spawned.parent == ROOT_PATH)
         await self._fan_out.run(self._past.fan_ended, below)

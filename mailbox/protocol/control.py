@@ -291,11 +291,45 @@ class Recorded(Tagged):
     record: Record
 
 
+class AgentHeld(Tagged):
+    """On the feed: a state that no record reports, until the next record about the agent.
+
+    It is in line for a slot, its turn waits without a process, or it is between two processes.
+    """
+
+    state: Literal["queued", "suspended", "restarting"]
+    note: str = ""
+
+
+class QueueLeft(Tagged):
+    """On the feed: an agent that stood in line will not start."""
+
+
+class MemoryUsed(Tagged):
+    """On the feed: the memory of an agent's process."""
+
+    rss_bytes: int
+
+
+ShownState = AgentHeld | QueueLeft | MemoryUsed
+"""What the supervisor says of an agent that no journal keeps."""
+
+
 class TransientEvent(Tagged, tag="passed"):
-    """On the feed: a transient event of an agent."""
+    """On the feed: a transient event of an agent, or what the supervisor says of it."""
 
     agent: str
-    event: TextArrived | ReasoningArrived | OutputArrived | Waiting | Throttled | Fetching
+    event: (
+        TextArrived
+        | ReasoningArrived
+        | OutputArrived
+        | Waiting
+        | Throttled
+        | Fetching
+        | AgentHeld
+        | QueueLeft
+        | MemoryUsed
+    )
 
 
 AnyFeed = Recorded | TransientEvent

@@ -26,7 +26,7 @@ class AgentProcess:
         self.is_redelivered = False  # it has its pending inputs; mail may be sent now
         self.kill_reason = ""  # why the supervisor killed it, for the journal
         self.last_heartbeat = self.progress_at = now
-        self.progress = self.live_commands = 0  # as its last heartbeat said
+        self.progress = self.live_commands = self.rss_bytes = 0  # as its last heartbeat said
         self.busy = self.reported_stuck = False
         self.turn: str | None = None
         self.open_calls: dict[str, str] = {}  # call id → tool, of the running turn
@@ -100,6 +100,11 @@ class AgentProcess:
         ended = self.has_detached_command and not beat.live_commands
         self.has_detached_command &= not ended
         return ended
+
+    def note_memory(self, rss_bytes: int) -> bool:
+        """True if it uses more or less than before."""
+        changed, self.rss_bytes = rss_bytes != self.rss_bytes, rss_bytes
+        return changed
 
     def begin_turn(self, turn_id: str) -> None:
         self.turn = turn_id

@@ -10,7 +10,7 @@ import msgspec
 
 from swarm.mailbox.base.redact import Redactor
 from swarm.mailbox.delivery.feed import Feed
-from swarm.mailbox.protocol.control import AnyFeed, Recorded, RunView, TransientEvent
+from swarm.mailbox.protocol.control import AnyFeed, Recorded, RunView, ShownState, TransientEvent
 from swarm.mailbox.protocol.records import Record
 
 from ..base.delta_redaction import DeltaRedactor
@@ -26,7 +26,7 @@ class EventBroadcast:
     def __init__(
         self, state: RunState, view: RunDisplay, feed: Feed, *, redactor: Redactor
     ) -> None:
-        self.state, self._view, self._feed = state, view, feed
+        self._state, self._view, self._feed = state, view, feed
         self._redactor = DeltaRedactor(redactor)
         self._listeners: list[Callable[[Record], None]] = []
 
@@ -47,12 +47,21 @@ class EventBroadcast:
         if (clean := self._redactor.redact(passed)) is not None:
             self._publish(clean)
 
+    def show(self, agent: str, event: ShownState) -> None:
+        """Show what no record says of an agent: to everybody, by the way of all other events."""
+        self.publish_transient(TransientEvent(agent=agent, event=event))
+
     def current_view(self) -> RunView:
         """The present state of the whole run, as people see it."""
-        return self.state.view()
+        return self._state.view()
+
+    @property
+    def agents_seen(self) -> int:
+        """Number of agents that ever had a process."""
+        return self._state.agents_seen
 
     def _publish(self, feed: AnyFeed) -> None:
-        self.state.apply(feed)
+        self._state.apply(feed)
         self._view.on_feed(feed)
         if self._feed.watchers:
             self._feed.publish(_encode(feed))

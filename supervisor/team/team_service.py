@@ -46,6 +46,7 @@ from ..context.run_phases import RunEvent
 from ..journal.replay import RunPast
 from ..part_access.part_host import Fate, PartTeam
 from ..part_calls.part_services import PartServices
+from ..parts.run_parts import RunParts
 from .agent_actions import AgentActions
 from .person_input import PersonInput
 from .resume_team import restore_team, restored_agent
@@ -64,6 +65,7 @@ class TeamService:
         running: RunContext,
         nursery: trio.Nursery,
         starts: StartServices,
+        parts: RunParts,
         hooks: AgentHooks = AgentHooks(),  # noqa: B008 — immutable
     ) -> None:
         self._run, self._nursery, self.team = running, nursery, running.agents
@@ -85,7 +87,7 @@ class TeamService:
         self.actions = AgentActions(running, self.agents, self.mail)
         self._wait_calls = WaitCalls(self.team, self.mail, self.lifecycle)
         team = PartTeam(self.agents, self.spawner, self.mail)
-        self.parts = PartServices(running, starts.parts, team, nursery)
+        self.parts = PartServices(running, parts, team, nursery)
         self._person_input = PersonInput(running, self.agents, self._wake)
         nursery.start_soon(self._deadlock_detector.run)
 
@@ -367,12 +369,13 @@ class TeamService:
 async def run_team_service(
     running: RunContext,
     starts: StartServices,
+    parts: RunParts,
     hooks: AgentHooks = AgentHooks(),  # noqa: B008 — immutable
     task_status: trio.TaskStatus[TeamService] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run until cancelled; the started value is the TeamService."""
     async with trio.open_nursery() as nursery:
-        service = TeamService(running, nursery, starts, hooks)
+        service = TeamService(running, nursery, starts, parts, hooks)
         task_status.started(service)
         try:
             await trio.sleep_forever()

@@ -9,12 +9,21 @@ import time
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable
-from typing import get_args
+from typing import assert_never, get_args
 
 from msgspec.structs import replace
 
 from swarm.mailbox.base.ids import is_reviewer
-from swarm.mailbox.protocol.control import AgentState, AgentView, AnyFeed, RunView, TransientEvent
+from swarm.mailbox.protocol.control import (
+    AgentHeld,
+    AgentView,
+    AnyFeed,
+    MemoryUsed,
+    QueueLeft,
+    RunView,
+    ShownState,
+    TransientEvent,
+)
 from swarm.mailbox.protocol.events import CallBegan, CallEnded, TokenCount
 from swarm.mailbox.protocol.gateway import Fetching, ResponseBilled, Throttled
 from swarm.mailbox.protocol.records import (
@@ -140,28 +149,6 @@ class RunState:
             used = self._run.usage.plus(record.body.usage)
             self._change(replace(self._run, usage=used))
 
-    # --- updates that only the supervisor can make -------------------------------------------
-
-    def set_process_usage(self, path: str, rss_bytes: int, progress_time: float = 0.0) -> None:
-        """Set the memory of an agent's process, and its last progress (unix seconds)."""
-        if view := self._agents.get(path):
-            latest = max(view.last_progress, progress_time)
-            if rss_bytes != view.rss_bytes or latest != view.last_progress:
-                self._put(replace(view, rss_bytes=rss_bytes, last_progress=latest))
-
-    def set_agent_state(self, path: str, state: AgentState, *, note: str = "") -> None:
-        """Set a state that no record reports: queued (creates the agent), suspended, restarting."""
-        view = self._agents.get(path) or self._new_agent(path)
-        self._put(replace(view, state=state, note=clean_line(note)))
-
-    def remove_queued(self, path: str) -> None:
-        """Remove a queued agent that never started; others stay."""
-        view = self._agents.get(path)
-        if view is not None and view.state == "queued" and not view.agent_id:
-            del self._agents[path]
-            del self._order[bisect_left(self._order, path)]
-            self._cached = None
-
     # --- internal --------------------------------------------------------------------------
 
     def _apply_passing(self, feed: TransientEvent) -> None:
@@ -177,8 +164,27 @@ class RunState:
                     fetch_total_bytes=event.total_bytes,
                 )
             )
+        elif isinstance(event, ShownState):
+            self._apply_shown(feed.agent, event)
         elif view := self._agents.get(feed.agent):
             self._put(reduce_passing(view, event, self._clock()))
+
+    def _apply_shown(self, path: str, event: ShownState) -> None:
+        view = self._agents.get(path)
+        match event:
+            case AgentHeld(state=state, note=note):  # in line for a slot: may have no record yet
+                view = view or self._new_agent(path)
+                self._put(replace(view, state=state, note=clean_line(note)))
+            case QueueLeft():
+                if view is not None and view.state == "queued" and not view.agent_id:
+                    del self._agents[path]
+                    del self._order[bisect_left(self._order, path)]
+                    self._cached = None
+            case MemoryUsed(rss_bytes=rss_bytes):
+                if view is not None and rss_bytes != view.rss_bytes:
+                    self._put(replace(view, rss_bytes=rss_bytes))
+            case _:
+                assert_never(event)
 
     def _apply_record(self, record: Record) -> None:
         if record.seq <= self._run.seq:

@@ -138,7 +138,7 @@ async def supervisor_parts(
         )
         on.running = running
         parts = RunParts(RunRequest(cwd="/"), places, PartFolds())
-        starts = StartServices(on, parts, GatewayAddress())
+        starts = StartServices(on, parts.rules_for, GatewayAddress())
         control = AgentManager(running, nursery, starts)
         agency = SimpleNamespace()  # nobody asks it anything here
         endpoint = SimpleNamespace(withdraw=lambda agent: None)  # likewise

@@ -108,7 +108,8 @@ class GuardianWorkload:
 
     def is_reviewing(self) -> bool:
         """Whether the reviewer is shown, and in a turn."""
-        seen = self.running.broadcast.state.agent("/guardian")
+        view = self.running.broadcast.current_view()
+        seen = next((one for one in view.agents if one.path == "/guardian"), None)
         return seen is not None and seen.state == "running"
 
     def prompts(self, path: str = "/guardian") -> list[str]:

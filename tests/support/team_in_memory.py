@@ -303,8 +303,8 @@ async def _set_up(
         hosts=RemoteHosts(),
     )
     parts = RunParts(run_request, run_paths, folds.parts)
-    team.starts = StartServices(team, parts, GatewayAddress())
-    team.service = await nursery.start(run_team_service, team.running, team.starts)
+    team.starts = StartServices(team, parts.rules_for, GatewayAddress())
+    team.service = await nursery.start(run_team_service, team.running, team.starts, parts)
     team.control = team.service.agents
     team.ending = RunShutdown(
         team.control, team.service, nursery, keep_open=run_request.lifetime.keep_open

@@ -10,6 +10,7 @@ from functools import partial
 import trio
 
 from swarm.mailbox.base.errors import PeerGone
+from swarm.mailbox.protocol.control import AgentHeld
 from swarm.mailbox.protocol.events import TurnAborted, TurnEnd, TurnFailed
 from swarm.mailbox.protocol.items import TokenUsage
 from swarm.mailbox.protocol.ops import Interrupt, Shutdown, UserInput
@@ -327,7 +328,7 @@ class AgentManager:
             if isinstance(verdict, GiveUp):
                 self._remove_agent(agent, "crashed", f"{note}; {verdict.reason}")
                 return
-            self._run.broadcast.state.set_agent_state(agent.path, "restarting", note=note)
+            self._run.broadcast.show(agent.path, AgentHeld(state="restarting", note=note))
             await trio.sleep(verdict.after_s)
             if self._remove_if_end_wanted(agent):
                 return

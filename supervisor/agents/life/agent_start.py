@@ -12,6 +12,7 @@ import trio
 
 from swarm.mailbox.base.errors import PeerGone
 from swarm.mailbox.base.proxy_environment import without_proxy_variables
+from swarm.mailbox.parts.part_messages import PartRules
 from swarm.mailbox.protocol.items import (
     CustomToolCall,
     CustomToolCallOutput,
@@ -47,7 +48,6 @@ from ...parts.copies.copy_view import with_copy
 from ...parts.copies.project_copies import OUTSIDE_SANDBOX
 from ...parts.hosts.placement.known_nodes import NodePlace
 from ...parts.network.network_policy import ticket_for
-from ...parts.run_parts import RunParts
 from ...processes.process_types import DiedBeforeHello, ProcessEnd, ProcessStarter, SpawnError
 from ...request.run_request import RunRequest
 from ...runs.paths import make_private_folder
@@ -73,7 +73,7 @@ class StartServices(NamedTuple):
     """What the start of an agent's process needs beside the run itself."""
 
     processes: ProcessStarter
-    parts: RunParts
+    part_rules: Callable[[AgentPlan], PartRules]  # what parts tell a new process of this agent
     gateway: GatewayAddress
     places: AgentPlaces = AgentPlaces()
 
@@ -263,7 +263,7 @@ def build_agent_spec(
         rules=RuleSet() if plan.slotless else rules_for(running, agent),
         granted=running.grants.permissions_of(plan.path),
         mcp_wait_s=_mcp_wait_s(running, plan),
-        parts=services.parts.rules_for(plan),
+        parts=services.part_rules(plan),
         paused=running.agents.is_paused(agent),
         run_began_s=running.began_s,
         session_source=_session_source(running, agent),

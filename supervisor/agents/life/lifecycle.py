@@ -11,6 +11,7 @@ from typing import Literal
 
 import trio
 
+from swarm.mailbox.protocol.control import AgentHeld
 from swarm.mailbox.protocol.events import CallEnded, TurnAborted
 from swarm.mailbox.protocol.items import FunctionCallOutput
 from swarm.mailbox.protocol.records import ItemRecorded
@@ -141,7 +142,8 @@ class AgentLifecycle:
 
     def show_position(self, path: str, place: int) -> None:
         """Show people its place in the queue for slots."""
-        self._run.broadcast.state.set_agent_state(path, "queued", note=f"number {place} in line")
+        held = AgentHeld(state="queued", note=f"number {place} in line")
+        self._run.broadcast.show(path, held)
 
     # --- turns that wait without a process -----------------------------------------------------
 
@@ -175,9 +177,8 @@ class AgentLifecycle:
             return False
         agent.suspend_turn()
         await self._agents.suspend(agent, "it only waits, and others need its slot")
-        self._run.broadcast.state.set_agent_state(
-            agent.path, "suspended", note="waits without a process"
-        )
+        held = AgentHeld(state="suspended", note="waits without a process")
+        self._run.broadcast.show(agent.path, held)
         return True
 
     def resume(self, agent: Agent, output: str, *, success: bool = True) -> None:

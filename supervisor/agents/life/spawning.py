@@ -12,6 +12,7 @@ import trio
 
 from swarm.mailbox.base.errors import UsageError
 from swarm.mailbox.base.ids import AgentPath, is_within
+from swarm.mailbox.protocol.control import QueueLeft
 from swarm.mailbox.protocol.items import AnyItem
 from swarm.mailbox.protocol.records import ContextRecorded
 from swarm.mailbox.protocol.requests import AnyReply, RequestRefused, Spawn, Spawned
@@ -270,7 +271,7 @@ class AgentSpawner:
             warned = unread_input_warning(member.path, why)
             self._run.note(warned, agent=member.path, file=member.plan.agent_id)
         self._team.forget(member)
-        self._run.broadcast.state.remove_queued(member.path)
+        self._run.broadcast.show(member.path, QueueLeft())
         self._run.journal.close_file(member.plan.agent_id)
 
 

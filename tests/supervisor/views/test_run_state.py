@@ -1,10 +1,23 @@
 """The fold of records into the view of a run."""
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarm.mailbox.protocol.control import AgentView, Recorded, RunView, TransientEvent
+from swarm.mailbox.base.redact import Redactor
+from swarm.mailbox.protocol.control import (
+    AgentHeld,
+    AgentView,
+    AnyFeed,
+    MemoryUsed,
+    QueueLeft,
+    Recorded,
+    RunView,
+    TransientEvent,
+    decode_feed,
+)
 from swarm.mailbox.protocol.events import (
     CallBegan,
     CallEnded,
@@ -39,6 +52,7 @@ from swarm.mailbox.protocol.records import (
 )
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.values.findings import Finding, FindingPublished
+from swarm.supervisor.context.event_broadcast import EventBroadcast
 from swarm.supervisor.views.run_state import RunState
 
 MODEL = ModelInfo(slug="m1", provider="p", wire="chat", context_window=1000)
@@ -257,17 +271,45 @@ def test_a_throttle_is_shown_until_it_holds_no_longer(run):
 
 
 def test_a_queued_agent_that_never_started_can_be_forgotten(run):
-    run.state.set_agent_state("/root/next", "queued", note="place 3 in line")
+    queued = AgentHeld(state="queued", note="place 3 in line")
+    run.state.apply(TransientEvent(agent="/root/next", event=queued))
     assert "/root/next" in [agent.path for agent in run.state.view().agents]
-    run.state.remove_queued("/root/next")
-    run.state.remove_queued(SCOUT)
+    run.state.apply(TransientEvent(agent="/root/next", event=QueueLeft()))
+    run.state.apply(TransientEvent(agent=SCOUT, event=QueueLeft()))
     assert [agent.path for agent in run.state.view().agents] == ["/root", SCOUT]
 
 
-def test_memory_and_progress_of_a_process_are_noted(run):
-    run.state.set_process_usage(SCOUT, 5_000_000, 450.0)
-    run.state.set_process_usage("/root/nobody", 1)
-    assert (run.agent().rss_bytes, run.agent().last_progress) == (5_000_000, 450.0)
+def test_the_memory_of_a_process_is_noted(run):
+    run.state.apply(TransientEvent(agent=SCOUT, event=MemoryUsed(rss_bytes=5_000_000)))
+    run.state.apply(TransientEvent(agent="/root/nobody", event=MemoryUsed(rss_bytes=1)))
+    assert run.agent().rss_bytes == 5_000_000
+    assert "/root/nobody" not in [agent.path for agent in run.state.view().agents]
+
+
+@pytest.mark.parametrize("state", ["queued", "suspended", "restarting"])
+def test_a_state_that_no_record_reports_holds_until_a_record_follows(run, state):
+    run.state.apply(TransientEvent(agent=SCOUT, event=AgentHeld(state=state, note="a\x1b[2Jb")))
+    assert (run.agent().state, run.agent().note) == (state, "a⟨ESC⟩[2Jb")
+    run.record(SCOUT, TurnStarted(turn_id="t2", model=MODEL))
+    assert run.agent().state == "running"
+
+
+def test_a_watcher_of_the_feed_sees_what_the_supervisor_sees():
+    feed: list[AnyFeed] = []
+    watchers = SimpleNamespace(watchers=1, publish=lambda body: feed.append(decode_feed(body)))
+    shown, watched = RunState(clock=lambda: 1.0), RunState(clock=lambda: 1.0)
+    display = SimpleNamespace(on_feed=lambda event: None)
+    broadcast = EventBroadcast(shown, display, watchers, redactor=Redactor(("sk-secret-key-1234",)))
+    broadcast.show("/root/a", AgentHeld(state="queued", note="number 2 in line"))
+    broadcast.show("/root/b", AgentHeld(state="restarting", note="said sk-secret-key-1234"))
+    broadcast.show("/root/b", MemoryUsed(rss_bytes=7))
+    broadcast.show("/root/a", QueueLeft())
+    for event in feed:
+        watched.apply(event)
+    assert watched.view() == shown.view()
+    (agent,) = shown.view().agents
+    assert (agent.path, agent.state, agent.rss_bytes) == ("/root/b", "restarting", 7)
+    assert "secret" not in agent.note
 
 
 def test_what_a_provider_says_cannot_move_the_cursor(run):

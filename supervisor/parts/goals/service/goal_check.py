@@ -11,10 +11,10 @@ from swarm.mailbox.base.ids import ROOT_PATH
 
 from ....part_access.part_host import PartHost, PartTeam
 from ..check_command import CheckOutcome, run_commands
-from ..check_place import CheckImpossible, OpenPlace, open_place
 from ..check_words import is_part_of_check, patterns_for
 from ..goal_state import GoalState
 from ..project_files import ProjectFiles, changed_files, look_at_project
+from .check_place import CheckImpossible, OpenPlace, open_place
 from .goal_judge import GoalJudge
 
 

@@ -25,7 +25,7 @@ from swarm.mailbox.parts.jobs.job_messages import (
     ResultAccepted,
     SpawnOnCsv,
 )
-from swarm.mailbox.protocol.control import TransientEvent
+from swarm.mailbox.protocol.control import AgentHeld, TransientEvent
 from swarm.mailbox.protocol.events import Waiting
 
 from ....agents.agent_record import Agent
@@ -273,7 +273,8 @@ class JobRunner:
         return True
 
     def _show_position(self, path: str, place: int) -> None:
-        self._host.broadcast.state.set_agent_state(path, "queued", note=f"number {place} in line")
+        held = AgentHeld(state="queued", note=f"number {place} in line")
+        self._host.broadcast.show(path, held)
 
     async def _end(self, member: Agent) -> None:
         """Runs outside the job's own scope: if the job is cancelled, this still ends its worker."""

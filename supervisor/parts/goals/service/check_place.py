@@ -15,13 +15,13 @@ import trio
 from swarm.mailbox.base.errors import SwarmError
 from swarm.mailbox.protocol.values.limits import DangerFullAccess, SandboxPolicy, WorkspaceWrite
 
-from ...part_access.part_host import PartHost
-from ...processes.machine_sandbox import SandboxMissing
-from ...request.withheld_variables import withheld_variables
-from ..copies.merge_service import CopiedWork, MergeReport
-from ..copies.merge_trial import MergedCopy, make_merged_copy
-from ..copies.tree_survey import CopyRefused
-from .check_command import CheckPlace
+from ....part_access.part_host import PartHost
+from ....processes.machine_sandbox import SandboxMissing
+from ....request.withheld_variables import withheld_variables
+from ...copies.merge_service import CopiedWork, MergeReport
+from ...copies.merge_trial import MergedCopy, make_merged_copy
+from ...copies.tree_survey import CopyRefused
+from ..check_command import CheckPlace
 
 _IN_SANDBOX = (sys.executable, "-P", "-m", "swarm.worker.programs.sandbox_command")
 _REMOVE_S = 30.0
