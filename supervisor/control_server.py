@@ -206,7 +206,7 @@ class ControlService:
             self._shutdown.note_root_interrupt()
         if self._team_service.interrupt_suspended(found):
             return Done(message="interrupted 1 agent")
-        agents = [found] if found.phase.has_process else []
+        agents = [found] if found.is_live else []
         await self._agents.interrupt(agents, why, keep_commands=keep_commands)
         return Done(message=f"interrupted {_agent_count(len(agents))}")
 

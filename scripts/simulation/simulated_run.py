@@ -246,7 +246,7 @@ async def _run_supervisor(
 
 
 class _SlotMonitor:
-    """Checks at every quiet moment that slots in use are live processes."""
+    """Checks at every quiet moment that slots in use are live processes, and who is alive."""
 
     def __init__(self, world: SimulatedWorld, found: list[str], faults: SimulatedFaults) -> None:
         self._world, self._found, self._faults = world, found, faults
@@ -270,6 +270,11 @@ class _SlotMonitor:
                 paths = [child.spec.path for child in self._world.alive]
                 self._found.append(f"{alive} live, slots say {registry}: {paths}")
                 return
+            directory = self.running.agents
+            for path, agent in directory.members.items():
+                if agent.is_live != (path in directory.live):
+                    self._found.append(f"{path} in {agent.phase.name}: nobody knows if it lives")
+                    return
 
 
 def collect() -> None:

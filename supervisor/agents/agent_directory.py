@@ -5,7 +5,8 @@ here may go, too: an agent that has finished and whose parent was told is archiv
 request needs it. Code that waits for a change calls `wait_change`; nothing else here waits.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from weakref import WeakValueDictionary
 
 import trio
@@ -26,11 +27,14 @@ class AgentDirectory:
     """Agents by path, in the order in which they were added; reviewers are no members.
 
     The registry knows the owner of each path in memory, `archive` that of each archived one.
+    Whether an agent is alive is said here alone: from the start of a process until no other
+    follows it is in `live`, by its path, reviewers included, and its `is_live` is true.
     """
 
     def __init__(self, registry: AgentRegistry, archive: FinishedAgents) -> None:
         self.members: dict[str, Agent] = {}  # those in memory; `find` also finds archived ones
-        self.live: dict[str, Agent] = {}  # those with a process or a restart, reviewers included
+        self._live: dict[str, Agent] = {}
+        self.live: Mapping[str, Agent] = MappingProxyType(self._live)
         self.registry = registry  # slots: who has a process, and who waits for one
         self._finished = archive
         self._archived_in_use: WeakValueDictionary[str, Agent] = (
@@ -51,6 +55,9 @@ class AgentDirectory:
         if not agent.plan.slotless:
             self._ensure_in_memory(agent)
         agent.phase, effects = TRANSITIONS[agent.phase, event]
+        if event is AgentEvent.PROCESS_GONE:
+            self._live.pop(agent.path, None)
+            agent.gone.set()
         if self.members.get(agent.path) is agent:
             (self._active.add if agent.is_active else self._active.discard)(agent.path)
             if event not in _UNSEEN and agent.phase is not Phase.SUSPENDED:
@@ -59,7 +66,7 @@ class AgentDirectory:
 
     def on_process_started(self, agent: Agent) -> frozenset[Effect]:
         """A process of it has started: from now on it is a member, and its parent's child."""
-        self.live[agent.path] = agent
+        self._live[agent.path] = agent
         if agent.plan.slotless:
             return self.apply(agent, AgentEvent.PROCESS_STARTED)
         if agent.path not in self.members:

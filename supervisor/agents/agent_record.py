@@ -176,6 +176,11 @@ class Agent:
         return self.phase.is_active
 
     @property
+    def is_live(self) -> bool:
+        """It has a process, or is between two of them because it is being restarted."""
+        return self.phase.has_process
+
+    @property
     def closed(self) -> bool:
         """It was ended for good."""
         return self.phase.is_closed
@@ -200,7 +205,7 @@ class Agent:
         """It has had a process, nothing of it is in progress, and nothing waits for it."""
         return self.has_started and not (
             self.is_active
-            or self.phase.has_process
+            or self.is_live
             or self.unread_mail
             or self.outbox
             or self.is_starting

@@ -25,7 +25,7 @@ async def compact_agent(
     running: RunContext, agent: Agent, request: CompactAgent
 ) -> AnyControlReply:
     """Send the request to the agent's present process."""
-    if not agent.phase.has_process:
+    if not agent.is_live:
         why = "has no process now; its history is compacted by itself when it must be"
         return Refused(message=f"{agent.path} {why}")
     op: AnyOp = Compact()
@@ -69,7 +69,7 @@ async def roll_back(running: RunContext, agent: Agent, request: RollBack) -> Any
         return Refused(
             message=f"{agent.path} is at work; `swarm interrupt` it first, or wait for its end"
         )
-    if not agent.phase.has_process:
+    if not agent.is_live:
         body = ContextRecorded(turn_id="", items=found.items, rolled_back=found.turns)
         await running.commit(body, agent=agent.path, file=file)
     else:

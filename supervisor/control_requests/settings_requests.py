@@ -135,7 +135,7 @@ class SettingsRequests:
         return Done(message=f"{path or 'the run'} {'is ' if paused else ''}{verb}")
 
     async def _send_op(self, agent: Agent, op: AnyOp) -> None:
-        if not agent.phase.has_process:
+        if not agent.is_live:
             return  # its next process gets it in its spec
         with trio.move_on_after(_SEND_TIMEOUT_S):
             try:

@@ -125,7 +125,7 @@ class AgentActions:
         return PreviousStatus(status=before)
 
     async def _interrupt(self, target: Agent, reason: str) -> None:
-        if not target.phase.has_process:
+        if not target.is_live:
             return
         with trio.move_on_after(_HALT_LIMIT_S):
             try:

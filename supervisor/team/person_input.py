@@ -67,11 +67,11 @@ class PersonInput:
             raise AgentRequestError(
                 f"{member.path} was never started; nobody reads what was said to it"
             )
-        if member.phase.has_process and member.wanted_end is None:
+        if member.is_live and member.wanted_end is None:
             await self._agents.deliver_input(member, posted)
         else:
             member.undelivered_inputs[posted.input_id] = posted
         if member.phase is Phase.SUSPENDED:
             return  # the call that it waits in ends now
-        if not member.phase.has_process or member.wanted_end is not None:
+        if not member.is_live or member.wanted_end is not None:
             self._wake(member)  # after its end, if that has begun

@@ -383,11 +383,9 @@ class AgentManager:
         """No process will follow, unless somebody requests one."""
         if not agent.process.suspending or agent.closed:
             self.end_work(agent, state, message)
-        self.agents.pop(agent.path, None)
         self._run.journal.close_file(agent.plan.agent_id)
         for caches in self.starts.places.remove_tmp(self._run, agent.plan):
             self._nursery.start_soon(trio.to_thread.run_sync, remove_caches, caches)
-        agent.gone.set()
         if self._hooks.forget is not None:
             self._hooks.forget(agent)
         self._emit(agent, AgentEvent.PROCESS_GONE)

@@ -45,7 +45,7 @@ async def monitor_heartbeats(
             process = agent.process
             if was_held_up:
                 process.note_heartbeat(now)
-            if not process.hello.is_set() or agent.gone.is_set():
+            if not process.hello.is_set():
                 continue
             limit_s = _REMOTE_TIMEOUT_S if agent.plan.host else _HEARTBEAT_TIMEOUT_S
             if now - process.last_heartbeat > limit_s:

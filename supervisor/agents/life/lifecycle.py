@@ -97,7 +97,7 @@ class AgentLifecycle:
 
     async def _start_again(self, agent: Agent) -> None:
         try:
-            if agent.phase.has_process or agent.process.suspending:
+            if agent.is_live or agent.process.suspending:
                 await agent.gone.wait()
             file = agent.plan.agent_id
             with start_faults(agent.path):

@@ -223,7 +223,7 @@ class MailDelivery:
 
     def _receiving_agent(self, reader: Agent, mail: Mail) -> Agent | None:
         """The agent that takes its mail now; None: its next process gets all unread mail."""
-        if not reader.phase.has_process:
+        if not reader.is_live:
             if mail.trigger_turn and reader.phase is not Phase.SUSPENDED:
                 self._wake(reader)
             return None

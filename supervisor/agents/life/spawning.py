@@ -255,16 +255,16 @@ class AgentSpawner:
             wait = SlotWait(timeout_s=timeout_s, on_position=on_position)
             await self._agents.start_process(member, memory, wait)
         member.begin_start()  # the process is there: nothing cancels its start any more
-        if pending.reason and not member.phase.has_process:
+        if pending.reason and not member.is_live:
             raise SpawnError(pending.reason)
         if member.closed:
-            if member.phase.has_process:
+            if member.is_live:
                 await self._agents.end(member)
             raise SpawnError(f"{member.path} was closed before it began")
 
     def cancel_spawn(self, member: Agent, why: str) -> None:
         """The spawn failed: free the name, mark its mail as dead, notify the authors."""
-        if member.phase.has_process:
+        if member.is_live:
             return
         self._mail.bounce_all(member, reason=f"{member.path} was never started: {why}")
         if member.undelivered_inputs:

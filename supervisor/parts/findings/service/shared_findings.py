@@ -86,7 +86,7 @@ class SharedFindings:
 
     def _send_to_all(self) -> None:
         for agent in tuple(self._host.agents.live.values()):
-            is_ready = agent.phase.has_process and agent.process.hello.is_set()
+            is_ready = agent.is_live and agent.process.hello.is_set()
             if is_ready and not agent.plan.slotless and not agent.process.suspending:
                 self.send_new(agent)
 

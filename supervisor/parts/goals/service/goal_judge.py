@@ -81,7 +81,7 @@ class GoalJudge:
         )
 
     async def _end(self, member: Agent) -> None:
-        if member.phase.has_process:
+        if member.is_live:
             await self._team.manager.end(member)
 
 

@@ -278,7 +278,7 @@ class JobRunner:
 
     async def _end(self, member: Agent) -> None:
         """Runs outside the job's own scope: if the job is cancelled, this still ends its worker."""
-        if member.phase.has_process:
+        if member.is_live:
             await self._agents.end(member)
 
     def _add_member(self, asker: Agent, job: BatchJob, item: JobItem) -> Agent:
