@@ -41,6 +41,10 @@ PART_COMMANDS: dict[str, LazyCommand] = {
         "parts.goals.commands.goal_command",
         "Show, set, pause or clear the goal of a run.",
     ),
+    "top": LazyCommand(
+        "clients.top.top_command",
+        "All your live runs on one screen, grouped by what they need.",
+    ),
     "leases": LazyCommand(
         "parts.leases.commands.leases_command",
         "Show the heavy commands of all runs: which run, which wait for their turn, and why.",
@@ -55,7 +59,7 @@ PART_COMMANDS: dict[str, LazyCommand] = {
     ),
 }
 PART_GROUPS: dict[str, tuple[str, ...]] = {  # of the short help
-    "watch": ("leases", "goal"),
+    "watch": ("top", "leases", "goal"),
     "configure": ("login", "logout", "memory", "hosts"),
 }
 # How a run may end by the word of a part, and what its command then exits with.

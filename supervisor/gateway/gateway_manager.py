@@ -239,7 +239,7 @@ class GatewayManager:
 
 
 def describe_new_model(former: ProviderChosen | None, chosen: ProviderChosen) -> str:
-    """What is said where a run goes on with another model than before; "" if it does not. Pure."""
+    """What is said where a run goes on with another model than before; "" if it does not."""
     if former is None or (former.provider, former.model) == (chosen.provider, chosen.model):
         return ""
     why = f" ({chosen.why})" if chosen.why else ""

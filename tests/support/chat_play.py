@@ -55,14 +55,14 @@ class Play:
         file.write_text("\n".join((*head, *lines)))
 
     @contextmanager
-    def terminal(self, *words: str, name: str = "one", command: str = "chat"):
+    def terminal(self, *words: str, name: str = "one", command: str = "chat", ready: str = ""):
         inside = self.home / name
         inside.mkdir(exist_ok=True)
         argv = [forked_python(), SWARM, command, *(words or self.options)]
         with open_tmux(inside, ["sh", "-c", 'cd "$0" && exec "$@"', str(self.folder), *argv],
                        self.environment, self.size) as terminal:  # fmt: skip
             # The hint stands there until a run is known: if one is joined, only shortly.
-            terminal.wait("›" if words else "/help")
+            terminal.wait(ready or ("›" if words else "/help"))
             yield terminal
 
     def compare(self, name: str, terminal: TmuxTerminal) -> None:

@@ -39,7 +39,7 @@ def list_known_models(environment: Mapping[str, str], cwd: Path) -> tuple[tuple[
 
 
 def read_known_models(lines: bytes) -> tuple[tuple[str, str], ...]:
-    """From the command's lines; a line that is no model is left out. Pure."""
+    """From the command's lines; a line that is no model is left out."""
     found: dict[str, str] = {}
     for line in lines.splitlines()[:_MOST]:
         try:

@@ -116,6 +116,11 @@ def can_read_keys(fd: int) -> bool:
         return False
 
 
+def has_keys(fd: int) -> bool:
+    """As `can_read_keys`, and also for a terminal without job control: nobody else reads it."""
+    return os.isatty(fd) and _is_foreground(fd)
+
+
 class KeyReader:
     """Iterates over the pressed keys; ends when the terminal is closed."""
 

@@ -13,7 +13,8 @@ ALIASES = {  # they do exactly what the command does, with its options
     "tree": "show",
 }
 _MEANINGS: dict[str, str] = {  # command → other words for what it does
-    "ps": "sessions jobs history top dashboard overview",
+    "ps": "sessions jobs history",
+    "top": "dashboard overview htop center all",
     "show": "status inspect view info details transcript summary report agents",
     "watch": "attach monitor follow live tail",
     "log": "events trace journal audit",

@@ -31,7 +31,7 @@ def _stderr_width() -> int:
 
 
 def wrap_words(text: str, width: int) -> str:
-    """Each line in lines of at most `width` cells; a word that is longer stays whole. Pure."""
+    """Each line in lines of at most `width` cells; a word that is longer stays whole."""
     if width < _LEAST_WRAP or all(len(line) * 2 <= width for line in text.split("\n")):
         return text
     from rich.cells import cell_len  # for a terminal alone
