@@ -6,7 +6,7 @@ A model's own links stay text: what they lead to could be hidden behind their wo
 import os
 import re
 from collections.abc import Iterable, Iterator
-from typing import Literal, get_args
+from typing import Literal
 from urllib.parse import quote
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -14,7 +14,6 @@ from rich.segment import Segment
 from rich.style import Style
 
 FileOpener = Literal["file", "vscode", "vscode-insiders", "windsurf", "cursor", "none"]
-FILE_OPENERS: tuple[FileOpener, ...] = get_args(FileOpener)
 _MOST_LOOKED_FOR = 200  # names in one text
 _MOST_CHARS = 300  # of a name
 _NAME = re.compile(r"[\w./@+~-]{2,}(?::\d{1,7})?(?::\d{1,5})?")

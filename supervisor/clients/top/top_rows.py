@@ -1,4 +1,4 @@
-"""What each run needs, as one row: from its summary on disk and, while it lives, its view. No I/O."""
+"""What each run needs, as one row: from its summary and, while it lives, its view. No I/O."""
 
 from collections.abc import Iterable
 from typing import Literal, get_args

@@ -1,10 +1,12 @@
 """Names of files become links only where the file is there, and only with the file's own name."""
 
+from typing import get_args
+
 import pytest
 from rich.segment import Segment
 
 from swarm.supervisor.clients.console.answer_markdown import render_answer
-from swarm.supervisor.clients.console.file_links import FILE_OPENERS, FileLinks
+from swarm.supervisor.clients.console.file_links import FileLinks, FileOpener
 
 
 @pytest.fixture
@@ -39,7 +41,7 @@ def test_only_files_that_are_there_and_inside_are_links(folder, text, linked):
     assert "".join(one.text for one in links.mark([Segment(text)])) == text
 
 
-@pytest.mark.parametrize("opener", FILE_OPENERS)
+@pytest.mark.parametrize("opener", get_args(FileOpener))
 def test_the_scheme_is_the_one_that_was_chosen(folder, opener):
     found = links_in(FileLinks(str(folder), opener), "a/two.py:7")
     path = f"{folder}/a/two.py"
