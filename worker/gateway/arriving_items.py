@@ -52,10 +52,14 @@ class ArrivingItems:
     def of(self, item_id: str, kind: str) -> ArrivingItem:
         """The item that a delta belongs to."""
         key = (item_id or self.active, kind)
-        return self._arriving.setdefault(key, ArrivingItem(*key, self._size))
+        if key not in self._arriving:
+            self._size.begin_item()
+            self._arriving[key] = ArrivingItem(*key, self._size)
+        return self._arriving[key]
 
     def take(self, item_id: str, kind: str, call_id: str | int | None) -> ArrivingItem | None:
         """An item is told as whole: what arrived of it before. Some servers change its id."""
+        self._size.begin_item()
         self.told[kind] = self.told.get(kind, 0) + 1
         if item_id:
             self._told_ids.add((item_id, kind))

@@ -97,6 +97,7 @@ class _OpenBlock:
     """A block that still arrives."""
 
     def __init__(self, kind: str, item_id: str, size: ResponseSize) -> None:
+        size.begin_item()
         self.kind, self.item_id, self.name = kind, item_id, ""
         self.body = TextAccumulator(size)  # text, thinking, input JSON, or redacted data
         self.signature = TextAccumulator(size)

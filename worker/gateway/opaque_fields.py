@@ -13,6 +13,7 @@ import msgspec
 from .sse import DecodedEvent, UnreadableEvent, describe_decode_error
 
 MAX_OPAQUE_BYTES = 1 << 20
+_MOST_ARRIVED_BYTES = 4 * MAX_OPAQUE_BYTES  # a server may tell all of it in each event
 # Of messages and calls: what is used, and what no server wants back.
 _NO_NEWS = frozenset(
     {
@@ -35,6 +36,7 @@ class OpaqueFields:
 
     def __init__(self) -> None:
         self._fields: JsonObject = {}
+        self._size_bytes = 0  # of all that came
 
     def add(
         self,
@@ -46,7 +48,12 @@ class OpaqueFields:
         """Add what one event holds, without the `known` names. Raises UnreadableEvent."""
         used = _NO_NEWS.union(known)
         for name, raw in fields.items():
-            value: object = None if name in used else _with_halves(_value(raw), read)
+            if name in used:
+                continue
+            self._size_bytes += len(raw)
+            if self._size_bytes > _MOST_ARRIVED_BYTES:
+                continue  # it is not kept: nothing of it need be held, or joined again and again
+            value = _with_halves(_value(raw), read)
             if value and not isinstance(value, bool | int | float):
                 self._fields[name] = _joined(self._fields.get(name), value)
 
@@ -67,7 +74,7 @@ class OpaqueFields:
     def json(self) -> str:
         """The fields as a JSON object; "" if there are none, or they cannot be kept."""
         whole = {name: _whole(value) for name, value in self._fields.items()}
-        if not whole:
+        if not whole or self._size_bytes > _MOST_ARRIVED_BYTES:
             return ""
         try:
             data = _encode(whole)

@@ -36,6 +36,7 @@ _ESCAPE = re.compile(
 _FIRST_HALF, _FIRST_MARK = 0xD800, 0x10F800  # marks: the last 2,048 code points, one per surrogate
 _MARK = re.compile("[\U0010f800-\U0010ffff]")
 MOST_CHARS = 8 * 1024 * 1024  # limit of all texts of one response together
+MOST_ITEMS = 2_000  # of one response: calls, messages, blocks
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ALONE = "half a character stands alone"
 
@@ -232,19 +233,26 @@ def is_object(text: str) -> bool:
 
 
 class ResponseTooLong(SwarmError):
-    """The texts of one response together exceed the limit."""
+    """The texts of one response together, or its items, exceed their limit."""
 
-    def __init__(self) -> None:
-        super().__init__(f"the response is over {MOST_CHARS:,} characters")
+    def __init__(self, over: str = f"{MOST_CHARS:,} characters") -> None:
+        super().__init__(f"the response is over {over}")
 
 
 class ResponseSize:
-    """The characters received so far; all texts of a response share one counter."""
+    """The characters and items received so far; all texts of a response share one counter."""
 
-    __slots__ = ("chars",)
+    __slots__ = ("_items", "chars")
 
     def __init__(self) -> None:
         self.chars = 0
+        self._items = 0
+
+    def begin_item(self) -> None:
+        """A call, a message or another item begins. Raises ResponseTooLong."""
+        self._items += 1
+        if self._items > MOST_ITEMS:
+            raise ResponseTooLong(f"{MOST_ITEMS:,} items")
 
 
 class TextAccumulator:

@@ -244,6 +244,7 @@ class StreamedCalls:
         is_repeat = last is not None and last.event < self._events and name == last.name
         if is_repeat and not slot_id and is_empty:
             return None  # the end of the last call, said with its name
+        self._size.begin_item()
         call = StreamedCall(self._size)
         call.event = self._events
         self._calls.append(call)
