@@ -317,6 +317,7 @@ OWN = (  # files and pipes of swarm's own, which no command of an agent can writ
     "roles/parts/plugins/plugin_store.py",
     "roles/parts/skills/skill_cache.py", "roles/parts/skills/skill_use.py", "worker/gateway/model_server.py",
     "worker/parts/hooks/http_post.py", "worker/parts/hosts/node_holder.py", "worker/programs/copy_command.py",
+    "worker/programs/enter_copy.py", "supervisor/parts/copies/copy_writer.py",
     "worker/programs/explanation_output.py", "worker/probe/probe_process.py",
     "worker/programs/sandbox_command.py", "supervisor/clients/chat/own_commands.py",
     "supervisor/clients/chat/prompt_completion.py", "supervisor/clients/cli/base/agents_draft_run.py",
@@ -332,6 +333,7 @@ DIRECT |= {
     "roles/parts/hooks/hook_objection.py": _HANDLED,
     "worker/gateway/failure_texts.py": _SHIPPED,
     "worker/sandbox/package_caches.py": _SHIPPED,
+    "supervisor/parts/copies/prepared_layers.py": _SHIPPED,
     "worker/gateway/fit/dialect.py": _SHIPPED,
     "supervisor/parts/review/syntax_check.py": "a process of its own, in the sandbox, with a limit",
 }

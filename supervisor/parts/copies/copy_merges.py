@@ -9,6 +9,7 @@ import sys
 
 import msgspec
 
+from swarm.mailbox.base.bounded_formats import decode_json_as
 from swarm.mailbox.base.errors import SwarmError
 from swarm.mailbox.protocol.merge_records import MergeBegan, MergeEnded
 
@@ -99,7 +100,7 @@ def end_copy_merge(
 def read_result(said: str) -> CopyWritten:
     """What the program printed. If it says nothing that can be read, the merge is cut off."""
     try:
-        return msgspec.json.decode(said, type=CopyWritten)
+        return decode_json_as(said, CopyWritten)
     except msgspec.DecodeError:
         return CopyWritten(stuck="the program that writes it ended without a word")
 
