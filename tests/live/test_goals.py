@@ -320,3 +320,34 @@ async def test_work_in_copies_is_checked_as_it_would_be_merged(rig: Rig) -> None
     assert (done.code, done.out) == (0, "really done\n"), done.err
     assert [one.passed for one in rig.bodies(GoalChecked)] == [False, False, True]
     assert not (rig.work / "adder.py").exists()
+
+
+def lose_mail(rig: Rig) -> None:
+    """As if the crash had come between the check's record and the mail's."""
+    for path in rig.places.journal.glob("*.jsonl"):
+        lines = path.read_bytes().splitlines(keepends=True)
+        cut = next((n for n, line in enumerate(lines) if b'"author":"goal"' in line), len(lines))
+        path.write_bytes(b"".join(lines[:cut]))
+
+
+async def test_a_crash_between_a_check_and_its_mail_loses_neither_round_nor_mail(rig: Rig) -> None:
+    mend = {"name": "exec_command", "arguments": {"cmd": "echo x >> runs; sleep 60"}}
+    turns = ({"text": "one"}, {"calls": [mend]}, {"text": "two"})
+    with trio.fail_after(LIMIT_S):
+        started = await rig.run(
+            rig.script(*turns), "--goal", "mend it", "--verify", "test -e mended",
+            sandbox="workspace-write",
+        )  # fmt: skip
+        await rig.wait(lambda: (rig.work / "runs").exists())
+        (mail,) = (one.mail for one in rig.bodies(MailPosted) if one.mail.author == "goal")
+        os.kill(started.pid, signal.SIGKILL)
+        await rig.wait_gone()
+        lose_mail(rig)
+        assert goal_mails(rig) == []
+        (rig.work / "mended").touch()
+        rig.script(*turns[:1], default={"text": "two"})
+        done = await (await rig.resume()).wait_end()
+    assert (done.code, done.out) == (0, "two\n"), done.err
+    (again,) = (one.mail for one in rig.bodies(MailPosted) if one.mail.author == "goal")
+    assert again == mail
+    assert [(one.round, one.passed) for one in rig.bodies(GoalChecked)] == [(1, False), (2, True)]

@@ -1,6 +1,7 @@
 """What each command of the conversation does: a request to the run, or a `swarm …` command."""
 
 import asyncio
+import shlex
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -322,6 +323,17 @@ def rights_of(paths: RunPaths, agent: str) -> list[str]:
     return rights_lines(read_records(paths), agent)
 
 
+def _goal_words(line: str) -> list[str]:
+    """As of the command line; words that are no action are a new goal. Raises UsageError."""
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise UsageError(f"/goal: {error}; close the quote") from error
+    if words and words[0] not in {"show", "set", "pause", "continue", "resume", "clear"}:
+        return ["set", *words]
+    return words
+
+
 def swarm_arguments(call: SlashCall, run: str, agent: AgentView | None) -> list[str]:
     """The command line that does the same. Raises UsageError for words that do not fit."""
     path = ROOT_PATH if agent is None else agent.path
@@ -344,6 +356,8 @@ def swarm_arguments(call: SlashCall, run: str, agent: AgentView | None) -> list[
             return ["review", "--run", run, "--agent", path, *words]
         case "tools":
             return ["roles", "explain", "default" if agent is None else agent.role]
+        case "goal":
+            return ["goal", run, *_goal_words("".join(call.words))]
         case "name" if call.words:
             return ["name", run, call.words[0]]
         case _:

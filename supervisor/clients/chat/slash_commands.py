@@ -12,7 +12,7 @@ from swarm.mailbox.base.errors import UsageError
 CommandName = Literal[
     "help", "agents", "model", "effort", "plan", "accept", "approvals", "permissions", "status",
     "diff", "merge", "undo", "rollback", "fork", "compact", "context", "review", "tools", "skills",
-    "memory", "mcp", "init", "name", "new", "resume", "detach", "quit",
+    "goal", "memory", "mcp", "init", "name", "new", "resume", "detach", "quit",
 ]  # fmt: skip
 
 
@@ -77,6 +77,12 @@ SLASH_COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("review", "[TEXT]", "a child reviews the changes", -1),
     SlashCommand("tools", "", "what the agent's role says and may use"),
     SlashCommand("skills", "", "the skills that agents have here"),
+    SlashCommand(
+        "goal",
+        "[TEXT --verify COMMAND|pause|continue|clear]",
+        "the run's goal, and how it stands; TEXT: a new one, which COMMAND checks",
+        -1,
+    ),
     SlashCommand("memory", "[WORDS]", "what earlier runs learned here; WORDS: a search", -1),
     SlashCommand("mcp", "", "the MCP servers that the agent may use, and its calls"),
     SlashCommand("init", "", "draft AGENTS.md for this project; shown before it is written"),

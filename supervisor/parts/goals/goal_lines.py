@@ -88,7 +88,7 @@ class GoalCheckCompletedLine(JsonLine, tag="goal.check.completed"):
     why: str
     command: str
     exit_code: int | None
-    output_tail: str
+    output: str
     changed_checks: tuple[str, ...]
 
 
@@ -118,7 +118,7 @@ def goal_json_line(record: GoalRecord) -> JsonLine:
             return GoalCheckCompletedLine(
                 round=record.round, rounds=record.rounds, passed=record.passed,
                 leads_to=record.leads_to, why=record.why, command=record.command,
-                exit_code=record.exit_code, output_tail=record.tail[-_TAIL_CHARS:],
+                exit_code=record.exit_code, output=record.tail[-_TAIL_CHARS:],
                 changed_checks=record.changed_checks,
             )  # fmt: skip
         case GoalReported(status=status, why=why):

@@ -13,7 +13,7 @@ _NTFY_PRIORITY: dict[Urgency, str] = {"low": "2", "normal": "3", "high": "5"}
 _DESKTOP_URGENCY: dict[Urgency, str] = {"low": "low", "normal": "normal", "high": "critical"}
 
 
-class Notice(NamedTuple):
+class RunNotice(NamedTuple):
     """A notice of a run."""
 
     began: NoticeBegan

@@ -63,7 +63,7 @@ def find_widenings(both: TaskComparison) -> tuple[Widening, ...]:
         _budget_and_deadline,
     )
     found = [one for read in readers for one in read(both)]
-    return (*found, *_files(both), *_fan_out_command(both))
+    return (*found, *_files(both), *_fan_out_command(both), *_goal_check(both))
 
 
 def _provider(both: TaskComparison) -> Iterator[Widening]:

@@ -130,7 +130,7 @@ class CheckReport(JsonPart):
     leads_to: str
     command: str
     exit_code: int | None
-    output_tail: str
+    output: str
     changed_checks: tuple[str, ...]
 
 
@@ -158,7 +158,7 @@ def as_report(run: str, shown: GoalShown) -> GoalReport:
         checks=tuple(
             CheckReport(
                 round=one.round, passed=one.passed, leads_to=one.leads_to, command=one.command,
-                exit_code=one.exit_code, output_tail=one.tail, changed_checks=one.changed_checks,
+                exit_code=one.exit_code, output=one.tail, changed_checks=one.changed_checks,
             )
             for one in shown.checks
         ),

@@ -32,7 +32,7 @@ from swarm.mailbox.protocol.records import (
 from ....agents.agent_record import Agent
 from ....part_access.part_host import PartHost, PartTeam
 from ..http_sink import NotPosted, Post, post
-from ..notice_content import Notice, cut_to_notice
+from ..notice_content import RunNotice, cut_to_notice
 from ..notice_history import NoticePast
 from ..program_sink import NotStarted, run_program
 from ..terminal_sink import NoTerminal, ring
@@ -122,7 +122,7 @@ class NoticeService:
         except BaseException:
             self._sending -= 1
             raise
-        self._nursery.start_soon(self._send, Notice(began, self._name))
+        self._nursery.start_soon(self._send, RunNotice(began, self._name))
         return ""
 
     @property
@@ -131,7 +131,7 @@ class NoticeService:
 
     # --- sinks ---------------------------------------------------------------------------------
 
-    async def _send(self, notice: Notice) -> None:
+    async def _send(self, notice: RunNotice) -> None:
         failed: dict[str, str] = {}
 
         async def carry(sink: Sink, send: Callable[[], Coroutine[None, None, None]]) -> None:
@@ -152,7 +152,7 @@ class NoticeService:
             self._sending -= 1
             self._host.agents.notify_change()  # the run may be over now
 
-    async def _send_to(self, sink: Sink, notice: Notice) -> None:
+    async def _send_to(self, sink: Sink, notice: RunNotice) -> None:
         """Raises NotPosted, NotStarted, NoTerminal."""
         settings, request = self._settings, self._host.request
         match sink:

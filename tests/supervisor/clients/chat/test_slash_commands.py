@@ -88,6 +88,12 @@ def test_commands_that_begin_with_the_letters_come_first(typed, names):
         (SlashCall("fork"), ["fork", "1a2b"]),
         (SlashCall("name", ("parser",)), ["name", "1a2b", "parser"]),
         (SlashCall("review"), ["review", "--run", "1a2b", "--agent", "/root/a", "--uncommitted"]),
+        (SlashCall("goal"), ["goal", "1a2b"]),
+        (SlashCall("goal", ("pause",)), ["goal", "1a2b", "pause"]),
+        (
+            SlashCall("goal", ('It works --verify "make test"',)),
+            ["goal", "1a2b", "set", "It", "works", "--verify", "make test"],
+        ),
         (SlashCall("tools"), ["roles", "explain", "explorer"]),
     ],
 )

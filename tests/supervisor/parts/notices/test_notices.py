@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from swarm.mailbox.parts.notices.notice_messages import NoticeBegan
 from swarm.supervisor.parts.notices.http_sink import find_proxy
-from swarm.supervisor.parts.notices.notice_content import Notice, cut_to_notice
+from swarm.supervisor.parts.notices.notice_content import RunNotice, cut_to_notice
 from swarm.supervisor.parts.notices.notice_history import NoticePast
 from swarm.supervisor.parts.notices.notice_limits import refusal_at
 
@@ -43,8 +43,8 @@ def test_limits_hold_over_a_resume_and_for_each_kind_alone():
     assert past.is_end_told
 
 
-def notice(text: str) -> Notice:
-    return Notice(NoticeBegan(notice_id="n", text=text, urgency="high"), "12ab34cd")
+def notice(text: str) -> RunNotice:
+    return RunNotice(NoticeBegan(notice_id="n", text=text, urgency="high"), "12ab34cd")
 
 
 @given(st.text(max_size=200))

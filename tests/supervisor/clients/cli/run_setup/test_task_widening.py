@@ -50,6 +50,8 @@ FREE = [
     ("", "output_schema: schema.json"),
     ("", "context: ['*.py']"),
     ("", "fan_out: {each: {lines: ls}, prompt: x}"),
+    ("", "goal: {text: x, verify: [make, ls]}"),
+    ('approval_policy = "untrusted"', "goal: {text: x, judge: explorer}"),
 ]
 WIDER = [
     ("", "sandbox: danger-full-access", "sandbox", "-s danger-full-access"),
@@ -92,6 +94,10 @@ WIDER = [
     (
         'approval_policy = "untrusted"', "fan_out: {each: {lines: ls}, prompt: x}",
         "fan_out.each.lines", "-a on-request",
+    ),
+    (
+        'approval_policy = "untrusted"', "goal: {text: x, verify: make}",
+        "goal.verify", "-a on-request",
     ),
 ]  # fmt: skip
 
