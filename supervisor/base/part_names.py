@@ -64,6 +64,8 @@ PART_GROUPS: dict[str, tuple[str, ...]] = {  # of the short help
 }
 # How a run may end by the word of a part, and what its command then exits with.
 PART_EXIT_CODES = {"unmet": 7}
+# What a person is told to type after such an end.
+PART_NEXT = {"unmet": ("swarm goal {run}", "swarm resume {run} -p TEXT")}
 # Options of `swarm log` that print the records of one part alone.
 LOG_OPTIONS = {
     "findings": "Only what agents published for each other.",

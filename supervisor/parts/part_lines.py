@@ -75,6 +75,17 @@ def describe_figures(figures: PartFigures) -> list[str]:
     return [*found, count_findings(figures.findings)] if figures.findings else found
 
 
+def describe_part_news(record: PartRecord) -> str:
+    """What appended lines say of it while the run lives; "": nothing."""
+    match record:
+        case GoalSet() | GoalChecked() | GoalPaused() | GoalCleared() | NoticeBegan():
+            return describe_part_record(record)
+        case NoticeEnded(failed=failed):
+            return describe_notice(record) if failed else ""
+        case _:
+            return ""
+
+
 def part_json_lines(record: PartRecord) -> list[JsonLine]:
     """What `--json` prints of it, without `ts` and `seq`."""
     match record:

@@ -12,6 +12,7 @@ import trio
 from msgspec.structs import replace
 
 from swarm.mailbox.base.ids import ROOT_PATH, is_reviewer, short_id
+from swarm.mailbox.parts.part_messages import PartRecord
 from swarm.mailbox.protocol.changes import TurnDiff
 from swarm.mailbox.protocol.control import AnyFeed, Recorded, RunView, TransientEvent
 from swarm.mailbox.protocol.events import (
@@ -50,6 +51,7 @@ from swarm.mailbox.protocol.records import (
 
 from ...base.number_format import render_count, render_span, render_time
 from ...base.safe_text import clean_block, clean_line, first_line
+from ...parts.part_lines import describe_part_news
 from ...views.approval_description import approval_request_lines, describe_resolution
 from ...views.budget_description import describe_widening
 from ...views.record_description import (
@@ -137,6 +139,8 @@ class PlainLines:
         return clean_line(body.agent if isinstance(body, FanOutItemEnded) else record.agent)
 
     def _run_texts(self, record: Record) -> list[str]:
+        if isinstance(record.body, PartRecord):
+            return [text for text in (describe_part_news(record.body),) if text]
         match record.body:
             case RunStarted() as body:
                 self._began, self._run = record.ts, short_id(body.run_id)

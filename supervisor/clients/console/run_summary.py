@@ -15,6 +15,7 @@ from swarm.mailbox.base.ids import ROOT_PATH, is_reviewer, short_id
 from swarm.mailbox.protocol.control import AgentView, RunView
 
 from ...base.number_format import render_count, render_span, render_usd
+from ...base.part_names import PART_NEXT
 from ...base.safe_text import clean_line, first_line
 from ...views.row_selection import end_word, has_failed
 from .columns import Line, crop, fill
@@ -85,7 +86,9 @@ def next_commands(view: RunView, outcome: RunOutcome) -> list[str]:
     found: list[str] = []
     if view.fan_failed:
         found.append(f"swarm result {run} --items")
-    if view.status not in _GOOD_STATUSES or view.fan_failed:
+    if view.status in PART_NEXT:
+        found += [one.replace("{run}", run) for one in PART_NEXT[view.status]]
+    elif view.status not in _GOOD_STATUSES or view.fan_failed:
         found.append(f"swarm resume {run}")
     if outcome.unmerged:
         found.append(f"swarm merge {run}")

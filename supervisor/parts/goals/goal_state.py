@@ -169,7 +169,7 @@ def summarize(state: GoalState) -> str:
         lines.insert(0, f"({left} earlier rounds)")
     if state.changed_checks:
         lines.append(describe_changed(state.changed_checks))
-    return "\n".join(lines)
+    return ";\n".join(lines)
 
 
 def describe_check(checked: GoalChecked) -> str:

@@ -29,6 +29,7 @@ from swarm.mailbox.parts.goals.goal_messages import (
     UpdateGoal,
 )
 from swarm.mailbox.protocol.control import Refused
+from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.ops import Mail
 from swarm.mailbox.protocol.records import MailPosted, RunCompleted
 from swarm.roles.parts.goals.goal_table import check_goal
@@ -40,7 +41,7 @@ from ....journal.journal_reader import read_records
 from ....part_access.part_host import Fate, PartHost, PartTeam
 from ....part_access.work_end import WorkEnd
 from ....runs.run_status import ANSWERED
-from ..goal_state import GoalCell, GoalState, decide_after_check, summarize
+from ..goal_state import GoalCell, GoalState, decide_after_check, describe_changed, summarize
 from ..goal_texts import failed_check_text, new_goal_text, told_goal
 from .goal_check import Checked, GoalCheck
 
@@ -96,18 +97,16 @@ class GoalService:
             case "none" | "active":
                 return completed
             case "achieved":
-                message = "\n".join(filter(None, ("the goal is achieved", self._told_changes())))
+                message = describe_changed(self.state.changed_checks)
+                message = f"the goal is achieved; {message}" if self.state.changed_checks else ""
                 return msgspec.structs.replace(completed, status="completed", message=message)
             case "unmet":
-                why = f"the goal is not met: {self.state.why}\n{summarize(self.state)}"
+                why = f"the goal is not met: {self.state.why};\n{summarize(self.state)}"
                 return msgspec.structs.replace(completed, status="unmet", message=clean_block(why))
             case "paused":
                 if self._host.request.lifetime.keep_open:
                     return completed
                 return msgspec.structs.replace(completed, status="unmet", message=_PAUSED)
-
-    def _told_changes(self) -> str:
-        return summarize(self.state) if self.state.changed_checks else ""
 
     async def _run_check(self) -> Checked | None:
         """None: it was cut off, and counts as no round."""
@@ -149,6 +148,9 @@ class GoalService:
         self._apply(body)
         if mail_id:
             self._send_failure(body)
+        elif body.passed and body.changed_checks:
+            told = f"the goal is achieved; {describe_changed(body.changed_checks)}"
+            self._host.note(Warned(message=clean_line(told, limit=2_000)))
         return body.leads_to
 
     def _send_failure(self, checked: GoalChecked) -> None:

@@ -124,7 +124,7 @@ def test_a_summary_names_each_round_and_the_files_of_the_check_that_changed():
         failed(2), tail="x\nE: 3 failed\n\n", changed_checks=("tests/a.py",)
     )
     assert summarize(cell(failed(1), last).state).splitlines() == [
-        "round 1: `make test` ended with 2",
-        "round 2: `make test` ended with 2: E: 3 failed",
+        "round 1: `make test` ended with 2;",
+        "round 2: `make test` ended with 2: E: 3 failed;",
         "changed since the goal was set, and part of its check: tests/a.py",
     ]
