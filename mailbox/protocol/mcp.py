@@ -19,7 +19,28 @@ class McpToolApproval(Value):
     digest: str = ""  # it holds only while the tool is described as this says; "" = always
 
 
-class McpServer(Value):
+class McpServerSettings(Value):
+    """What `[mcp_servers.NAME]` says that counts as it stands."""
+
+    args: tuple[str, ...] = ()
+    cwd: str = ""  # absolute; "" = the run's
+    scopes: tuple[str, ...] = ()  # what a login asks for; empty: what the server says
+    oauth_resource: str = ""  # what a login is for; "": the server's address
+    oauth_client_id: str = ""  # of a client that is registered already, or a document's address
+    oauth_grant: OauthGrant = "authorization_code"
+    oauth_issuer: str = ""  # the authorization server of a program's client
+    required: bool = False
+    enabled_tools: tuple[str, ...] | None = None  # None: all
+    disabled_tools: tuple[str, ...] = ()
+    writable_roots: tuple[str, ...] = ()  # absolute
+    network: bool = False
+    per_agent: bool = False  # each agent gets a process of its own
+    # What its results hold comes from elsewhere; None: as each tool says of itself.
+    open_world: bool | None = None
+    sampling: SamplingMode = "off"  # whether it may ask the model of the agent that calls it
+
+
+class McpServer(McpServerSettings, kw_only=True):
     """A configured server. It holds no values of variables or headers: only the hub gets these.
 
     `environment` and `headers` map a name to the key of its value among the hub's credentials.
@@ -27,38 +48,22 @@ class McpServer(Value):
 
     name: str
     command: str = ""  # of a stdio server
-    args: tuple[str, ...] = ()
-    cwd: str = ""  # absolute
     url: str = ""  # of a server over streamable HTTP
     environment: dict[str, str] = {}
     headers: dict[str, str] = {}
     bearer: str = ""  # key of the token; "" = none
-    scopes: tuple[str, ...] = ()  # what a login asks for; empty: what the server says
-    oauth_resource: str = ""  # what a login is for; "": the server's address
-    oauth_client_id: str = ""  # of a client that is registered already, or a document's address
     oauth_client_secret: str = ""  # key of its secret; "" = none
-    oauth_grant: OauthGrant = "authorization_code"
     oauth_client_key: str = ""  # key of the private key with which a program proves itself
-    oauth_issuer: str = ""  # the authorization server of a program's client
-    required: bool = False
     parallel: bool = False  # its calls may run side by side
     startup_timeout_s: float = 30.0
     tool_timeout_s: float = 120.0
-    enabled_tools: tuple[str, ...] | None = None  # None: all
-    disabled_tools: tuple[str, ...] = ()
     approval: ApprovalMode = "auto"
     tool_approvals: tuple[McpToolApproval, ...] = ()  # in place of `approval`
     sandboxed: bool = True
-    writable_roots: tuple[str, ...] = ()  # absolute
-    network: bool = False
-    per_agent: bool = False  # each agent gets a process of its own
     on_node: bool = False  # it runs on the machine of the agent that calls it
     idle_s: float = 300.0
     source: str = ""  # where it is configured, for people
     closed: tuple[str, ...] = ()  # what it consists of in the project: closed to the run's agents
-    # What its results hold comes from elsewhere; None: as each tool says of itself.
-    open_world: bool | None = None
-    sampling: SamplingMode = "off"  # whether it may ask the model of the agent that calls it
 
 
 class McpAnnotations(Value):

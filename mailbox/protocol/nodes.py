@@ -19,10 +19,9 @@ class HostEnvironment(Value):
     set: dict[str, str] = {}
 
 
-class HostTable(Value):
-    """`[hosts.NAME]`: machines of one Ray cluster on which agents may run."""
+class HostSettings(Value):
+    """What `[hosts.NAME]` says that counts as it stands."""
 
-    name: str
     ray: str  # an address as `ray.init` takes it: `auto`, `ray://HOST:10001`, `HOST:6379`
     slots: int = 0  # agents on each machine; 0: as many as it has processors
     resources: dict[str, float] = {}  # that Ray reserves on each machine: num_cpus, memory, others
@@ -30,6 +29,12 @@ class HostTable(Value):
     python: str = ""  # the interpreter there that has swarm; "": the one that Ray's workers run
     ship: tuple[str, ...] = ()  # ignored folders that travel, too: names or patterns of paths
     prepare: tuple[str, ...] = ()  # commands that make ignored folders there, once for each run
+
+
+class HostTable(HostSettings, kw_only=True):
+    """`[hosts.NAME]`: machines of one Ray cluster on which agents may run."""
+
+    name: str
     environment: HostEnvironment = HostEnvironment()
     # a lock of packages with swarm, which is installed there: its files by name
     python_env: dict[str, str] = {}

@@ -62,7 +62,7 @@ class ChildCard(Value):
 class ShellEnvironmentPolicy(Value):
     """Codex's keys, but the default excludes apply here."""
 
-    inherit: str = "all"  # all, core, none
+    inherit: Literal["all", "core", "none"] = "all"
     ignore_default_excludes: bool = False
     exclude: tuple[str, ...] = ()
     set: dict[str, str] = {}
@@ -269,14 +269,13 @@ class KeyCommand(Value):
     variables: tuple[str, ...] = ()  # of the keys: it gets them in its environment
 
 
-class ProviderSpec(Value):
-    """One configured provider. It holds no keys: they come through a pipe, by variable name."""
+class ProviderSettings(Value):
+    """What `[model_providers.ID]` says that reaches the gateway as it stands.
 
-    id: str
-    name: str
+    The last four are swarm's own.
+    """
+
     base_url: str = ""
-    wire_api: str = "responses"  # a Wire
-    env_key: str | None = None
     env_key_instructions: str = ""
     query_params: dict[str, str] = {}
     http_headers: dict[str, str] = {}
@@ -287,11 +286,20 @@ class ProviderSpec(Value):
     tolerant_tool_calls: bool = False
     remote_compaction: bool = False  # it has `/responses/compact`
     continues_text: bool = False  # it can continue an assistant message that comes last
+    # the header for the key; "" = the wire's default; `authorization` = as Bearer
+    key_header: str = ""
+
+
+class ProviderSpec(ProviderSettings, kw_only=True):
+    """One configured provider. It holds no keys: they come through a pipe, by variable name."""
+
+    id: str
+    name: str
+    wire_api: str = "responses"  # a Wire
+    env_key: str | None = None
     # The source of the key, if not the variable `env_key`, which is then only the key's name.
     key_file: str = ""
     key_command: KeyCommand | None = None
-    # the header for the key; "" = the wire's default; `authorization` = as Bearer
-    key_header: str = ""
     # What a part gives the key from, where `env_key` has none. The rest is then as of the built-in
     # provider that it names, if it names one.
     account: PartKeySource | None = None

@@ -2,36 +2,25 @@
 
 import re
 from collections.abc import Mapping
-from typing import Literal
 
 import msgspec
 
 from swarm.mailbox.base.errors import UsageError
-from swarm.mailbox.protocol.nodes import HostEnvironment, HostTable
+from swarm.mailbox.protocol.nodes import HostEnvironment, HostSettings, HostTable
+from swarm.mailbox.protocol.values.base import with_shared
 
 _MOST_SLOTS = 1_000
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
-class HostShellToml(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class HostShellToml(HostEnvironment, forbid_unknown_fields=True):
     """`[hosts.NAME.shell_environment_policy]`: narrows the policy of the run for commands there."""
 
-    inherit: Literal["all", "core", "none"] = "all"
-    exclude: tuple[str, ...] = ()
-    set: dict[str, str] = {}
 
-
-class HostToml(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class HostToml(HostSettings, forbid_unknown_fields=True):
     """`[hosts.NAME]`, swarm's own: machines of one Ray cluster."""
 
-    ray: str  # an address as `ray.init` takes it
-    slots: int = 0  # agents on each machine; 0: one for each of its processors
-    resources: dict[str, float] = {}  # that Ray reserves on each machine
-    labels: dict[str, str] = {}  # only machines with these labels
-    python: str = ""  # the interpreter there that has swarm; "": that of Ray's workers
     python_env: str = ""  # a lock of packages, with swarm, that is installed there; a file here
-    ship: tuple[str, ...] = ()  # ignored folders that travel, too: names, or patterns of paths
-    prepare: tuple[str, ...] = ()  # commands that make ignored folders there, once for each run
     shell_environment_policy: HostShellToml = HostShellToml()
 
 
@@ -72,15 +61,5 @@ def _check_shell(name: str, shell: HostShellToml) -> None:
 
 def _table(name: str, table: HostToml) -> HostTable:
     """Without the lock, which is a file."""
-    shell = table.shell_environment_policy
-    return HostTable(
-        name=name,
-        ray=table.ray,
-        slots=table.slots,
-        resources=table.resources,
-        labels=table.labels,
-        python=table.python,
-        ship=table.ship,
-        prepare=table.prepare,
-        environment=HostEnvironment(inherit=shell.inherit, exclude=shell.exclude, set=shell.set),
-    )
+    shell = msgspec.convert(table.shell_environment_policy, HostEnvironment, from_attributes=True)
+    return with_shared(HostTable(name=name, ray=table.ray, environment=shell), HostSettings, table)

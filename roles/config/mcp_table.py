@@ -13,7 +13,7 @@ import msgspec
 
 from swarm.mailbox.base.errors import UsageError
 from swarm.mailbox.base.written_text import read_written_object
-from swarm.mailbox.protocol.mcp import ApprovalMode, OauthGrant, SamplingMode
+from swarm.mailbox.protocol.mcp import ApprovalMode, McpServerSettings
 from swarm.mailbox.protocol.values.base import Value
 
 from .validation_words import explain_conversion
@@ -42,44 +42,29 @@ class McpToolTable(Value):
     approved_as: str = ""  # `approval_mode` holds only while the tool is described as this hash
 
 
-class McpServerTable(Value):
+class McpServerTable(McpServerSettings):
     """`[mcp_servers.NAME]`: a server over stdio (`command`) or streamable HTTP (`url`)."""
 
     command: str | None = None
-    args: tuple[str, ...] = ()
     env: dict[str, str] = {}
     env_vars: tuple[str | EnvVarTable, ...] = ()
-    cwd: str | None = None
     url: str | None = None
     bearer_token_env_var: str | None = None
     http_headers: dict[str, str] = {}
     env_http_headers: dict[str, str] = {}
-    oauth_resource: str | None = None
-    scopes: tuple[str, ...] = ()
-    oauth_client_id: str | None = None
     oauth_client_secret_env_var: str | None = None
-    oauth_grant: OauthGrant = "authorization_code"
     oauth_client_key_env_var: str | None = None
-    oauth_issuer: str | None = None
     enabled: bool = True
-    required: bool = False
     supports_parallel_tool_calls: bool = False
     startup_timeout_sec: float | None = None
     startup_timeout_ms: int | None = None
     tool_timeout_sec: float | None = None
-    enabled_tools: tuple[str, ...] | None = None
-    disabled_tools: tuple[str, ...] = ()
     default_tools_approval_mode: ApprovalMode = "auto"
     tools: dict[str, McpToolTable] = {}
     experimental_environment: Literal["local", "remote"] = "local"
     sandbox: Literal["read-only", "none"] = "read-only"
-    writable_roots: tuple[str, ...] = ()
-    network: bool = False
-    per_agent: bool = False
     where: Literal["here", "node"] = "here"  # node: on the machine of the agent that calls
     idle_sec: float = 300.0
-    open_world: bool | None = None  # its results hold what strangers wrote; None: as its tools say
-    sampling: SamplingMode = "off"  # whether it may ask the calling agent's model
     expand_variables: bool = False  # `${VAR}` and `${VAR:-text}` are replaced, as in `.mcp.json`
 
     @property

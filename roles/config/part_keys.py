@@ -11,6 +11,7 @@ from swarm.mailbox.parts.leases.lease_messages import LeaseSettings
 from swarm.mailbox.parts.memories.memory_messages import MemorySettings
 from swarm.mailbox.parts.notices.notice_messages import NotifySettings
 from swarm.mailbox.protocol.settings import KeepSecrets
+from swarm.mailbox.protocol.spec import ProviderSettings
 from swarm.mailbox.protocol.values.base import Value
 
 from ..parts.goals.goal_table import GoalTable
@@ -31,7 +32,7 @@ class PartKeys(ModelKeys):
     forced_chatgpt_workspace_id: str | tuple[str, ...] = ()
 
 
-class ProviderPartKeys(Value):
+class ProviderPartKeys(ProviderSettings):
     """Tables of a `[model_providers.ID]`: sources of its key, each of which excludes all others."""
 
     aws: AwsTable | None = None

@@ -8,8 +8,16 @@ from typing import Literal
 import msgspec
 
 from swarm.mailbox.protocol.settings import Summary, Verbosity
+from swarm.mailbox.protocol.spec import ShellEnvironmentPolicy
 from swarm.mailbox.protocol.values.base import Value
-from swarm.mailbox.protocol.values.limits import AskForApproval, Granular, MergeAtEnd, RunIsolation
+from swarm.mailbox.protocol.values.limits import (
+    AskForApproval,
+    Budget,
+    Granular,
+    MergeAtEnd,
+    NetworkSettings,
+    RunIsolation,
+)
 
 from .host_settings import HostToml
 from .isolation_table import IsolationTable
@@ -42,23 +50,10 @@ class ProviderTable(ProviderPartKeys):
     """`[model_providers.ID]`. The `chat` wire is supported; Codex has dropped it."""
 
     name: str = ""
-    base_url: str = ""
     env_key: str | None = None
-    env_key_instructions: str = ""
     experimental_bearer_token: str | None = None
     wire_api: Literal["responses", "chat", "messages"] = "responses"
-    query_params: dict[str, str] = {}
-    http_headers: dict[str, str] = {}
-    env_http_headers: dict[str, str] = {}
-    request_max_retries: int = 4
-    stream_max_retries: int = 5
-    stream_idle_timeout_ms: int = 300_000
     requires_openai_auth: bool = False
-    tolerant_tool_calls: bool = False  # swarm's own
-    remote_compaction: bool = False  # swarm's own: the provider has `/responses/compact`
-    # swarm's own: it can continue an assistant message that comes last
-    continues_text: bool = False
-    key_header: str = ""  # swarm's own: the header for the key; "" = the wire's default
     auth: AuthTable | None = None
     key_file: str | None = None  # swarm's own: a file of mode 0600
     keyring: KeyringTable | None = None  # swarm's own
@@ -75,14 +70,9 @@ class WorkspaceTable(Value):
     exclude_slash_tmp: bool = False
 
 
-class ShellTable(Value):
+class ShellTable(ShellEnvironmentPolicy):
     """`[shell_environment_policy]`; unlike in Codex, the default excludes are on."""
 
-    inherit: Literal["all", "core", "none"] = "all"
-    ignore_default_excludes: bool = False
-    exclude: tuple[str, ...] = ()
-    set: dict[str, str] = {}
-    include_only: tuple[str, ...] = ()
     experimental_use_profile: bool = False  # no effect: the shell's environment is read once
 
 
@@ -117,14 +107,6 @@ class RoleTable(ModelKeys):
     model: str | None = None
     model_provider: str | None = None
     fallback: tuple[str, ...] | None = None
-
-
-class BudgetTable(Value):
-    """`[budget]`, swarm's own: limits of a whole run."""
-
-    tokens: int | None = None
-    usd: float | None = None
-    requests: int | None = None
 
 
 class LimitsTable(Value):
@@ -164,15 +146,11 @@ class GranularPolicy(Value, forbid_unknown_fields=True):
     granular: GranularTable
 
 
-class NetworkTable(Value):
+class NetworkTable(NetworkSettings):
     """`[network]`: the network proxy, with the keys of Codex's `[permissions.NAME.network]`."""
 
     enabled: bool = False
-    mode: Literal["full", "limited"] = "full"
     domains: dict[str, Literal["allow", "deny"]] = {}
-    allow_local_binding: bool = False
-    enable_socks5: bool = True
-    mitm: bool = False  # in limited mode: tunnels are decrypted
     allow_upstream_proxy: bool = False
     dangerously_allow_all_unix_sockets: bool = False
     unix_sockets: dict[str, Literal["allow", "none"]] = {}  # also applies when the proxy is off
@@ -282,7 +260,7 @@ class Config(PartKeys):
     # what opens a file whose name is clicked in the terminal; `file` is swarm's own
     file_opener: Literal["file", "vscode", "vscode-insiders", "windsurf", "cursor", "none"] = "file"
     agents: Toml = {}
-    budget: BudgetTable = BudgetTable()  # swarm's own
+    budget: Budget = Budget()  # swarm's own: limits of the whole run
     limits: LimitsTable = LimitsTable()  # swarm's own
     hosts: dict[str, HostToml] = {}  # swarm's own
     network: NetworkTable = NetworkTable()  # swarm's own; when enabled the profile's does not count

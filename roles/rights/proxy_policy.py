@@ -8,7 +8,8 @@ import msgspec
 
 from swarm.mailbox.base.errors import UsageError
 from swarm.mailbox.base.host_patterns import InvalidHost, intersect_patterns, normalize_pattern
-from swarm.mailbox.protocol.values.limits import NetworkPolicy
+from swarm.mailbox.protocol.values.base import with_shared
+from swarm.mailbox.protocol.values.limits import NetworkPolicy, NetworkSettings
 
 from ..config.layers.requirements import NetworkRequirements
 from ..config.schema import Config, NetworkTable
@@ -43,15 +44,12 @@ def read_network_table(table: NetworkTable, place: str) -> NetworkPolicy | None:
         except InvalidHost as error:
             raise UsageError(f"{place}.domains: {error}") from error
         (deny if word == "deny" else allow).append(pattern)
-    return NetworkPolicy(
+    policy = NetworkPolicy(
         allow=tuple(dict.fromkeys(allow)),
         deny=tuple(dict.fromkeys(deny)),
-        mode=table.mode,
-        allow_local_binding=table.allow_local_binding,
-        enable_socks5=table.enable_socks5,
-        mitm=table.mitm,
         upstream=table.allow_upstream_proxy,
     )
+    return with_shared(policy, NetworkSettings, table)
 
 
 def intersect_networks(one: NetworkPolicy, other: NetworkPolicy) -> NetworkPolicy:

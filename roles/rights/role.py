@@ -26,7 +26,6 @@ from swarm.mailbox.protocol.values.limits import (
 from ..config.model_keys import ModelKeys
 from ..config.part_keys import RolePartKeys, RoleParts, role_parts
 from ..config.schema import (
-    BudgetTable,
     NetworkTable,
     SandboxMode,
     Toml,
@@ -37,7 +36,7 @@ from .role_layer import tools_without_features
 from .unix_sockets import read_socket_table
 
 
-class RoleBudget(BudgetTable, forbid_unknown_fields=True):
+class RoleBudget(Budget, forbid_unknown_fields=True):
     """`[budget]` of a role (swarm's own): limits of each agent of the role and all below it."""
 
     tokens: Annotated[int, msgspec.Meta(gt=0)] | None = None

@@ -22,7 +22,7 @@ from late_wiring import late_wiring, outside_sets, placeholders
 from names import repeated_classes, shared_base_names
 from purity import pure_modules, unheld_claims
 from source import Source, read_sources
-from widths import WIDEST, part_users, widest_structs
+from widths import WIDEST, copied_fields, part_users, widest_structs
 
 SMALL_LINES = 60
 _PATH_EDIT = re.compile(r"^\s*sys\.path\.insert\(", re.MULTILINE)
@@ -88,6 +88,7 @@ def measure(root: Path) -> tuple[dict[str, int | None], dict[str, list[str]]]:
         "folder_circles": [" ".join(circle) for circle in folders],
         "folders_in_circles": _members(folders),
         "fields_set_in_other_files": outside_sets(sources),
+        "fields_copied_by_hand": copied_fields(sources),
         "callables_wired_after_construction": late_wiring(sources),
         "lambda_placeholders": placeholders(sources),
         "imports_for_the_type_checker_alone": type_checker_imports(sources),

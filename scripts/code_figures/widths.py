@@ -1,4 +1,4 @@
-"""What a change of one fact must touch: wide structs, and files that name a part from outside."""
+"""What a change of one fact must touch: wide structs, copied fields, files that name a part."""
 
 import ast
 from pathlib import Path
@@ -7,6 +7,7 @@ from import_cycles import import_graph
 from source import PACKAGES, Source
 
 WIDEST = 10  # structs that are told by name
+_FEW = 3  # fields that one call may copy: who needs a few of another's facts names them
 
 
 def widest_structs(sources: list[Source]) -> list[tuple[int, str]]:
@@ -22,6 +23,25 @@ def widest_structs(sources: list[Source]) -> list[tuple[int, str]]:
 
 def _is_field(node: ast.stmt) -> bool:
     return isinstance(node, ast.AnnAssign) and not ast.unparse(node.annotation).startswith("Class")
+
+
+def copied_fields(sources: list[Source]) -> list[str]:
+    """`file:line name=other.name` of each keyword of a call that copies more than a few fields of
+    one other object under their own names: two structs for one fact.
+    """
+    found: list[str] = []
+    for source in sources:
+        for node in ast.walk(source.tree):
+            if not isinstance(node, ast.Call):
+                continue
+            copied: dict[str, list[str]] = {}
+            for keyword in node.keywords:
+                value = keyword.value
+                if isinstance(value, ast.Attribute) and value.attr == keyword.arg:
+                    text = f"{source.path}:{value.lineno} {keyword.arg}={ast.unparse(value)}"
+                    copied.setdefault(ast.unparse(value.value), []).append(text)
+            found += [text for texts in copied.values() if len(texts) > _FEW for text in texts]
+    return found
 
 
 def part_users(root: Path, sources: list[Source]) -> dict[str, list[str]]:

@@ -144,13 +144,10 @@ def plan_child(
         claims = claimed_paths(request.claims, cwd=asker.cwd)
     except ValueError as error:
         raise AgentRequestError(str(error)) from error
-    parent, asked = asker.model_reference, asker.model_settings
+    parent = asker.model_reference
     if model is None:
         named = role.model or request.model or parent.model
         model = msgspec.structs.replace(parent, model=named)
-    effort = role.effort or request.reasoning_effort
-    if effort is None and model == parent:
-        effort = asked.effort
     return AgentPlan(
         path=path,
         agent_id=agent_id,
@@ -159,18 +156,27 @@ def plan_child(
         cwd=asker.cwd,
         parent=asker.path,
         depth=asker.depth + 1,
-        model_settings=ModelSettings(
-            model=model.model,
-            effort=effort,
-            provider=model.provider,
-            fallback=asked.fallback if role.fallback is None else role.fallback,
-            summary=role.summary or asked.summary,
-            verbosity=role.verbosity or asked.verbosity,
-        ),
+        model_settings=_child_model_settings(asker, request, role, model),
         fallbacks_taken=asker.fallbacks_taken if role.fallback is None and model == parent else 0,
         add_dirs=asker.add_dirs,
         claims=claims,
         task_key=task_key(request.message),
+    )
+
+
+def _child_model_settings(
+    asker: AgentPlan, request: Spawn, role: Role, model: ModelReference
+) -> ModelSettings:
+    """An effort is inherited only with the model that it was chosen for."""
+    asked = asker.model_settings
+    own_effort = asked.effort if model == asker.model_reference else None
+    return ModelSettings(
+        model=model.model,
+        effort=role.effort or request.reasoning_effort or own_effort,
+        provider=model.provider,
+        fallback=asked.fallback if role.fallback is None else role.fallback,
+        summary=role.summary or asked.summary,
+        verbosity=role.verbosity or asked.verbosity,
     )
 
 

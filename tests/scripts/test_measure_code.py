@@ -31,7 +31,10 @@ def later():
     "worker/deep/post.py": "def join(one):\n    one.on_end = lambda: 3\n    one.name = 'new'\n",
     "mailbox/parts/turns/__init__.py": "",
     "mailbox/parts/turns/turn.py": "class Turn(Letter):\n    first: int\n    last: int = 0\n",
-    "roles/turns.py": "def take():\n    from swarm.mailbox.parts.turns.turn import Turn\n",
+    "roles/turns.py": (
+        "def take(one, two): Turn(a=one.a, b=one.b, c=one.c, d=one.d, e=two.e, f=one.g, g=two)\n"
+        "from swarm.mailbox.parts.turns.turn import Turn\n"
+    ),
     "worker/post.py": "def long():\n" + "    print()\n" * 40 + "\n" * 29,
     "tests/test_one.py": "import sys\nsys.path.insert(0, '')\n",
     "docs/architecture.md": """
@@ -77,6 +80,7 @@ def test_each_figure_counts_what_the_page_says(tree):
         "folder_circles": 1,
         "folders_in_circles": 2,
         "fields_set_in_other_files": 2,
+        "fields_copied_by_hand": 4,
         "callables_wired_after_construction": 1,
         "lambda_placeholders": 1,
         "imports_for_the_type_checker_alone": 1,
@@ -95,6 +99,7 @@ def test_each_figure_counts_what_the_page_says(tree):
     assert names["files_outside_of_a_part_that_name_it"] == ["turns (1): roles/turns.py"]
     assert names["files with helpers: Journey of a call"][2:] == ["worker/deep/post.py"]
     assert names["callables_wired_after_construction"] == ["worker/deep/post.py:2 one.on_end"]
+    assert names["fields_copied_by_hand"][0] == "roles/turns.py:1 a=one.a"
     assert names["functions_over_40_lines"] == ["worker/post.py:1 long (41)"]
     assert names["docstrings_that_say_pure_without_a_contract"] == ["mailbox/interfaces.py Letter"]
     assert names["files: Journey of a call"] == ["worker/one.py", "worker/two.py"]

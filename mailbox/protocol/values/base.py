@@ -5,7 +5,7 @@ is impossible. Unknown fields are ignored, so a newer peer may add some.
 """
 
 import re
-from typing import dataclass_transform
+from typing import TypeVar, dataclass_transform
 
 import msgspec
 
@@ -28,3 +28,12 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Tagged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=snake_case):
     """A member of a closed union. Its tag is its class name in snake case, under `type`."""
+
+
+_Extended = TypeVar("_Extended", bound=Value)
+
+
+def with_shared(target: _Extended, keys: type[Value], source: Value) -> _Extended:
+    """The target with every field of `keys`, a struct that both extend, as the source has it."""
+    shared = {name: getattr(source, name) for name in keys.__struct_fields__}
+    return msgspec.structs.replace(target, **shared)

@@ -76,7 +76,16 @@ class Budget(Value):
     requests: int | None = None
 
 
-class NetworkPolicy(Value):
+class NetworkSettings(Value):
+    """What `[network]` says that counts as it stands."""
+
+    mode: Literal["full", "limited"] = "full"  # limited: only GET, HEAD and OPTIONS, no tunnels
+    allow_local_binding: bool = False  # allow addresses of this machine and of private networks
+    enable_socks5: bool = True
+    mitm: bool = False  # in limited mode: tunnels are decrypted and held to the same methods
+
+
+class NetworkPolicy(NetworkSettings):
     """What commands may reach through the network proxy; all else is refused.
 
     Patterns are in normal form (`host_patterns.normalize_pattern`). `deny` wins over `ask`, and
@@ -87,10 +96,6 @@ class NetworkPolicy(Value):
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()  # counts as not allowed, even if `allow` names it
-    mode: Literal["full", "limited"] = "full"  # limited: only GET, HEAD and OPTIONS, no tunnels
-    allow_local_binding: bool = False  # allow addresses of this machine and of private networks
-    enable_socks5: bool = True
-    mitm: bool = False  # in limited mode: tunnels are decrypted and held to the same methods
     upstream: bool = False  # connect through the proxy of the supervisor's environment
     managed: bool = False  # an administrator's list: no rule or approval adds to it
 

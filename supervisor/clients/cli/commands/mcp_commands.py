@@ -113,7 +113,7 @@ def _as_json(name: str, table: McpServerTable) -> dict[str, object]:
         transport: dict[str, object] = {
             "type": "stdio", "command": table.command, "args": table.args,
             "env": dict.fromkeys(table.env, "*****") or None,
-            "env_vars": msgspec.to_builtins(table.env_vars), "cwd": table.cwd,
+            "env_vars": msgspec.to_builtins(table.env_vars), "cwd": table.cwd or None,
         }  # fmt: skip
     else:
         transport = {
@@ -121,7 +121,7 @@ def _as_json(name: str, table: McpServerTable) -> dict[str, object]:
             "bearer_token_env_var": table.bearer_token_env_var,
             "http_headers": dict.fromkeys(table.http_headers, "*****") or None,
             "env_http_headers": table.env_http_headers or None,
-            "scopes": table.scopes or None, "oauth_resource": table.oauth_resource,
+            "scopes": table.scopes or None, "oauth_resource": table.oauth_resource or None,
         }  # fmt: skip
     return {
         "name": name, "enabled": table.enabled, "disabled_reason": None, "transport": transport,

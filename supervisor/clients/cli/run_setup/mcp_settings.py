@@ -11,7 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from swarm.mailbox.base.errors import UsageError
-from swarm.mailbox.protocol.mcp import McpServer, McpToolApproval
+from swarm.mailbox.protocol.mcp import McpServer, McpServerSettings, McpToolApproval
+from swarm.mailbox.protocol.values.base import with_shared
 from swarm.mailbox.protocol.values.limits import McpAccess
 from swarm.roles.config.layers.layer_check import describe_place
 from swarm.roles.config.layers.merge import Layer, as_table
@@ -105,50 +106,23 @@ def build_server(
     server = McpServer(
         name=name,
         command=table.command or "",
-        args=table.args,
-        cwd=table.cwd or "",
         url=table.url or "",
         environment={one: one for one in env_var_names(table)} | variables,
         headers={**table.env_http_headers, **headers},
-        required=table.required,
+        bearer=table.bearer_token_env_var or "",
+        oauth_client_secret=table.oauth_client_secret_env_var or "",
+        oauth_client_key=table.oauth_client_key_env_var or "",
         parallel=table.supports_parallel_tool_calls,
         startup_timeout_s=table.startup_timeout_s,
         tool_timeout_s=table.tool_timeout_s,
+        approval=table.default_tools_approval_mode,
+        tool_approvals=_tool_approvals(table),
         sandboxed=table.sandbox != "none",
-        writable_roots=table.writable_roots,
-        network=table.network,
-        per_agent=table.per_agent,
         on_node=table.where == "node",
         idle_s=table.idle_sec,
         source=place,
-        open_world=table.open_world,
-        sampling=table.sampling,
     )
-    return _with_login(_with_tools(server, table), table)
-
-
-def _with_tools(server: McpServer, table: McpServerTable) -> McpServer:
-    return msgspec.structs.replace(
-        server,
-        enabled_tools=table.enabled_tools,
-        disabled_tools=table.disabled_tools,
-        approval=table.default_tools_approval_mode,
-        tool_approvals=_tool_approvals(table),
-    )
-
-
-def _with_login(server: McpServer, table: McpServerTable) -> McpServer:
-    return msgspec.structs.replace(
-        server,
-        bearer=table.bearer_token_env_var or "",
-        scopes=table.scopes,
-        oauth_resource=table.oauth_resource or "",
-        oauth_client_id=table.oauth_client_id or "",
-        oauth_client_secret=table.oauth_client_secret_env_var or "",
-        oauth_grant=table.oauth_grant,
-        oauth_client_key=table.oauth_client_key_env_var or "",
-        oauth_issuer=table.oauth_issuer or "",
-    )
+    return with_shared(server, McpServerSettings, table)
 
 
 def _tool_approvals(table: McpServerTable) -> tuple[McpToolApproval, ...]:

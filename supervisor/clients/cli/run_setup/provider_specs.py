@@ -13,7 +13,8 @@ import msgspec
 
 from swarm.mailbox.base.errors import UsageError
 from swarm.mailbox.base.near_names import nearest
-from swarm.mailbox.protocol.spec import KeyCommand, ProviderSpec
+from swarm.mailbox.protocol.spec import KeyCommand, ProviderSettings, ProviderSpec
+from swarm.mailbox.protocol.values.base import with_shared
 from swarm.roles.config.layers.layer_check import key_source_problem
 from swarm.roles.config.part_keys import PROVIDER_PART_TABLES
 from swarm.roles.config.schema import RESERVED_PROVIDERS, Config, ProviderTable
@@ -92,17 +93,16 @@ def provider_problem(name: str, table: ProviderTable) -> str | None:
 
 
 def _spec(name: str, table: ProviderTable, key: str | None) -> ProviderSpec:
-    fields = msgspec.structs.asdict(table) | {
-        "id": name,
-        "name": table.name or name,
-        "env_key": key,
-        "key_file": table.key_file or "",
-        "key_command": _command(name, table),
-        "credentials": part_credentials(
-            f"model_providers.{name}", table.base_url, table, os.environ
-        ),
-    }
-    return msgspec.convert(fields, ProviderSpec)
+    spec = ProviderSpec(
+        id=name,
+        name=table.name or name,
+        wire_api=table.wire_api,
+        env_key=key,
+        key_file=table.key_file or "",
+        key_command=_command(name, table),
+        credentials=part_credentials(f"model_providers.{name}", table.base_url, table, os.environ),
+    )
+    return with_shared(spec, ProviderSettings, table)
 
 
 def key_source_field(table: ProviderTable) -> str | None:

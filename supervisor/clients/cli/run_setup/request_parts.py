@@ -85,7 +85,7 @@ def run_budget(config: Config) -> Budget:
         value = getattr(config.budget, name)
         if value is not None and value <= 0:
             raise UsageError(f"budget.{name}: must be more than 0")
-    return msgspec.convert(config.budget, Budget, from_attributes=True)
+    return config.budget
 
 
 def apply_features(

@@ -17,9 +17,15 @@ from swarm.mailbox.base.quantities import parse_duration
 from swarm.mailbox.base.safe_open import open_user_file, read_start
 from swarm.mailbox.base.written_text import NotText, decode_written
 from swarm.mailbox.protocol.values.base import Value
-from swarm.mailbox.protocol.values.limits import AskForApproval, Isolation, MergeAtEnd, RunIsolation
+from swarm.mailbox.protocol.values.limits import (
+    AskForApproval,
+    Budget,
+    Isolation,
+    MergeAtEnd,
+    RunIsolation,
+)
 from swarm.roles.config.part_keys import PartFront
-from swarm.roles.config.schema import BudgetTable, SandboxMode
+from swarm.roles.config.schema import SandboxMode
 from swarm.roles.config.validation_words import explain_mismatch
 
 from ....parts.fan_out.fan_out_items import FanOutSource
@@ -31,7 +37,7 @@ _FIELD = re.compile(r"unknown field `([^`]*)`")
 _DESCRIPTOR_PATHS = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 
 
-class StrictBudget(BudgetTable, forbid_unknown_fields=True):
+class StrictBudget(Budget, forbid_unknown_fields=True):
     """`budget: {tokens, usd, requests}`."""
 
 
