@@ -5,10 +5,10 @@ from types import TracebackType
 from typing import Self
 
 import mcp_types
-from mcp.shared._stream_protocols import ReadStream
 from mcp.shared.message import SessionMessage
 
 from .result_fitting import fit_result
+from .session_streams import ReadStream
 
 Message = SessionMessage | Exception
 

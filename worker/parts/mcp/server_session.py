@@ -33,7 +33,7 @@ from ...exec.launcher_client import LauncherClient
 from .call_progress import OnProgress, clean_line, describe_progress
 from .call_questions import AnswersServers, CallQuestions
 from .call_result import convert_result, redact_outcome
-from .call_rounds import CallRounds, PageRequired
+from .call_rounds import CallRounds, PageRequired, TooManyRounds
 from .fitted_stream import FittedStream
 from .handshake import Handshakes, is_closed, negotiate
 from .prompt_arguments import PromptMisused
@@ -299,7 +299,7 @@ class ServerSession:
         except httpx2.HTTPError as error:
             self.end(str(error))
             raise CallInterrupted(f"the connection to the server failed: {error}") from error
-        except (PromptMisused, PageRequired) as error:
+        except (PromptMisused, PageRequired, TooManyRounds) as error:
             raise ServerFailed(str(error)) from error
         except (RuntimeError, ValueError) as error:
             raise ServerFailed(self._why(error)) from error

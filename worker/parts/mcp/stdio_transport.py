@@ -12,10 +12,10 @@ from typing import NamedTuple
 import anyio
 import mcp_types
 import trio
-from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 
 from .server_process import ServerProcess
+from .session_streams import ReadStream, WriteStream
 
 MAX_LINE_BYTES = 32 << 20
 MAX_GARBAGE_LINES = 1_000
