@@ -121,9 +121,8 @@ class ControlService:
                 return await self._settings_requests.change_settings(request)
             case AcceptPlan():
                 return await self._accept_plan(request)
-            case PauseAgent(agent=path) | ContinueAgent(agent=path):
-                paused = isinstance(request, PauseAgent)
-                return await self._settings_requests.set_paused(path, paused=paused)
+            case PauseAgent() | ContinueAgent():
+                return await self._pause_or_continue(request)
             case KillAgent():
                 return await self._kill(request.agent)
             case EndRun():
@@ -214,6 +213,14 @@ class ControlService:
         at_once = self._shutdown.is_idle
         self._shutdown.finish()
         return Done(message="the run ends" if at_once else "the run ends when its work is done")
+
+    async def _pause_or_continue(self, request: PauseAgent | ContinueAgent) -> AnyControlReply:
+        """Begin or end a pause; the whole run goes on also where it waits for a limit."""
+        path, paused = request.agent, isinstance(request, PauseAgent)
+        reply = await self._settings_requests.set_paused(path, paused=paused)
+        if not (paused or path) and await self._team_service.parts.try_now():
+            return Done(message="the run goes on: the limit that it waited for is tried now")
+        return reply
 
     async def _kill(self, path: str) -> AnyControlReply:
         if not path or path == ROOT_PATH:

@@ -392,7 +392,9 @@ async def _run_parts(  # noqa: PLR0915 - opens what a run consists of, in order
             nursery.start_soon(gateway.forget_agent, agent.plan.agent_id, agent.epoch)
             nursery.start_soon(hubs.release_agent, agent.plan.agent_id)
 
-        hooks = AgentHooks(budget.admit, forget, find_model=lambda: gateway.model)
+        hooks = AgentHooks(
+            budget.admit, forget, find_model=lambda: gateway.model, try_now=gateway.try_now
+        )
         nursery.start_soon(budget.run)
         if (short_tmp := starts.places.short_tmp).stale:
             in_thread = partial(trio.to_thread.run_sync, abandon_on_cancel=True)

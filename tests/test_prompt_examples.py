@@ -112,7 +112,7 @@ def test_every_prompt_is_looked_at():
     assert {"exec_command", "edit_file", "begin_task"} <= {spec.name for spec in specs(SMALL)}
     offered = {spec.name for model in (LARGE, SMALL) for spec in specs(model)}
     of_others = {"publish_finding", "recall_findings", "merge_changes", "discard_changes"}
-    assert set(TOOL_NAMES) - offered <= of_others | {"list_changes"}
+    assert set(TOOL_NAMES) - offered <= of_others | {"list_changes", "wake_me"}  # of a root
 
 
 @pytest.mark.parametrize("texts", [texts_of_files, texts_of_tools, texts_of_code])

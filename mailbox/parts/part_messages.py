@@ -76,6 +76,19 @@ from .notices.notice_messages import (
     PersonTold,
     TellPerson,
 )
+from .wakeups.wakeup_messages import (
+    WAKE_TOOLS,
+    CancelWakeUps,
+    LimitOver,
+    TakeBackWakeUp,
+    WaitForLimit,
+    WakeMe,
+    WakeUp,
+    WakeUpKept,
+    WakeUpRecord,
+    WakeUpSettings,
+    WakeUpTakenBack,
+)
 
 PartRequest = TakeLease  # of agents; the part replies when it will
 PartQueued = QueuedForLease  # told before the reply, any number of times
@@ -86,6 +99,9 @@ PartQuestion = (  # of agents; one answer each
     | RecallFindings
     | SpawnOnCsv
     | ReportJobResult
+    | WakeMe
+    | TakeBackWakeUp
+    | WaitForLimit
     | GetGoal
     | UpdateGoal
     | TellPerson
@@ -98,11 +114,14 @@ PartReply = (
     | FindingsFound
     | JobEnded
     | ResultAccepted
+    | WakeUpKept
+    | WakeUpTakenBack
+    | LimitOver
     | GoalTold
     | PersonTold
 )
 PartOp = ShareFindings  # sent to agents; the part in the agent's process takes it
-PartControl = DrainHost | SteerGoal  # of a person, to a live run; one answer each
+PartControl = DrainHost | SteerGoal | CancelWakeUps  # of a person, to a live run; one answer each
 PartControlReply = GoalShown  # an answer that is more than text
 PartEvent = HeavyCommandEnded  # of agents; journaled as it is
 PartKeySource = AccountSource  # what gives a provider its key, in the gateway
@@ -122,11 +141,19 @@ PartRecord = (  # all that a part journals
     | GoalCleared
     | NoticeBegan
     | NoticeEnded
+    | WakeUpRecord
 )
 PartEndState = Literal["unmet"]  # how a run ends by the word of a part
 # Questions whose answer needs other agents: who waits for it can do without a process.
 PART_WAITS: dict[type[object], str] = {SpawnOnCsv: START_JOB.name}
-PART_TOOLS = (*JOB_TOOLS, *FINDING_TOOLS, *MEMORY_TOOLS, *GOAL_TOOLS, *NOTICE_TOOLS)  # of agents
+PART_TOOLS = (
+    *JOB_TOOLS,
+    *FINDING_TOOLS,
+    *MEMORY_TOOLS,
+    *WAKE_TOOLS,
+    *GOAL_TOOLS,
+    *NOTICE_TOOLS,
+)  # of agents
 
 
 class PartSettings(Value):
@@ -134,6 +161,7 @@ class PartSettings(Value):
 
     leases: LeaseSettings = LeaseSettings()
     memories: RunMemories = RunMemories()
+    wakeups: WakeUpSettings = WakeUpSettings()
     goals: GoalSettings = GoalSettings()
     notices: NotifySettings = NotifySettings()
 
@@ -176,4 +204,5 @@ class PartFigures(Value):
     """What a view of the whole run shows of each part: a fold of what the part journaled."""
 
     findings: int = 0  # that agents have published for each other
+    wake_ups: tuple[WakeUp, ...] = ()  # that have not fired
     goal: str = ""  # how it stands, in words

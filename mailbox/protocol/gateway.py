@@ -111,6 +111,10 @@ class RequireReservations(Tagged, tag="ask_first"):
     """A limit holds somewhere from now on: every agent's request needs a reservation."""
 
 
+class TryNow(Tagged):
+    """No limit that is known holds any more: the next request is sent, and others follow it."""
+
+
 class Granted(Tagged):
     """The request may be sent. `bounded` False: no reservations until `RequireReservations`."""
 
@@ -142,7 +146,7 @@ AnyGatewayEvent = (
     | Fetching
     | SecretLearned
 )
-AnyGatewayOp = Shutdown | AgentGone | RequireReservations | Granted | NotGranted
+AnyGatewayOp = Shutdown | AgentGone | RequireReservations | TryNow | Granted | NotGranted
 
 encode_gateway_event = msgspec.msgpack.Encoder().encode
 decode_gateway_event = msgspec.msgpack.Decoder(AnyGatewayEvent).decode

@@ -26,6 +26,7 @@ class PartKeys(ModelKeys):
     memories: bool | MemorySettings = False
     # a program, started after each turn of the root; as a table swarm's own: where one is told
     notify: tuple[str, ...] | NotifySettings = ()
+    wait_for_limit: str | int | float | None = None  # swarm's own
     login: dict[str, LoginTable] = {}  # swarm's own: how one signs in
     mcp_oauth_credentials_store: KeepSecrets = "auto"  # of accounts too
     forced_login_method: Literal["chatgpt", "api"] | None = None
@@ -102,6 +103,7 @@ class PartFeature(NamedTuple):
 
 PART_KEYS = {
     "leases": PartKey("changes how heavy commands take turns", of_the_run=True),
+    "wait_for_limit": PartKey("changes how long a run waits for a limit to reset", of_the_run=True),
     "memories": PartKey("keeps what runs learn here, for later runs"),
 }
 PART_FEATURES = {

@@ -204,7 +204,8 @@ def gateway_app_opener(
     async def open_app(spec: GatewaySpec, around: GatewayDependencies) -> AsyncIterator[GatewayApp]:
         provider = ProviderSpec(id="simulated", name="simulated", wire_api="scripted")
         choice = ProviderChoice(provider=provider, model=MODEL, why="it is simulated")
-        gate = RateLimiter(announce=around.announce, noise=around.noise)
+        gate = RateLimiter(announce=around.announce, noise=around.noise, unix_s=around.unix_s)
+        around.add_limiter(gate)
         source = SimulatedSource(mind, story, world)
         yield GatewayApp(choice, RetryingBackend(source, gate, max_retries=4), _CATALOGUE)
 

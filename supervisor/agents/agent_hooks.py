@@ -23,9 +23,15 @@ async def _admit_everybody(path: str, budget: Budget) -> None:
     """Without a budget service no limit applies."""
 
 
+async def _without_gateway() -> None:
+    """Nobody remembers a limit."""
+
+
 class AgentHooks(NamedTuple):
     """What other parts of the run do for agents; the defaults are for runs without these parts."""
 
     admit: Callable[[str, Budget], Awaitable[None]] = _admit_everybody  # before a process starts
     forget: Callable[[Agent], None] | None = None  # it has no process any more
     find_model: Callable[[], ModelInfo | None] | None = None  # the run's model, once known
+    # The gateway forgets the limits that it knows of.
+    try_now: Callable[[], Awaitable[None]] = _without_gateway

@@ -282,6 +282,11 @@ class Agent:
         (call_id, tool), *_ = self.process.open_calls.items()
         self.suspended = SuspendedTurn(turn_id=self.process.turn, call_id=call_id, tool=tool)
 
+    def suspend_between_calls(self) -> None:
+        """Suspend its turn where it stands: no call is open."""
+        assert self.process.turn is not None
+        self.suspended = SuspendedTurn(turn_id=self.process.turn, call_id="", tool="")
+
     def take_suspended(self) -> SuspendedTurn | None:
         """Its suspended turn, which it has no more: that ends, or continues in a process."""
         suspended, self.suspended = self.suspended, None

@@ -140,7 +140,9 @@ class AgentProcess:
 
 
 class SuspendedTurn:
-    """A turn suspended in the middle of one call, to continue in another process."""
+    """A turn suspended in the middle of one call, or between calls (""), to continue in another
+    process.
+    """
 
     def __init__(self, *, turn_id: str, call_id: str, tool: str) -> None:
         self.turn_id, self.call_id, self.tool = turn_id, call_id, tool

@@ -53,13 +53,17 @@ PART_COMMANDS: dict[str, LazyCommand] = {
         "parts.machines.commands.hosts_commands",
         "List and try other machines on which agents may work.",
     ),
+    "wakeups": LazyCommand(
+        "parts.wakeups.commands.wakeup_commands",
+        "Show what the agents of a live run wait for without a process, and take it back.",
+    ),
     "memory": LazyCommand(
         "parts.memories.commands.memory_commands",
         "List, search, change and forget what runs learned in this project.",
     ),
 }
 PART_GROUPS: dict[str, tuple[str, ...]] = {  # of the short help
-    "watch": ("top", "leases", "goal"),
+    "watch": ("top", "leases", "goal", "wakeups"),
     "configure": ("login", "logout", "memory", "hosts"),
 }
 # How a run may end by the word of a part, and what its command then exits with.
@@ -69,6 +73,7 @@ PART_NEXT = {"unmet": ("swarm goal {run}", "swarm resume {run} -p TEXT")}
 # Options of `swarm log` that print the records of one part alone.
 LOG_OPTIONS = {
     "findings": "Only what agents published for each other.",
+    "wakeups": "Only wake-ups: made, fired, over.",
     "goal": "Only what became of the run's goal.",
     "notices": "Only what a person elsewhere was told.",
 }

@@ -72,6 +72,10 @@ class RunLife:
             self.skip_grace.set()
         return True
 
+    def note_cut_off(self) -> None:
+        """The end of the run cuts off what waits: a resume continues it."""
+        self._cut_off_work = True
+
     @property
     def cut_off_work(self) -> bool:
         """True if the run is ending and cut off an agent that was working."""

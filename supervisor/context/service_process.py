@@ -87,6 +87,14 @@ class ServiceProcess:
         except PeerGone:
             return
 
+    async def send_and_wait(self, body: bytes) -> None:
+        """Like `send`; return once the process has taken it."""
+        try:
+            seq = await self._run.mailbox.post(self.identity, body)
+            await self._run.mailbox.wait_acknowledged(self.identity, seq)
+        except PeerGone:
+            return
+
 
 class Service(Protocol):
     """What owns a service process and handles its messages."""

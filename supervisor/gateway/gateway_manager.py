@@ -23,6 +23,7 @@ from swarm.mailbox.protocol.gateway import (
     ResponseBilled,
     SecretLearned,
     Throttled,
+    TryNow,
     decode_gateway_event,
     encode_gateway_op,
 )
@@ -50,6 +51,7 @@ from .gateway_keys import gateway_keys
 
 _SEND_TIMEOUT_S = 12.0  # longer than the silence after which an agent is killed
 _STOP_GRACE_S = 2.0
+_TRY_NOW_LIMIT_S = 2.0
 
 
 class GatewayManager:
@@ -151,6 +153,11 @@ class GatewayManager:
         """Tell the gateway that nobody waits for this process's responses any more."""
         with trio.move_on_after(1):
             await self.process.send(encode_gateway_op(AgentGone(agent_id=agent_id, epoch=epoch)))
+
+    async def try_now(self) -> None:
+        """The gateway forgets the limits that it knows of; it has done so on return."""
+        with trio.move_on_after(_TRY_NOW_LIMIT_S):
+            await self.process.send_and_wait(encode_gateway_op(TryNow()))
 
     def check_alive(self) -> None:
         """SIGKILL a gateway that is silent or whose socket was deleted; it is replaced."""

@@ -1,6 +1,6 @@
 """What the kernel gives to the service of a part. `RunContext` is one; a part never sees more."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Literal, NamedTuple, Protocol
 
 from swarm.mailbox.base.entropy import EntropySources
@@ -11,6 +11,7 @@ from swarm.mailbox.protocol.records import AnyRecordBody, Record
 from ..agents.agent_directory import AgentDirectory
 from ..agents.agent_record import Agent
 from ..agents.life.agent_manager import AgentManager
+from ..agents.life.lifecycle import AgentLifecycle
 from ..agents.life.mail_delivery import MailDelivery
 from ..agents.life.spawning import AgentSpawner
 from ..approvals.approval_grants import ApprovalGrants
@@ -34,6 +35,8 @@ class PartTeam(NamedTuple):
     manager: AgentManager
     spawner: AgentSpawner
     mail: MailDelivery
+    lifecycle: AgentLifecycle
+    try_now: Callable[[], Awaitable[None]]  # the gateway forgets the limits that it knows of
 
 
 class PartHost(Protocol):

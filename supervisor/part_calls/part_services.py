@@ -23,6 +23,12 @@ from swarm.mailbox.parts.part_messages import (
     PartReply,
     PartRequest,
 )
+from swarm.mailbox.parts.wakeups.wakeup_messages import (
+    CancelWakeUps,
+    TakeBackWakeUp,
+    WaitForLimit,
+    WakeMe,
+)
 from swarm.mailbox.protocol.control import Done, Refused
 from swarm.mailbox.protocol.records import RunCompleted
 
@@ -37,6 +43,8 @@ from ..parts.leases.service.node_leases import NodeLeases
 from ..parts.machines.host_drain import drain_host
 from ..parts.notices.service.notice_service import NoticeService
 from ..parts.run_parts import RunParts
+from ..parts.wakeups.service.limit_waits import LimitWaits
+from ..parts.wakeups.service.wake_ups import WakeUps
 
 
 class PartServices:
@@ -50,6 +58,8 @@ class PartServices:
         self._leases = NodeLeases(host, parts.leases, nursery)
         self._findings = SharedFindings(host, parts.folds.findings, nursery)
         self._jobs = DetachedJobs(host, team, nursery)
+        self._wakeups = WakeUps(host, team, parts.folds.wakeups, nursery)
+        self._limits = LimitWaits(host, team, self._wakeups, nursery)
         self._goals = GoalService(host, team, parts.goal, nursery)
         self._notices = NoticeService(host, team, parts.folds.notices, nursery)
 
@@ -82,6 +92,10 @@ class PartServices:
                 return self._jobs.jobs.report(asker, question)
             case TellPerson():
                 return await self._notices.serve(asker, question)
+            case WaitForLimit():
+                return await self._limits.wait(asker, question)
+            case WakeMe() | TakeBackWakeUp():
+                return await self._wakeups.answer(asker, question)
             case GetGoal() | UpdateGoal():
                 return self._goals.serve(question)
             case RecallMemories() | ReportStaleMemory():
@@ -100,10 +114,20 @@ class PartServices:
         match request:
             case DrainHost(node=name):
                 return drain_host(self._host, name)
+            case CancelWakeUps():
+                return self._wakeups.control(request)
             case SteerGoal():
                 return await self._goals.steer(request)
             case _:
                 assert_never(request)
+
+    async def try_now(self) -> bool:
+        """A person wants what waits for limits tried. False if nothing does."""
+        return await self._limits.try_now()
+
+    def check_new_agent(self) -> None:
+        """Raises AgentRequestError if no new agent may start now."""
+        self._limits.check_new_agent()
 
     # --- the end of the run --------------------------------------------------------------------
 
@@ -122,7 +146,7 @@ class PartServices:
     @property
     def is_idle(self) -> bool:
         """False while a part works, or waits for what will give an agent work: the run stays."""
-        return self._jobs.is_idle and self._notices.is_idle
+        return self._jobs.is_idle and self._notices.is_idle and self._wakeups.is_idle
 
     def restore(self) -> frozenset[str]:
         """The run is resumed and its root is there: take up what was cut off.
@@ -130,6 +154,7 @@ class PartServices:
         Returns the names of the parts' own files of the journal.
         """
         self._jobs.restore(self._folds.jobs)
+        self._wakeups.restore()
         self._goals.restore()
         return frozenset(self._folds.jobs.ids)
 
@@ -141,6 +166,8 @@ class PartServices:
                 self._findings.send_new(agent)
             case AgentEvent.PROCESS_ENDED:
                 self._findings.forget_process(agent)
+            case AgentEvent.WORK_ENDED:
+                self._wakeups.on_work_ended()
             case _:
                 pass
 
@@ -153,8 +180,10 @@ class PartServices:
     def on_agent_lost(self, path: str) -> None:
         """This agent is gone for good."""
         self._jobs.cancel_jobs_of(path)
+        self._wakeups.on_agent_lost(path)
 
     def cancel_all(self) -> None:
         """End the work that no call waits for; what becomes of it was said by `set_fate`."""
         self._jobs.cancel_all()
+        self._wakeups.cut_off()
         self._goals.cut_off()

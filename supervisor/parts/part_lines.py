@@ -17,6 +17,7 @@ from swarm.mailbox.parts.leases.lease_messages import HeavyCommandEnded
 from swarm.mailbox.parts.memories.memory_messages import MemoryMarked
 from swarm.mailbox.parts.notices.notice_messages import NoticeBegan, NoticeEnded
 from swarm.mailbox.parts.part_messages import PartFigures, PartRecord
+from swarm.mailbox.parts.wakeups.wakeup_messages import WakeUpEnded, WakeUpFired, WakeUpMade
 from swarm.mailbox.protocol.values.findings import FindingPublished
 
 from ..base.json_line import JsonLine
@@ -26,6 +27,9 @@ from .goals.goal_lines import describe_goal, goal_figure, goal_json_line
 from .jobs.job_lines import describe_job
 from .leases.lease_lines import describe_heavy_command
 from .notices.notice_lines import describe_notice, notice_json_line
+from .wakeups.wakeup_book import pending_after
+from .wakeups.wakeup_json import wake_up_json_line
+from .wakeups.wakeup_lines import describe_pending, describe_wake_up_record
 
 
 def describe_part_record(record: PartRecord) -> str:
@@ -39,6 +43,8 @@ def describe_part_record(record: PartRecord) -> str:
             return describe_finding(record)
         case JobBegan() | JobRowEnded() | JobClosed():
             return describe_job(record)
+        case WakeUpMade() | WakeUpFired() | WakeUpEnded():
+            return describe_wake_up_record(record)
         case (
             GoalSet() | GoalChecking() | GoalChecked()
             | GoalReported() | GoalPaused() | GoalCleared()
@@ -65,6 +71,9 @@ def fold_figures(figures: PartFigures, record: PartRecord) -> PartFigures:
             return figures
         case HeavyCommandEnded() | MemoryMarked() | JobBegan() | JobRowEnded() | JobClosed():
             return figures
+        case WakeUpMade() | WakeUpFired() | WakeUpEnded():
+            waiting = pending_after(figures.wake_ups, record)
+            return msgspec.structs.replace(figures, wake_ups=waiting)
         case _:
             assert_never(record)
 
@@ -72,7 +81,8 @@ def fold_figures(figures: PartFigures, record: PartRecord) -> PartFigures:
 def describe_figures(figures: PartFigures) -> list[str]:
     """What stands below the tree of agents; nothing for a part without anything to tell."""
     found = [figures.goal] if figures.goal else []
-    return [*found, count_findings(figures.findings)] if figures.findings else found
+    found += [count_findings(figures.findings)] if figures.findings else []
+    return [*found, *describe_pending(figures.wake_ups)]
 
 
 def describe_part_news(record: PartRecord) -> str:
@@ -101,6 +111,8 @@ def part_json_lines(record: PartRecord) -> list[JsonLine]:
             return [goal_json_line(record)]
         case NoticeBegan() | NoticeEnded():
             return [notice_json_line(record)]
+        case WakeUpMade() | WakeUpFired() | WakeUpEnded():
+            return [wake_up_json_line(record)]
         case _:
             assert_never(record)
 
@@ -110,6 +122,8 @@ def is_shown_by(record: PartRecord, wanted: str) -> bool:
     match record:
         case FindingPublished():
             return wanted == "findings"
+        case WakeUpMade() | WakeUpFired() | WakeUpEnded():
+            return wanted == "wakeups"
         case (
             GoalSet() | GoalChecking() | GoalChecked()
             | GoalReported() | GoalPaused() | GoalCleared()

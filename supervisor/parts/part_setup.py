@@ -6,8 +6,10 @@ from typing import NamedTuple
 import msgspec
 
 from swarm.mailbox.parts.part_messages import PartCredentials, PartSettings
+from swarm.mailbox.parts.wakeups.wakeup_messages import WakeUpSettings
 from swarm.mailbox.protocol.spec import ProviderSpec
 from swarm.roles.config.part_keys import PartFront, PartKeys, PartOptions, ProviderPartKeys
+from swarm.roles.config.wait_for_limit import check_wait_for_limit
 from swarm.roles.parts.leases.lease_settings import check_lease_settings
 from swarm.roles.parts.memories.memory_settings import check_memory_settings
 from swarm.roles.parts.notices.notify_table import notify_settings
@@ -28,6 +30,7 @@ class PartsWanted(NamedTuple):
     config: PartKeys
     front: PartFront = PartFront()
     options: PartOptions = PartOptions()
+    is_persons: bool = False  # a person started the run, and not a script, a service or a review
 
 
 def with_parts(
@@ -35,7 +38,10 @@ def with_parts(
 ) -> RunRequest:
     """The request with what is said of each part. Raises UsageError.
 
-    `is_enabled` tells of a feature by its name.
+    Args:
+        request: The run.
+        wanted: What is said of its parts.
+        is_enabled: Tells of a feature by its name.
     """
     config = wanted.config
     leases = check_lease_settings(config.leases, ram_bytes=memory_bytes())
@@ -43,6 +49,11 @@ def with_parts(
     parts = PartSettings(
         leases=leases,
         memories=run_memories(memories, cwd=request.cwd, ephemeral=request.ephemeral),
+        wakeups=WakeUpSettings(
+            wait_for_limit_s=check_wait_for_limit(
+                config.wait_for_limit, is_persons=wanted.is_persons
+            )
+        ),
         goals=goal_settings(request, wanted.front, wanted.options),
         notices=notify_settings(config.notify),
     )
@@ -81,6 +92,15 @@ def lacking_part_library(table: ProviderPartKeys) -> tuple[str, str] | None:
 def part_accounts(config: PartKeys) -> list[AccountLine]:
     """What is stored of accounts, without any part of a key."""
     return list_accounts(config)
+
+
+def with_limit_wait(request: RunRequest, wanted: str | None) -> RunRequest:
+    """A saved request with the value of `--wait-for-limit`. Raises UsageError."""
+    if wanted is None:
+        return request
+    wait_s = check_wait_for_limit(wanted, is_persons=False)
+    parts = msgspec.structs.replace(request.parts, wakeups=WakeUpSettings(wait_for_limit_s=wait_s))
+    return msgspec.structs.replace(request, parts=parts)
 
 
 def after_run(request: RunRequest, places: UserPaths) -> None:

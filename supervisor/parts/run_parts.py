@@ -22,6 +22,7 @@ from swarm.mailbox.parts.leases.lease_messages import HeavyCommandEnded
 from swarm.mailbox.parts.memories.memory_messages import MemoryAccess, MemoryMarked
 from swarm.mailbox.parts.notices.notice_messages import NoticeAccess, NoticeBegan, NoticeEnded
 from swarm.mailbox.parts.part_messages import PartRecord, PartRules, PartText
+from swarm.mailbox.parts.wakeups.wakeup_messages import WakeUpEnded, WakeUpFired, WakeUpMade
 from swarm.mailbox.protocol.records import Record
 from swarm.mailbox.protocol.values.findings import Finding, FindingPublished
 
@@ -35,6 +36,7 @@ from .leases.lease_ledger import LeaseLedger
 from .memories.memory_brief import brief_memories
 from .memories.memory_readers import reads_memories
 from .notices.notice_history import NoticePast
+from .wakeups.wakeup_book import WakeUpBook
 
 
 class PartFolds:
@@ -43,6 +45,7 @@ class PartFolds:
     def __init__(self) -> None:
         self.findings: list[Finding] = []  # in the order of their numbers
         self.jobs = JobHistory()
+        self.wakeups = WakeUpBook()
         self.goals: list[GoalRecord] = []
         self.notices = NoticePast()
 
@@ -57,6 +60,8 @@ class PartFolds:
                 self.findings.append(finding)
             case JobBegan() | JobClosed():
                 self.jobs.take(agent, body)
+            case WakeUpMade() | WakeUpFired() | WakeUpEnded():
+                self.wakeups.take(agent, body)
             case (
                 GoalSet() | GoalChecking() | GoalChecked()
                 | GoalReported() | GoalPaused() | GoalCleared()

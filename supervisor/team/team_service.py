@@ -86,7 +86,7 @@ class TeamService:
         )
         self.actions = AgentActions(running, self.agents, self.mail)
         self._wait_calls = WaitCalls(self.team, self.mail, self.lifecycle)
-        team = PartTeam(self.agents, self.spawner, self.mail)
+        team = PartTeam(self.agents, self.spawner, self.mail, self.lifecycle, hooks.try_now)
         self.parts = PartServices(running, parts, team, nursery)
         self._person_input = PersonInput(running, self.agents, self._wake)
         nursery.start_soon(self._deadlock_detector.run)
@@ -224,7 +224,8 @@ class TeamService:
         if reply is None:
             return
         waiting = member.suspended
-        if waiting is not None and isinstance(request, SUSPENDABLE_TOOLS[waiting.tool]):
+        tool = None if waiting is None else SUSPENDABLE_TOOLS.get(waiting.tool)
+        if tool is not None and isinstance(request, tool):
             self._wait_calls.resume(member, request, reply)
         elif agent.epoch == epoch:
             await self._reply(agent, request_id, reply)
@@ -236,6 +237,7 @@ class TeamService:
             return await self.parts.answer(member, request)
         match request:
             case Spawn():
+                self.parts.check_new_agent()
                 place = self._position_sender(agent, member, request_id, request.task_name)
                 return await self.spawner.spawn(member, request, place)
             case SendMail():

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import trio
 
 from support.nested_fields import with_fields
-from swarm.mailbox.base.entropy import EntropySources
+from swarm.mailbox.base.entropy import SYSTEM_ENTROPY, EntropySources
 from swarm.mailbox.base.ids import new_uuid7
 from swarm.mailbox.delivery.interfaces import Mailbox
 from swarm.mailbox.delivery.pair import open_pair_server
@@ -252,7 +252,12 @@ class TeamInMemory:
 
 @asynccontextmanager
 async def open_team(
-    folder: Path, scripts: dict[str, list[Reply]], *, disk_s: float = 0.0, **request: object
+    folder: Path,
+    scripts: dict[str, list[Reply]],
+    *,
+    disk_s: float = 0.0,
+    entropy: EntropySources = SYSTEM_ENTROPY,
+    **request: object,
 ) -> AsyncIterator[TeamInMemory]:
     """A run that has not begun; everything of it is gone after the block."""
     run_paths = RunPaths(folder=folder / "state/runs/run", sockets=folder / "runtime/s")
@@ -267,7 +272,7 @@ async def open_team(
         ):
             team = TeamInMemory(server, nursery, scripts)
             with closing(FinishedAgents(folder)) as archive:
-                await _set_up(team, run_request, run_paths, journal, archive)
+                await _set_up(team, run_request, run_paths, journal, archive, entropy)
                 yield team
             nursery.cancel_scope.cancel()
 
@@ -278,6 +283,7 @@ async def _set_up(
     run_paths: RunPaths,
     journal: Journal,
     archive: FinishedAgents,
+    entropy: EntropySources,
 ) -> None:
     """What `supervisor/run.py` does, without gateway, budget service and display."""
     server, nursery = team.server, team.nursery
@@ -301,6 +307,7 @@ async def _set_up(
         pauses=RunPauses(),
         copies=ProjectCopies(run_paths),
         hosts=RemoteHosts(),
+        entropy=entropy,
     )
     parts = RunParts(run_request, run_paths, folds.parts)
     team.starts = StartServices(team, parts.rules_for, GatewayAddress())

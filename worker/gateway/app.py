@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from time import time
 from typing import assert_never
 
 import msgspec
@@ -56,10 +57,12 @@ class GatewayDependencies:
         announce: Callable[[Throttled | Fetching | RateLimits], None],
         warn: Callable[[str], None],
         noise: Callable[[], float] = random.random,
+        unix_s: Callable[[], float] = time,
     ) -> None:
         self.announce, self.warn, self._announce_secret = announce, warn, on_secret
-        self.noise = noise
+        self.noise, self.unix_s = noise, unix_s
         self.redactor = Redactor(keys.values())
+        self._limiters: list[RateLimiter] = []
         self.keys = ProviderKeys(keys, on_secret=self._add_secret, warn=warn)
 
     async def _add_secret(self, secret: str) -> None:
@@ -67,6 +70,15 @@ class GatewayDependencies:
         if unhidden_keys({"key": secret}):
             self.warn(f"a key that was fetched {NOT_HIDDEN}")
         await self._announce_secret(secret)
+
+    def add_limiter(self, limiter: RateLimiter) -> None:
+        """A server that is asked from now on."""
+        self._limiters.append(limiter)
+
+    def try_now(self) -> None:
+        """No limit that is known of any server holds any more."""
+        for limiter in self._limiters:
+            limiter.try_now()
 
     def announce_fetching(self, fetching: Fetching) -> None:
         """Notify people of the progress of the start."""
@@ -316,7 +328,10 @@ async def _open_unrecorded(
 
     def with_retries(source: ResponseSource) -> RetryingBackend:
         announce = allowances.announce_for(provider.id)
-        limiter = RateLimiter(announce=announce, noise=dependencies.noise)
+        limiter = RateLimiter(
+            announce=announce, noise=dependencies.noise, unix_s=dependencies.unix_s
+        )
+        dependencies.add_limiter(limiter)
         return RetryingBackend(source, limiter, max_retries=provider.request_max_retries)
 
     match choice.model.wire:

@@ -45,8 +45,17 @@ class FailureText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unless_delay: bool = False
 
 
+class SpentText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What servers say of a limit that no waiting lifts."""
+
+    text: str
+    source: str
+    codes: tuple[str, ...] = ()
+
+
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     texts: tuple[FailureText, ...]
+    never_resets: tuple[SpentText, ...]
 
 
 class TextReading(msgspec.Struct, frozen=True):
@@ -62,10 +71,27 @@ def _compiled(text: str) -> re.Pattern[str]:
 
 
 @cache
+def _load() -> _File:
+    data = tomllib.loads(Path(__file__).with_name("failure_texts.toml").read_text("utf-8"))
+    return msgspec.convert(data, _File)
+
+
 def load_failure_texts() -> tuple[FailureText, ...]:
     """The lines of the table, in their order."""
-    data = tomllib.loads(Path(__file__).with_name("failure_texts.toml").read_text("utf-8"))
-    return msgspec.convert(data, _File).texts
+    return _load().texts
+
+
+def never_resets(said: str, kinds: frozenset[str] = frozenset()) -> bool:
+    """True for credit that is spent, a plan without the service, an account to be paid first.
+
+    Args:
+        said: The texts of the error.
+        kinds: Its `code` and its `type`.
+    """
+    return any(
+        _compiled(line.text).search(said) is not None or not kinds.isdisjoint(line.codes)
+        for line in _load().never_resets
+    )
 
 
 def read_failure_text(

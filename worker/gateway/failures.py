@@ -17,7 +17,13 @@ import msgspec
 from swarm.mailbox.base.bounded_formats import depth_checked
 
 from .backend import Failure, FailureScope
-from .failure_texts import TextReading, may_be_too_long, read_failure_text, texts_of_error
+from .failure_texts import (
+    TextReading,
+    may_be_too_long,
+    never_resets,
+    read_failure_text,
+    texts_of_error,
+)
 from .rate_limit_headers import asked_delay_s, delay_in_prose_s
 from .rate_limit_state import MAX_WAIT_S
 from .reset_times import describe_reset, read_reset_time
@@ -181,7 +187,8 @@ def classify_status(
                 may_be_too_long=may_be_too_long(status, said),
             )
     asked_s = delay_s if failure.retryable else None
-    failure = _with_reset(failure, read_reset_time(headers, body, said, time()))
+    resets_at = None if never_resets(said, kinds) else read_reset_time(headers, body, said, time())
+    failure = _with_reset(failure, resets_at)
     return msgspec.structs.replace(failure, http_status=status, said=said, retry_after_s=asked_s)
 
 
@@ -258,7 +265,10 @@ def _advice(status: int, headers: Mapping[str, str]) -> str:
 
 def classify_stream_error(error: ErrorBody, *, provider: str, event: bytes = b"") -> Failure:
     """Classify an error inside a stream: `response.failed`, or an `error` object in chat."""
-    resets_at = read_reset_time({}, event, error.message, time())
+    kinds = frozenset({error.code, error.type}) - {""}
+    resets_at: float | None = None
+    if not never_resets(error.message, kinds):
+        resets_at = read_reset_time({}, event, error.message, time())
     return _with_reset(_stream_failure(error, provider), resets_at)
 
 

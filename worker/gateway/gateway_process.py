@@ -28,6 +28,7 @@ from swarm.mailbox.protocol.gateway import (
     NotGranted,
     RequireReservations,
     SecretLearned,
+    TryNow,
     decode_gateway_op,
     encode_gateway_event,
 )
@@ -110,6 +111,7 @@ class GatewayProcess:
             announce=self._send_transient,
             warn=self._warn_soon,
             noise=factories.entropy.noise,
+            unix_s=factories.entropy.unix_s,
         )
         self._work = trio.CancelScope()
         self._grace_s = GOODBYE_LIMIT_S
@@ -185,6 +187,8 @@ class GatewayProcess:
                     self._requires_grants = True
                     if self._agent_sessions is not None:
                         self._agent_sessions.reservations.ask_first()
+                case TryNow():
+                    self._dependencies.try_now()
                 case Granted() | NotGranted():
                     if self._agent_sessions is not None:
                         self._agent_sessions.reservations.decide(op)

@@ -133,6 +133,14 @@ class RateLimitState:
         if now + delay_s > self._closed_until:
             self._closed_until, self._reason = now + delay_s, reason
 
+    def begin_slowly(self) -> None:
+        """The next request goes first, and others follow as it is answered."""
+        self._slots = 1
+
+    def open_now(self, now: float) -> None:
+        """Stop no more, and begin with one request."""
+        self._closed_until, self._slots = now, 1
+
     def closed_s(self, now: float) -> float:
         """Seconds until requests may be sent; 0.0 if they may now."""
         return max(0.0, self._closed_until - now)
@@ -154,5 +162,7 @@ def backoff_s(attempt: int, noise: float, *, base_s: float = BASE_DELAY_S) -> fl
 
 
 def with_jitter(asked_s: float, noise: float) -> float:
-    """A delay that a server named, plus up to 10 %, so that not all requests come back at once."""
-    return asked_s * (1.0 + 0.1 * noise)
+    """A delay that a server named, plus up to 10 % and at most a minute, so that not all requests
+    come back at once.
+    """
+    return asked_s + min(0.1 * asked_s, MAX_DELAY_S) * noise

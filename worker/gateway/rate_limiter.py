@@ -5,13 +5,15 @@ are held back (`Throttled`), so that the console can show it.
 """
 
 from collections.abc import AsyncGenerator, Callable, Sequence
+from time import time
 
 import trio
 
 from swarm.mailbox.protocol.gateway import LimitWindow, RateLimits, Throttled
 
-from .backend import RequestWaiting
+from .backend import Failure, RequestWaiting
 from .rate_limit_state import Admitted, RateLimitState, WaitForSlot, WaitUntil
+from .reached_limits import ReachedLimits
 
 REPEAT_NOTICE_S = 60.0  # a longer wait is reported again after this time
 MOVED_PERCENT = 1.0  # a window that changed by this much counts as changed
@@ -22,8 +24,11 @@ Noise = Callable[[], float]  # random numbers in [0, 1)
 class RateLimiter:
     """The limiter of one server. Call `note_answered` or `note_unanswered` after each admission."""
 
-    def __init__(self, *, announce: Announce, noise: Noise) -> None:
-        self._state = RateLimitState()
+    def __init__(
+        self, *, announce: Announce, noise: Noise, unix_s: Callable[[], float] = time
+    ) -> None:
+        self.unix_s = unix_s  # the wall clock
+        self._state, self._limits = RateLimitState(), ReachedLimits(unix_s)
         self._announce, self._noise = announce, noise
         self._waiters: dict[int, trio.Event] = {}  # ticket → set when something changed
         self._is_announced = False
@@ -111,6 +116,24 @@ class RateLimiter:
         """The allowance is used up: stop sending for that long."""
         self._state.pause(trio.current_time(), delay_s, reason=reason)
         self._announce_closed(reason, delay_s)
+
+    def note_limit(self, model: str, failure: Failure) -> None:
+        """A final failure: if it is a limit with a known end, nobody asks for this model until
+        then; afterwards one request goes first.
+        """
+        if self._limits.note(model, failure):
+            self._state.begin_slowly()
+
+    def find_limit(self, model: str) -> Failure | None:
+        """The limit that holds for this model now: its requests are not sent."""
+        return self._limits.find(model)
+
+    def try_now(self) -> None:
+        """A person wants it tried: no limit and no pause that is known holds any more."""
+        self._limits.lift()
+        self._state.open_now(trio.current_time())
+        for changed in self._waiters.values():
+            changed.set()
 
     def closed_s(self) -> float:
         """Seconds until requests may be sent."""

@@ -47,10 +47,15 @@ class RetryingBackend:
             async with aclosing(self._rate_limiter.wait_turn()) as waits:
                 async for notice in waits:
                     if trio.current_time() + notice.delay_s > give_up_at:
-                        raise SampleError(_waited_too_long(notice.reason, notice.delay_s, None))
+                        resets_at = self._rate_limiter.unix_s() + notice.delay_s
+                        raise SampleError(
+                            _waited_too_long(notice.reason, notice.delay_s, resets_at)
+                        )
                     yield notice
             state = _Attempt(self._rate_limiter)
             try:
+                if (limit := self._rate_limiter.find_limit(request.model.slug)) is not None:
+                    raise SampleError(limit)  # unsent: another request has met it
                 async with aclosing(self._source.attempt(request)) as events:
                     async for event in events:
                         state.note(event)
@@ -62,6 +67,7 @@ class RetryingBackend:
             finally:
                 state.end()
             failed += failure.scope == "request" or failure.kind == "connection_failed"
+            self._rate_limiter.note_limit(request.model.slug, failure)
             pause_s = self._plan_retry(
                 failure, has_output=state.has_output, failed=failed, until=give_up_at
             )

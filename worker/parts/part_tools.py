@@ -8,6 +8,7 @@ from .goals.goal_tools import GetGoalTool, UpdateGoalTool
 from .jobs.csv_job import ReportAgentJobResultTool, SpawnAgentsOnCsvTool
 from .memories.memory_tools import RecallMemoriesTool, ReportStaleMemoryTool
 from .notices.tell_tool import TellPersonTool
+from .wakeups.wake_tools import WakeMeTool
 
 
 def part_tools(team: TeamClient, context: ToolContext) -> tuple[Tool, ...]:
@@ -19,6 +20,7 @@ def part_tools(team: TeamClient, context: ToolContext) -> tuple[Tool, ...]:
         RecallFindingsTool(team),
         RecallMemoriesTool(team),
         ReportStaleMemoryTool(team),
+        WakeMeTool(team),
         GetGoalTool(team),
         UpdateGoalTool(team),
         TellPersonTool(team),

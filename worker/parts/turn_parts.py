@@ -9,8 +9,11 @@ from typing import assert_never
 from swarm.mailbox.parts.findings.finding_messages import ShareFindings
 from swarm.mailbox.parts.part_messages import PartOp
 from swarm.mailbox.protocol.items import AnyItem, Message
+from swarm.mailbox.protocol.sampling import ModelInfo, SampleFailed
 
+from ..base.reporter import Reporter
 from .findings.findings_digest import FindingsDigest
+from .wakeups.limit_wait import wait_for_limit
 
 
 class TurnParts:
@@ -37,3 +40,9 @@ class TurnParts:
     def drain(self) -> list[Message]:
         """What the next request holds behind the history; told once."""
         return self._findings.drain()
+
+    async def outlast(
+        self, reporter: Reporter, model: ModelInfo | None, failed: SampleFailed
+    ) -> SampleFailed | None:
+        """What stands of a provider's final failure; None: it is over, and the turn asks again."""
+        return await wait_for_limit(reporter, model, failed)

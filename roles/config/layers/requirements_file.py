@@ -37,7 +37,7 @@ _Switch = Literal["allow", "deny"]
 _ALIASES = {"feature_requirements": "features"}
 # Keys that a pin fixes in a run, in the agents that it starts, and after a resume.
 PINNABLE = (
-    "model", "model_provider", "openai_base_url", "allow_commit", "merge",
+    "model", "model_provider", "openai_base_url", "allow_commit", "merge", "wait_for_limit",
     "agents.max_threads", "agents.max_depth", "agents.max_total",
     "budget.tokens", "budget.usd", "budget.requests",
     "limits.command_memory", "limits.command_processes", "limits.command_seconds",

@@ -181,6 +181,37 @@ class AgentLifecycle:
         self._run.broadcast.show(agent.path, held)
         return True
 
+    async def suspend_at_limit(self, agent: Agent, over: trio.Event) -> None:
+        """End the process of a turn that waits for a limit to reset; not while a command runs."""
+        while not over.is_set():
+            await self._run.journal.flush()
+            if over.is_set() or not self._stands_still(agent):
+                return
+            if not agent.process.may_have_commands:
+                agent.suspend_between_calls()
+                await self._agents.suspend(agent, "it waits for a limit to reset")
+                held = AgentHeld(state="suspended", note="waits for a limit to reset")
+                self._run.broadcast.show(agent.path, held)
+                return
+            with trio.move_on_after(_RESTING_POLL_S):
+                await over.wait()
+
+    def _stands_still(self, agent: Agent) -> bool:
+        """Its turn has neither a call nor a response in progress."""
+        process = agent.process
+        return (
+            self._agents.agents.get(agent.path) is agent
+            and process.turn is not None
+            and agent.wanted_end is None
+            and agent.suspended is None
+            and not (process.suspending or process.responding or process.open_calls)
+        )
+
+    def continue_turn(self, agent: Agent) -> None:
+        """A turn that was suspended between calls goes on."""
+        agent.take_suspended()
+        self.wake(agent)
+
     def resume(self, agent: Agent, output: str, *, success: bool = True) -> None:
         """The wait of a suspended turn is over: the turn continues with this output."""
         if agent.suspended is not None and agent.suspended.end_wait(output, success=success):
@@ -192,7 +223,8 @@ class AgentLifecycle:
         if suspended is None or suspended.output is not None:
             return False
         agent.take_suspended()
-        self._write_output(agent, suspended, ABORTED, success=False)
+        if suspended.call_id:
+            self._write_output(agent, suspended, ABORTED, success=False)
         closing = self._agents.run_life.is_closing
         reason: Literal["run_ended", "interrupted"] = "run_ended" if closing else "interrupted"
         aborted = TurnAborted(turn_id=suspended.turn_id, reason=reason)

@@ -42,6 +42,7 @@ class NewRunOptions(TypedDict, total=False):
     budget_tokens: int
     budget_usd: float
     deadline: str  # as "30m"
+    wait_for_limit: str  # as "6h" or "never", which is the default without a person
     output_schema: str | Path  # a file
     config: Mapping[str, str]  # keys of config.toml; values are TOML, else text
     ephemeral: bool
@@ -54,6 +55,7 @@ _VALUES = {
     "role": "--role", "profile": "--profile", "sandbox": "--sandbox", "approval": "--approval",
     "reviewer": "--reviewer", "max_agents": "--max-agents", "budget_tokens": "--budget-tokens",
     "budget_usd": "--budget-usd", "deadline": "--deadline", "output_schema": "--output-schema",
+    "wait_for_limit": "--wait-for-limit",
 }  # fmt: skip
 
 
@@ -65,6 +67,7 @@ def run_arguments(options: NewRunOptions) -> list[str]:
     line += [f"--add-dir={folder}" for folder in options.get("add_dirs", ())]
     line += [f"--image={image}" for image in options.get("images", ())]
     line += [f"--config={key}={value}" for key, value in options.get("config", {}).items()]
+    line += [] if options.get("reviewer") == "person" else ["--by-program"]
     line += ["--ephemeral"] if options.get("ephemeral") else []
     return [*line, *options.get("options", ())]
 

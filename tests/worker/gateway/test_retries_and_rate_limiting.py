@@ -7,8 +7,10 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.worker.gateway.backend import (
     Failure,
+    RenderedRequest,
     RequestAccepted,
     RequestWaiting,
     ResponseFinished,
@@ -37,6 +39,8 @@ from swarm.worker.gateway.rate_limiter import RateLimiter
 from swarm.worker.gateway.retry_policy import RetryingBackend
 
 NOW = 1_700_000_000.0
+MODEL = ModelInfo(slug="m", provider="p", wire="responses")
+REQUEST = RenderedRequest(agent_id="a", agent_path="/root", ordinal=1, model=MODEL)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +196,7 @@ async def drive(server, agents, *, max_retries=4, told=None):
 
     async def one():
         try:
-            async with aclosing(backend.sample(None)) as events:
+            async with aclosing(backend.sample(REQUEST)) as events:
                 results.append([event async for event in events])
         except SampleError as error:
             results.append(error.failure)
@@ -239,7 +243,7 @@ async def test_one_refusal_holds_all_later_requests_back(autojump_clock):
 
     async def one(delay_s):
         await trio.sleep(delay_s)
-        async with aclosing(backend.sample(None)) as events:
+        async with aclosing(backend.sample(REQUEST)) as events:
             results.append([event async for event in events])
 
     async with trio.open_nursery() as nursery:
@@ -271,11 +275,11 @@ async def test_an_outage_after_a_first_answer_stays_retryable(autojump_clock):
     server = Server(0.0, down)
     gate = RateLimiter(announce=lambda _: None, noise=lambda: 0.0)
     backend = RetryingBackend(server, gate, max_retries=2)
-    async with aclosing(backend.sample(None)) as events:
+    async with aclosing(backend.sample(REQUEST)) as events:
         assert [event async for event in events]
     server.opens_at = float("inf")
     with pytest.raises(SampleError) as caught:
-        async with aclosing(backend.sample(None)) as events:
+        async with aclosing(backend.sample(REQUEST)) as events:
             [event async for event in events]
     assert caught.value.failure.retryable
     assert caught.value.failure.retry_after_s == pytest.approx(0.72)
@@ -304,7 +308,7 @@ async def test_who_gives_up_waiting_leaves_the_line_to_the_next(autojump_clock):
     backend = RetryingBackend(server, gate, max_retries=0)
 
     async def one():
-        async with aclosing(backend.sample(None)) as events:
+        async with aclosing(backend.sample(REQUEST)) as events:
             return [event async for event in events]
 
     with trio.move_on_after(5):

@@ -112,7 +112,7 @@ async def test_with_200_mcp_tools_it_is_under_18_kb():
 
 
 def test_it_stays_so_where_a_person_can_be_asked():
-    assert first_request_bytes(default_spec("person"), LARGE) < 15 * 1024
+    assert first_request_bytes(default_spec("person"), LARGE) < 16_000
 
 
 def test_a_role_costs_no_more_than_its_own_text():

@@ -80,8 +80,11 @@ async def _run_turn(state: AgentState, compactor: HistoryCompactor, turn: Turn) 
             return await _run_responses(state, compactor, turn, turn.model)
         except SamplingError as trouble:
             failed = trouble.failed
-        if not state.use_fallback(turn, failed):
-            return _fail(state, turn, failed)
+        if state.use_fallback(turn, failed):
+            continue
+        stands = await state.parts.outlast(state.reporter, state.sampler.model, failed)
+        if stands is not None:
+            return _fail(state, turn, stands)
 
 
 async def _run_responses(

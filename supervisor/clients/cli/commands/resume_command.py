@@ -20,6 +20,7 @@ from ....agents.agent_record import AgentPlan
 from ....agents.rights_widening import PLAN_ACCEPTED
 from ....agents.run_providers import run_providers
 from ....agents.settings_change import changed_plan, check_requirements
+from ....parts.part_setup import with_limit_wait
 from ....request.run_request import NextInput, RunRequest
 from ....request.saved_request import load_request
 from ....runs.paths import RunPaths, find_user_paths
@@ -114,6 +115,11 @@ def _check_change(request: RunRequest, change: ChangeSettings | None) -> None:
 @click.option("--budget-usd", type=click.FloatRange(min=0, min_open=True), help="Likewise.")
 @click.option("--budget-requests", type=click.IntRange(min=1), help="Likewise.")
 @click.option("--deadline", metavar="SPAN", help="End it after 90s, 30m, 2h … from now.")
+@click.option(
+    "--wait-for-limit",
+    metavar="SPAN|never",
+    help="Wait so long for a limit of the plan that resets.",
+)
 @click.option("-c", "--config", multiple=True, metavar="KEY=VALUE", help="As for `swarm run`.")
 @click.option(
     "-C", "--cd", metavar="DIR", help="Where the project is now, if it was renamed or moved."
@@ -284,6 +290,7 @@ def _with_options(
     idle_timeout_s = idle_seconds(given["idle_timeout"], keep_open=keep_open)
     if idle_timeout_s is None:
         idle_timeout_s = request.lifetime.idle_timeout_s
+    request = with_limit_wait(request, given.get("wait_for_limit"))
     return msgspec.structs.replace(
         request,
         budget=Budget(

@@ -79,6 +79,7 @@ from .trust_command import ask_project_trust, ask_task_trust
 )
 @part_options
 @keep_open_options
+@click.option("--by-program", is_flag=True, hidden=True)  # no person started it
 @show_options
 @trust_once_option
 @click.option("--ephemeral", is_flag=True, help="Keep nothing after the end.")
@@ -102,6 +103,7 @@ def run(color: ColorChoice, /, **given: OptionValue) -> int:
         {key: value for key, value in given.items() if key in RunOptions.__struct_fields__},
         RunOptions,
     )
+    options = msgspec.structs.replace(options, waits_for_limits=not given["by_program"])
     environment = dict(os.environ)
     prepared = prepare_run(options, environment)
     if isolated := describe_isolation(prepared.request):

@@ -49,6 +49,8 @@ class RunOptions(PartOptions):
     budget_usd: float | None = None
     budget_requests: int | None = None
     deadline: str | None = None
+    wait_for_limit: str | None = None
+    waits_for_limits: bool = False  # by default: a person started it
     output_schema: str | None = None
     accept_truncated: bool = False
     require_sandbox: str | None = None
@@ -179,6 +181,10 @@ limit_options = stack_options(
         ),
         click.option("--budget-requests", type=click.IntRange(min=1), help="Requests of the run."),
         click.option("--deadline", metavar="SPAN", help="End the run after 90s, 30m, 2h …"),
+        click.option(
+            "--wait-for-limit", metavar="SPAN|never",
+            help="Wait so long for a limit of the plan that resets (default: 6h; in CI never).",
+        ),
         click.option(
             "--require-sandbox", metavar="fs,net",
             help="Fail with exit code 6 rather than run with a weaker sandbox.",

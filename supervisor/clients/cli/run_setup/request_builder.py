@@ -51,6 +51,7 @@ from ....processes.machine_state import memory_bytes
 from ....request.run_request import ApprovalSettings, RunLifetime, RunRequest, TeamLimits
 from ....runs.image_blobs import check_image
 from ....runs.paths import find_user_paths
+from ...console.terminal import is_ci
 from .command_settings import find_run_commands
 from .config_layers import writable_config_warning
 from .fan_out_request import RunLines, task_folder, with_fan_out
@@ -209,7 +210,8 @@ def build_request(
     warnings += switched.warnings
     request = with_isolation(request, options, settings, warnings)
     request = with_hosts(request, settings, options.hosts)
-    wanted = PartsWanted(config, settings.task.front, options)
+    is_persons = options.waits_for_limits and not is_ci(environment)
+    wanted = PartsWanted(config, settings.task.front, options, is_persons)
     request = with_parts(request, wanted, is_enabled=switched.is_enabled)
     return PreparedRequest(
         request=apply_requirements(apply_features(request, switched, warnings), required),

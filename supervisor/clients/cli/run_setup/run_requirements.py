@@ -27,6 +27,7 @@ from swarm.roles.config.layers.merge import leaves
 from swarm.roles.config.layers.requirements import NO_REQUIREMENTS, Requirements, sandbox_refusal
 from swarm.roles.config.resource_limits import resource_limits
 from swarm.roles.config.schema import GranularPolicy, LimitsTable
+from swarm.roles.config.wait_for_limit import check_wait_for_limit
 from swarm.roles.rights.narrow import without_direct_network
 from swarm.roles.rights.proxy_policy import apply_network_requirements
 from swarm.roles.rights.unix_sockets import apply_socket_requirements
@@ -235,6 +236,9 @@ def _pin_violations(request: RunRequest, required: Requirements) -> Iterator[str
             name = _LIMITS[path[1]]
             wanted = getattr(resource_limits(table, ram_bytes=memory_bytes()), name)
             own = getattr(request.inherited.resources, name)
+        elif path == ("wait_for_limit",):
+            own = request.parts.wakeups.wait_for_limit_s
+            wanted = check_wait_for_limit(str(value), is_persons=False)
         elif (get := _PINNED.get(path)) is not None:
             own, wanted = get(request), tuple(value) if is_list(value) else value
         else:

@@ -191,6 +191,7 @@ def task_layer(task: Task) -> Layer:
         "model_reasoning_effort": front.effort,
         "sandbox_mode": front.sandbox,
         "deadline": front.deadline,
+        "wait_for_limit": front.wait_for_limit,
         "network": None if front.network is None else _network(front.network),
         "budget": _without_unset(
             {name: getattr(front.budget, name, None) for name in ("tokens", "usd", "requests")}
@@ -206,6 +207,7 @@ def flag_layer(options: RunOptions) -> Layer:
         "model_reasoning_effort": options.effort,
         "sandbox_mode": options.sandbox,
         "deadline": options.deadline,
+        "wait_for_limit": options.wait_for_limit,
         "network": _network(NetworkTaskTable(allow=options.allow_domain))
         if options.allow_domain
         else None,

@@ -27,6 +27,7 @@ from swarm.mailbox.protocol.values.limits import (
 from swarm.roles.config.part_keys import PartFront
 from swarm.roles.config.schema import SandboxMode
 from swarm.roles.config.validation_words import explain_mismatch
+from swarm.roles.config.wait_for_limit import check_wait_for_limit
 
 from ....parts.fan_out.fan_out_items import FanOutSource
 
@@ -81,6 +82,7 @@ class FrontMatter(PartFront, forbid_unknown_fields=True):
     max_spawns: int | None = None
     budget: StrictBudget | None = None
     deadline: str | int | float | None = None
+    wait_for_limit: str | int | float | None = None
     output_schema: dict[str, object] | str | None = None
     context: tuple[str, ...] = ()
     isolation: RunIsolation | None = None
@@ -266,6 +268,11 @@ def _check_numbers(front: FrontMatter, key_lines: dict[str, int], name: str) -> 
             parse_duration(front.deadline)
         except UsageError as error:
             complain("deadline", str(error))
+    if front.wait_for_limit is not None:
+        try:
+            check_wait_for_limit(front.wait_for_limit, is_persons=True)
+        except UsageError as error:
+            complain("wait_for_limit", str(error))
     if front.max_agents is not None and front.max_agents < 1:
         complain("max_agents", "must be at least 1")
     if front.max_depth is not None and front.max_depth < 0:

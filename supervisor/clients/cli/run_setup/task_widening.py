@@ -18,6 +18,7 @@ from swarm.mailbox.protocol.values.base import Value
 from swarm.mailbox.protocol.values.limits import NetworkPolicy
 from swarm.roles.config.layers.config_loader import LoadedConfig
 from swarm.roles.config.schema import AgentsTable, Config
+from swarm.roles.config.wait_for_limit import check_wait_for_limit
 from swarm.roles.rights.narrow import narrow_approval
 from swarm.roles.rights.permission_profiles import chosen_profile
 from swarm.roles.rights.proxy_policy import network_policy
@@ -171,6 +172,11 @@ def _budget_and_deadline(both: TaskComparison) -> Iterator[Widening]:
         if given is not None and (wanted is None or wanted > given):
             flag = f"--budget-{name} {wanted}"
             yield Widening(key=f"budget.{name}", wanted=str(wanted), own=str(given), flag=flag)
+    limits = check_wait_for_limit(mine.wait_for_limit, is_persons=True)
+    if limits > check_wait_for_limit(own.wait_for_limit, is_persons=True):
+        wanted, given = str(mine.wait_for_limit), str(own.wait_for_limit or "6h")
+        flag = f"--wait-for-limit {wanted}"
+        yield Widening(key="wait_for_limit", wanted=wanted, own=given, flag=flag)
     if own.deadline is None or mine.deadline is None:
         return
     if parse_duration(mine.deadline) > parse_duration(own.deadline):
@@ -230,7 +236,7 @@ def can_widen(front: FrontMatter) -> bool:
     given = (
         front.provider, front.sandbox, front.approval, front.reviewer, front.allow_commit,
         front.merge, front.network, front.max_agents, front.max_depth, front.max_spawns,
-        front.budget, front.deadline,
+        front.budget, front.deadline, front.wait_for_limit,
     )  # fmt: skip
     files = (front.output_schema, front.fan_out, front.goal)
     return any(one is not None for one in (*given, *files))

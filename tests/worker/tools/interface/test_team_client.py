@@ -75,7 +75,7 @@ async def refusal(name, arguments, spec=SPEC):
     ("change", "offered"),
     [
         ({}, [*TEAM_NAMES, *FINDINGS]),
-        ({"depth": 0, "path": "/root"}, TEAM_NAMES),
+        ({"depth": 0, "path": "/root"}, [*TEAM_NAMES, "wake_me"]),
         ({"depth": 3}, FINDINGS),
         ({"can_spawn": False}, []),
         ({"limits": Limits(sandbox=WorkspaceWrite(), max_depth=1)}, FINDINGS),

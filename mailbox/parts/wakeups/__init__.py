@@ -1,0 +1,1 @@
+"""What of wake-ups travels: requests, replies, records, what people see and take back."""

@@ -1,0 +1,1 @@
+"""Wake-ups: agents that wait without a process, and are woken for a reason that is journaled."""

@@ -1,0 +1,1 @@
+"""Wake-ups while a run lives."""

@@ -1,0 +1,129 @@
+"""Real runs at a limit that resets: in each form of its end, no process waits, and it goes on."""
+
+import json
+import os
+import signal
+import time
+
+import pytest
+import trio
+
+from swarm.mailbox.parts.wakeups.wakeup_messages import WakeUpFired, WakeUpMade
+
+from .test_run_providers import http, start
+
+pytestmark = pytest.mark.live
+LIMIT_S = 100
+LIMIT = {"message": "The usage limit has been reached", "code": "usage_limit_reached"}
+
+
+def soon(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds))
+
+
+FORMS = {
+    "a span in the body": (429, {**LIMIT, "resets_in_seconds": 7200}, {}),
+    "a moment in the body": (429, {**LIMIT, "resets_at": int(time.time()) + 7200}, {}),
+    "words": (429, {**LIMIT, "message": f"usage limit reached, available again {soon(7200)}"}, {}),
+    "a bar and a number": (429, {"message": f"usage limit reached|{int(time.time()) + 7200}"}, {}),
+    "a header of the plan": (
+        429,
+        LIMIT,
+        {
+            "anthropic-ratelimit-unified-5h-status": "rejected",
+            "anthropic-ratelimit-unified-5h-reset": str(int(time.time()) + 7200),
+        },
+    ),
+    "a header of a router": (429, LIMIT, {"x-ratelimit-reset": str(int(time.time()) + 7200)}),
+    "retry-after beyond what is retried": (429, {"message": "slow"}, {"retry-after": "7200"}),
+    "retry-after as a date": (
+        503,
+        {"message": "busy"},
+        {
+            "retry-after": time.strftime(
+                "%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + 7200)
+            )
+        },
+    ),
+}
+
+
+async def wait_asleep(rig, count: int = 1) -> None:
+    await rig.wait(lambda: len(rig.bodies(WakeUpMade)) == count)
+    await rig.wait(lambda: not any("swarm: agent" in title for title in rig.alive().values()))
+
+
+async def command(rig, *words: str) -> str:
+    done = await (await rig.start(*words)).wait_end()
+    assert done.code == 0, done.err
+    return done.out + done.err
+
+
+def refuse(model_server, form: str = "a span in the body") -> None:
+    status, error, headers = FORMS[form]
+    model_server.add_error(status, error, **headers)
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_the_run_waits_without_a_process_and_goes_on_when_a_person_says_so(
+    rig, model_server, form
+):
+    refuse(model_server, form)
+    model_server.add_responses(model_server.message("Done."))
+    with trio.fail_after(LIMIT_S):
+        run = await start(rig, model_server.url)
+        await wait_asleep(rig)
+        assert len(model_server.requests) == 1
+        (made,) = rig.bodies(WakeUpMade)
+        assert 7100 < made.wake_up.due_unix_s - time.time() < 7280
+        (row,) = (await command(rig, "wakeups", "list", rig.run_id, "--json")).splitlines()
+        assert json.loads(row)["cause"] == "limit"
+        assert "tried now" in await command(rig, "continue", rig.run_id)
+        ended = await run.wait_end()
+    assert (ended.code, ended.out) == (0, "Done.\n"), ended.err
+    assert ended.err.count("swarm continue RUN") == 1
+    assert len(model_server.requests) == 2
+    assert len(rig.bodies(WakeUpFired)) == 1
+
+
+async def test_a_run_that_died_while_it_waited_asks_once_when_it_is_resumed(rig, model_server):
+    refuse(model_server)
+    refuse(model_server)
+    model_server.add_responses(model_server.message("Done."))
+    (rig.home / "config.toml").write_text(
+        f'[model_providers.bench]\nbase_url = "{model_server.url}"\nname = "bench"\n'
+    )
+    with trio.fail_after(LIMIT_S):
+        run = await rig.run("bench", "-m", "some-model")
+        await wait_asleep(rig)
+        os.kill(run.pid, signal.SIGKILL)
+        await rig.wait_gone()
+        resumed = await rig.resume()
+        await wait_asleep(rig, 2)
+        await command(rig, "continue", rig.run_id)
+        ended = await resumed.wait_end()
+    assert (ended.code, ended.out) == (0, "Done.\n"), ended.err
+    assert len(model_server.requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "told"),
+    [
+        (("--wait-for-limit", "1h"), {}, "the run waits until"),
+        (("--wait-for-limit", "never"), {}, "does not wait"),
+        ((), {"CI": "true"}, "does not wait"),
+    ],
+)
+async def test_a_limit_that_is_not_waited_for_ends_the_run_at_once_and_says_why(
+    rig, model_server, words, environment, told
+):
+    refuse(model_server)
+    rig.environment |= environment
+    with trio.fail_after(LIMIT_S):
+        run = await rig.run("bench", "-m", "some-model", *http(model_server.url), *words)
+        ended = await run.wait_end()
+    assert ended.code == 5
+    assert told in ended.err
+    assert "it resets at" in ended.err
+    assert rig.bodies(WakeUpMade) == []
+    assert len(model_server.requests) == 1

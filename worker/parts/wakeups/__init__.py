@@ -1,0 +1,1 @@
+"""Wake-ups in an agent's process: its tool."""
