@@ -51,7 +51,7 @@ _MOST_TRIES = 40  # of a planned call; then the agent says that it gave up
 _TOOLS = {
     "work": "work", "risky": "risky", "spawn": "spawn_agent", "wait": "wait_agent",
     "mail": "send_message", "again": "followup_task", "list": "list_agents",
-    "close": "close_agent", "tell": "publish_finding",
+    "close": "close_agent", "tell": "publish_finding", "sleep": "wake_me",
 }  # fmt: skip
 
 
@@ -116,6 +116,8 @@ class SimulatedModel:
                 arguments = {"target": name}
             case "tell":
                 arguments = {"fact": name}
+            case "sleep":
+                arguments = {"after_s": int(planned.seconds), "why": f"{path} looks again"}
         return FunctionCall(
             call_id=f"{prefix}{self._calls[prefix]}",
             name=_TOOLS[planned.verb],
@@ -155,6 +157,8 @@ def _fulfils(part: AgentScript, planned: PlannedCall, text: str) -> bool:
             return not lost
         case "tell":
             return "published as #" in text or "known already: #" in text
+        case "sleep":
+            return " fires at " in text
 
 
 class SimulatedSource:
@@ -164,12 +168,21 @@ class SimulatedSource:
         self, mind: SimulatedModel, story: SimulatedScenario, world: SimulatedWorld
     ) -> None:
         self._mind, self._share, self._dice = mind, story.model_faults, world.rng_for("model")
+        self._limits, self._unix_s = story.plan_limits, world.unix_s
 
     async def attempt(self, request: RenderedRequest) -> AttemptEvents:
         dice = self._dice
         pause_s, fails = dice.uniform(0.001, 2.0), dice.random() < self._share
         kind, tokens = dice.choice(("429", "500", "cut", "idle", "huge")), dice.randint(10, 400)
         await trio.sleep(pause_s)
+        now = trio.current_time()
+        for limit in self._limits:
+            if limit.at <= now < limit.until:
+                resets_at = self._unix_s() + limit.until - now
+                text = "the plan's limit is reached"
+                raise SampleError(
+                    Failure(kind="usage_limit_exceeded", message=text, resets_at_unix_s=resets_at)
+                )
         if fails and kind in {"429", "500"}:
             origin = FailureOrigin("simulated")
             raise SampleError(classify_status(int(kind), {}, b"{}", origin=origin))

@@ -22,6 +22,8 @@ from simulated_world import SimulatedWorld
 from simulation_checks import check_journal, check_side_effects
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from swarm.mailbox.parts.part_messages import PartSettings
+from swarm.mailbox.parts.wakeups.wakeup_messages import WakeUpSettings
 from swarm.mailbox.protocol.records import RunCompleted
 from swarm.mailbox.protocol.values.limits import Budget
 from swarm.supervisor.base.silent_display import SilentDisplay
@@ -157,6 +159,7 @@ def _request(story: SimulatedScenario) -> RunRequest:
         budget=Budget(tokens=story.tokens),
         environment={"TZ": "Etc/UTC"},
         lifetime=RunLifetime(linger_s=0.0),
+        parts=PartSettings(wakeups=WakeUpSettings(wait_for_limit_s=86_400.0)),
     )
 
 

@@ -7,7 +7,7 @@ every agent works through its own, whatever dies meanwhile, and then says that i
 import random
 from typing import Literal, NamedTuple
 
-Verb = Literal["work", "risky", "spawn", "wait", "mail", "again", "list", "close", "tell"]
+Verb = Literal["work", "risky", "spawn", "wait", "mail", "again", "list", "close", "tell", "sleep"]
 
 RUN_ID = "00000000-0000-7000-8000-000000000000"
 
@@ -49,6 +49,13 @@ class NetworkFaults(NamedTuple):
     late: float = 0.0
 
 
+class PlanLimit(NamedTuple):
+    """From `at` on the provider refuses until `until`, in virtual seconds."""
+
+    at: float
+    until: float
+
+
 class SimulatedScenario(NamedTuple):
     """Everything of one seed."""
 
@@ -62,6 +69,7 @@ class SimulatedScenario(NamedTuple):
     network_faults: NetworkFaults
     model_faults: float  # share of attempts that fail
     start_faults: float  # share of starts that fail
+    plan_limits: tuple[PlanLimit, ...] = ()
 
     @property
     def is_undisturbed(self) -> bool:
@@ -91,6 +99,7 @@ def make_simulated_scenario(seed: int) -> SimulatedScenario:
     parts: dict[str, AgentScript] = {}
     _grow(dice, "/root", parts, room=[dice.randint(0, 9)], depth=0)
     parts = {path: _with_findings(seed, part) for path, part in parts.items()}
+    parts["/root"] = _with_sleep(seed, parts["/root"])
     items = tuple(f"item {n}" for n in range(dice.randint(1, 6))) if dice.random() < 0.2 else ()
     for number in range(len(items)):
         path = f"/root/item_{number}"
@@ -104,10 +113,11 @@ def make_simulated_scenario(seed: int) -> SimulatedScenario:
         slots=slots,
         reviewer=dice.choice(("person", "person", "nobody")),
         tokens=dice.randint(2_000, 60_000) if dice.random() < 0.15 else None,
-        faults=(*_faults(dice, list(parts)), *_stops(seed), *_vanishings(seed)),
+        faults=(*_faults(dice, list(parts)), *_stops(seed), *_vanishings(seed), *_nights(seed)),
         network_faults=_wire(dice),
         model_faults=dice.choice((0.0, 0.0, 0.05, 0.2)),
         start_faults=dice.choice((0.0, 0.0, 0.0, 0.1)),
+        plan_limits=_plan_limits(seed),
     )
 
 
@@ -212,6 +222,37 @@ def _vanishings(seed: int) -> list[Fault]:
     return [
         Fault("vanish", dice.choice(names), dice.uniform(0.01, 60))
         for _ in range(dice.choice((0, 0, 1, 3)))
+    ]
+
+
+def _with_sleep(seed: int, part: AgentScript) -> AgentScript:
+    """The root has itself woken, by the clock. Chance of its own, as for `_stops`."""
+    dice = random.Random(f"sleeps:{seed}")
+    responses = [*part.responses]
+    for _ in range(dice.choice((0, 0, 0, 1, 2))):
+        planned = PlannedCall("sleep", seconds=dice.randint(60, 2_000))
+        responses.insert(dice.randint(0, len(responses)), (planned,))
+    return part._replace(responses=tuple(responses))
+
+
+def _plan_limits(seed: int) -> tuple[PlanLimit, ...]:
+    """The plan's limit is reached, and resets later. Chance of its own, as for `_stops`."""
+    dice = random.Random(f"limits:{seed}")
+    begin, found = 0.0, list[PlanLimit]()
+    for _ in range(dice.choice((0, 0, 0, 1, 2))):
+        begin += dice.uniform(1, 120)
+        found.append(PlanLimit(begin, begin := begin + dice.uniform(70, 3_000)))
+    return tuple(found)
+
+
+def _nights(seed: int) -> list[Fault]:
+    """What befalls a run that only waits. Chance of its own, as for `_stops`."""
+    dice = random.Random(f"nights:{seed}")
+    kinds: tuple[Literal["supervisor", "stop", "gateway_at", "say"], ...]
+    kinds = ("supervisor", "supervisor", "stop", "gateway_at", "say")
+    return [
+        Fault(dice.choice(kinds), "/root", dice.uniform(60, 4_000))
+        for _ in range(dice.choice((0, 0, 1, 2)))
     ]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from finding_checks import check_findings
 from simulated_scenario import SimulatedScenario
 from simulated_tools import SideEffects
+from wakeup_checks import check_quiet, check_wake_ups
 
 from swarm.mailbox.protocol.events import CallBegan, CallEnded, TokenCount, Warned
 from swarm.mailbox.protocol.gateway import ReservationReleased, ResponseBilled
@@ -46,6 +47,8 @@ def check_journal(places: RunPaths, story: SimulatedScenario, completed: RunComp
         *_lives(records),
         *_mails(records),
         *check_findings(records),
+        *check_wake_ups(records, completed),
+        *check_quiet(records),
         *_calls(records),
         *_questions(records),
         *_bills(records, story),

@@ -96,6 +96,20 @@ def describe_part_news(record: PartRecord) -> str:
             return ""
 
 
+def describe_waiting(figures: PartFigures) -> str:
+    """What the run waits for without a process, if it does; "" for nothing."""
+    return "; ".join(describe_pending(figures.wake_ups))
+
+
+def describe_long_wait(body: object) -> str:
+    """What a person who is not there is told at once of a record; "" for nothing."""
+    match body:
+        case WakeUpMade(wake_up=made) if made.cause == "limit":
+            return describe_pending([made])[0]
+        case _:
+            return ""
+
+
 def part_json_lines(record: PartRecord) -> list[JsonLine]:
     """What `--json` prints of it, without `ts` and `seq`."""
     match record:

@@ -54,6 +54,7 @@ class RunSummary(Value):
     name: str = ""
     archived: bool = False
     forked_from: str = ""
+    waits: str = ""  # what a live run waits for without a process; filled by `ps`
     unmerged: str = ""  # agents whose work in copies waits to be merged; filled by `ps`
     unfinished_merge: UnfinishedMerge | None = None  # that writes now, or was cut off
 

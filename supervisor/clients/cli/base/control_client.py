@@ -23,6 +23,7 @@ from swarm.mailbox.protocol.control import (
     encode_control,
 )
 
+from ....parts.part_lines import describe_waiting
 from ....runs.client_errors import ControlRequestRefused, RunNotAlive, RunSilent
 from ....runs.paths import RunPaths, UserPaths, find_run, find_user_paths, paths_of_run
 from ....runs.run_list import RunSummary
@@ -138,6 +139,7 @@ def _with_view(run: RunSummary, view: RunView | None) -> RunSummary:
     if view is None:
         return run
     live = sum(agent.state != "ended" for agent in view.agents)
+    rests = all(agent.state in {"ended", "suspended"} for agent in view.agents)
     state = "idle" if view.status == "idle" else run.state
     return msgspec.structs.replace(
         run,
@@ -146,4 +148,5 @@ def _with_view(run: RunSummary, view: RunView | None) -> RunSummary:
         total_tokens=view.usage.total_tokens,
         usd=view.usd,
         title=view.title,
+        waits=describe_waiting(view.parts) if rests else "",
     )

@@ -26,6 +26,7 @@ from swarm.mailbox.protocol.records import (
     RunCompleted,
 )
 
+from ....parts.part_lines import describe_long_wait
 from ....request.persons_command import PersonsCommand
 from ....request.run_request import RunRequest
 from ....views.approval_description import action_kind, describe_action
@@ -49,15 +50,16 @@ class RunNotifier:
         self._warned = False
 
     def on_feed(self, feed: AnyFeed) -> None:
-        """Queue a notification for an approval of a person. Never waits."""
+        """Queue a notification for an approval of a person, or a wait. Never waits."""
         if not isinstance(feed, Recorded):
             return
         body = feed.record.body
-        if isinstance(body, ApprovalRequested) and body.reviewer == "person":
+        is_question = isinstance(body, ApprovalRequested) and body.reviewer == "person"
+        if is_question or describe_long_wait(body):
             try:
                 self._send.send_nowait(feed.record)
             except trio.WouldBlock:
-                self._warn("too many approvals at once")
+                self._warn("too much at once to be told of")
 
     async def run_beside(self, draw: _Draw, current: Callable[[], RunView]) -> None:
         """Draw, and send notifications beside it, until cancelled."""
@@ -67,8 +69,8 @@ class RunNotifier:
 
     async def _run_for_approvals(self) -> None:
         async for record in self._receive:
-            if isinstance(record.body, ApprovalRequested):
-                about, variables = _about(record, record.body)
+            if (told := _tell(record)) is not None:
+                about, variables = told
                 await trio.to_thread.run_sync(self._call, about, variables, abandon_on_cancel=True)
 
     def finish(self, completed: RunCompleted) -> None:
@@ -112,6 +114,14 @@ def open_notifier(command: str | None, request: RunRequest) -> RunNotifier | Non
         return None
     argv = split_command(command)
     return RunNotifier(PersonsCommand(argv, request), run_id=request.run_id)
+
+
+def _tell(record: Record) -> tuple[dict[str, object], dict[str, str]] | None:
+    if isinstance(record.body, ApprovalRequested):
+        return _about(record, record.body)
+    if not (text := describe_long_wait(record.body)):
+        return None
+    return {"type": "run.waits", "message": text}, {"SWARM_EVENT": "run.waits"}
 
 
 def _about(record: Record, body: ApprovalRequested) -> tuple[dict[str, object], dict[str, str]]:

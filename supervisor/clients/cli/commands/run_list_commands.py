@@ -105,6 +105,8 @@ def _describe_task(run: RunSummary) -> str:
         names = [path.removeprefix(f"{run.cwd}/") for path in merge.paths[:_MOST_NAMED]]
         some = ", ".join((*names, *["…"] * (merge.count > _MOST_NAMED)))
         text = f"(a merge was cut off: {files}, {some}) {text}"
+    if run.waits:
+        text = f"({run.waits}) {text}"
     if run.unmerged:
         text = f"(not merged: {run.unmerged}) {text}"
     if run.forked_from:

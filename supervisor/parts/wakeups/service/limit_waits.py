@@ -4,6 +4,8 @@ The first one makes the wake-up, which is told once; the others join it. Their p
 their turns stand, and go on when the limit has reset, a person says so, or nobody waits any more.
 """
 
+import math
+
 import trio
 
 from swarm.mailbox.parts.wakeups.wakeup_messages import LimitOver, WaitForLimit, WakeUp, WakeUpEnd
@@ -16,6 +18,7 @@ from ..limit_rules import decide_limit_wait, nearly_spent
 from ..wakeup_rules import MAX_WHY_CHARS, one_line, written
 from .wake_ups import WakeUps
 
+_LOOK_S = 5.0  # while an agent has a process
 _GIVEN_UP = "a person took the wait for this limit back; `swarm continue RUN` tries again"
 
 
@@ -90,7 +93,19 @@ class LimitWaits:
                 "goes on by itself; `swarm continue RUN` tries now"
             )
         )
+        self._nursery.start_soon(self._rest_tree, waited)
         return waited
+
+    async def _rest_tree(self, waited: _LimitWait) -> None:
+        """Once all that have a process wait for those that have none, theirs end, too."""
+        lifecycle, agents = self._team.lifecycle, self._host.agents
+        while not waited.over.is_set():
+            live = [one for one in agents.live.values() if not one.plan.slotless]
+            if live and all(map(lifecycle.only_waits, live)):
+                for agent in live:
+                    await lifecycle.suspend(agent)
+            with trio.move_on_after(_LOOK_S if live else math.inf):
+                await agents.wait_change()
 
     async def _suspend(self, agent: Agent, waited: _LimitWait) -> None:
         """End its process, once it has no command left."""

@@ -1,6 +1,7 @@
 """Agents that sleep without a process: woken once, never early, also after a lost supervisor."""
 
 import json
+import tracemalloc
 from contextlib import asynccontextmanager
 
 import pytest
@@ -10,6 +11,7 @@ from support.team_in_memory import calls, open_team, says, spawn
 from swarm.mailbox.base.entropy import EntropySources
 from swarm.mailbox.parts.wakeups.wakeup_messages import (
     CancelWakeUps,
+    WakeUp,
     WakeUpEnded,
     WakeUpFired,
     WakeUpMade,
@@ -20,7 +22,8 @@ from swarm.mailbox.protocol.items import Message, text_of
 from swarm.mailbox.protocol.ops import TextInput, UserInput
 from swarm.mailbox.protocol.records import ItemRecorded, MailPosted, RunIdle
 from swarm.supervisor.journal.journal_reader import read_records
-from swarm.supervisor.parts.wakeups.wakeup_rules import MAX_PENDING
+from swarm.supervisor.parts.wakeups.wakeup_book import WakeUpBook
+from swarm.supervisor.parts.wakeups.wakeup_rules import MAX_MADE, MAX_PENDING
 
 NOW = 1_800_000_000.0
 LIMIT_S = 9 * 86_400
@@ -225,3 +228,26 @@ async def test_a_lost_supervisor_neither_loses_nor_doubles_a_wake_up(
         assert (ended[0].status, ended[0].result) == ("completed", "done")
         assert (len(woken(team)), len(team.bodies(WakeUpFired))) == (1, 1)
         assert len(team.bodies(MailPosted)) == 1
+
+
+async def test_a_model_that_wakes_itself_for_ever_is_stopped(tmp_path, autojump_clock):
+    async with open_run(tmp_path) as (team, ended):
+        again = (calls(wake_me(after_s=60)), says("again"))
+        team.scripts["/root"] += [reply for _ in range(MAX_MADE + 1) for reply in again]
+        await team.until(lambda: bool(ended))
+        assert len(team.bodies(WakeUpFired)) == MAX_MADE
+        assert "end your work" in team.outputs()[-1]
+    assert (ended[0].status, ended[0].result) == ("completed", "again")
+
+
+def test_a_thousand_wake_ups_take_little_memory():
+    book = WakeUpBook()
+    fields = {"cause": "clock", "made_unix_s": NOW, "why": "look at the build once more"}
+    tracemalloc.start()
+    for number in range(1, 1001):
+        one = WakeUp(number=number, agent=f"/root/worker_{number}", due_unix_s=NOW + 60, **fields)
+        book.take(one.agent, WakeUpMade(wake_up=one))
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(book.pending) == 1000
+    assert used < 2_000_000
