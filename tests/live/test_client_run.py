@@ -12,6 +12,7 @@ import anyio
 import pytest
 import trio
 
+from support.forked_programs import forked_python
 from support.paths import ROOT
 from swarm.mailbox.protocol.control import Recorded
 from swarm.mailbox.protocol.events import CallBegan
@@ -42,6 +43,12 @@ def command(script: str) -> dict:
     return {"calls": [{"name": "exec_command", "arguments": {"cmd": script}}]}
 
 
+@pytest.fixture(autouse=True)
+def forked_runs(monkeypatch):
+    """What a client in this process starts is forked, as what the other commands start."""
+    monkeypatch.setattr(sys, "executable", forked_python())
+
+
 async def under(loop: str, body: Callable[[], Awaitable[None]]) -> None:
     """Run a client under one event loop, in a thread of its own, and wait for it."""
 
@@ -57,7 +64,7 @@ async def run_example(rig, number: int, *words: str) -> str:
     program.write_text(EXAMPLES[number])
     with trio.fail_after(LIMIT_S):
         done = await trio.run_process(
-            [sys.executable, str(program), *words],
+            [forked_python(), str(program), *words],
             env=rig.environment,
             cwd=rig.work,
             capture_stdout=True,

@@ -223,13 +223,16 @@ async def test_hooks_see_the_copy_and_the_answers_file_is_where_the_person_said(
 async def test_a_run_that_only_reads_needs_no_copy_and_one_without_a_sandbox_gets_none(
     rig, project, prefix, swarm
 ):
-    (rig.home / "config.toml").write_text('isolation = "run"\n')
     script = rig.script(*turns("/root", "cat text"))
-    words = ("--provider", script, "--skip-git-repo-check")
+    settings = f'isolation = "run"\nmodel_provider = "{script}"\n'
+    (rig.home / "config.toml").write_text(settings)
     with trio.fail_after(LIMIT_S):
-        said = await swarm("exec", *words, "--ephemeral", "look")
+        said = await swarm("exec", "--skip-git-repo-check", "look")
         assert "this run may only read, so it needs no copy of the project" in said
-        refused = await swarm("exec", *words, "-s", "danger-full-access", "x", code=2)
+        assert BASE in rig.outputs("/root")[0]
+        refused = await swarm(
+            "exec", "--skip-git-repo-check", "-s", "danger-full-access", "x", code=2
+        )
         assert "without a sandbox nothing holds agents to their copies" in refused
         assert not list((rig.home / "state").rglob("tree-0"))
 
