@@ -47,16 +47,11 @@ from .context.event_broadcast import EventBroadcast
 from .context.run_context import RunContext
 from .context.run_phases import RunEvent
 from .context.service_process import Services
-from .control_server import ControlledParts, ControlService
-from .dependencies import REAL_DEPENDENCIES, RunDependencies
-from .event_router import EventRouter, open_tables
-from .file_requests import FileRequests
 from .gateway.gateway_manager import GatewayManager
 from .journal.journal import open_journal
 from .journal.journal_files import repair_tail
 from .journal.journal_reader import last_seq_of_others, other_files
 from .journal.replay import RunPast
-from .machine_room import check_room
 from .part_calls.run_folds import RunFolds
 from .parts.budget.budget_service import BudgetService
 from .parts.budget.deadlines import DeadlineMonitor
@@ -78,9 +73,13 @@ from .processes.early_start import EarlyProcesses
 from .request.isolation_text import describe_isolation
 from .request.run_request import RunRequest
 from .request.saved_request import save_request
-from .request_table import RequestTable
-from .run_programs import HeldRun, hold_programs
-from .run_shutdown import RunShutdown, SignalBuffer, receive_signals
+from .routing.control_server import ControlledParts, ControlService
+from .routing.event_router import EventRouter, open_tables
+from .routing.file_requests import FileRequests
+from .routing.request_table import RequestTable
+from .run_start.dependencies import REAL_DEPENDENCIES, RunDependencies
+from .run_start.machine_room import check_room
+from .run_start.run_programs import HeldRun, hold_programs
 from .runs.folder_watch import watch_folders, write_owner
 from .runs.paths import RunPaths, UserPaths, make_private_folder, paths_of_run
 from .runs.project_mark import mark_project
@@ -93,9 +92,10 @@ from .runs.run_metadata import (
     write_metadata,
 )
 from .runs.short_tmp import ShortTmp, open_short_tmp
-from .task_workload import TaskWorkload
 from .team.team_service import TeamService, run_team_service
 from .views.run_state import RunState
+from .workload.run_shutdown import RunShutdown, SignalBuffer, receive_signals
+from .workload.task_workload import TaskWorkload
 
 _MAX_BAD_TOLD = 20  # bad journal lines that get a warning each
 _SOCKET_PATH_BYTES = 100  # the kernel's limit is 107
@@ -266,7 +266,6 @@ async def _open_context(
     redactor, unix_s = Redactor(request.secrets), dependencies.entropy.unix_s
     opened = open_journal(run_paths, last_seq=past.last_seq, redactor=redactor, unix_s=unix_s)
     journal = await stack.enter_async_context(opened)
-    registry, archive = _open_registry(stack, request, run_paths)
     hosts = RemoteHosts(request.copies.hosts)
     return RunContext(
         run_id=RunId(run_paths.folder.name),
@@ -276,20 +275,11 @@ async def _open_context(
         mailbox=mailbox,
         journal=journal,
         broadcast=EventBroadcast(locked.folds.shown, view, feed, redactor=redactor),
-        agents=AgentDirectory(registry, archive),
+        agents=_open_directory(stack, request, run_paths),
         grants=ApprovalGrants(),
         skills=CurrentSkills(request),
         pauses=RunPauses(),
-        copies=ProjectCopies(
-            run_paths,
-            request.copies.copy_kind,
-            Preparation(
-                commands=request.copies.prepare,
-                inputs=request.copies.prepare_inputs,
-                environment=request.environment,
-                hold_turn=hosts.hold_turn,
-            ),
-        ),
+        copies=_open_copies(run_paths, request, hosts),
         hosts=hosts,
         protected=held.protected,
         entropy=dependencies.entropy,
@@ -310,14 +300,24 @@ async def _open_starts(
     )
 
 
-def _open_registry(
+def _open_copies(run_paths: RunPaths, request: RunRequest, hosts: RemoteHosts) -> ProjectCopies:
+    preparation = Preparation(
+        commands=request.copies.prepare,
+        inputs=request.copies.prepare_inputs,
+        environment=request.environment,
+        hold_turn=hosts.hold_turn,
+    )
+    return ProjectCopies(run_paths, request.copies.copy_kind, preparation)
+
+
+def _open_directory(
     stack: AsyncExitStack, request: RunRequest, run_paths: RunPaths
-) -> tuple[AgentRegistry, FinishedAgents]:
+) -> AgentDirectory:
     """Who may live and who has lived; the archive is closed with the stack."""
     archive = stack.enter_context(closing(FinishedAgents(run_paths.folder)))
     max_agents, limit_reason = limit_by_descriptors(request.team.max_agents)
     registry = AgentRegistry(max_agents, bound=limit_reason, archive=archive)
-    return registry, archive
+    return AgentDirectory(registry, archive)
 
 
 def _empty_view(request: RunRequest) -> RunState:

@@ -24,8 +24,8 @@ from swarm.supervisor.journal.replay import RunPast
 from swarm.supervisor.parts.guardian.guardian import Guardian
 from swarm.supervisor.parts.guardian.review_prompt import ReviewCase
 from swarm.supervisor.parts.guardian.reviewer_pool import ReviewerPool
-from swarm.supervisor.run_shutdown import RunShutdown
 from swarm.supervisor.team.team_service import TeamService
+from swarm.supervisor.workload.run_shutdown import RunShutdown
 
 
 class CaseResult(msgspec.Struct):

@@ -19,7 +19,7 @@ from swarm.mailbox.protocol.control import (
     ResolveApproval,
     SendText,
 )
-from swarm.supervisor.run_shutdown import RunShutdown
+from swarm.supervisor.workload.run_shutdown import RunShutdown
 
 _LOOK_S = 2.5  # how often a person looks for questions
 

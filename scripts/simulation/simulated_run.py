@@ -36,9 +36,9 @@ from swarm.supervisor.request.run_request import (
     TeamLimits,
 )
 from swarm.supervisor.run import run_to_end
-from swarm.supervisor.run_shutdown import RunShutdown
 from swarm.supervisor.runs.paths import UserPaths, paths_of_run
-from swarm.supervisor.task_workload import TaskWorkload
+from swarm.supervisor.workload.run_shutdown import RunShutdown
+from swarm.supervisor.workload.task_workload import TaskWorkload
 
 LIMIT_S = 6 * 3600  # of virtual time: whatever happens, a run ends
 _DISK_S = (0.0, 0.0, 0.0, 0.0, 0.001, 0.01, 0.2)  # what a thread's work takes, by chance

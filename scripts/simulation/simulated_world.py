@@ -29,13 +29,13 @@ from swarm.mailbox.protocol.control import decode_control_reply, encode_control
 from swarm.mailbox.protocol.events import Hello, encode_event
 from swarm.mailbox.protocol.spec import AgentSpec, AnySpec, GatewaySpec
 from swarm.mailbox.protocol.values.base import PROTOCOL_VERSION
-from swarm.supervisor.dependencies import RunDependencies
 from swarm.supervisor.processes.process_types import (
     ProcessEnd,
     SpawnError,
     StartInterrupted,
     signal_name,
 )
+from swarm.supervisor.run_start.dependencies import RunDependencies
 from swarm.worker.agent.agent_lifecycle import run_agent_lifecycle
 from swarm.worker.base.current_spec import CurrentSpec
 from swarm.worker.gateway.gateway_process import GatewayFactories, GatewayProcess

@@ -31,8 +31,6 @@ from swarm.supervisor.base.run_pauses import RunPauses
 from swarm.supervisor.context.current_skills import CurrentSkills
 from swarm.supervisor.context.event_broadcast import EventBroadcast
 from swarm.supervisor.context.run_context import RunContext
-from swarm.supervisor.event_router import EventRouter, open_tables
-from swarm.supervisor.file_requests import FileRequests
 from swarm.supervisor.journal.journal import open_journal
 from swarm.supervisor.journal.journal_reader import read_records
 from swarm.supervisor.parts.copies.project_copies import ProjectCopies
@@ -43,7 +41,9 @@ from swarm.supervisor.parts.run_parts import PartFolds, RunParts
 from swarm.supervisor.parts.undo.live.file_history import FileHistory
 from swarm.supervisor.processes.process_types import ProcessEnd, SpawnError
 from swarm.supervisor.request.run_request import RunRequest
-from swarm.supervisor.request_table import RequestTable
+from swarm.supervisor.routing.event_router import EventRouter, open_tables
+from swarm.supervisor.routing.file_requests import FileRequests
+from swarm.supervisor.routing.request_table import RequestTable
 from swarm.supervisor.runs.paths import RunPaths
 from swarm.supervisor.views.run_state import RunState
 

@@ -45,9 +45,6 @@ from swarm.supervisor.context.current_skills import CurrentSkills
 from swarm.supervisor.context.event_broadcast import EventBroadcast
 from swarm.supervisor.context.run_context import RunContext
 from swarm.supervisor.context.run_phases import RunEvent
-from swarm.supervisor.control_server import ControlledParts
-from swarm.supervisor.event_router import EventRouter, open_tables
-from swarm.supervisor.file_requests import FileRequests
 from swarm.supervisor.journal.journal import Journal, open_journal
 from swarm.supervisor.journal.journal_reader import read_records, run_records
 from swarm.supervisor.journal.replay import RunPast, fold_run
@@ -60,12 +57,15 @@ from swarm.supervisor.parts.run_parts import RunParts
 from swarm.supervisor.parts.undo.live.file_history import FileHistory
 from swarm.supervisor.processes.process_types import ProcessEnd
 from swarm.supervisor.request.run_request import RunRequest
-from swarm.supervisor.request_table import RequestTable
-from swarm.supervisor.run_shutdown import RunShutdown
+from swarm.supervisor.routing.control_server import ControlledParts
+from swarm.supervisor.routing.event_router import EventRouter, open_tables
+from swarm.supervisor.routing.file_requests import FileRequests
+from swarm.supervisor.routing.request_table import RequestTable
 from swarm.supervisor.runs.paths import RunPaths
-from swarm.supervisor.task_workload import TaskWorkload
 from swarm.supervisor.team.team_service import TeamService, run_team_service
 from swarm.supervisor.views.run_state import RunState
+from swarm.supervisor.workload.run_shutdown import RunShutdown
+from swarm.supervisor.workload.task_workload import TaskWorkload
 from swarm.worker.agent.agent_lifecycle import run_agent_lifecycle
 from swarm.worker.base.current_spec import CurrentSpec
 from swarm.worker.policy.command_decision import Refuse

@@ -8,9 +8,9 @@ import threading
 import pytest
 
 from swarm.mailbox.base.errors import PeerGone, SwarmError
-from swarm.supervisor.machine_room import NoRoom, check_room
 from swarm.supervisor.processes.process_types import DiedBeforeHello, SpawnError
 from swarm.supervisor.processes.start_faults import start_faults
+from swarm.supervisor.run_start.machine_room import NoRoom, check_room
 
 
 @pytest.mark.parametrize(

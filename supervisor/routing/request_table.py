@@ -14,12 +14,12 @@ from swarm.mailbox.protocol.requests import (
     TeamRequest,
 )
 
-from .agents.agent_record import Agent
-from .approvals.queue.approval_endpoint import ApprovalEndpoint
+from ..agents.agent_record import Agent
+from ..approvals.queue.approval_endpoint import ApprovalEndpoint
+from ..part_calls.part_services import PartServices
+from ..parts.mcp.mcp_requests import McpEndpoint
+from ..team.team_service import TeamService
 from .file_requests import FileRequests
-from .part_calls.part_services import PartServices
-from .parts.mcp.mcp_requests import McpEndpoint
-from .team.team_service import TeamService
 
 
 class RequestTable(NamedTuple):

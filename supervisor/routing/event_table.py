@@ -36,13 +36,13 @@ from swarm.mailbox.protocol.records import (
     SettingsChanged,
 )
 
-from .agents.agent_fallback import plan_after_fallback
-from .agents.agent_record import Agent
-from .agents.life.agent_manager import AgentManager
-from .agents.settings_change import settings_of
-from .context.run_context import RunContext
-from .parts.copies.live.change_measures import ChangeMeasures
-from .parts.undo.live.file_history import FileHistory
+from ..agents.agent_fallback import plan_after_fallback
+from ..agents.agent_record import Agent
+from ..agents.life.agent_manager import AgentManager
+from ..agents.settings_change import settings_of
+from ..context.run_context import RunContext
+from ..parts.copies.live.change_measures import ChangeMeasures
+from ..parts.undo.live.file_history import FileHistory
 from .request_table import RequestTable
 
 Taken = tuple[AnyRecordBody, Callable[[], None] | None]

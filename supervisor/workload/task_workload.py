@@ -15,33 +15,33 @@ from swarm.mailbox.protocol.ops import ImageInput, UserInput, UserInputPart
 from swarm.mailbox.protocol.records import AgentEnded, InputPosted, RunCompleted, SettingsChanged
 from swarm.mailbox.protocol.settings import AgentSettings
 
-from .agents.agent_record import Agent, AgentPlan
-from .agents.end_states import GOOD_ENDS, WorkEnded, decide_resume, last_end_state
-from .agents.life.agent_manager import AgentManager
-from .agents.life.resume_continuation import journal_continuation
-from .agents.rights_widening import RightsBound, begin_planning, plan_limits
-from .agents.run_providers import run_providers
-from .agents.settings_change import (
+from ..agents.agent_record import Agent, AgentPlan
+from ..agents.end_states import GOOD_ENDS, WorkEnded, decide_resume, last_end_state
+from ..agents.life.agent_manager import AgentManager
+from ..agents.life.resume_continuation import journal_continuation
+from ..agents.rights_widening import RightsBound, begin_planning, plan_limits
+from ..agents.run_providers import run_providers
+from ..agents.settings_change import (
     changed_plan,
     check_requirements,
     settings_of,
     with_settings,
 )
-from .context.run_context import RunContext
-from .context.run_life import StopStatus
-from .context.typed_input import first_parts
-from .control_requests.run_limits import item_limits, run_limits
-from .gateway.gateway_manager import GatewayManager
+from ..context.run_context import RunContext
+from ..context.run_life import StopStatus
+from ..context.typed_input import first_parts
+from ..control_requests.run_limits import item_limits, run_limits
+from ..gateway.gateway_manager import GatewayManager
+from ..journal.journal_reader import BadLine, read_records
+from ..journal.replay import AgentMemory, RunPast, fold_agent, interrupted_end
+from ..parts.fan_out.fan_out_runner import FanOutRunner, ItemAnswer, prompt_with_answers
+from ..parts.review.review_mode import enter_review, exit_review
+from ..processes.process_types import SpawnError
+from ..runs.image_blobs import store_image
+from ..runs.run_status import as_interrupted, run_result, with_failed_items
+from ..team.team_service import TeamService
 from .idle_wait import IdleWait
-from .journal.journal_reader import BadLine, read_records
-from .journal.replay import AgentMemory, RunPast, fold_agent, interrupted_end
-from .parts.fan_out.fan_out_runner import FanOutRunner, ItemAnswer, prompt_with_answers
-from .parts.review.review_mode import enter_review, exit_review
-from .processes.process_types import SpawnError
 from .run_shutdown import RunShutdown
-from .runs.image_blobs import store_image
-from .runs.run_status import as_interrupted, run_result, with_failed_items
-from .team.team_service import TeamService
 
 NOTHING_TO_DO = (
     "nothing was left to do: the work of this run had ended before; `swarm resume RUN -p TEXT` "

@@ -19,8 +19,8 @@ from swarm.mailbox.protocol.control import (
 )
 from swarm.mailbox.protocol.events import CallBegan, TurnStarted
 from swarm.mailbox.protocol.records import RunCompleted, RunIdle
-from swarm.supervisor.control_server import ControlService
 from swarm.supervisor.journal.replay import RunPast
+from swarm.supervisor.routing.control_server import ControlService
 
 LIMIT_S = 6000
 

@@ -24,13 +24,13 @@ from swarm.mailbox.protocol.requests import (
     WatchFiles,
 )
 
-from .agents.agent_record import Agent
-from .context.run_context import RunContext
-from .parts.copies.live.agent_merges import serve_merge_request
-from .parts.undo.live.file_history import FileHistory
-from .processes.shell_snapshot import ShellSnapshot
-from .request.withheld_variables import withheld_variables
-from .runs.image_blobs import store_blob
+from ..agents.agent_record import Agent
+from ..context.run_context import RunContext
+from ..parts.copies.live.agent_merges import serve_merge_request
+from ..parts.undo.live.file_history import FileHistory
+from ..processes.shell_snapshot import ShellSnapshot
+from ..request.withheld_variables import withheld_variables
+from ..runs.image_blobs import store_blob
 
 
 class FileRequests:

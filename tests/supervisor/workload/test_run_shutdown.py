@@ -9,7 +9,7 @@ import trio.testing
 
 from swarm.supervisor.base.run_pauses import WaitMeter
 from swarm.supervisor.context.run_life import RunLife
-from swarm.supervisor.run_shutdown import RunShutdown
+from swarm.supervisor.workload.run_shutdown import RunShutdown
 
 LIMIT_S = 3600  # of the virtual clock: whoever waits so long waits for ever
 

@@ -7,7 +7,7 @@ import msgspec
 from swarm.mailbox.protocol.mcp import McpServer
 from swarm.mailbox.protocol.values.limits import DangerFullAccess
 from swarm.supervisor.request.run_request import McpSettings, RunRequest
-from swarm.supervisor.run_programs import HeldRun, hold_programs
+from swarm.supervisor.run_start.run_programs import HeldRun, hold_programs
 
 
 def program(path: Path) -> str:

@@ -41,20 +41,20 @@ from swarm.mailbox.protocol.control import (
     encode_control,
 )
 
-from .agents.agent_record import Agent
-from .agents.child_plan import AgentRequestError
-from .agents.life.agent_manager import AgentManager
-from .agents.rights_widening import PLAN_ACCEPTED
-from .approvals.queue.approval_answers import ApprovalAnswers
-from .context.run_context import RunContext
-from .control_requests.caller_rights import refusal_for
-from .control_requests.history_requests import compact_agent, roll_back
-from .control_requests.sent_input import make_input
-from .control_requests.settings_requests import SettingsRequests
-from .parts.undo.live.file_history import FileHistory
-from .run_shutdown import RunShutdown
-from .team.person_input import RunEnds
-from .team.team_service import TeamService
+from ..agents.agent_record import Agent
+from ..agents.child_plan import AgentRequestError
+from ..agents.life.agent_manager import AgentManager
+from ..agents.rights_widening import PLAN_ACCEPTED
+from ..approvals.queue.approval_answers import ApprovalAnswers
+from ..context.run_context import RunContext
+from ..control_requests.caller_rights import refusal_for
+from ..control_requests.history_requests import compact_agent, roll_back
+from ..control_requests.sent_input import make_input
+from ..control_requests.settings_requests import SettingsRequests
+from ..parts.undo.live.file_history import FileHistory
+from ..team.person_input import RunEnds
+from ..team.team_service import TeamService
+from ..workload.run_shutdown import RunShutdown
 
 _log = logging.getLogger("swarm.control_server")
 _ROOT_LIMIT_S = 8.0  # less than clients wait for a reply
@@ -142,7 +142,7 @@ class ControlService:
     async def _write_files(self, request: UndoFiles | MergeChanges) -> AnyControlReply:
         if isinstance(request, UndoFiles):
             return await self._file_history.undo(request)
-        from .parts.copies.live.live_merges import merge_in_live_run  # rarely needed
+        from ..parts.copies.live.live_merges import merge_in_live_run  # rarely needed
 
         return await merge_in_live_run(self._run, self._file_history, request)
 
@@ -187,7 +187,7 @@ class ControlService:
         return sent if isinstance(sent, Refused) else reply
 
     async def _review(self, agent: Agent, request: ReviewWork) -> AnyControlReply:
-        from .parts.review.review_mode import start_child_review  # rarely needed
+        from ..parts.review.review_mode import start_child_review  # rarely needed
 
         if agent.closed or self._tasks is None:
             return Refused(message=f"{agent.path} was ended for good")

@@ -14,9 +14,9 @@ from swarm.mailbox.delivery.feed import Feed, open_feed
 from swarm.mailbox.delivery.interfaces import MailboxServer
 from swarm.mailbox.delivery.router import open_router
 
-from .processes.early_start import EarlyProcesses
-from .processes.process_manager import open_process_manager
-from .processes.process_types import ProcessStarter
+from ..processes.early_start import EarlyProcesses
+from ..processes.process_manager import open_process_manager
+from ..processes.process_types import ProcessStarter
 
 
 class RunDependencies(NamedTuple):

@@ -31,7 +31,7 @@ from swarm.mailbox.protocol.events import CallBegan
 from swarm.mailbox.protocol.items import text_message
 from swarm.mailbox.protocol.records import ContextRecorded
 from swarm.supervisor.agents.agent_phases import AgentEvent
-from swarm.supervisor.control_server import ControlService
+from swarm.supervisor.routing.control_server import ControlService
 
 LIMIT_S = 60
 US = os.getpid()

@@ -14,10 +14,10 @@ from swarm.mailbox.protocol.records import AgentEnded, RunCompleted, RunIdle
 from swarm.roles.parts.hooks.hook_combination import matching_hooks
 from swarm.roles.parts.hooks.hook_input import IDLE_NOTIFICATION
 
-from .agents.life.agent_manager import AgentManager
-from .context.run_context import RunContext
-from .context.run_phases import RunEvent, RunPhase
-from .team.team_service import TeamService
+from ..agents.life.agent_manager import AgentManager
+from ..context.run_context import RunContext
+from ..context.run_phases import RunEvent, RunPhase
+from ..team.team_service import TeamService
 
 # A person interrupted the root by itself, or the run already waits.
 _PAUSED = (RunPhase.PAUSING, RunPhase.IDLE)

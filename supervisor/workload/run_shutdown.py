@@ -14,11 +14,11 @@ import trio
 
 from swarm.mailbox.base.ids import ROOT_PATH
 
-from .agents.agent_record import Agent
-from .agents.life.agent_manager import AgentManager
-from .context.run_life import StopStatus
-from .context.run_phases import CtrlC, RunEvent, RunPhase, StopRequest, decide_ctrl_c
-from .team.team_service import TeamService
+from ..agents.agent_record import Agent
+from ..agents.life.agent_manager import AgentManager
+from ..context.run_life import StopStatus
+from ..context.run_phases import CtrlC, RunEvent, RunPhase, StopRequest, decide_ctrl_c
+from ..team.team_service import TeamService
 
 Step = Callable[[], Awaitable[None]]
 _TURN_END_S = 5.0

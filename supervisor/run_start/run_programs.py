@@ -11,9 +11,9 @@ from swarm.mailbox.protocol.values.base import Value
 from swarm.mailbox.protocol.values.limits import ReadOnly
 from swarm.roles.base.login_shell import why_start_unheld
 
-from .parts.mcp.held_servers import WantedServers, hold_servers
-from .request.run_places import exposure_of, writable_places
-from .request.run_request import RunRequest
+from ..parts.mcp.held_servers import WantedServers, hold_servers
+from ..request.run_places import exposure_of, writable_places
+from ..request.run_request import RunRequest
 
 
 class HeldRun(Value):

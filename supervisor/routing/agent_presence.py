@@ -7,10 +7,10 @@ import trio
 from swarm.mailbox.protocol.control import MemoryUsed
 from swarm.mailbox.protocol.events import Heartbeat, Hello, LockGap, Warned
 
-from .agents.agent_record import Agent
-from .agents.life.agent_manager import AgentManager
-from .context.run_context import RunContext
-from .parts.undo.live.file_history import FileHistory
+from ..agents.agent_record import Agent
+from ..agents.life.agent_manager import AgentManager
+from ..context.run_context import RunContext
+from ..parts.undo.live.file_history import FileHistory
 
 _log = logging.getLogger("swarm.agent_presence")
 # For people, when read-only agents cannot lock their own processes with Landlock.

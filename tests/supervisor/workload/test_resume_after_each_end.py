@@ -16,7 +16,7 @@ from swarm.supervisor.agents.end_states import LIMIT_RAISED_NOTE, REFUSED_NOTE, 
 from swarm.supervisor.journal.journal_reader import read_records
 from swarm.supervisor.journal.replay import fold_agent
 from swarm.supervisor.request.run_request import NextInput
-from swarm.supervisor.task_workload import NOTHING_TO_DO
+from swarm.supervisor.workload.task_workload import NOTHING_TO_DO
 from swarm.worker.testing.agent_harness import END, done, failed
 
 AT_WORK = [calls(WORK)]

@@ -32,13 +32,13 @@ from swarm.mailbox.protocol.events import (
 )
 from swarm.mailbox.protocol.records import Record
 
+from ..agents.agent_record import Agent
+from ..agents.life.agent_manager import AgentManager
+from ..context.run_context import RunContext
+from ..context.service_process import Service
+from ..parts.undo.live.file_history import FileHistory
 from .agent_presence import AgentPresence
-from .agents.agent_record import Agent
-from .agents.life.agent_manager import AgentManager
-from .context.run_context import RunContext
-from .context.service_process import Service
 from .event_table import EventTable
-from .parts.undo.live.file_history import FileHistory
 from .request_table import RequestTable
 
 _log = logging.getLogger("swarm.event_router")

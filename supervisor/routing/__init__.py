@@ -1,0 +1,1 @@
+"""Messages of agents and of other terminals: who takes which."""
