@@ -127,7 +127,7 @@ def _sink_server(_: AttackTestbed) -> Iterator[None]:
             self.send_response(200)
             self.end_headers()
 
-        def log_message(self, *_words: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:
             pass
 
     server = HTTPServer(("127.0.0.1", _PORT), Handler)

@@ -1,6 +1,6 @@
 """Checks the `[notify]` table. No I/O."""
 
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from swarm.mailbox.base.errors import UsageError
 from swarm.mailbox.parts.notices.notice_messages import NotifySettings
@@ -28,13 +28,15 @@ def token_variables(key: tuple[str, ...] | NotifySettings) -> tuple[str, ...]:
 
 
 def _check_address(name: str, address: str) -> None:
-    try:
-        parts = urlsplit(address)
-        is_sound = parts.scheme in {"http", "https"} and bool(parts.hostname)
-        _ = parts.port
-    except ValueError:
-        is_sound = False
-    if not is_sound or len(address) > _MOST_CHARS or not address.isprintable() or " " in address:
+    parts = _split(address)
+    is_sound = parts is not None and parts.scheme in {"http", "https"} and bool(parts.hostname)
+    if (
+        parts is None
+        or not is_sound
+        or len(address) > _MOST_CHARS
+        or not address.isprintable()
+        or " " in address
+    ):
         raise UsageError(f"notify.{name}: give an address that begins with https:// or http://")
     if parts.username or parts.password:
         raise UsageError(
@@ -42,3 +44,13 @@ def _check_address(name: str, address: str) -> None:
         )
     if name == "ntfy" and not parts.path.strip("/"):
         raise UsageError("notify.ntfy: the address names no topic, as https://ntfy.sh/TOPIC does")
+
+
+def _split(address: str) -> SplitResult | None:
+    """None: it is no address."""
+    try:
+        parts = urlsplit(address)
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts
