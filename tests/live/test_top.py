@@ -54,6 +54,9 @@ def test_all_runs_are_on_one_screen_and_answered_there(play):
     rows = [msgspec.json.decode(line) for line in stage.swarm("top", "--json").stdout.splitlines()]
     assert [row["need"] for row in rows] == ["waits for you", "waits for you"]
     assert {row["run_id"] for row in rows} == {first, second}
+    (stage.home / "s" / "state" / "runs" / "no-run.json").write_text("{}")
     once = stage.swarm("top", "--once").stdout
+    assert "no-run" not in once
+    assert "unreadable" not in once
     assert "waits for you (2)" in once
     assert "its supervisor was killed" in once

@@ -139,9 +139,11 @@ class TopRuns:
     def _names(self) -> list[str]:
         """Ids, newest first: they begin with their time."""
         try:
-            return sorted(os.listdir(self._places.runs), reverse=True)  # noqa: PTH208 - names alone
+            with os.scandir(self._places.runs) as found:
+                names = [one.name for one in found if one.is_dir(follow_symlinks=False)]
         except OSError:
             return []
+        return sorted(names, reverse=True)
 
     async def _read_ended(self, names: list[str]) -> None:
         found: list[str] = []
