@@ -50,7 +50,7 @@ FORMS = {
 
 async def wait_asleep(rig, count: int = 1) -> None:
     await rig.wait(lambda: len(rig.bodies(WakeUpMade)) == count)
-    await rig.wait(lambda: not any("swarm: agent" in title for title in rig.alive().values()))
+    await rig.wait(lambda: not any("swarm: /root" in title for title in rig.alive().values()))
 
 
 async def command(rig, *words: str) -> str:
@@ -127,3 +127,44 @@ async def test_a_limit_that_is_not_waited_for_ends_the_run_at_once_and_says_why(
     assert "it resets at" in ended.err
     assert rig.bodies(WakeUpMade) == []
     assert len(model_server.requests) == 1
+
+
+@pytest.mark.parametrize("victim", ["gateway", "fork-server"])
+async def test_a_process_of_the_run_that_is_killed_while_it_waits_is_replaced(
+    rig, model_server, victim
+):
+    refuse(model_server)
+    model_server.add_responses(model_server.message("Done."))
+    with trio.fail_after(LIMIT_S):
+        run = await start(rig, model_server.url)
+        await wait_asleep(rig)
+        pid = await rig.wait_pid(victim)
+        os.kill(pid, signal.SIGKILL)
+        await rig.wait(lambda: pid not in rig.alive())
+        if victim == "gateway":
+            await rig.wait(lambda: any("swarm: gateway" in one for one in rig.alive().values()))
+        await command(rig, "continue", rig.run_id)
+        ended = await run.wait_end()
+    assert (ended.code, ended.out) == (0, "Done.\n"), ended.err
+    assert len(model_server.requests) == 2
+    assert len(rig.bodies(WakeUpFired)) == 1
+
+
+async def test_a_command_that_runs_on_keeps_its_agent_until_it_has_ended(rig, model_server):
+    cmd = "echo began >> runs; until [ -e stop ]; do sleep 0.1; done; echo ended >> runs"
+    call = model_server.function_call(
+        "exec_command", {"cmd": cmd, "yield_time_ms": 300}, call_id="c1"
+    )
+    model_server.add_responses(call)
+    refuse(model_server)
+    model_server.add_responses(model_server.message("Done."))
+    with trio.fail_after(LIMIT_S):
+        run = await start(rig, model_server.url)
+        await rig.wait(lambda: rig.bodies(WakeUpMade))
+        assert any("swarm: /root" in title for title in rig.alive().values())
+        (rig.work / "stop").touch()
+        await wait_asleep(rig)
+        await command(rig, "continue", rig.run_id)
+        ended = await run.wait_end()
+    assert (ended.code, ended.out) == (0, "Done.\n"), ended.err
+    assert (rig.work / "runs").read_text() == "began\nended\n"

@@ -19,7 +19,7 @@ TURNS = ({"calls": [SLEEP]}, {"text": "later"}, {"text": "woken"})
 
 async def wait_asleep(rig: Rig) -> None:
     await rig.wait(lambda: rig.bodies(WakeUpMade))
-    await rig.wait(lambda: not any("swarm: agent" in title for title in rig.alive().values()))
+    await rig.wait(lambda: not any("swarm: /root" in title for title in rig.alive().values()))
 
 
 async def command(rig: Rig, *words: str) -> str:

@@ -72,7 +72,7 @@ async def test_an_agent_that_waits_has_no_process_and_is_woken_once_when_it_is_d
     async with open_run(tmp_path, *replies) as (team, ended):
         await team.until(lambda: bool(team.bodies(WakeUpMade)) and not team.alive)
         asked = trio.current_time()
-        assert (team.slots, team.running.broadcast.state.view().parts.wake_ups[0].why) == (
+        assert (team.slots, team.running.broadcast.current_view().parts.wake_ups[0].why) == (
             0, "look again",
         )  # fmt: skip
         await trio.sleep(3500)
@@ -82,7 +82,7 @@ async def test_an_agent_that_waits_has_no_process_and_is_woken_once_when_it_is_d
         assert 3595 < trio.current_time() - asked < 3605
         assert len(woken(team)) == 1
     assert (ended[0].status, ended[0].result) == ("completed", "done")
-    assert team.running.broadcast.state.view().parts.wake_ups == ()
+    assert team.running.broadcast.current_view().parts.wake_ups == ()
 
 
 async def test_a_child_does_not_wake_itself_unless_its_role_says_so(tmp_path, autojump_clock):
