@@ -282,11 +282,3 @@ class ApprovalsFold:
             last_number=self._last,
             mcp_tools=tuple(self._approved),
         )
-
-
-def fold_approvals(records: Iterable[Record]) -> ApprovalsPast:
-    """Fold the supervisor's records."""
-    fold = ApprovalsFold()
-    for record in records:
-        fold.take(record)
-    return fold.past()

@@ -37,7 +37,7 @@ class SecretService:
             "HOME": str(folder),
             "PATH": os.environ["PATH"],
         }
-        self.process = None
+        self.process: subprocess.Popen[bytes]
 
     def start(self):
         """The keyring, unlocked with its password; it is made the first time."""
@@ -46,6 +46,7 @@ class SecretService:
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             env=self.environment, start_new_session=True,
         )  # fmt: skip
+        assert self.process.stdin is not None
         self.process.stdin.write(PASSWORD.encode())
         self.process.stdin.close()
         self._await_ready()

@@ -146,6 +146,7 @@ class TeamInMemory:
         self.asked: dict[str, list[FakeGateway]] = {}  # likewise: what their models were asked
         self.mute: set[str] = set()  # paths whose processes never say anything
         self.running: RunContext
+        self.starts: StartServices
         self.control: AgentManager
         self.service: TeamService
         self.ending: RunShutdown

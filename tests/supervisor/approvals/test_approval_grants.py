@@ -2,6 +2,7 @@
 
 import pytest
 
+from support.approval_fold import fold_approvals
 from swarm.mailbox.protocol.approvals import (
     ApprovalGrant,
     ApprovalRequest,
@@ -16,7 +17,6 @@ from swarm.mailbox.protocol.records import ApprovalRequested, ApprovalResolved, 
 from swarm.supervisor.approvals.approval_grants import (
     ApprovalGrants,
     ApprovalsPast,
-    fold_approvals,
     make_exact_grant,
     make_grant,
     plain_words,

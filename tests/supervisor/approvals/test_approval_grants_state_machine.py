@@ -5,6 +5,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from support.approval_fold import fold_approvals
 from swarm.mailbox.protocol.approvals import (
     ApprovalGrant,
     ApprovalRequest,
@@ -18,7 +19,6 @@ from swarm.supervisor.approvals.approval_grants import (
     ApprovalGrants,
     applies_to,
     exact_keys,
-    fold_approvals,
     make_exact_grant,
     make_grant,
 )

@@ -66,11 +66,13 @@ def server():
 
 
 @pytest.fixture
-def backend(server):
-    limiter = RateLimiter(announce=lambda news: None, noise=lambda: 0.0, unix_s=server.unix_s)
-    made = RetryingBackend(server, limiter, max_retries=0)
-    made.limiter = limiter
-    return made
+def limiter(server):
+    return RateLimiter(announce=lambda news: None, noise=lambda: 0.0, unix_s=server.unix_s)
+
+
+@pytest.fixture
+def backend(server, limiter):
+    return RetryingBackend(server, limiter, max_retries=0)
 
 
 async def ask(backend, model: str = "m") -> Failure | None:
@@ -137,11 +139,11 @@ async def test_all_that_wait_in_line_are_refused_unsent_when_the_first_meets_the
     assert failures == [server.limits["m"]] * 6
 
 
-async def test_a_person_has_it_tried_now(server, backend, autojump_clock):
+async def test_a_person_has_it_tried_now(server, limiter, backend, autojump_clock):
     server.limits["m"] = limit(server.unix_s() + 3600)
     await ask(backend)
     del server.limits["m"]
-    backend.limiter.try_now()
+    limiter.try_now()
     assert await ask(backend) is None
 
 

@@ -27,12 +27,14 @@ class Run:
         self.tree.parent.mkdir(parents=True)
         fill(self.tree, {"text": "one\n", "gone": "gone\n"})
         mason = project.folder.find("mason")
+        assert mason is not None
         project.folder.add_agent(msgspec.structs.replace(mason, tree=str(self.tree)))
         project.folder.write_start(
             "mason", survey_tree(str(self.tree), (), now_ns=now_ns() + 1_000_000_000)
         )
         own = project.add_agent("apprentice")
         below = project.folder.find("apprentice")
+        assert below is not None
         project.folder.add_agent(msgspec.structs.replace(below, above="mason"))
         fill(own, {"text": "two\n", "sub/new": "new\n"})
         monkeypatch.setattr(merge_service, "run_records", lambda _paths: self.records())

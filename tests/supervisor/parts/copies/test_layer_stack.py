@@ -131,8 +131,10 @@ def store(project):
 def copy_below(project: CopiedProject, above: str, name: str) -> Path:
     """A copy of the copy of `above`, whose layer is frozen with it as it is."""
     own = project.add_agent(name)
+    found = project.folder.find(name)
+    assert found is not None
     copy = msgspec.structs.replace(
-        project.folder.find(name), above=above, frozen_with=(name,), path=f"/root/{above}/{name}"
+        found, above=above, frozen_with=(name,), path=f"/root/{above}/{name}"
     )
     project.folder.add_agent(copy)
     copy_of(project.folder.upper(above, 0), project.folder.frozen(name) / "0" / "made")

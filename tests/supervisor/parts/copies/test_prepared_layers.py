@@ -49,6 +49,7 @@ class Play:
             self.project.folder.write_survey(number, 0, survey)
         self.project.add_agent("mason")
         found = self.project.folder.find("mason")
+        assert found is not None
         newest = self.project.folder.newest_base()
         return msgspec.structs.replace(found, base=newest, tree=str(self.project.root))
 
