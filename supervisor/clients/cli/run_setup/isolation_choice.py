@@ -3,13 +3,19 @@
 import os
 from collections.abc import Iterable, Iterator
 
-import msgspec
+from msgspec.structs import replace
 
 from swarm.mailbox.base.errors import UsageError
 from swarm.mailbox.base.path_rules import is_within
 from swarm.mailbox.protocol.mcp import McpServer
-from swarm.mailbox.protocol.values.limits import DangerFullAccess, Isolation, ReadOnly, RunIsolation
-from swarm.roles.config.isolation_table import isolation_table
+from swarm.mailbox.protocol.values.limits import (
+    DangerFullAccess,
+    Isolation,
+    MergeAtEnd,
+    ReadOnly,
+    RunIsolation,
+)
+from swarm.roles.config.isolation_table import IsolationTable, isolation_table
 from swarm.roles.rights.narrow import narrow_isolation, narrow_sandbox
 from swarm.roles.role_loader import find_role
 
@@ -38,13 +44,7 @@ def with_isolation(
     Raises UsageError, and SandboxMissing where no copy can be had: nothing was started.
     """
     table = isolation_table(settings.config.isolation)
-    copies = msgspec.structs.replace(
-        request.copies,
-        merge=settings.config.merge,
-        prepare=table.prepare,
-        prepare_inputs=table.prepare_inputs,
-    )
-    request = msgspec.structs.replace(request, copies=copies)
+    request = _configured(request, table, settings.config.merge)
     front, sandbox = settings.task.front, request.sandbox
     own = most_isolated(options.isolate, front.isolation, table.mode)
     whole: Isolation = "copy" if own == "run" else "shared"
@@ -64,8 +64,8 @@ def with_isolation(
     if own == "shared" and "copy" not in (root, items):
         return request
     if own == "run" and isinstance(sandbox, ReadOnly):
-        copies = msgspec.structs.replace(copies, isolation=own)
-        return msgspec.structs.replace(request, copies=copies)  # nobody can write
+        copies = replace(request.copies, isolation=own)
+        return replace(request, copies=copies)  # nobody can write
     try:
         kind = _copy_kind(request)
     except (UsageError, SandboxMissing) as error:
@@ -77,9 +77,16 @@ def with_isolation(
         warnings.append(IN_TREES)
     if own == "run":
         warnings += servers_beside(request.mcp.servers, request.cwd)
-    copies = msgspec.structs.replace(copies, isolation=own, root_isolation=root, copy_kind=kind)
-    request = msgspec.structs.replace(request, copies=copies)
-    return with_items(request, lambda one: msgspec.structs.replace(one, isolation=items))
+    copies = replace(request.copies, isolation=own, root_isolation=root, copy_kind=kind)
+    request = replace(request, copies=copies)
+    return with_items(request, lambda one: replace(one, isolation=items))
+
+
+def _configured(request: RunRequest, table: IsolationTable, merge: MergeAtEnd) -> RunRequest:
+    copies = replace(
+        request.copies, merge=merge, prepare=table.prepare, prepare_inputs=table.prepare_inputs
+    )
+    return replace(request, copies=copies)
 
 
 def most_isolated(*said: RunIsolation | None) -> RunIsolation:
