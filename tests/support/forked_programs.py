@@ -31,6 +31,7 @@ _RUNNING = 1 << 32  # no exit code
 _PLACEHOLDER = Path(__file__).parent / "placeholder_program.py"
 _LOOP = """
 import os, select, signal, socket, struct, sys
+from contextlib import suppress
 ANSWER, RUNNING = struct.Struct("=q"), 1 << 32
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests, which end this process
 
@@ -48,7 +49,10 @@ def serve(asked, door):
                 waits.register(one, select.POLLIN)
                 continue
             one = askers[number]
-            datagram, fds, _, _ = socket.recv_fds(one, 64, 250, socket.MSG_CMSG_CLOEXEC)
+            try:
+                datagram, fds, _, _ = socket.recv_fds(one, 64, 250, socket.MSG_CMSG_CLOEXEC)
+            except OSError:  # it was killed before it read an answer
+                datagram, fds = b"", []
             if not datagram:
                 if one is asked:
                     os._exit(0)
@@ -64,7 +68,7 @@ def serve(asked, door):
                 found, status = os.waitpid(pid, options)
                 if found:
                     forked.pop(number, None)
-                one.send(ANSWER.pack(os.waitstatus_to_exitcode(status) if found else RUNNING))
+                tell(one, os.waitstatus_to_exitcode(status) if found else RUNNING)
                 continue
             if (pid := FORK()) == 0:
                 return fds
@@ -73,7 +77,11 @@ def serve(asked, door):
                 os.close(fd)
             if one is not asked:
                 forked[number] = pid
-            one.send(ANSWER.pack(pid))
+            tell(one, pid)
+
+def tell(one, answer):
+    with suppress(OSError):  # it was killed: its end is read next
+        one.send(ANSWER.pack(answer))
 """
 _LAUNCHERS = """
 from swarm.mailbox.base.after_fork import after_fork_in_parent, before_fork, fork_bare
