@@ -30,6 +30,8 @@ def missing_programs():
 class SecretService:
     """The running daemons. `environment` leads a program to them."""
 
+    process: "subprocess.Popen[bytes]"  # of the keyring, once it was started
+
     def __init__(self, folder: Path, address: str) -> None:
         self.environment = {
             "DBUS_SESSION_BUS_ADDRESS": address,
@@ -37,7 +39,6 @@ class SecretService:
             "HOME": str(folder),
             "PATH": os.environ["PATH"],
         }
-        self.process: subprocess.Popen[bytes]
 
     def start(self):
         """The keyring, unlocked with its password; it is made the first time."""
@@ -46,7 +47,6 @@ class SecretService:
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             env=self.environment, start_new_session=True,
         )  # fmt: skip
-        assert self.process.stdin is not None
         self.process.stdin.write(PASSWORD.encode())
         self.process.stdin.close()
         self._await_ready()

@@ -92,7 +92,7 @@ def find_aws(order: CloudOrder) -> FoundCredentials:
 
     Raises CredentialsMissing, and what the library raises.
     """
-    library = cast("_AwsLibrary", _import("botocore.session", "bedrock"))
+    library = cast(_AwsLibrary, _import("botocore.session", "bedrock"))
     found = library.Session(profile=order.profile or None).get_credentials()
     if found is None:
         raise CredentialsMissing(
@@ -111,8 +111,8 @@ def find_aws(order: CloudOrder) -> FoundCredentials:
 
 def find_google(order: CloudOrder) -> FoundCredentials:
     """Application Default Credentials. Raises CredentialsMissing, and what the library raises."""
-    library = cast("_GoogleLibrary", _import("google.auth", "vertex"))
-    transport = cast("_GoogleTransport", _import("google.auth.transport.requests", "vertex"))
+    library = cast(_GoogleLibrary, _import("google.auth", "vertex"))
+    transport = cast(_GoogleTransport, _import("google.auth.transport.requests", "vertex"))
     if order.credentials_file:
         found, _ = library.load_credentials_from_file(order.credentials_file, order.scopes)
     else:
