@@ -16,11 +16,19 @@ from swarm.mailbox.protocol.approvals import (
 from swarm.mailbox.protocol.records import ApprovalRequested, ApprovalResolved, GrantGiven, Record
 from swarm.supervisor.approvals.approval_grants import (
     ApprovalGrants,
+    ApprovalsFold,
     ApprovalsPast,
     make_exact_grant,
     make_grant,
     plain_words,
 )
+
+
+def fold_approvals(records):
+    fold = ApprovalsFold()
+    for record in records:
+        fold.take(record)
+    return fold.past()
 
 
 def asks(script: str = "touch /x", **more) -> ApprovalRequest:

@@ -17,11 +17,20 @@ from swarm.mailbox.protocol.records import GrantGiven, Record
 from swarm.roles.rules.program_effects import find_more
 from swarm.supervisor.approvals.approval_grants import (
     ApprovalGrants,
+    ApprovalsFold,
     applies_to,
     exact_keys,
     make_exact_grant,
     make_grant,
 )
+
+
+def fold_approvals(records):
+    fold = ApprovalsFold()
+    for record in records:
+        fold.take(record)
+    return fold.past()
+
 
 AGENTS = st.sampled_from(["/root", "/root/a", "/root/a/b", "/root/ab", "/root/c"])
 SCRIPTS = st.sampled_from(["make x", "make y", "rm x", "git push"])
