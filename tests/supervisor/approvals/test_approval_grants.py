@@ -2,7 +2,6 @@
 
 import pytest
 
-from support.approval_fold import fold_approvals
 from swarm.mailbox.protocol.approvals import (
     ApprovalGrant,
     ApprovalRequest,

@@ -5,7 +5,6 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from support.approval_fold import fold_approvals
 from swarm.mailbox.protocol.approvals import (
     ApprovalGrant,
     ApprovalRequest,
