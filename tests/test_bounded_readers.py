@@ -293,6 +293,7 @@ DIRECT = {
     "mailbox/base/bounded_yaml.py": "the bounded reader of YAML",
     "mailbox/base/redact_rules.py": _SHIPPED,
     "supervisor/parts/memories/memory_rules.py": _SHIPPED,
+    "supervisor/parts/goals/check_words.py": _SHIPPED,
     "worker/gateway/reset_times.py": _SHIPPED,
     "worker/gateway/weights.py": "the person's own models.toml, and the package's",
     "mailbox/base/call_arguments.py": _HANDLED,
@@ -312,6 +313,7 @@ DIRECT = {
 
 OWN = (  # files and pipes of swarm's own, which no command of an agent can write
     "roles/config/secret_store.py", "roles/parts/accounts/login_settings.py",
+    "worker/parts/clouds/cloud_keys.py", "worker/parts/clouds/cloud_process.py",
     "roles/parts/accounts/stored_account.py",
     "roles/config/login_store.py", "roles/config/layers/trust.py", "roles/pinned_programs.py",
     "roles/parts/plugins/plugin_store.py",

@@ -13,7 +13,9 @@ import msgspec
 import pytest
 
 from support.nested_fields import with_fields
+from swarm.mailbox.parts.goals.goal_messages import GoalAccess
 from swarm.mailbox.parts.memories.memory_messages import MemoryAccess
+from swarm.mailbox.parts.notices.notice_messages import NoticeAccess
 from swarm.mailbox.parts.part_messages import PartRules, PartText
 from swarm.mailbox.parts.tool_names import TOOL_NAMES
 from swarm.mailbox.protocol.sampling import ModelInfo
@@ -52,7 +54,10 @@ SPEC = with_fields(
     can_spawn=True,
     job="j",
     parts=PartRules(
-        memories=MemoryAccess(is_reader=True), texts=(PartText(text="- a", brief="a"),)
+        memories=MemoryAccess(is_reader=True),
+        goals=GoalAccess(has_goal=True),
+        notices=NoticeAccess(can_tell=True),
+        texts=(PartText(text="- a", brief="a"),),
     ),
     offers_copies=True,
     limits=Limits(sandbox=WorkspaceWrite(), reviewer="person"),

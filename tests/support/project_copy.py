@@ -19,7 +19,9 @@ class CopiedProject:
         """`run`: its folder's name; several runs may share the project."""
         self.root = folder.resolve() / "project"
         self.root.mkdir(exist_ok=True)
-        self.paths = RunPaths(folder=folder.resolve() / f"state/runs/{run}", sockets=folder / "s")
+        self.paths = RunPaths(
+            folder=folder.resolve() / f"state/runs/{run}", sockets=folder / "sockets/run"
+        )
         self.paths.copies.mkdir(parents=True)
         self.folder = CopyFolder(self.paths.copies, self.paths.copy_trees)
 

@@ -187,7 +187,7 @@ async def test_silence_is_no_yes(autojump_clock):
     await story.ask("one", asks())
     assert trio.current_time() == pytest.approx(60)
     assert story.decided["one"].outcome == "timed_out"
-    assert "no verdict" in story.decided["one"].text
+    assert "not a verdict" in story.decided["one"].text
 
 
 @pytest.mark.parametrize("limits", [{"approval": "never"}, {"reviewer": "nobody"}])
