@@ -109,7 +109,7 @@ class RunShutdown:
                 self.end("interrupted")
             case CtrlC.KILL:
                 life.ask(StopRequest.KILL)
-            case never:
+            case _ as never:
                 assert_never(never)
 
     async def interrupt_all(self, why: str, *, keep_commands: bool) -> int:

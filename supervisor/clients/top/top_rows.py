@@ -94,7 +94,7 @@ def _title(name: str, title: str) -> str:
 
 
 def _need_of(view: RunView, own: list[AgentView]) -> tuple[Need, str]:
-    if asked := questions_for_person(view):
+    if asked := list(questions_for_person(view)):
         more = f" (and {len(asked) - 1} more)" if len(asked) > 1 else ""
         return "waits for you", clean_line(f"{describe_pending(asked[0])}{more}", limit=_WORDS)
     if view.status == "idle":

@@ -33,7 +33,7 @@ def render_top(
 
     `foot` stands at the bottom in place of the keys: a question, or words that are typed.
     """
-    counts = {need: sum(row.need == need for row in rows) for need in NEEDS}
+    counts: dict[Need, int] = {need: sum(row.need == need for row in rows) for need in NEEDS}
     below = list(foot) or [[Segment(line, DIM)] for line in _key_lines(width, glyphs)]
     below = below[: max(height - 3, 0)]
     room = max(height - 2 - len(below), 0)

@@ -261,7 +261,7 @@ def _scripted(provider: str | None, folder: Path) -> str | None:
 
 def key_variables(config: Config) -> tuple[str, ...]:
     """Variables that hold keys; they leave the environment before anything is started."""
-    names = list(BUILT_IN_KEYS)
+    names: list[str] = [*BUILT_IN_KEYS]
     for provider in config.model_providers.values():
         names += [provider.env_key] if provider.env_key else []
         names += (*provider.env_http_headers.values(), *part_key_variables(provider))
