@@ -17,35 +17,28 @@ LIMIT_S = 100
 LIMIT = {"message": "The usage limit has been reached", "code": "usage_limit_reached"}
 
 
-def soon(seconds: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds))
+RESET_S = 7200
 
 
-FORMS = {
-    "a span in the body": (429, {**LIMIT, "resets_in_seconds": 7200}, {}),
-    "a moment in the body": (429, {**LIMIT, "resets_at": int(time.time()) + 7200}, {}),
-    "words": (429, {**LIMIT, "message": f"usage limit reached, available again {soon(7200)}"}, {}),
-    "a bar and a number": (429, {"message": f"usage limit reached|{int(time.time()) + 7200}"}, {}),
-    "a header of the plan": (
-        429,
-        LIMIT,
-        {
-            "anthropic-ratelimit-unified-5h-status": "rejected",
-            "anthropic-ratelimit-unified-5h-reset": str(int(time.time()) + 7200),
-        },
-    ),
-    "a header of a router": (429, LIMIT, {"x-ratelimit-reset": str(int(time.time()) + 7200)}),
-    "retry-after beyond what is retried": (429, {"message": "slow"}, {"retry-after": "7200"}),
-    "retry-after as a date": (
-        503,
-        {"message": "busy"},
-        {
-            "retry-after": time.strftime(
-                "%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + 7200)
-            )
-        },
-    ),
-}
+def forms() -> dict[str, tuple[int, dict, dict]]:
+    """What a server says now of a limit that resets in two hours: status, error, headers."""
+    at = time.gmtime(time.time() + RESET_S)
+    second = int(time.time()) + RESET_S
+    words = f"available again {time.strftime('%Y-%m-%dT%H:%M:%SZ', at)}"
+    plan = "anthropic-ratelimit-unified-5h"
+    date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", at)
+    return {
+        "a span in the body": (429, {**LIMIT, "resets_in_seconds": RESET_S}, {}),
+        "a moment in the body": (429, {**LIMIT, "resets_at": second}, {}),
+        "words": (429, {**LIMIT, "message": f"usage limit reached, {words}"}, {}),
+        "a bar and a number": (429, {"message": f"usage limit reached|{second}"}, {}),
+        "a header of the plan": (
+            429, LIMIT, {f"{plan}-status": "rejected", f"{plan}-reset": str(second)},
+        ),
+        "a header of a router": (429, LIMIT, {"x-ratelimit-reset": str(second)}),
+        "retry-after beyond what is retried": (429, {"message": "slow"}, {"retry-after": "7200"}),
+        "retry-after as a date": (503, {"message": "busy"}, {"retry-after": date}),
+    }  # fmt: skip
 
 
 async def wait_asleep(rig, count: int = 1) -> None:
@@ -60,11 +53,11 @@ async def command(rig, *words: str) -> str:
 
 
 def refuse(model_server, form: str = "a span in the body") -> None:
-    status, error, headers = FORMS[form]
+    status, error, headers = forms()[form]
     model_server.add_error(status, error, **headers)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", forms())
 async def test_the_run_waits_without_a_process_and_goes_on_when_a_person_says_so(
     rig, model_server, form
 ):

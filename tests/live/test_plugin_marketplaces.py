@@ -155,7 +155,7 @@ async def test_of_a_large_repository_only_the_named_paths_are_read(rig, monkeypa
         assert whole.code == 2
         assert "4,000 files" in whole.err
         outside = await swarm(rig, "plugin", "marketplace", "add", source, "--sparse", "../x")
-        assert "no path of a repository" in outside.err
+        assert "not a path of a repository" in outside.err
         nothing = await swarm(rig, "plugin", "marketplace", "add", source, "--sparse", "absent")
         assert nothing.code == 0, nothing.err
         assert (await swarm(rig, "plugin", "marketplace", "remove", "team")).code == 0
@@ -202,7 +202,7 @@ async def test_other_addresses_are_never_given_to_git(rig, address):
     with trio.fail_after(LIMIT_S):
         ended = await swarm(rig, "plugin", "marketplace", "add", "--", address)
     assert ended.code == 2
-    assert "no https or ssh address" in ended.err
+    assert "neither an https or ssh address" in ended.err
 
 
 async def test_an_archive_that_leads_out_leaves_nothing(rig):

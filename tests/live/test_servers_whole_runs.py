@@ -21,8 +21,8 @@ PNG = base64.b64decode(
 )
 
 
-def run_line(number):
-    return "exec_command", {"cmd": f"echo {number} >> made"}
+def run_line(number, prints="true"):
+    return "exec_command", {"cmd": f"echo {number} >> made; {prints}"}
 
 
 class Server(OddServer):
@@ -33,6 +33,8 @@ class Server(OddServer):
         said = [one for one in load_errors() if one.server == profile.server]
         full = (one for one in said if one.when == "too long")  # a window in which a prompt fits
         self.full = [max(full, key=lambda one: one.window or 10**9)]
+        # A history that can be made shorter, but where the window that is named is small.
+        self.prints = "true" if self.full[0].window else "seq 700"
         self.spent = [one for one in said if one.when == "spent"][:1]
 
     def __call__(self, seen):
@@ -45,9 +47,9 @@ class Server(OddServer):
     def _answer(self, calls):
         match self.answers:
             case 2:
-                calls = (run_line(2), ("view_image", {"path": "dot.png"}))
+                calls = (run_line(2, self.prints), ("view_image", {"path": "dot.png"}))
             case 1 | 3 | 5 | 6 as number:
-                calls = (run_line(number),)
+                calls = (run_line(number, self.prints),)
             case _:  # the summary, and the end
                 calls = ()
         return super()._answer(calls)

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.mailbox.base.own_distribution import line_for_extra
 from swarm.mailbox.protocol.events import PlanCall, PlanStep
 from swarm.mailbox.protocol.items import FunctionCall
 from swarm.worker.tools.image_size import ImageKind, sniff_image
@@ -93,7 +92,7 @@ def test_a_large_picture_is_shrunk_or_the_text_says_what_to_install(tmp_path):
         with pytest.raises(ToolFailed) as caught:
             view_image(ViewImageArguments(path="p"), tmp_path)
         assert "it is 4096x100 and must be shrunk" in str(caught.value)
-        assert line_for_extra("images") in str(caught.value)
+        assert "the extra `images`" in str(caught.value)
 
 
 def test_a_large_picture_is_left_alone_when_the_original_is_asked_for(tmp_path):
