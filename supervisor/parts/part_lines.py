@@ -6,11 +6,10 @@ import msgspec
 
 from swarm.mailbox.parts.goals.goal_messages import (
     GoalChecked,
-    GoalChecking,
     GoalCleared,
     GoalPaused,
-    GoalReported,
     GoalSet,
+    GoalStep,
 )
 from swarm.mailbox.parts.jobs.job_messages import JobBegan, JobClosed, JobRowEnded
 from swarm.mailbox.parts.leases.lease_messages import HeavyCommandEnded
@@ -45,10 +44,7 @@ def describe_part_record(record: PartRecord) -> str:
             return describe_job(record)
         case WakeUpMade() | WakeUpFired() | WakeUpEnded():
             return describe_wake_up_record(record)
-        case (
-            GoalSet() | GoalChecking() | GoalChecked()
-            | GoalReported() | GoalPaused() | GoalCleared()
-        ):  # fmt: skip
+        case GoalStep():
             return describe_goal(record)
         case NoticeBegan() | NoticeEnded():
             return describe_notice(record)
@@ -61,10 +57,7 @@ def fold_figures(figures: PartFigures, record: PartRecord) -> PartFigures:
     match record:
         case FindingPublished(finding=finding):
             return msgspec.structs.replace(figures, findings=finding.number)
-        case (
-            GoalSet() | GoalChecking() | GoalChecked()
-            | GoalReported() | GoalPaused() | GoalCleared()
-        ):  # fmt: skip
+        case GoalStep():
             goal = goal_figure(record) or figures.goal
             return msgspec.structs.replace(figures, goal=goal)
         case NoticeBegan() | NoticeEnded():
@@ -118,10 +111,7 @@ def part_json_lines(record: PartRecord) -> list[JsonLine]:
             | JobBegan() | JobRowEnded() | JobClosed()
         ):  # fmt: skip
             return []
-        case (
-            GoalSet() | GoalChecking() | GoalChecked()
-            | GoalReported() | GoalPaused() | GoalCleared()
-        ):  # fmt: skip
+        case GoalStep():
             return [goal_json_line(record)]
         case NoticeBegan() | NoticeEnded():
             return [notice_json_line(record)]
@@ -138,10 +128,7 @@ def is_shown_by(record: PartRecord, wanted: str) -> bool:
             return wanted == "findings"
         case WakeUpMade() | WakeUpFired() | WakeUpEnded():
             return wanted == "wakeups"
-        case (
-            GoalSet() | GoalChecking() | GoalChecked()
-            | GoalReported() | GoalPaused() | GoalCleared()
-        ):  # fmt: skip
+        case GoalStep():
             return wanted == "goal"
         case NoticeBegan() | NoticeEnded():
             return wanted == "notices"

@@ -9,13 +9,8 @@ from swarm.mailbox.base.ids import ROOT_PATH
 from swarm.mailbox.parts.goals.goal_messages import (
     Goal,
     GoalAccess,
-    GoalChecked,
-    GoalChecking,
-    GoalCleared,
-    GoalPaused,
     GoalRecord,
-    GoalReported,
-    GoalSet,
+    GoalStep,
 )
 from swarm.mailbox.parts.jobs.job_messages import JobBegan, JobClosed, JobRowEnded
 from swarm.mailbox.parts.leases.lease_messages import HeavyCommandEnded
@@ -62,10 +57,7 @@ class PartFolds:
                 self.jobs.take(agent, body)
             case WakeUpMade() | WakeUpFired() | WakeUpEnded():
                 self.wakeups.take(agent, body)
-            case (
-                GoalSet() | GoalChecking() | GoalChecked()
-                | GoalReported() | GoalPaused() | GoalCleared()
-            ):  # fmt: skip
+            case GoalStep():
                 self.goals.append(body)
             case NoticeBegan():
                 self.notices.take(ts, body)

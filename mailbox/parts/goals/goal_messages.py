@@ -86,7 +86,11 @@ class GoalShown(Tagged):
 # --- records ---------------------------------------------------------------------------------
 
 
-class GoalSet(Tagged):
+class GoalStep(Tagged):
+    """What becomes of a goal: a record of the run, as each of the following."""
+
+
+class GoalSet(GoalStep):
     """A goal begins, with all its rounds; the one before it counts no longer."""
 
     goal: Goal
@@ -94,14 +98,14 @@ class GoalSet(Tagged):
     check_files: dict[str, str] = {}
 
 
-class GoalChecking(Tagged):
+class GoalChecking(GoalStep):
     """A check begins. One that no `GoalChecked` follows was cut off, and is run anew."""
 
     round: int
     rounds: int  # of the goal
 
 
-class GoalChecked(Tagged):
+class GoalChecked(GoalStep):
     """A check has ended."""
 
     round: int
@@ -119,20 +123,20 @@ class GoalChecked(Tagged):
     mail_id: str = ""  # the mail that begins the next round
 
 
-class GoalReported(Tagged):
+class GoalReported(GoalStep):
     """What the model said of the goal."""
 
     status: Literal["complete", "blocked"]
     why: str = ""
 
 
-class GoalPaused(Tagged):
+class GoalPaused(GoalStep):
     """Nothing is checked while it is paused."""
 
     paused: bool
 
 
-class GoalCleared(Tagged):
+class GoalCleared(GoalStep):
     """A person took it back."""
 
 
