@@ -17,6 +17,7 @@ if sys.argv[2:]:
 
 from importlib.metadata import version
 
+import anyio
 from pydantic import BaseModel
 
 try:
@@ -95,6 +96,7 @@ async def slow(ctx: Context) -> str:
     """Tells how far it is"""
     for step in (1, 2, 3):
         await ctx.report_progress(step, 3)
+    await anyio.sleep(1)  # over HTTP steps have a stream of their own, which an answer may overtake
     return "all steps"
 
 
