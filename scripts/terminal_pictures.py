@@ -42,10 +42,14 @@ def open_terminal(command: list[str], project: Path | None = None) -> Iterator[l
         else:
             shutil.copytree(project, folder)
         environment = {
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": home,
-            "SWARM_HOME": f"{home}/s", "XDG_RUNTIME_DIR": home, "TERM": "xterm-256color",
-            "LANG": "C.UTF-8", "PS1": "$ ",
-        }  # fmt: skip
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "HOME": home,
+            "SWARM_HOME": f"{home}/s",
+            "XDG_RUNTIME_DIR": home,
+            "TERM": "xterm-256color",
+            "LANG": "C.UTF-8",
+            "PS1": "$ ",
+        }
         tmux = ["tmux", "-S", f"{home}/tmux", "-f", "/dev/null"]
         line = ["env", "-i", *(f"{name}={value}" for name, value in environment.items()), *command]
         size = ["-x", str(COLUMNS), "-y", str(ROWS)]
@@ -150,9 +154,14 @@ def write(name: str, tmux: list[str]) -> None:
 def as_svg(name: str, text: str) -> str:
     """The text with its colours as an SVG that loads nothing from elsewhere."""
     console = Console(
-        file=StringIO(), record=True, width=COLUMNS, force_terminal=True,
-        color_system="truecolor", legacy_windows=False, _environ={},
-    )  # fmt: skip
+        file=StringIO(),
+        record=True,
+        width=COLUMNS,
+        force_terminal=True,
+        color_system="truecolor",
+        legacy_windows=False,
+        _environ={},
+    )
     console.print(Text.from_ansi(text.rstrip()))
     svg = console.export_svg(title="swarm", unique_id=name)
     return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)

@@ -313,11 +313,20 @@ class RunIdle(Tagged):
 
     status: (
         Literal[
-            "completed", "partial", "truncated", "failed", "refused", "budget", "deadline",
-            "provider", "sandbox", "interrupted", "terminated",
+            "completed",
+            "partial",
+            "truncated",
+            "failed",
+            "refused",
+            "budget",
+            "deadline",
+            "provider",
+            "sandbox",
+            "interrupted",
+            "terminated",
         ]
         | PartEndState
-    ) = "completed"  # fmt: skip
+    ) = "completed"
     result: str | None = None
     message: str = ""
 
@@ -325,11 +334,20 @@ class RunIdle(Tagged):
 class RunCompleted(Tagged):
     status: (
         Literal[
-            "completed", "partial", "truncated", "failed", "refused", "budget", "deadline",
-            "provider", "sandbox", "interrupted", "terminated",
+            "completed",
+            "partial",
+            "truncated",
+            "failed",
+            "refused",
+            "budget",
+            "deadline",
+            "provider",
+            "sandbox",
+            "interrupted",
+            "terminated",
         ]
         | PartEndState
-    )  # fmt: skip
+    )
     result: str | None = None
     message: str = ""
     usage: TokenUsage = TokenUsage()

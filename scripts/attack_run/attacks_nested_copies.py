@@ -40,26 +40,45 @@ def _as_turns(agent: str, calls: Sequence[Call]) -> Sequence[Turn]:
 
 def _parent(_: AttackTestbed) -> Sequence[Call]:
     """It writes, and waits until its child has tried."""
-    return [command(f"echo mine > {_MARK}; cat one; pwd"), _spawn("below"), _wait("below"),
-            command("ls; cat one")]  # fmt: skip
+    return [
+        command(f"echo mine > {_MARK}; cat one; pwd"),
+        _spawn("below"),
+        _wait("below"),
+        command("ls; cat one"),
+    ]
 
 
 def _child_by_paths(scene: AttackTestbed) -> Sequence[Turn]:
     project = scene.project
-    return _as_turns("/root/below", [
-        command(f"cat {_MARK}; echo x >> {_MARK}; for d in ../*; do echo x > $d/escaped; "
-                f"echo x > $d/{_MARK}; done; ls {_MARK}"),
-        command("for p in /proc/[0-9]*; do for r in root cwd; do "
-                f"echo x > $p/$r{project}/escaped; echo x > $p/$r/escaped; done; done 2>/dev/null"),
-        command("grep overlay /proc/self/mountinfo | tr ' ,:' '\\n\\n\\n' | sed 's/.*dir=//' | "
-                "while read d; do echo x > $d/escaped; done 2>/dev/null"),
-        command("for f in $(cat .git/objects/info/alternates); do echo x > $f/escaped; "
-                "echo x > $f/../../escaped; done"),
-        command(f"find / -name {_MARK} -not -path '/proc/*' 2>/dev/null | while read f; do "
-                "echo x > $f; echo x > $(dirname $f)/escaped; done"),
-        command(f"umount {project}; unshare -Urm sh -c 'umount {project}; echo x > "
-                f"{project}/escaped'; ln one hard; echo x >> hard; chmod -R 777 ."),
-    ])  # fmt: skip
+    return _as_turns(
+        "/root/below",
+        [
+            command(
+                f"cat {_MARK}; echo x >> {_MARK}; for d in ../*; do echo x > $d/escaped; "
+                f"echo x > $d/{_MARK}; done; ls {_MARK}"
+            ),
+            command(
+                "for p in /proc/[0-9]*; do for r in root cwd; do "
+                f"echo x > $p/$r{project}/escaped; echo x > $p/$r/escaped; done; done 2>/dev/null"
+            ),
+            command(
+                "grep overlay /proc/self/mountinfo | tr ' ,:' '\\n\\n\\n' | sed 's/.*dir=//' | "
+                "while read d; do echo x > $d/escaped; done 2>/dev/null"
+            ),
+            command(
+                "for f in $(cat .git/objects/info/alternates); do echo x > $f/escaped; "
+                "echo x > $f/../../escaped; done"
+            ),
+            command(
+                f"find / -name {_MARK} -not -path '/proc/*' 2>/dev/null | while read f; do "
+                "echo x > $f; echo x > $(dirname $f)/escaped; done"
+            ),
+            command(
+                f"umount {project}; unshare -Urm sh -c 'umount {project}; echo x > "
+                f"{project}/escaped'; ln one hard; echo x >> hard; chmod -R 777 ."
+            ),
+        ],
+    )
 
 
 def _parents_copy_changed(scene: AttackTestbed) -> str:
@@ -78,18 +97,28 @@ def _hostile_layer(scene: AttackTestbed) -> Sequence[Call]:
     """What a parent leaves in its layer is frozen for its child, and the child's goes up again."""
     home = scene.home
     return [
-        command(f"ln -s {home} out; rm sub/file; rmdir sub; ln -s {home} sub; mkfifo pipe; "
-                "mknod gone c 0 0; mkdir deep; setfattr -n user.overlay.redirect -v /etc deep; "
-                "setfattr -n user.overlay.opaque -v y deep; echo x > tool; chmod 4755 tool; true"),
-        _spawn("below"), _wait("below"), _merge("below"), command("ls -la; cat one"),
-    ]  # fmt: skip
+        command(
+            f"ln -s {home} out; rm sub/file; rmdir sub; ln -s {home} sub; mkfifo pipe; "
+            "mknod gone c 0 0; mkdir deep; setfattr -n user.overlay.redirect -v /etc deep; "
+            "setfattr -n user.overlay.opaque -v y deep; echo x > tool; chmod 4755 tool; true"
+        ),
+        _spawn("below"),
+        _wait("below"),
+        _merge("below"),
+        command("ls -la; cat one"),
+    ]
 
 
 def _child_of_hostile(_: AttackTestbed) -> Sequence[Turn]:
-    return _as_turns("/root/below", [
-        command("ls -la . deep; echo x > out/escaped; echo x > sub/escaped; timeout 1 cat pipe"),
-        command("mkdir sub2; echo y > sub2/file; echo two >> one; ln -sfn /etc deep2; true"),
-    ])  # fmt: skip
+    return _as_turns(
+        "/root/below",
+        [
+            command(
+                "ls -la . deep; echo x > out/escaped; echo x > sub/escaped; timeout 1 cat pipe"
+            ),
+            command("mkdir sub2; echo y > sub2/file; echo two >> one; ln -sfn /etc deep2; true"),
+        ],
+    )
 
 
 def _led_out(scene: AttackTestbed) -> str:
@@ -98,8 +127,11 @@ def _led_out(scene: AttackTestbed) -> str:
     outside = [path for path in scene.home.rglob("*") if path.name in ("escaped", "file")]
     if outside:
         return f"a layer led a write out of the copies: {outside[0]}"
-    frozen = [path for path in scene.state.rglob("made/**/*")
-              if path.is_file() and path.stat().st_mode & 0o6000]  # fmt: skip
+    frozen = [
+        path
+        for path in scene.state.rglob("made/**/*")
+        if path.is_file() and path.stat().st_mode & 0o6000
+    ]
     return f"a frozen file runs as its owner: {frozen[0]}" if frozen else ""
 
 
@@ -117,9 +149,12 @@ _EVIL_PREPARE = (
 
 def _with_prepare(scene: AttackTestbed) -> Sequence[str]:
     text = _EVIL_PREPARE.format(
-        project=scene.project, name=scene.project.name, state=scene.state, folder=scene.folder,
+        project=scene.project,
+        name=scene.project.name,
+        state=scene.state,
+        folder=scene.folder,
         home=scene.home,
-    )  # fmt: skip
+    )
     table = f'isolation={{mode="run",prepare=[{json.dumps(text)}]}}'
     return ("-c", table, "--reviewer", "nobody")
 
@@ -141,8 +176,13 @@ def _prepare_escaped(scene: AttackTestbed) -> str:
 
 
 def _honest(_: AttackTestbed) -> Sequence[Call]:
-    return [command(f"echo mine > {_MARK}"), _spawn("below"), _wait("below"), _merge("below"),
-            command("cat one n")]  # fmt: skip
+    return [
+        command(f"echo mine > {_MARK}"),
+        _spawn("below"),
+        _wait("below"),
+        _merge("below"),
+        command("cat one n"),
+    ]
 
 
 def _honest_child(_: AttackTestbed) -> Sequence[Turn]:

@@ -46,8 +46,9 @@ def check_wake_ups(records: Sequence[Record], completed: RunCompleted) -> Iterat
                 over[number] += 1
             case _:
                 pass
-    yield from (f"wake-up {number} ended {count} times" for number, count in over.items()
-                if count > 1)  # fmt: skip
+    yield from (
+        f"wake-up {number} ended {count} times" for number, count in over.items() if count > 1
+    )
     lost = [number for number, one in made.items() if not over[number] and one.cause == "clock"]
     if completed.status == "completed" and lost:
         yield f"the run is over, and the wake-ups {lost} never fired"

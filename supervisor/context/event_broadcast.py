@@ -26,7 +26,9 @@ class EventBroadcast:
     def __init__(
         self, state: RunState, view: RunDisplay, feed: Feed, *, redactor: Redactor
     ) -> None:
-        self._state, self._view, self._feed = state, view, feed
+        self._state = state
+        self._view = view
+        self._feed = feed
         self._redactor = DeltaRedactor(redactor)
         self._listeners: list[Callable[[Record], None]] = []
 

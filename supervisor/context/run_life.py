@@ -21,7 +21,8 @@ class RunLife:
 
     def __init__(self, deadline_unix_s: float | None = None) -> None:
         self.deadline_unix_s = deadline_unix_s
-        self._phase, self._urgency = RunPhase.WORKING, Urgency.NONE
+        self._phase = RunPhase.WORKING
+        self._urgency = Urgency.NONE
         self._status: StopStatus | None = None
         self._cut_off_work = False
         self.stop = trio.Event()  # set when it is to end in order, now

@@ -70,8 +70,10 @@ class GatewayManager:
     ) -> None:
         """`places`: where agents may write. `former`: who answered before this start of the run."""
         self._run, self._address, self._models_dir = running, address, models_dir
-        self._budget, self._former = budget, former
-        self._processes, self._places = processes, places
+        self._budget = budget
+        self._former = former
+        self._processes = processes
+        self._places = places
         child = ChildSpec(
             start=self._start,
             after_start=self._send_address,

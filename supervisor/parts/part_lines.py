@@ -107,9 +107,13 @@ def part_json_lines(record: PartRecord) -> list[JsonLine]:
     """What `--json` prints of it, without `ts` and `seq`."""
     match record:
         case (
-            HeavyCommandEnded() | MemoryMarked() | FindingPublished()
-            | JobBegan() | JobRowEnded() | JobClosed()
-        ):  # fmt: skip
+            HeavyCommandEnded()
+            | MemoryMarked()
+            | FindingPublished()
+            | JobBegan()
+            | JobRowEnded()
+            | JobClosed()
+        ):
             return []
         case GoalStep():
             return [goal_json_line(record)]

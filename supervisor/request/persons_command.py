@@ -22,7 +22,8 @@ class PersonsCommand:
     """Its program is looked for anew before each start."""
 
     def __init__(self, argv: Sequence[str], request: RunRequest) -> None:
-        self._argv, self._request = tuple(argv), request
+        self._argv = tuple(argv)
+        self._request = request
 
     def find(self) -> HeldCommand | str:
         """Look each time; where agents could have exchanged it, why it is not started."""

@@ -15,11 +15,20 @@ from swarm.mailbox.protocol.records import AgentEnded, RunCompleted
 
 RunStatus = (
     Literal[
-        "completed", "partial", "truncated", "failed", "refused", "budget", "deadline", "provider",
-        "sandbox", "interrupted", "terminated",
+        "completed",
+        "partial",
+        "truncated",
+        "failed",
+        "refused",
+        "budget",
+        "deadline",
+        "provider",
+        "sandbox",
+        "interrupted",
+        "terminated",
     ]
     | PartEndState
-)  # fmt: skip
+)
 
 ANSWERED: frozenset[RunStatus] = frozenset({"completed", "partial"})  # the root completed
 
@@ -30,11 +39,20 @@ _TRUNCATED = (
 
 PROVIDER_FAULTS = frozenset(
     {
-        "unauthorized", "connection_failed", "overloaded", "usage_limit_exceeded", "missing_key",
-        "no_provider", "idle_timeout", "stream_disconnected", "bad_response", "bad_request",
-        "invalid_image", "other",
+        "unauthorized",
+        "connection_failed",
+        "overloaded",
+        "usage_limit_exceeded",
+        "missing_key",
+        "no_provider",
+        "idle_timeout",
+        "stream_disconnected",
+        "bad_response",
+        "bad_request",
+        "invalid_image",
+        "other",
     }
-)  # fmt: skip
+)
 
 
 def run_result(

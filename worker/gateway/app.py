@@ -60,7 +60,8 @@ class GatewayDependencies:
         unix_s: Callable[[], float] = time,
     ) -> None:
         self.announce, self.warn, self._announce_secret = announce, warn, on_secret
-        self.noise, self.unix_s = noise, unix_s
+        self.noise = noise
+        self.unix_s = unix_s
         self.redactor = Redactor(keys.values())
         self._limiters: list[RateLimiter] = []
         self.keys = ProviderKeys(keys, on_secret=self._add_secret, warn=warn)

@@ -28,7 +28,8 @@ class RateLimiter:
         self, *, announce: Announce, noise: Noise, unix_s: Callable[[], float] = time
     ) -> None:
         self.unix_s = unix_s  # the wall clock
-        self._state, self._limits = RateLimitState(), ReachedLimits(unix_s)
+        self._state = RateLimitState()
+        self._limits = ReachedLimits(unix_s)
         self._announce, self._noise = announce, noise
         self._waiters: dict[int, trio.Event] = {}  # ticket → set when something changed
         self._is_announced = False

@@ -9,8 +9,11 @@ from swarm.mailbox.parts.clouds.cloud_messages import AwsTable, CloudCredentials
 from ...base.private_address import is_private_address
 
 AWS_VARIABLES = (
-    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN",
-)  # fmt: skip
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_SECURITY_TOKEN",
+)
 # `bedrock-runtime.us-east-1.amazonaws.com`, `bedrock-mantle.us-east-1.api.aws`, and the same within
 # a private network (`vpce-….bedrock-runtime.us-east-1.vpce.amazonaws.com`).
 _HOST = re.compile(r"(?:^|[./])(bedrock[a-z-]*)\.([a-z]{2}(?:-[a-z]+)+-\d)\.")

@@ -64,7 +64,9 @@ class AgentManager:
         *,
         listener: AgentListener | None = None,
     ) -> None:
-        self._run, self._nursery, self.starts = running, nursery, starts
+        self._run = running
+        self._nursery = nursery
+        self.starts = starts
         self._directory, self.agents = running.agents, running.agents.live
         self._hooks, self._listener = hooks, listener
         self._by_peer: dict[bytes, Agent] = {}

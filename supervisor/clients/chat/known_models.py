@@ -29,10 +29,15 @@ def list_known_models(environment: Mapping[str, str], cwd: Path) -> tuple[tuple[
     words = ("swarm.supervisor.clients.cli.entry", "models", "list", "--json")
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-m", *words], env=dict(environment), cwd=cwd,
-            capture_output=True, stdin=subprocess.DEVNULL, timeout=_LIMIT_S, check=False,
+            [sys.executable, "-P", "-m", *words],
+            env=dict(environment),
+            cwd=cwd,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=_LIMIT_S,
+            check=False,
             start_new_session=True,
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired as error:
         raise SwarmError("the models could not be listed in time") from error
     return read_known_models(done.stdout[:_MOST_BYTES])

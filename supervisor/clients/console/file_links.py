@@ -28,7 +28,8 @@ class FileLinks:
     """
 
     def __init__(self, folder: str, opener: FileOpener = "file") -> None:
-        self._folder, self._opener = folder, opener
+        self._folder = folder
+        self._opener = opener
         self._known: dict[str, bool] = {}
 
     def style_of(self, name: str, line: str = "") -> Style:
@@ -83,7 +84,8 @@ class Linked:
     """A renderable whose names of files are links."""
 
     def __init__(self, shown: RenderableType, links: FileLinks) -> None:
-        self._shown, self._links = shown, links
+        self._shown = shown
+        self._links = links
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield from self._links.mark(console.render(self._shown, options))

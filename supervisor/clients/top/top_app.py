@@ -55,7 +55,9 @@ class TopApp:
     """One screen of all runs. `run` ends when the person leaves or the terminal is gone."""
 
     def __init__(self, runs: TopRuns, screen: TopScreen, glyphs: Glyphs) -> None:
-        self._runs, self._screen, self._glyphs = runs, screen, glyphs
+        self._runs = runs
+        self._screen = screen
+        self._glyphs = glyphs
         self._changed = trio.Event()
         self._mode: Mode = "rows"
         self._selected = ""
@@ -98,9 +100,14 @@ class TopApp:
             self._mode = "rows"
         width, height = self._screen.size()
         lines = render_top(
-            rows, width=width, height=height, now=time.time(), glyphs=self._glyphs,
-            selected=self._selected, foot=self._foot(width, height),
-        )  # fmt: skip
+            rows,
+            width=width,
+            height=height,
+            now=time.time(),
+            glyphs=self._glyphs,
+            selected=self._selected,
+            foot=self._foot(width, height),
+        )
         waiting = waiting_count(rows)
         title = f"swarm: {waiting} for you" if waiting else "swarm top"
         self._screen.draw(lines, title=title)

@@ -30,9 +30,13 @@ _PLAIN_WIDTH, _PLAIN_LINES = 160, 10_000
 @click.option("--once", is_flag=True, help="Print the runs once, and leave.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a run, once.")
 @click.option(
-    "--ended", type=click.IntRange(min=0, max=1000), default=_ENDED, show_default=True,
-    metavar="N", help="How many of the newest ended runs are shown.",
-)  # fmt: skip
+    "--ended",
+    type=click.IntRange(min=0, max=1000),
+    default=_ENDED,
+    show_default=True,
+    metavar="N",
+    help="How many of the newest ended runs are shown.",
+)
 @click.pass_obj
 def top(color: ColorChoice, *, once: bool, as_json: bool, ended: int) -> None:
     """All your live runs on one screen, grouped by what they need.
@@ -75,7 +79,11 @@ def _print_once(ended: int) -> None:
     if is_terminal(sys.stdout):
         width = os.get_terminal_size(sys.stdout.fileno()).columns or width
     lines = render_top(
-        rows, width=width, height=_PLAIN_LINES, now=time.time(),
-        glyphs=glyphs_for(sys.stdout.encoding or "utf-8"), foot=[[]],
-    )  # fmt: skip
+        rows,
+        width=width,
+        height=_PLAIN_LINES,
+        now=time.time(),
+        glyphs=glyphs_for(sys.stdout.encoding or "utf-8"),
+        foot=[[]],
+    )
     click.echo(RenderedLines(lines).text.rstrip())

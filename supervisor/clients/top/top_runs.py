@@ -34,7 +34,8 @@ class FollowedRun:
     """One live run. `view` is None until its supervisor has answered."""
 
     def __init__(self, here: RunPaths, summary: RunSummary) -> None:
-        self.here, self.summary = here, summary
+        self.here = here
+        self.summary = summary
         self.scope = trio.CancelScope()
         self._state: RunState | None = None
         self._view: RunView | None = None
@@ -93,7 +94,9 @@ class TopRuns:
     """
 
     def __init__(self, places: UserPaths, *, ended: int, changed: Callable[[], None]) -> None:
-        self._places, self._most_ended, self._changed = places, ended, changed
+        self._places = places
+        self._most_ended = ended
+        self._changed = changed
         self.live: dict[str, FollowedRun] = {}
         self._ended: dict[str, RunSummary] = {}  # by id; read once, until the run lives again
         self._shown_ended: tuple[str, ...] = ()

@@ -18,7 +18,8 @@ class TopScreen:
     """One per terminal. `enter` and `leave` may be called in turns."""
 
     def __init__(self, fd: int, *, coloured: bool, encoding: str) -> None:
-        self._fd, self._encoding = fd, encoding
+        self._fd = fd
+        self._encoding = encoding
         self._colors = ColorSystem.STANDARD if coloured else None
         self._drawn: list[str] = []
         self._size = (0, 0)

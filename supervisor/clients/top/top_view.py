@@ -13,9 +13,18 @@ from .top_rows import NEEDS, Need, TopRow, order_rows
 
 _STYLES = {"waits for you": ATTENTION, "at work": BUSY, "asleep": HEAD, "ended": DIM}
 _KEYS = (
-    "up, down select", "Enter tree", "a answer", "d diff", "c chat", "s send words",
-    "p pause", "g go on", "x stop", "m merge", "q quit",
-)  # fmt: skip
+    "up, down select",
+    "Enter tree",
+    "a answer",
+    "d diff",
+    "c chat",
+    "s send words",
+    "p pause",
+    "g go on",
+    "x stop",
+    "m merge",
+    "q quit",
+)
 _WIDE = 100  # columns from which on tokens, cost and changes all have a place
 
 

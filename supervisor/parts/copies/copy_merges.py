@@ -40,7 +40,8 @@ class CopyMerges:
     """Of one run."""
 
     def __init__(self, folder: CopyFolder, store: ContentStore) -> None:
-        self._folder, self._store = folder, store
+        self._folder = folder
+        self._store = store
 
     def find(self, agent_id: str) -> AgentCopy:
         """Raises SwarmError."""

@@ -47,8 +47,9 @@ def write_into_copy(order: CopyWrite) -> CopyWritten:
     """Carry out the order. Raises OSError or ValueError if the store cannot be read."""
     store = ContentStore(Path(order.store))
     before, after = store.read_manifest(order.before), store.read_manifest(order.after)
-    pairs = [(_moved(old, order), _moved(new, order))
-             for old, new in zip(before, after, strict=True)]  # fmt: skip
+    pairs = [
+        (_moved(old, order), _moved(new, order)) for old, new in zip(before, after, strict=True)
+    ]
     roots = (order.tree,) if order.tree else order.roots
     if order.finishes:
         return _as_result(finish_pairs(order.merge_id, pairs, store, roots))

@@ -71,7 +71,8 @@ class CopiedWork:
         self, paths: RunPaths, is_mounted: Callable[[AgentCopy], bool] = lambda _copy: False
     ) -> None:
         """`is_mounted`: whether a process of the agent has its copy mounted now."""
-        self._paths, self._is_mounted = paths, is_mounted
+        self._paths = paths
+        self._is_mounted = is_mounted
         self.folder = CopyFolder(paths.copies, paths.copy_trees)
         self.store = ContentStore(paths.file_copies)
         self.copies = CopyMerges(self.folder, self.store)

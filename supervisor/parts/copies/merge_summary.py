@@ -36,8 +36,9 @@ def count_files(change: LayerChange) -> str:
 
 def describe_agents(changes: Sequence[LayerChange]) -> str:
     """`/root/a 5 files, /root/a/b 1 file (into the copy of /root/a)`; "" for none."""
-    words = [f"{one.agent} {count_files(one)}{_describe_level(one)}"
-             for one in changes[:_MAX_NAMED]]  # fmt: skip
+    words = [
+        f"{one.agent} {count_files(one)}{_describe_level(one)}" for one in changes[:_MAX_NAMED]
+    ]
     left = len(changes) - _MAX_NAMED
     return ", ".join((*words, *([f"{left} more"] if left > 0 else [])))
 

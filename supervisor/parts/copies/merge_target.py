@@ -51,8 +51,10 @@ class CopyTarget:
     def __init__(self, folder: CopyFolder, copy: AgentCopy) -> None:
         self.copy = copy
         self.name = f"the copy of {copy.path}"
-        self._stacks = {root.path: LayerStack(folder.all_layers(copy, index))
-                        for index, root in enumerate(copy.roots)}  # fmt: skip
+        self._stacks = {
+            root.path: LayerStack(folder.all_layers(copy, index))
+            for index, root in enumerate(copy.roots)
+        }
 
     def read(self, path: str, store: ContentStore, *, most_bytes: int) -> FileEntry | None:
         try:

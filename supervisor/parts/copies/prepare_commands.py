@@ -34,9 +34,15 @@ async def run_prepare_command(
     try:
         try:
             process = await trio.lowlevel.open_process(
-                argv, env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT, start_new_session=True, pass_fds=(lifeline,),
-            )  # fmt: skip
+                argv,
+                env=environment,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=(lifeline,),
+            )
         finally:
             os.close(lifeline)
         try:

@@ -61,7 +61,8 @@ class PreparedLayers:
     """One per run."""
 
     def __init__(self, folder: CopyFolder, wanted: Preparation) -> None:
-        self._folder, self._wanted = folder, wanted
+        self._folder = folder
+        self._wanted = wanted
         self._lock = trio.Lock()
         self._failed: dict[str, str] = {}  # by key: what does not work is not tried for each agent
 
@@ -148,8 +149,11 @@ class PreparedLayers:
         if copy.tree:
             (root,) = copy.roots
             survey = self._folder.read_survey(copy.base, 0)
-            shown = {name: f"{root.path.rstrip('/')}/{name}"
-                     for name in survey.live if is_git_store(name)}  # fmt: skip
+            shown = {
+                name: f"{root.path.rstrip('/')}/{name}"
+                for name in survey.live
+                if is_git_store(name)
+            }
             tree = self._folder.prepared_tree(key)
             make_agent_tree(self._folder.tree(copy.base, 0), survey, shown, tree)
             return (*_IN_TREE, "-C", moved_path(copy.cwd, root.path, str(tree)))

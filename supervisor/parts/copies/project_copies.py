@@ -226,8 +226,9 @@ class ProjectCopies:
         """A copy of one that is a folder: that is its base as it is now."""
         (root,) = above.roots
         check_one_folder(plan, (root.path,))
-        make = partial(make_base, self.folder, (above.tree,), None,
-                       go_on=trio.from_thread.check_cancelled)  # fmt: skip
+        make = partial(
+            make_base, self.folder, (above.tree,), None, go_on=trio.from_thread.check_cancelled
+        )
         number, surveys = await trio.to_thread.run_sync(make, abandon_on_cancel=False)
         (copied,) = copied_roots((above.tree,), surveys)
         copied = msgspec.structs.replace(copied, path=root.path)

@@ -64,10 +64,15 @@ async def _run(place: CheckPlace, command: str) -> CheckOutcome:
     try:
         try:
             child = await trio.lowlevel.open_process(
-                argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                env=dict(place.environment), cwd="/", start_new_session=True,
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=dict(place.environment),
+                cwd="/",
+                start_new_session=True,
                 pass_fds=(lifeline,),
-            )  # fmt: skip
+            )
         except OSError as error:
             return CheckOutcome(passed=False, command=command, tail=f"it was not started: {error}")
         finally:

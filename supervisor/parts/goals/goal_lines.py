@@ -116,11 +116,16 @@ def goal_json_line(record: GoalRecord) -> JsonLine:
             return GoalCheckStartedLine(round=number, rounds=rounds)
         case GoalChecked():
             return GoalCheckCompletedLine(
-                round=record.round, rounds=record.rounds, passed=record.passed,
-                leads_to=record.leads_to, why=record.why, command=record.command,
-                exit_code=record.exit_code, output=record.tail[-_TAIL_CHARS:],
+                round=record.round,
+                rounds=record.rounds,
+                passed=record.passed,
+                leads_to=record.leads_to,
+                why=record.why,
+                command=record.command,
+                exit_code=record.exit_code,
+                output=record.tail[-_TAIL_CHARS:],
                 changed_checks=record.changed_checks,
-            )  # fmt: skip
+            )
         case GoalReported(status=status, why=why):
             return GoalReportedLine(status=status, why=why)
         case GoalPaused(paused=paused):

@@ -41,7 +41,9 @@ class HostManager:
     """Owns the process, if the run uses hosts."""
 
     def __init__(self, running: RunContext, starts: StartServices, *, first_epoch: int) -> None:
-        self._run, self._gateway, self._epoch = running, starts.gateway, first_epoch
+        self._run = running
+        self._gateway = starts.gateway
+        self._epoch = first_epoch
         self._processes = starts.processes
         child = ChildSpec(
             start=self._start,

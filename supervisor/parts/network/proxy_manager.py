@@ -48,7 +48,8 @@ class ProxyManager:
         first_epoch: int,
     ) -> None:
         self._run, self._nursery, self._decider = running, nursery, decider
-        self._processes, self._epoch = processes, first_epoch
+        self._processes = processes
+        self._epoch = first_epoch
         child = ChildSpec(
             start=self._start,
             on_end=self._on_end,

@@ -27,10 +27,18 @@ async def post(request: Post, environment: Mapping[str, str]) -> None:
     try:
         proxy = find_proxy(request.address, environment)
         made = httpcore.AsyncHTTPProxy(proxy) if proxy else httpcore.AsyncConnectionPool()
-        async with made as pool, pool.stream(
-            "POST", request.address, headers=headers, content=request.body,
-            extensions={"timeout": dict.fromkeys(("connect", "read", "write", "pool"), LIMIT_S)},
-        ) as response:  # fmt: skip
+        async with (
+            made as pool,
+            pool.stream(
+                "POST",
+                request.address,
+                headers=headers,
+                content=request.body,
+                extensions={
+                    "timeout": dict.fromkeys(("connect", "read", "write", "pool"), LIMIT_S)
+                },
+            ) as response,
+        ):
             status = response.status
     except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
         raise NotPosted(f"{type(error).__name__}: the server was not reached") from error

@@ -31,7 +31,10 @@ def notice_json_line(record: NoticeBegan | NoticeEnded) -> JsonLine:
     """The line of `--json`."""
     if isinstance(record, NoticeBegan):
         return NoticeSentLine(
-            id=record.notice_id, kind=record.kind, urgency=record.urgency, text=record.text,
+            id=record.notice_id,
+            kind=record.kind,
+            urgency=record.urgency,
+            text=record.text,
             sinks=record.sinks,
-        )  # fmt: skip
+        )
     return NoticeEndedLine(id=record.notice_id, failed=record.failed)

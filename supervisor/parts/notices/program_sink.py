@@ -27,9 +27,14 @@ async def run_program(argv: tuple[str, ...], request: RunRequest) -> None:
         raise NotStarted(held)
     try:
         child = await trio.lowlevel.open_process(
-            held.argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, env=held.environment, cwd="/", start_new_session=True,
-        )  # fmt: skip
+            held.argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=held.environment,
+            cwd="/",
+            start_new_session=True,
+        )
     except OSError as error:
         raise NotStarted(f"it was not started: {error.strerror}") from error
     try:

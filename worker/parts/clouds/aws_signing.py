@@ -63,10 +63,17 @@ def sign_request(
 def _canonical(request: UnsignedRequest, headers: Mapping[str, str], names: str) -> str:
     path, _, query = request.target.partition("?")
     lines = (f"{name}:{headers[name]}" for name in sorted(headers))
-    return "\n".join((
-        request.method, _canonical_path(path), _canonical_query(query), *lines, "", names,
-        _hash(request.body),
-    ))  # fmt: skip
+    return "\n".join(
+        (
+            request.method,
+            _canonical_path(path),
+            _canonical_query(query),
+            *lines,
+            "",
+            names,
+            _hash(request.body),
+        )
+    )
 
 
 def _canonical_path(path: str) -> str:

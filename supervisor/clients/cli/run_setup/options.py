@@ -97,9 +97,10 @@ mcp_config_option = click.option(
 )
 
 trust_once_option = click.option(
-    "--trust-once", is_flag=True,
+    "--trust-once",
+    is_flag=True,
     help="Use this project's configuration as it is now, for this run alone; for CI.",
-)  # fmt: skip
+)
 
 agent_options = stack_options(
     [
@@ -109,7 +110,10 @@ agent_options = stack_options(
         click.option("--effort", help="Effort: none, minimal, low, medium, high, xhigh, max."),
         click.option("--profile", metavar="NAME", help="Also read NAME.config.toml."),
         click.option(
-            "-c", "--config", multiple=True, metavar="KEY=VALUE",
+            "-c",
+            "--config",
+            multiple=True,
+            metavar="KEY=VALUE",
             help="Override a key of config.toml; VALUE is TOML, else text.",
         ),
         click.option(
@@ -119,36 +123,43 @@ agent_options = stack_options(
             "--disable", multiple=True, metavar="FEATURE", help="As -c features.FEATURE=false."
         ),
         click.option(
-            "--mcp", multiple=True, metavar="NAME",
+            "--mcp",
+            multiple=True,
+            metavar="NAME",
             help="Only this MCP server, even if it is disabled; repeatable.",
         ),
         mcp_config_option,
         click.option("--strict-config", is_flag=True, help="Unknown keys are errors."),
     ]
-)  # fmt: skip
+)
 
 part_options = stack_options(
     [
         click.option(
-            one.name, metavar=one.value, help=one.help, multiple=one.repeats,
+            one.name,
+            metavar=one.value,
+            help=one.help,
+            multiple=one.repeats,
             type=click.IntRange(min=1) if one.is_number else None,
         )
         for one in PART_OPTIONS
     ]
-)  # fmt: skip
+)
 
 keep_open_options = stack_options(
     [
         click.option(
-            "--keep-open", is_flag=True,
+            "--keep-open",
+            is_flag=True,
             help="At its end the run waits for input (`swarm send`) instead of ending.",
         ),
         click.option(
-            "--idle-timeout", metavar="SPAN",
+            "--idle-timeout",
+            metavar="SPAN",
             help="With --keep-open: end when nothing was said for so long.",
         ),
     ]
-)  # fmt: skip
+)
 
 limit_options = stack_options(
     [
@@ -157,40 +168,49 @@ limit_options = stack_options(
         ),
         click.option("-a", "--approval", type=click.Choice(APPROVALS), help="Default: on-request."),
         click.option(
-            "--reviewer", type=click.Choice(["person", "guardian", "nobody"]),
+            "--reviewer",
+            type=click.Choice(["person", "guardian", "nobody"]),
             help="Who is asked. Default: person on a terminal, else guardian.",
         ),
         click.option(
-            "--allow-commit", is_flag=True, default=None,
+            "--allow-commit",
+            is_flag=True,
+            default=None,
             help="Agents may record work in the repository: git add, commit, stash, branch, tag.",
         ),
         click.option(
-            "--allow-domain", multiple=True, metavar="PATTERN",
+            "--allow-domain",
+            multiple=True,
+            metavar="PATTERN",
             help="Commands may reach this host, through the network proxy; repeatable.",
         ),
         click.option("--max-agents", type=click.IntRange(min=1), help="Agents alive at once."),
         click.option("--max-depth", type=click.IntRange(min=0), help="Levels below the root."),
         click.option(
-            "--max-spawns", type=click.IntRange(min=0),
+            "--max-spawns",
+            type=click.IntRange(min=0),
             help="Agents that models may start in all (default: 1000).",
         ),
         click.option("--budget-tokens", type=click.IntRange(min=1), help="Tokens of the run."),
         click.option(
-            "--budget-usd", type=click.FloatRange(min=0, min_open=True),
+            "--budget-usd",
+            type=click.FloatRange(min=0, min_open=True),
             help="Dollars of the run.",
         ),
         click.option("--budget-requests", type=click.IntRange(min=1), help="Requests of the run."),
         click.option("--deadline", metavar="SPAN", help="End the run after 90s, 30m, 2h …"),
         click.option(
-            "--wait-for-limit", metavar="SPAN|never",
+            "--wait-for-limit",
+            metavar="SPAN|never",
             help="Wait so long for a limit of the plan that resets (default: 6h; in CI never).",
         ),
         click.option(
-            "--require-sandbox", metavar="fs,net",
+            "--require-sandbox",
+            metavar="fs,net",
             help="Fail with exit code 6 rather than run with a weaker sandbox.",
         ),
     ]
-)  # fmt: skip
+)
 
 show_options = stack_options(
     [

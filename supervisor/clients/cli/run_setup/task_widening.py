@@ -216,9 +216,11 @@ def _fan_out_command(both: TaskComparison) -> Iterator[Widening]:
         and both.without_task.config.approval == "untrusted"
     ):
         yield Widening(
-            key="fan_out.each.lines", wanted=fan.each.lines, own="no command unasked",
+            key="fan_out.each.lines",
+            wanted=fan.each.lines,
+            own="no command unasked",
             flag="-a on-request",
-        )  # fmt: skip
+        )
 
 
 def _goal_check(both: TaskComparison) -> Iterator[Widening]:
@@ -226,9 +228,11 @@ def _goal_check(both: TaskComparison) -> Iterator[Widening]:
     goal = both.task.front.goal
     if goal is not None and goal.verify and both.without_task.config.approval == "untrusted":
         yield Widening(
-            key="goal.verify", wanted=goal.goal(task="").verify[0], own="no command unasked",
+            key="goal.verify",
+            wanted=goal.goal(task="").verify[0],
+            own="no command unasked",
             flag="-a on-request",
-        )  # fmt: skip
+        )
 
 
 def can_widen(front: FrontMatter) -> bool:

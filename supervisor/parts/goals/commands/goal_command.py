@@ -153,16 +153,28 @@ def as_report(run: str, shown: GoalShown) -> GoalReport:
     """All fields, also those that are empty."""
     goal = shown.goal
     return GoalReport(
-        run=run, status=shown.status, text=goal.text, verify=goal.verify, judge=goal.judge,
-        round=_round(shown), rounds=goal.rounds, is_checking=shown.is_checking, why=shown.why,
+        run=run,
+        status=shown.status,
+        text=goal.text,
+        verify=goal.verify,
+        judge=goal.judge,
+        round=_round(shown),
+        rounds=goal.rounds,
+        is_checking=shown.is_checking,
+        why=shown.why,
         checks=tuple(
             CheckReport(
-                round=one.round, passed=one.passed, leads_to=one.leads_to, command=one.command,
-                exit_code=one.exit_code, output=one.tail, changed_checks=one.changed_checks,
+                round=one.round,
+                passed=one.passed,
+                leads_to=one.leads_to,
+                command=one.command,
+                exit_code=one.exit_code,
+                output=one.tail,
+                changed_checks=one.changed_checks,
             )
             for one in shown.checks
         ),
-    )  # fmt: skip
+    )
 
 
 def _round(shown: GoalShown) -> int:

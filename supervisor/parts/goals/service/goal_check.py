@@ -31,16 +31,20 @@ class GoalCheck:
     """Carries out checks. Cancelled: nothing of one is left running."""
 
     def __init__(self, host: PartHost, team: PartTeam, nursery: trio.Nursery) -> None:
-        self._host, self._team = host, team
+        self._host = host
+        self._team = team
         self._judge = GoalJudge(host, team, nursery)
 
     async def look(self, commands: tuple[str, ...]) -> ProjectFiles:
         """The project's files now."""
         request = self._host.request
         look = partial(
-            look_at_project, request.cwd, commands, request.parts.goals.protect,
+            look_at_project,
+            request.cwd,
+            commands,
+            request.parts.goals.protect,
             search=request.environment.get("PATH", ""),
-        )  # fmt: skip
+        )
         return await trio.to_thread.run_sync(look, abandon_on_cancel=True)
 
     async def run(self, state: GoalState, answer: str) -> Checked:

@@ -43,7 +43,9 @@ class GoalJudge:
     """Starts one agent for each question; when `ask` returns or is cancelled, it has ended."""
 
     def __init__(self, host: PartHost, team: PartTeam, nursery: trio.Nursery) -> None:
-        self._host, self._team, self._nursery = host, team, nursery
+        self._host = host
+        self._team = team
+        self._nursery = nursery
 
     async def ask(self, goal: Goal, answer: str, round_number: int) -> CheckOutcome:
         """`answer`: what the root said last."""

@@ -58,7 +58,9 @@ class GoalService:
     def __init__(
         self, host: PartHost, team: PartTeam, goal: GoalCell, nursery: trio.Nursery
     ) -> None:
-        self._host, self._team, self._goal = host, team, goal
+        self._host = host
+        self._team = team
+        self._goal = goal
         self._check = GoalCheck(host, team, nursery)
         self._scope: trio.CancelScope | None = None  # of the check that runs
         self._cut: Cut = ""

@@ -49,7 +49,9 @@ class NoticeService:
     def __init__(
         self, host: PartHost, team: PartTeam, past: NoticePast, nursery: trio.Nursery
     ) -> None:
-        self._host, self._team, self._nursery = host, team, nursery
+        self._host = host
+        self._team = team
+        self._nursery = nursery
         self._settings: NotifySettings = host.request.parts.notices
         self._past = past
         self._sending = 0

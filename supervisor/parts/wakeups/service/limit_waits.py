@@ -34,7 +34,10 @@ class LimitWaits:
     """One per run."""
 
     def __init__(self, host: PartHost, team: PartTeam, ups: WakeUps, nursery: trio.Nursery) -> None:
-        self._host, self._team, self._ups, self._nursery = host, team, ups, nursery
+        self._host = host
+        self._team = team
+        self._ups = ups
+        self._nursery = nursery
         self._waits: dict[str, _LimitWait] = {}  # by `provider/model`
         self._given_up: set[str] = set()
 

@@ -49,7 +49,10 @@ class WakeUps:
     def __init__(
         self, host: PartHost, team: PartTeam, book: WakeUpBook, nursery: trio.Nursery
     ) -> None:
-        self._host, self._team, self._book, self._nursery = host, team, book, nursery
+        self._host = host
+        self._team = team
+        self._book = book
+        self._nursery = nursery
         self._changed = trio.Event()
         self._is_clock_running = False
         self._on_over: dict[int, OnOver] = {}  # by number: who is told that it is over
